@@ -6,7 +6,7 @@
 # A name runs that one alone; options without a name are growth's. sharing needs two GPUs for all of
 # its figures, exchange two GPUs and NCCL. trace runs trace_bench on the traces in the folder TRACES, with idle streams and with
 # busy ones; RMM_DIR, where it is set, names RMM's CMake package; PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark
-# and the GPU, the figures (.csv), tables for docs/reference/benchmarks_*.md (.md) and what the
+# and the GPU, the figures (.csv), tables (.md) and what the
 # program said (.log), of growth also the figures of each step (-steps.csv). What
 # tests/support/packages.sh lists must be there, as for tests/gpu.sh. HIPVMM_COMMIT names the commit
 # where git cannot.
@@ -46,8 +46,7 @@ gpu=$(query name | sed -n '1{s/^NVIDIA //;s/ /-/g;p}' | tr '[:upper:]' '[:lower:
 commit=${HIPVMM_COMMIT:-$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)}
 
 if ! command -v make >/dev/null && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
-# Another compiler than CI's may warn of more; that is not what this looks for.
-if ! { configure "$build" -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF ${RMM_DIR:+"-DRMM_DIR=$RMM_DIR"} &&
+if ! { configure "$build" ${RMM_DIR:+"-DRMM_DIR=$RMM_DIR"} &&
   cmake --build "$build" --parallel "$(nproc)" --target "${benches[@]/%/_bench}"; } \
   >"$results/bench_build.log" 2>&1; then
   tail -n 40 "$results/bench_build.log"

@@ -32,18 +32,21 @@ bool is_as_written(const std::vector<int>& numbers) {
   return true;
 }
 
+// A driver that many processes start at once needs seconds for each.
+constexpr std::chrono::seconds patience = 60s;
+
 /// Attaches as soon as the vector is published. Returns false where it never is.
 bool follow(const std::string& path) {
-  const auto until = std::chrono::steady_clock::now() + 20s;
+  const auto until = std::chrono::steady_clock::now() + patience;
   while (!std::filesystem::exists(path)) {
     if (!std::filesystem::exists(std::filesystem::path{path}.parent_path())) return false;
     if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::sleep_for(1ms);
   }
-  hipvmm::attached_vector<int> numbers{path};
+  hipvmm::attached_vector<int> numbers{path, {.timeout = patience}};
   const hipvmm::stream stream{numbers.device()};
   while (numbers.size() < steps * step_size) {
-    if (!numbers.wait_for(numbers.size() + 1, 10s, stream)) return false;
+    if (!numbers.wait_for(numbers.size() + 1, patience, stream)) return false;
     std::vector<int> copied(numbers.size());
     hipvmm::copy(stream, copied.data(), numbers.data(), copied.size() * sizeof(int));
     if (!is_as_written(copied)) throw std::runtime_error{"read other numbers than were written"};

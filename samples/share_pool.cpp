@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <exception>
@@ -91,7 +92,10 @@ bool succeeds(const char* side, Side run) {
 }  // namespace
 
 int main() {
-  std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends = hipvmm::fd_channel::make_pair();
+  hipvmm::channel_options options;
+  // A driver that many processes start at once needs seconds for each.
+  options.timeout = std::chrono::seconds{60};
+  std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends = hipvmm::fd_channel::make_pair(options);
   hipvmm::fd_channel& to_loader = ends.first;
   hipvmm::fd_channel& to_trainer = ends.second;
   // Before the first HIP call: a runtime that is already running does not survive fork.

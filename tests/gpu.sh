@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: MIT
 # Builds everything for the GPUs of this machine, AMD's or NVIDIA's, in build-gpu/ and runs every test
 # there, in one call and without installing anything: bash tests/gpu.sh FOLDER [CTEST_OPTION...].
-# FOLDER gets summary.txt, which ends in what hipvmm-info says, build.log, tests.log and defects.log,
-# what samples/rocm_defects print: a defect of the HIP runtime is a line in the summary, no failure.
+# Without options the cases of a program share a process, because a driver needs two seconds to start
+# beside seven other processes; with `-R .` each has its own, which takes ten minutes and more.
+# FOLDER gets summary.txt, of at most 40 lines, for an issue; build.log, tests.log, info.json, the whole
+# of what hipvmm-info says, and defects.log, what samples/rocm_defects print: a defect of the HIP
+# runtime is named in the summary, and no failure. Kernels are compiled if hipcc or nvcc is there.
 # What tests/support/packages.sh lists must be there; CMAKE_PREFIX_PATH names the folder of what is
 # not in the system's own. HIPVMM_COMMIT names the commit where git cannot.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
+source "$root/tests/support/gpu_summary.sh"
 (($# > 0)) || stop "name the folder for the results: bash tests/gpu.sh FOLDER [CTEST_OPTION...]"
 mkdir -p "$1"
 results=$(cd "$1" && pwd)
@@ -26,11 +30,10 @@ a machine with a GPU."
   fi
 fi
 export HIPVMM_PROVIDER
-left_out=none
 case $HIPVMM_PROVIDER in
   amd)
-    driver="amdgpu $(cat /sys/module/amdgpu/version 2>/dev/null || uname -r)"
-    left_out="tests with kernels of ours, which only nvcc compiles today"
+    driver="amdgpu $(cat /sys/module/amdgpu/version 2>/dev/null || echo "of the kernel")"
+    PATH+=:${ROCM_PATH:-/opt/rocm}/bin  # for hipcc
     ;;
   cuda)
     driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1) ||
@@ -46,13 +49,13 @@ mapfile -t missing < <(required_packages |
   stop "missing: ${missing[*]}. Put what these Debian packages hold below one folder and name it in \
 CMAKE_PREFIX_PATH."
 
-# Another compiler than CI's may warn of more; that is not what this looks for.
-if ! { configure "$build" -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF &&
+if ! { configure "$build" &&
   cmake --build "$build" --parallel "$(nproc)"; } >"$results/build.log" 2>&1; then
   tail -n 40 "$results/build.log"
   stop "the build failed, see $results/build.log"
 fi
 
+left_out=$(sed -n 's/^-- hipvmm: \(\(no kernels in\|kernels without\) .*\)/\1/p' "$results/build.log")
 rm -f "$results/info.json"
 # A device that fails is told of in the report; without a report there is nothing to test.
 "$build/bin/hipvmm-info" --json "$results/info.json" 2>&1 || [[ -s $results/info.json ]] ||
@@ -61,6 +64,8 @@ rm -f "$results/info.json"
 member() { sed -n "s/^$2\"$1\": \"\(.*\)\",\{0,1\}\$/\1/p" "$results/info.json"; }
 gpus=$(member name '      ' | sort | uniq -c | sed 's/^ *//' | paste -sd, | sed 's/,/, /g')
 
+# Names of single cases have spaces.
+(($# > 0)) || set -- --build-config whole --tests-regex '^[^ ]*$'
 status=0
 # A process has a context of its own, which takes memory and time: not too many at once.
 ctest --test-dir "$build" --output-on-failure --parallel 8 --output-junit "$results/tests.xml" \
@@ -81,52 +86,20 @@ ask_for_defects() {
 rm -f "$results/defects.log"
 defects=$(ask_for_defects)
 
-# count_results: counts by label from ctest's JUnit file. A test that skips says so and passes.
-count_results() {
-  awk '
-    function finish() {
-      if (label == "") return
-      if (state == "fail") failed[label]++
-      else if (state != "run") left_out[label]++
-      else if (skips) skipped[label]++
-      else passed[label]++
-      labels[label] = 1
-      label = ""
-    }
-    /<testcase / {
-      finish()
-      label = $0; sub(/.*<testcase name="/, "", label); sub(/[\/"].*/, "", label)
-      state = $0; sub(/.* status="/, "", state); sub(/".*/, "", state)
-      skips = 0
-    }
-    /skipped: / { skips = 1 }
-    END {
-      finish()
-      printf "%-12s %7s %7s %7s %7s\n", "label", "passed", "failed", "skipped", "not run"
-      for (label in labels)
-        printf "%-12s %7d %7d %7d %7d\n", label, passed[label], failed[label], skipped[label],
-               left_out[label] | "sort"
-    }' "$results/tests.xml"
-}
-
-{
+head=$(
   printf 'date      %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
   printf 'commit    %s\n' "$commit"
   printf 'provider  %s, built with %s\n' "$HIPVMM_PROVIDER" "$(member built_with '    ')"
-  printf 'GPU       %s\n' "${gpus:-none that could be described, see below}"
-  printf 'driver    %s\n' "$driver"
+  printf 'GPU       %s\n' "${gpus:-none that could be described, see info.json}"
+  printf 'driver    %s, Linux %s\n' "$driver" "$(uname -r)"
   printf 'compiler  %s\n' "$(c++ --version | head -n 1)"
-  printf 'left out  %s\n\n' "$left_out"
-  count_results
-  printf '\n'
-  if ((status == 0)); then echo "all tests passed"; else
-    echo "FAILED:"
-    sed -n 's/^[ \t]*[0-9]* - \(.*\) (\([A-Za-z ]*\)).*/\1 (\2)/p' "$results/tests.log"
-  fi
-  printf '\ndefects of the HIP runtime (samples/rocm_defects)\n%s\n' "$defects"
-  printf '\nhipvmm-info --json\n'
-  cat "$results/info.json"
-} >"$results/summary.txt"
-rm -f "$results/tests.xml" "$results/info.json"
+  printf 'left out  %s\n' "${left_out:-none}"
+)
+failures=$(sed -n 's/^[ \t]*[0-9]* - \(.*\) (\([A-Za-z ]*\)).*/\1 (\2)/p' "$results/tests.log")
+((status == 0)) || [[ -n $failures ]] || failures="ctest itself, status $status"
+((status != 0)) || failures=
+summarize "$head" "$results/tests.xml" "$failures" "$defects" "$results/info.json" \
+  >"$results/summary.txt"
+rm -f "$results/tests.xml"
 cat "$results/summary.txt"
 exit "$status"

@@ -133,6 +133,7 @@ int main(int argc, char** argv) {
   count("--repeats", chosen.repeats, "Samples of each method in each run");
   app.add_option("--bytes", chosen.shape.bytes, "Bytes that each rank sends (default: 64MiB)")
       ->transform(CLI::AsSizeValue{false});
+  app.add_flag("--skewed", chosen.shape.skewed, "Rank 0 receives half of what all send");
   count("--chunks", chosen.registration.chunks, "Chunks that are registered");
   app.add_option("--chunk", chosen.registration.bytes,
                  "Bytes of a registered chunk (default: 64MiB)")

@@ -23,11 +23,14 @@ namespace {
 
 using elements = hipvmm::growable_device_vector<std::uint64_t>;
 
-/// The elements that a rank sends to another one: up to three times as many to one as to another.
+/// The elements that a rank sends to each: up to three times as many to one as to another; skewed,
+/// as many to rank 0 as to all others together.
 std::vector<std::size_t> counts_of(const exchange_shape& shape, int from, int size) {
   std::vector<std::size_t> weights;
   for (int to = 0; to < size; ++to)
-    weights.push_back(1 + static_cast<std::size_t>(from * 7 + to * 3 + from * to) % 3);
+    weights.push_back(shape.skewed
+                          ? static_cast<std::size_t>(to == 0 ? size - 1 : 1)
+                          : 1 + static_cast<std::size_t>(from * 7 + to * 3 + from * to) % 3);
   const std::size_t sum = std::accumulate(weights.begin(), weights.end(), std::size_t{0});
   const std::size_t total = shape.bytes / sizeof(std::uint64_t);
   std::vector<std::size_t> result;

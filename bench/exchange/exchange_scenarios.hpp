@@ -35,6 +35,7 @@ struct exchange_rank {
 struct exchange_shape {
   std::size_t bytes = 0;  ///< that each rank sends in a round
   int rounds = 2;         ///< each appends to what came before
+  bool skewed = false;    ///< rank 0 receives half of all bytes
 };
 
 /// Called by all ranks at the same time. Times are those of the slowest rank, memory that of the

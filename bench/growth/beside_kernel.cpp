@@ -22,7 +22,8 @@ namespace {
 
 constexpr unsigned work_milliseconds = 200;
 
-/// Keeps the stream busy for 200 ms: with a kernel where nvcc was found, else with a host function.
+/// Keeps the stream busy for 200 ms: with a kernel if nvcc or hipcc was found, else with a host
+/// function.
 void keep_busy(const hipvmm::stream& stream) {
   // The step is to find the work running, not about to be.
   hipvmm::event reached{stream.device()};

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <functional>
 
-// No header of HIP or of the library: nvcc compiles what includes this, too.
+// No header of HIP or of the library: nvcc and hipcc compile files that include this, too.
 namespace bench {
 
 /// Memory of one device that grows by one method, from nothing. Destroying it gives everything

@@ -9,8 +9,7 @@
 
 namespace bench {
 
-/// Writes one table a scenario and one of the bars, as docs/reference/benchmarks_growth_h200.md has
-/// them.
+/// Writes one table a scenario and one of the bars, in Markdown.
 /// Throws: std::system_error when the file cannot be written.
 void write_markdown(const std::string& path, const origin& origin,
                     const std::vector<measurement>& rows, const std::vector<bar>& bars);

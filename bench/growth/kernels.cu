@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "kernels.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <stdexcept>
 #include <string>
 
+#include "tests/kernels/gpu_runtime.hpp"
+
 namespace bench {
 namespace {
+
+namespace gpu = hipvmm::gpu;
 
 // Enough blocks for every GPU of today to be full several times over; each thread takes many words.
 constexpr unsigned blocks = 8192;
 constexpr unsigned threads = 512;
 
-__device__ long long nanoseconds() {
-  long long now = 0;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
 // Asks for the time some ten thousand times a second only: all the GPU shares that clock.
 __global__ void wait(long long duration) {
-  const long long start = nanoseconds();
-  while (nanoseconds() - start < duration) {
+  const long long start = gpu::ticks();
+  while (gpu::ticks() - start < duration) {
     const long long cycles = clock64();
     while (clock64() - cycles < 200'000) {
     }
@@ -49,19 +45,19 @@ __global__ void copy(uint4* destination, const uint4* source, std::size_t count)
     destination[i] = source[i];
 }
 
-cudaStream_t native(ihipStream_t* stream) { return reinterpret_cast<cudaStream_t>(stream); }
+using gpu::native;
 
 void require_launched(const char* kernel) {
-  const cudaError_t result = cudaGetLastError();
-  if (result != cudaSuccess)
+  const int result = gpu::last_error();
+  if (result != 0)
     throw std::runtime_error{std::string{"the kernel that is to "} + kernel +
-                             " was not launched: " + cudaGetErrorString(result)};
+                             " was not launched: " + gpu::error_text(result)};
 }
 
 }  // namespace
 
 void launch_wait(unsigned milliseconds, ihipStream_t* stream) {
-  wait<<<1, 1, 0, native(stream)>>>(static_cast<long long>(milliseconds) * 1'000'000);
+  wait<<<1, 1, 0, native(stream)>>>(milliseconds * gpu::ticks_per_millisecond());
   require_launched("wait");
 }
 

@@ -8,7 +8,7 @@
 
 struct ihipStream_t;
 
-// What nvcc compiles. BENCH_KERNELS is defined where it was found; where not, only calls in
+// Compiled by nvcc or hipcc. BENCH_KERNELS is defined if one was found; if not, only calls in
 // discarded branches may name these functions.
 namespace bench {
 
@@ -17,7 +17,7 @@ inline constexpr bool kernels_built = true;
 #else
 inline constexpr bool kernels_built = false;
 #endif
-inline constexpr const char* no_kernels = "not built, for nvcc was not found";
+inline constexpr const char* no_kernels = "not built: neither nvcc nor hipcc was found";
 
 // The kernels run on the device that is current, in the order of its `stream`, and throw
 // std::runtime_error when they cannot be launched.

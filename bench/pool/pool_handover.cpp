@@ -146,12 +146,12 @@ std::vector<measurement> measure_handover(const pool_settings& chosen) {
                                       std::pair{scenario::handover_refused, handover::refused}}) {
     std::vector<entry> entries;
     for (const contender& each : all)
-      entries.push_back({each, [&, how = how]() -> std::unique_ptr<job> {
+      entries.push_back({each, [&, kind = how]() -> std::unique_ptr<job> {
                            if (each.name == name::pool)
-                             return std::make_unique<our_handover>(device, how, bytes);
+                             return std::make_unique<our_handover>(device, kind, bytes);
                            if (each.name == name::async_pool)
-                             return std::make_unique<async_handover>(device, how, bytes);
-                           return std::make_unique<handover_job>(each.make(), device, how, bytes);
+                             return std::make_unique<async_handover>(device, kind, bytes);
+                           return std::make_unique<handover_job>(each.make(), device, kind, bytes);
                          }});
     for (measurement& row : measure_jobs(row_for(scenario, bytes), entries, chosen))
       rows.push_back(std::move(row));

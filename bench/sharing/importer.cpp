@@ -67,8 +67,10 @@ class raw_view {
 /// The same in a region that adopts it.
 class adopting_view {
  public:
-  adopting_view(hipvmm::device_ref device, std::size_t max_bytes)
-      : device_{device}, mirror_{device, max_bytes} {}
+  adopting_view(hipvmm::device_ref device, hipvmm::device_ref reader, std::size_t max_bytes)
+      : device_{device}, mirror_{device, max_bytes} {
+    if (reader != device) mirror_.grant(reader, hipvmm::access_right::read);
+  }
   void take(const hipvmm::channel_message& message) {
     for (const hipvmm::exported_chunk& each : message.chunks)
       mirror_.adopt(each.offset, hipvmm::import_chunk(each.handle, device_));
@@ -80,14 +82,15 @@ class adopting_view {
   hipvmm::region mirror_;
 };
 
-/// The second process: serves orders until the first closes the channel.
+/// The other process: serves orders until the first lets it quit.
 class server {
  public:
-  server(hipvmm::fd_channel channel, int raw_socket)
-      : channel_{std::move(channel)}, raw_socket_{raw_socket} {}
+  server(int behind, hipvmm::fd_channel channel, int raw_socket)
+      : behind_{behind}, channel_{std::move(channel)}, raw_socket_{raw_socket} {}
 
   void run() {
     while (const auto message = channel_.receive()) {
+      if (message->note == "quit") return;
       if (message->chunks.empty())
         channel_.send_note(answer(message->note));
       else
@@ -128,18 +131,22 @@ class server {
     std::string path;
     words >> how >> ordinal >> max_bytes >> path;
     const hipvmm::device_ref device{ordinal};
-    require(hipSetDevice(ordinal), "hipSetDevice");
-    stream_.emplace(device);
+    const hipvmm::device_ref reader{(ordinal + behind_) % hipvmm::device_count()};
+    require(hipSetDevice(reader.ordinal()), "hipSetDevice");
+    stream_.emplace(reader);
     switch (static_cast<importer::way>(how)) {
       case importer::way::raw_calls:
-        raw_ = std::make_unique<raw_view>(device, max_bytes);
+        raw_ = std::make_unique<raw_view>(reader, max_bytes);
         break;
       case importer::way::adopt:
-        adopted_ = std::make_unique<adopting_view>(device, max_bytes);
+        adopted_ = std::make_unique<adopting_view>(device, reader, max_bytes);
         break;
-      case importer::way::attach:
-        attached_.emplace(path);
+      case importer::way::attach: {
+        hipvmm::attach_options options;
+        if (reader != device) options.peers = {{reader, hipvmm::access_right::read}};
+        attached_.emplace(path, options);
         break;
+      }
     }
     return 0;
   }
@@ -156,6 +163,7 @@ class server {
     return word;
   }
 
+  int behind_;
   hipvmm::fd_channel channel_;
   int raw_socket_;
   std::optional<hipvmm::stream> stream_;
@@ -166,9 +174,9 @@ class server {
 
 }  // namespace
 
-importer::importer() : importer{hipvmm::fd_channel::make_pair(patient)} {}
+importer::importer(int behind) : importer{behind, hipvmm::fd_channel::make_pair(patient)} {}
 
-importer::importer(std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends)
+importer::importer(int behind, std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends)
     : channel_{std::move(ends.first)} {
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
@@ -185,39 +193,49 @@ importer::importer(std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends)
     // Else it would keep its own channel open.
     { const hipvmm::fd_channel closed{std::move(channel_)}; }
     ::close(raw_socket_);
-    server{std::move(ends.second), sockets[1]}.run();
+    server{behind, std::move(ends.second), sockets[1]}.run();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "sharing_bench: the second process: %s\n", error.what());
+    std::fprintf(stderr, "sharing_bench: an importing process: %s\n", error.what());
     status = 1;
   }
   std::_Exit(status);
 }
 
 importer::~importer() {
+  try {
+    // Importers forked later have this channel too, so it does not close with this end.
+    channel_.send_note("quit");
+  } catch (const std::exception&) {
+    // It has ended.
+  }
   { const hipvmm::fd_channel closed{std::move(channel_)}; }
   ::close(raw_socket_);
   ::waitpid(process_, nullptr, 0);
 }
 
-unsigned importer::ask(const std::string& order) {
-  channel_.send_note(order);
-  const auto answer = channel_.receive();
-  if (!answer) throw std::runtime_error{"the second process has ended"};
-  if (answer->note.rfind("ok ", 0) != 0) throw std::runtime_error{"importer: " + answer->note};
-  return static_cast<unsigned>(std::stoul(answer->note.substr(3)));
+unsigned importer::answer() {
+  const auto given = channel_.receive();
+  if (!given) throw std::runtime_error{"an importing process has ended"};
+  if (given->note.rfind("ok ", 0) != 0) throw std::runtime_error{"importer: " + given->note};
+  return static_cast<unsigned>(std::stoul(given->note.substr(3)));
 }
 
 void importer::begin(way how, hipvmm::device_ref device, std::size_t max_bytes,
                      const std::string& path) {
-  ask("begin " + std::to_string(static_cast<int>(how)) + " " + std::to_string(device.ordinal()) +
-      " " + std::to_string(max_bytes) + " " + path);
+  channel_.send_note("begin " + std::to_string(static_cast<int>(how)) + " " +
+                     std::to_string(device.ordinal()) + " " + std::to_string(max_bytes) + " " +
+                     path);
+  answer();
 }
 
-unsigned importer::read_last_word_of(std::size_t bytes) {
-  return ask("read " + std::to_string(bytes));
+void importer::ask_for_last_word_of(std::size_t bytes) {
+  channel_.send_note("read " + std::to_string(bytes));
 }
 
-void importer::end() { ask("end"); }
+void importer::end() {
+  channel_.send_note("end");
+  answer();
+}
 
 void importer::send_raw(int descriptor, std::size_t bytes) const {
   raw_letter message;

@@ -11,14 +11,16 @@
 
 namespace bench {
 
-/// The second process of the scenarios, forked before this one uses HIP. It waits for orders, maps
-/// the memory of this process and reads it.
+/// Another process of the scenarios, forked before this one uses HIP. It waits for orders, maps the
+/// memory of this process and reads it on a device of its own choice: that of the memory, or a
+/// peer.
 class importer {
  public:
   /// How the memory comes to it.
   enum class way { raw_calls, adopt, attach };
 
-  importer();
+  /// Reads on the device that is `behind` places behind that of the memory.
+  explicit importer(int behind);
   /// Ends the process.
   ~importer();
   importer(const importer&) = delete;
@@ -27,8 +29,9 @@ class importer {
   /// Lets it begin anew, with so many addresses; by attach(), at `path`.
   void begin(way how, hipvmm::device_ref device, std::size_t max_bytes,
              const std::string& path = "-");
-  /// Lets it read the last word of `bytes` bytes, and returns it.
-  [[nodiscard]] unsigned read_last_word_of(std::size_t bytes);
+  /// Lets it read the last word of `bytes` bytes, which last_word() waits for and returns.
+  void ask_for_last_word_of(std::size_t bytes);
+  [[nodiscard]] unsigned last_word() { return answer(); }
   /// Lets it release everything.
   void end();
 
@@ -38,8 +41,8 @@ class importer {
   void send_raw(int descriptor, std::size_t bytes) const;
 
  private:
-  explicit importer(std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends);
-  unsigned ask(const std::string& order);
+  importer(int behind, std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends);
+  unsigned answer();
 
   hipvmm::fd_channel channel_;
   int raw_socket_ = -1;

@@ -25,6 +25,7 @@ method moving(const char* called, const settings& chosen, const std::string& una
               Move move) {
   return {called, chosen.runs, chosen.repeats,
           [=](memory_probe*) {
+            const hipvmm::scoped_device scope{chosen.device};
             const auto memory = make();
             const hipvmm::stream stream{chosen.device};
             hipvmm::fill_async(stream, start_of(*memory), 1, chosen.step_bytes);
@@ -36,18 +37,15 @@ method moving(const char* called, const settings& chosen, const std::string& una
           unavailable};
 }
 
-}  // namespace
-
-std::vector<measurement> measure_migration(const settings& chosen) {
-  const auto found = peer_of(chosen.device);
-  const std::string unavailable = found ? "" : no_peer(chosen.device);
-  const hipvmm::device_ref peer = found.value_or(chosen.device);
+/// From the device of `chosen` to `peer`.
+std::vector<measurement> measure_pair(const char* scenario, const settings& chosen,
+                                      hipvmm::device_ref peer, const std::string& unavailable) {
   const std::vector<std::size_t> sizes = equal_steps(chosen.step_bytes, chosen.steps_bytes);
   const std::size_t bytes = sizes.back();
   const auto make_raw = [=] {
     auto made = std::make_unique<raw_memory>(chosen.device, bytes, sizes.size());
     for (std::size_t i = 0; i < sizes.size(); ++i) made->add(chosen.step_bytes);
-    made->set_access(peer, hipMemAccessFlagsProtReadWrite);
+    made->set_access({peer}, hipMemAccessFlagsProtReadWrite);
     return made;
   };
   const auto make_region = [=] {
@@ -57,7 +55,7 @@ std::vector<measurement> measure_migration(const settings& chosen) {
     return made;
   };
   measurement row;
-  row.scenario = scenario::migration;
+  row.scenario = scenario;
   row.steps = 1;
   row.bytes = bytes;
   std::vector<measurement> rows = measure(
@@ -72,6 +70,32 @@ std::vector<measurement> measure_migration(const settings& chosen) {
   for (measurement& each : rows) {
     if (each.seconds.empty()) continue;
     each.gigabytes_per_second = static_cast<double>(bytes) / 1e9 / summarize(each.seconds).median;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<measurement> measure_migration(const settings& chosen, const peers& others) {
+  if (others.empty())
+    return measure_pair(scenario::migration, chosen, chosen.device, no_peer(chosen.device));
+  std::vector<hipvmm::device_ref> all = {chosen.device};
+  all.insert(all.end(), others.begin(), others.end());
+  std::vector<measurement> rows;
+  for (const hipvmm::device_ref from : all) {
+    for (const hipvmm::device_ref to : all) {
+      if (from == to) continue;
+      settings of_pair = chosen;
+      of_pair.device = from;
+      // The first pair has the name by which its bar finds it.
+      const std::string called = rows.empty()
+                                     ? scenario::migration
+                                     : "move from device " + std::to_string(from.ordinal()) +
+                                           " to " + std::to_string(to.ordinal());
+      const std::string unavailable = to.can_access_peer(from) ? "" : no_peer(from);
+      for (measurement& each : measure_pair(called.c_str(), of_pair, to, unavailable))
+        rows.push_back(std::move(each));
+    }
   }
   return rows;
 }

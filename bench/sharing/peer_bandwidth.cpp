@@ -84,10 +84,10 @@ std::vector<double> time_passes(const pass& go, shared_memory& memory, std::size
 
 }  // namespace
 
-std::vector<measurement> measure_peer_bandwidth(const settings& chosen) {
+std::vector<measurement> measure_peer_bandwidth(const settings& chosen, const peers& others) {
   const hipvmm::device_ref owner = chosen.device;
-  const auto found = peer_of(owner);
-  const hipvmm::device_ref peer = found.value_or(owner);
+  const bool found = !others.empty();
+  const hipvmm::device_ref peer = found ? others.front() : owner;
   const std::size_t bytes = hipvmm::align_down(chosen.steps_bytes, chosen.step_bytes);
   const auto make_plain = [=]() -> std::unique_ptr<shared_memory> {
     return std::make_unique<enabled_allocation>(owner, peer, bytes);
@@ -103,8 +103,8 @@ std::vector<measurement> measure_peer_bandwidth(const settings& chosen) {
                                                                                   make_plain},
           {name::vector, make_vector}})
       methods.push_back({kind, chosen.runs, std::min(chosen.repeats, 2),
-                         [=, make = make](memory_probe*) {
-                           const auto memory = make();
+                         [=, maker = make](memory_probe*) {
+                           const auto memory = maker();
                            return time_passes(go, *memory, bytes, owner, peer);
                          },
                          unavailable});

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "raw_memory.hpp"
+#include "src/runtime/runtime_rules.hpp"
 
 #include <cstdint>
 #include <cstdio>
 
 #include <hipvmm/core/error.hpp>
-#include "src/core/hip_compat.hpp"
 
 namespace bench {
 namespace {
@@ -94,7 +94,7 @@ void raw_memory::import(int descriptor, std::size_t bytes) {
   static const bool by_value = [] {
     int runtime = 0;
     require(hipRuntimeGetVersion(&runtime), "hipRuntimeGetVersion");
-    return hipvmm::hip_compat::imports_descriptor_by_value(runtime);
+    return hipvmm::detail::runtime_rules{runtime}.imports_descriptor_by_value;
   }();
   void* const argument =
       by_value ? reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)) : &descriptor;
@@ -111,11 +111,13 @@ void raw_memory::map(hipMemGenericAllocationHandle_t handle, std::size_t bytes) 
   require(hipMemSetAccess(at(committed_ - bytes), bytes, &access, 1), "hipMemSetAccess");
 }
 
-void raw_memory::set_access(hipvmm::device_ref device, hipMemAccessFlags right) const {
-  const hipMemAccessDesc access{location_of(device), right};
+void raw_memory::set_access(const std::vector<hipvmm::device_ref>& devices,
+                            hipMemAccessFlags right) const {
+  std::vector<hipMemAccessDesc> access;
+  for (const hipvmm::device_ref device : devices) access.push_back({location_of(device), right});
   std::size_t offset = 0;
   for (const auto& [handle, bytes] : chunks_) {
-    require(hipMemSetAccess(at(offset), bytes, &access, 1), "hipMemSetAccess");
+    require(hipMemSetAccess(at(offset), bytes, access.data(), access.size()), "hipMemSetAccess");
     offset += bytes;
   }
 }

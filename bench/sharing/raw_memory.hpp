@@ -33,8 +33,8 @@ class raw_memory {
   /// Moves all chunks to `to`, one after the other, by a copy in `stream` and a new chunk at the
   /// same address. Both devices have access then.
   void move_to(hipvmm::device_ref to, hipvmm::stream_ref stream);
-  /// Sets the right of `device` to each chunk: one call for each.
-  void set_access(hipvmm::device_ref device, hipMemAccessFlags right) const;
+  /// Sets the right of `devices` to each chunk: one call for each.
+  void set_access(const std::vector<hipvmm::device_ref>& devices, hipMemAccessFlags right) const;
 
   [[nodiscard]] void* at(std::size_t offset) const { return static_cast<char*>(base_) + offset; }
   [[nodiscard]] std::size_t bytes() const noexcept { return committed_; }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What does it cost to give a peer the right to many chunks, and to take it away?
+// What does it cost to give peers the right to many chunks, and to take it away?
 //
 // No bar: it is a part of what grows, and HIP's calls decide it. The raw calls are one of HIP's for
 // each chunk; a region that took longer would have to join them better.
+#include <algorithm>
 #include <functional>
 
 #include <hipvmm/region/region.hpp>
@@ -29,22 +30,21 @@ method timed(const char* called, const settings& chosen, std::string unavailable
 
 }  // namespace
 
-std::optional<hipvmm::device_ref> peer_of(hipvmm::device_ref device) {
-  for (int ordinal = 0; ordinal < hipvmm::device_count(); ++ordinal) {
+peers peers_of(hipvmm::device_ref device, std::size_t most) {
+  peers found;
+  for (int ordinal = 0; ordinal < hipvmm::device_count() && found.size() < most; ++ordinal) {
     const hipvmm::device_ref other{ordinal};
-    if (other != device && other.can_access_peer(device)) return other;
+    if (other != device && other.can_access_peer(device)) found.push_back(other);
   }
-  return std::nullopt;
+  return found;
 }
 
 std::string no_peer(hipvmm::device_ref device) {
   return "no second device reaches device " + std::to_string(device.ordinal());
 }
 
-std::vector<measurement> measure_rights(const settings& chosen) {
-  const auto found = peer_of(chosen.device);
-  const std::string unavailable = found ? "" : no_peer(chosen.device);
-  const hipvmm::device_ref peer = found.value_or(chosen.device);
+std::vector<measurement> measure_rights(const settings& chosen, const peers& others) {
+  const std::string unavailable = others.empty() ? no_peer(chosen.device) : "";
   const std::vector<std::size_t> sizes = equal_steps(chosen.step_bytes, chosen.steps_bytes);
   const auto make_raw = [=] {
     auto made = std::make_unique<raw_memory>(chosen.device, sizes.back(), sizes.size());
@@ -58,11 +58,17 @@ std::vector<measurement> measure_rights(const settings& chosen) {
   };
   const auto nothing = [](const auto&) {};
   const auto grant_raw = [=](raw_memory& memory) {
-    memory.set_access(peer, hipMemAccessFlagsProtReadWrite);
+    memory.set_access(others, hipMemAccessFlagsProtReadWrite);
   };
-  const auto grant_region = [=](hipvmm::region& memory) { memory.grant(peer); };
+  const auto grant_region = [=](hipvmm::region& memory) {
+    std::vector<hipvmm::access_desc> rights;
+    for (const hipvmm::device_ref peer : others)
+      rights.push_back({peer, hipvmm::access_right::read_write});
+    memory.set_access(hipvmm::access_list{std::move(rights)});
+  };
   measurement row;
-  row.steps = sizes.size();  // so that a step is a chunk, and one device
+  // So that a step is a chunk, and one device.
+  row.steps = sizes.size() * std::max<std::size_t>(1, others.size());
   row.bytes = sizes.back();
   row.scenario = scenario::grant;
   std::vector<measurement> rows =
@@ -73,10 +79,11 @@ std::vector<measurement> measure_rights(const settings& chosen) {
   row.scenario = scenario::revoke;
   for (measurement& each : measure(
            row,
-           {timed(name::raw_calls, chosen, unavailable, make_raw, grant_raw,
-                  [=](raw_memory& memory) { memory.set_access(peer, hipMemAccessFlagsProtNone); }),
+           {timed(
+                name::raw_calls, chosen, unavailable, make_raw, grant_raw,
+                [=](raw_memory& memory) { memory.set_access(others, hipMemAccessFlagsProtNone); }),
             timed(name::region, chosen, unavailable, make_region, grant_region,
-                  [=](hipvmm::region& memory) { memory.grant(peer, hipvmm::access_right::none); })},
+                  [=](hipvmm::region& memory) { memory.set_access(hipvmm::access_list{}); })},
            chosen))
     rows.push_back(std::move(each));
   return rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,15 +10,25 @@
 
 namespace bench {
 
+/// Devices that reach the memory of the measured one.
+using peers = std::vector<hipvmm::device_ref>;
+using importers = std::vector<std::unique_ptr<importer>>;
+
 // The scenarios of sharing_bench, each with its question in its own file, and the names by which
 // bars and tables find their rows.
 
 [[nodiscard]] std::vector<measurement> measure_growth_visible(const settings& chosen,
-                                                              importer& other);
-[[nodiscard]] std::vector<measurement> measure_rights(const settings& chosen);
-[[nodiscard]] std::vector<measurement> measure_peer_bandwidth(const settings& chosen);
-[[nodiscard]] std::vector<measurement> measure_striped(const settings& chosen);
-[[nodiscard]] std::vector<measurement> measure_migration(const settings& chosen);
+                                                              const importers& others);
+/// To all of `peers` at once.
+[[nodiscard]] std::vector<measurement> measure_rights(const settings& chosen, const peers& others);
+/// Between the device of `chosen` and the first of `peers`.
+[[nodiscard]] std::vector<measurement> measure_peer_bandwidth(const settings& chosen,
+                                                              const peers& others);
+/// Over the device of `chosen` and all of `peers`.
+[[nodiscard]] std::vector<measurement> measure_striped(const settings& chosen, const peers& others);
+/// From each of these devices to each other.
+[[nodiscard]] std::vector<measurement> measure_migration(const settings& chosen,
+                                                         const peers& others);
 
 namespace scenario {
 inline constexpr const char* growth_visible = "growth to visible";
@@ -38,14 +48,14 @@ inline constexpr const char* region = "region";
 inline constexpr const char* plain = "hipMalloc, hipDeviceEnablePeerAccess";
 inline constexpr const char* vector = "growable_device_vector";
 inline constexpr const char* one_device = "one device";
-inline constexpr const char* striped = "striped over two";
+inline constexpr const char* striped = "striped";
 }  // namespace name
 
 /// How often one sample of a bandwidth reads all bytes.
 inline constexpr int passes = 5;
 
-/// A device that reaches the memory of `device`; nothing where none does.
-[[nodiscard]] std::optional<hipvmm::device_ref> peer_of(hipvmm::device_ref device);
+/// The first `most` devices that reach the memory of `device`.
+[[nodiscard]] peers peers_of(hipvmm::device_ref device, std::size_t most);
 [[nodiscard]] std::string no_peer(hipvmm::device_ref device);
 
 }  // namespace bench

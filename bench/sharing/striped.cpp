@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Do two devices read a range that is striped over both twice as fast as one reads its own memory?
+// Do N devices read a range that is striped over all N times as fast as one reads its own memory?
 //
-// Below 1.8 times, stripes would cost more than the address range that they save programs from
+// Below 0.9 N times, stripes would cost more than the address range that they save programs from
 // cutting up.
 #include <algorithm>
 #include <functional>
@@ -58,12 +58,15 @@ method reading(const char* called, const settings& chosen, const std::string& un
 
 }  // namespace
 
-std::vector<measurement> measure_striped(const settings& chosen) {
-  const auto peer = peer_of(chosen.device);
-  const std::string unavailable = !peer ? no_peer(chosen.device) : kernels_built ? "" : no_kernels;
+std::vector<measurement> measure_striped(const settings& chosen, const peers& others) {
+  const std::string unavailable = others.empty()  ? no_peer(chosen.device)
+                                  : kernels_built ? ""
+                                                  : no_kernels;
+  std::vector<hipvmm::device_ref> all = {chosen.device};
+  all.insert(all.end(), others.begin(), others.end());
   const std::vector<method> methods = {
       reading(name::one_device, chosen, unavailable, {chosen.device}),
-      reading(name::striped, chosen, unavailable, {chosen.device, peer.value_or(chosen.device)})};
+      reading(name::striped, chosen, unavailable, all)};
   measurement row;
   row.scenario = scenario::striped;
   row.steps = passes;

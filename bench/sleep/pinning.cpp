@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does it cost to pin memory of the host, and would it cost less where the pages were there?
-//
-// Where the second method takes less than half as long, sleep_storage::pinned would have to take
-// memory of the system, have its pages faulted by several threads, and register it.
+// What does it cost to pin memory of the host: by hipHostMalloc, and as sleep_storage::pinned does,
+// which registers pages that several threads have touched?
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include "bars.hpp"
 #include "report.hpp"
 
-// What the tables of docs/reference/benchmarks_*.md are made of.
+// The parts of tables in Markdown.
 namespace bench {
 
 /// Three digits, which is more than most figures are worth, and never 1e+05.

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* hipvmm for C and for whatever calls C: devices, growable buffers, pools and other memory
- * resources, sharing with other processes; <hipvmm/serving.h> has slots that grow and memory that
- * sleeps. C11; docs/guides/c_api.md begins with an example.
+/* hipvmm for C and its callers from other languages: devices, growable buffers, pools and other
+ * memory resources, sharing with other processes; <hipvmm/serving.h> has slots that grow and memory
+ * that sleeps. C11; docs/guides/c_api.md begins with an example.
  *
- * - Every function that can fail returns a hipvmm_status, but for hipvmm_device_allocate and its
+ * - Every function that can fail returns a hipvmm_status, except hipvmm_device_allocate and its
  *   like, and never throws. After a failure hipvmm_last_error() has the sentence for the calling
  *   thread; results that are returned by pointer are then null or unchanged.
- * - Handles are values of a table, not addresses. One that is null, was destroyed, is of another
- *   type or was never one of hipvmm's is HIPVMM_ERROR_INVALID_HANDLE, whatever is behind it.
+ * - Handles are values of a table, not addresses. A handle that is null, destroyed, of another type
+ *   or not hipvmm's is HIPVMM_ERROR_INVALID_HANDLE, for any value.
  * - Any thread may call any function. Calls for one buffer, slot arena, publication or attachment
  *   wait for each other; a destroyed object ends when the last call under way for it has. A
- * callback or an error handler that uses the object it was called for gets
- * HIPVMM_ERROR_INVALID_ARGUMENT, but for hipvmm_slot_arena_set_eviction's.
- * - In a child of fork() the parent's handles can be destroyed, which leaves all as it is for the
- *   parent; its buffers, publications and attachments are HIPVMM_ERROR_UNSUPPORTED otherwise.
+ *   callback or an error handler that uses its own object gets HIPVMM_ERROR_INVALID_ARGUMENT,
+ *   except hipvmm_slot_arena_set_eviction's.
+ * - A child of fork() may destroy the parent's handles, without effect on the parent. Otherwise the
+ *   parent's buffers, publications and attachments are HIPVMM_ERROR_UNSUPPORTED there.
  * - Streams are hipStream_t (or cudaStream_t) as void*; null is the legacy default stream, of the
  *   device of the object that it is used with.
  * - Sizes are bytes. `options` are "name=value,name=value", or null for none; a wrong name or value
- *   is HIPVMM_ERROR_INVALID_ARGUMENT and the sentence lists what is allowed.
+ *   is HIPVMM_ERROR_INVALID_ARGUMENT and the sentence lists the allowed ones.
  * - Texts are copied to `text`, which has room for `capacity` bytes, zero-terminated. `*length` is
- *   what the text needs without the zero; `length` may be null. HIPVMM_ERROR_TOO_SMALL when there
- *   is too little room: then nothing but `*length` is written. `text` may be null with a capacity
- *   of 0 to ask for the length only, which is no error.
+ *   the length of the text without the zero; `length` may be null. HIPVMM_ERROR_TOO_SMALL if there
+ *   is too little room: then only `*length` is written. To get only the length, pass a null `text`
+ *   and a capacity of 0, which is no error.
  */
 
 #include <stddef.h>
@@ -60,14 +60,17 @@ typedef enum hipvmm_status HIPVMM_C_ENUM {
       11 /**< not in this state of the object, such as memory that sleeps */
 } hipvmm_status;
 
-/** What ran out when a call failed with HIPVMM_ERROR_OUT_OF_MEMORY. */
+/** The cause of a failure with HIPVMM_ERROR_OUT_OF_MEMORY. */
 typedef enum hipvmm_exhausted HIPVMM_C_ENUM {
   HIPVMM_EXHAUSTED_NOTHING = 0,
   HIPVMM_EXHAUSTED_DEVICE_MEMORY = 1,
   HIPVMM_EXHAUSTED_ADDRESSES = 2,
   HIPVMM_EXHAUSTED_DESCRIPTORS = 3,
   HIPVMM_EXHAUSTED_HOST_MEMORY = 4,
-  HIPVMM_EXHAUSTED_LIMIT = 5 /**< what the program itself allows, such as a limiting adaptor */
+  HIPVMM_EXHAUSTED_LIMIT = 5,  /**< what the program itself allows, such as a limiting adaptor */
+  HIPVMM_EXHAUSTED_BUDGET = 6, /**< a budget that processes share */
+  HIPVMM_EXHAUSTED_FRAGMENTATION = 7, /**< enough is free, but not in one piece */
+  HIPVMM_EXHAUSTED_ALIGNMENT = 8      /**< no address of the resource has the alignment */
 } hipvmm_exhausted;
 
 /** The details of a failure. Structs with a `struct_size` are filled as far as that says, so that a
@@ -85,10 +88,11 @@ typedef struct hipvmm_failure {
 typedef struct hipvmm_buffer_handle* hipvmm_buffer;
 typedef struct hipvmm_resource_handle* hipvmm_resource;
 typedef struct hipvmm_stream_handle* hipvmm_stream;
+typedef struct hipvmm_event_handle* hipvmm_event;
 typedef struct hipvmm_publication_handle* hipvmm_publication;
 typedef struct hipvmm_attachment_handle* hipvmm_attachment;
 
-/** What a device may do with memory. */
+/** The access of a device to memory. */
 typedef enum hipvmm_right HIPVMM_C_ENUM {
   HIPVMM_RIGHT_NONE = 0,
   HIPVMM_RIGHT_READ = 1,
@@ -106,7 +110,7 @@ typedef struct hipvmm_access {
 
 /** HIPVMM_C_VERSION of the library that is loaded. */
 int hipvmm_version(void);
-/** The release, such as "0.2.0". */
+/** The release, such as "0.3.0", or of a development version "0.3.0-dev". */
 const char* hipvmm_version_text(void);
 /** HIPVMM_OK as "ok", HIPVMM_ERROR_OUT_OF_MEMORY as "out_of_memory" and so on. */
 const char* hipvmm_status_name(hipvmm_status status);
@@ -132,19 +136,21 @@ hipvmm_status hipvmm_flush_log(void);
 
 /* ---- Devices, by HIP's ordinals ---- */
 
-/** Whose HIP the library runs on: "amd", "cuda", or "host", where there is no GPU. */
+/** The provider of HIP: "amd", "cuda", or "host" without a GPU. */
 hipvmm_status hipvmm_provider(const char** name);
 /** Zero when there is none. */
 hipvmm_status hipvmm_device_count(int* count);
 /** The current device of the calling thread. */
 hipvmm_status hipvmm_device_current(int* device);
+/** Makes a device current for the calling thread, as hipSetDevice. */
+hipvmm_status hipvmm_device_make_current(int device);
 hipvmm_status hipvmm_device_name(int device, char* text, size_t capacity, size_t* length);
 hipvmm_status hipvmm_device_uuid(int device, char* text, size_t capacity, size_t* length);
 hipvmm_status hipvmm_device_memory(int device, size_t* free_bytes, size_t* total_bytes);
 hipvmm_status hipvmm_device_can_access_peer(int device, int peer, int* can);
-/** Whether host code may use mapped memory of the device through its address. */
+/** Gets whether host code may use mapped memory of the device through its address. */
 hipvmm_status hipvmm_device_is_host_accessible(int device, int* accessible);
-/** What is known about the device's virtual memory, in lines for people. */
+/** The known properties of the device's virtual memory, in lines for people. */
 hipvmm_status hipvmm_device_capability(int device, char* text, size_t capacity, size_t* length);
 hipvmm_status hipvmm_device_synchronize(int device);
 
@@ -158,6 +164,23 @@ hipvmm_status hipvmm_stream_get(hipvmm_stream stream, void** value);
 hipvmm_status hipvmm_synchronize(void* stream);
 /** The calling thread's default stream, as hipStreamPerThread. */
 hipvmm_status hipvmm_per_thread_stream(void** stream);
+
+/** Makes an event, a point in the order of a stream of the device. It keeps no time. */
+hipvmm_status hipvmm_event_create(int device, hipvmm_event* event);
+hipvmm_status hipvmm_event_destroy(hipvmm_event event);
+/** The hipEvent_t. Recording it by HIP instead of hipvmm_event_record() hides an order from pools.
+ */
+hipvmm_status hipvmm_event_get(hipvmm_event event, void** value);
+/** The event is done when all work now in `stream`, of the event's device, has finished. Replaces
+ * an earlier record. */
+hipvmm_status hipvmm_event_record(hipvmm_event event, void* stream);
+/** Gets 1 if the last record is done, or there is none, else 0. */
+hipvmm_status hipvmm_event_is_done(hipvmm_event event, int* done);
+/** Waits until the last record is done. */
+hipvmm_status hipvmm_event_synchronize(hipvmm_event event);
+/** Later work of `stream`, of any device, waits for the last record; the host does not. */
+hipvmm_status hipvmm_stream_wait(void* stream, hipvmm_event event);
+
 /** Copies between any two of host and device memory in the order of `stream`; pageable memory of
  * the host has been read or written when it returns. */
 hipvmm_status hipvmm_copy_async(void* destination, const void* source, size_t bytes, void* stream);
@@ -182,8 +205,8 @@ typedef struct hipvmm_buffer_statistics {
   size_t copied_bytes; /**< by growth, where there is no virtual memory */
 } hipvmm_buffer_statistics;
 
-/** Which chunk at the end of a buffer hipvmm_buffer_shrink leaves: a partly used one, or a smaller
- * one that replaces it, for which the call waits for `stream`. */
+/** The chunk that hipvmm_buffer_shrink leaves at the end of a buffer: a partly used one, or a
+ * smaller one that replaces it, for which the call waits for `stream`. */
 typedef enum hipvmm_tail HIPVMM_C_ENUM {
   HIPVMM_TAIL_KEEP = 0,
   HIPVMM_TAIL_REPLACE = 1
@@ -224,6 +247,11 @@ hipvmm_status hipvmm_buffer_append_from_device(hipvmm_buffer buffer, const void*
 /** Removes bytes at the front: the address moves on, no byte does. Memory before it is released
  * when `stream` has passed. Work that uses these bytes is ordered before the call in `stream`. */
 hipvmm_status hipvmm_buffer_erase_front(hipvmm_buffer buffer, size_t bytes, void* stream);
+/** Inserts bytes of the host or a device before `offset`, which may be the buffer's own. */
+hipvmm_status hipvmm_buffer_insert(hipvmm_buffer buffer, size_t offset, const void* source,
+                                   size_t bytes, void* stream);
+/** Removes bytes from `offset` on: those behind them move up, and memory stays. */
+hipvmm_status hipvmm_buffer_erase(hipvmm_buffer buffer, size_t offset, size_t bytes, void* stream);
 /** Releases memory behind the last byte when `stream` has passed; `released` may be null. */
 hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void* stream,
                                    size_t* released);
@@ -257,13 +285,13 @@ hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm
                                           void* stream);
 hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_t* count);
 
-/** Attaches to what another process publishes. Options: right, peers (an access list, as `access`),
- * device, users, timeout (milliseconds); element_size, element_align and tag where the owner is a
- * C++ program that publishes elements, by default bytes. */
+/** Attaches to the publication of another process. Options: right, peers (an access list, as
+ * `access`), device, users, timeout (milliseconds); element_size, element_align and tag if the
+ * owner is a C++ program that publishes elements, by default bytes. */
 hipvmm_status hipvmm_attach(const char* path, const char* options, hipvmm_attachment* attachment);
 /** Unmaps. Nothing in flight may use the memory. */
 hipvmm_status hipvmm_attachment_destroy(hipvmm_attachment attachment);
-/** Maps what is new; `bytes`, which may be null, is what may be read from then on. */
+/** Maps new chunks. `bytes`, which may be null, gets the number of bytes that may be read then. */
 hipvmm_status hipvmm_attachment_refresh(hipvmm_attachment attachment, void* stream, size_t* bytes);
 /** Refreshes until that many bytes may be read. `*reached` is 0 at the timeout, when the owner has
  * gone, and after a failure. */
@@ -285,6 +313,10 @@ hipvmm_status hipvmm_managed_create(hipvmm_resource* resource);
 hipvmm_status hipvmm_pinned_create(const char* options, hipvmm_resource* resource);
 /** Ordinary memory of the host, for devices that reach all of it. */
 hipvmm_status hipvmm_system_create(int device, hipvmm_resource* resource);
+/** The same, and `headroom` bytes of the device's memory stay free for others. */
+hipvmm_status hipvmm_sam_headroom_create(int device, size_t headroom, hipvmm_resource* resource);
+/** A view of a hipMemPool_t of that device, which others own and which must outlive it. */
+hipvmm_status hipvmm_async_view_create(int device, void* pool, hipvmm_resource* resource);
 /** A pool of HIP's own (hipMallocFromPoolAsync). Options: initial, release_threshold, the reuse_*
  * of pools, shareable. */
 hipvmm_status hipvmm_async_create(int device, const char* options, hipvmm_resource* resource);
@@ -304,20 +336,20 @@ hipvmm_status hipvmm_binning_create(hipvmm_resource upstream, const char* option
                                     hipvmm_resource* resource);
 /** Adds a bin of equal blocks for requests of up to `bytes`. */
 hipvmm_status hipvmm_binning_add_bin(hipvmm_resource binning, size_t bytes);
-/** Adds a bin whose memory is that of `bin`, which must not allocate from `binning` itself. */
+/** Adds a bin with memory of `bin`, which must not allocate from `binning` itself. */
 hipvmm_status hipvmm_binning_add_bin_resource(hipvmm_resource binning, size_t bytes,
                                               hipvmm_resource bin);
-/** Writes a CSV row for each call. Options: auto_flush. A null `filename` is the one that
- * HIPVMM_LOG_FILE or RMM_LOG_FILE names. */
+/** Writes a CSV row for each call. Options: auto_flush. A null `filename` means the value of
+ * HIPVMM_LOG_FILE or RMM_LOG_FILE. */
 hipvmm_status hipvmm_logging_create(hipvmm_resource upstream, const char* filename,
                                     const char* options, hipvmm_resource* resource);
 hipvmm_status hipvmm_logging_flush(hipvmm_resource logging);
 /** Counts. */
 hipvmm_status hipvmm_statistics_create(hipvmm_resource upstream, hipvmm_resource* resource);
-/** Keeps a list of what is allocated. Options: stacks. */
+/** Keeps a list of the allocations. Options: stacks. */
 hipvmm_status hipvmm_tracking_create(hipvmm_resource upstream, const char* options,
                                      hipvmm_resource* resource);
-/** Refuses what would exceed `limit` bytes. Options: alignment. */
+/** Refuses requests that would exceed `limit` bytes in all. Options: alignment. */
 hipvmm_status hipvmm_limiting_create(hipvmm_resource upstream, size_t limit, const char* options,
                                      hipvmm_resource* resource);
 /** Is called when the upstream has no memory; returns whether to try again (not 0). */
@@ -341,12 +373,12 @@ hipvmm_status hipvmm_callback_create(hipvmm_allocate_callback allocate,
 hipvmm_status hipvmm_resource_destroy(hipvmm_resource resource);
 /** "pool", "hip", "statistics" and so on, as in the names of the functions that make them. */
 hipvmm_status hipvmm_resource_kind(hipvmm_resource resource, const char** kind);
-/** -1 where the memory belongs to no device. */
+/** -1 if the memory belongs to no device. */
 hipvmm_status hipvmm_resource_device(hipvmm_resource resource, int* device);
 hipvmm_status hipvmm_resource_is_host_accessible(hipvmm_resource resource, int* accessible);
-/** Whether memory of one may be deallocated by the other. */
+/** Gets whether memory of one may be deallocated by the other. */
 hipvmm_status hipvmm_resource_is_equal(hipvmm_resource resource, hipvmm_resource other, int* equal);
-/** A new handle of an adaptor's upstream. HIPVMM_ERROR_INVALID_HANDLE for what has none. */
+/** A new handle of an adaptor's upstream. HIPVMM_ERROR_INVALID_HANDLE without an upstream. */
 hipvmm_status hipvmm_resource_upstream(hipvmm_resource resource, hipvmm_resource* upstream);
 /** Allocates for work submitted to `stream` afterwards. An `alignment` of 0 is the default, 256. */
 hipvmm_status hipvmm_allocate(hipvmm_resource resource, size_t bytes, size_t alignment,
@@ -374,9 +406,9 @@ hipvmm_status hipvmm_set_current_device_resource(hipvmm_resource resource);
 hipvmm_status hipvmm_reset_current_device_resource(void);
 
 /* ---- For libraries that free by pointer alone ----
- * The memory comes from the resource that was set for the device; where none was, from the device's
- * pool. A resource that C++ code has set must live as long as what is allocated from it. The first
- * two are what CuPy's CFunctionAllocator takes, with the stream as its argument. */
+ * The memory comes from the resource set for the device, otherwise from the device's pool. A
+ * resource that C++ code has set must outlive its allocations. The first two functions fit CuPy's
+ * CFunctionAllocator, with the stream as its argument. */
 
 /** Allocates on `device` for work submitted to `stream` afterwards. Null for 0 bytes; else null is
  * a failure, and hipvmm_last_error() says why. */
@@ -393,12 +425,12 @@ void hipvmm_device_deallocate_sync(void* pointer);
  * interface that hipvmm_device_allocate() has used. */
 hipvmm_status hipvmm_device_forget_stream(void* stream);
 /** The pool of a device: made by the first call that needs it, with the options that HIPVMM_CONF
- * has for pools; devices that reach it have access unless HIPVMM_CONF says otherwise. No stream
- * waits for another whose memory it gets. Ends when the process does, or with the last of its
+ * has for pools; devices that reach it have access unless HIPVMM_CONF says otherwise. It does not
+ * delay a stream for another one's freed memory. Ends with the process, or with the last of its
  * memory. */
 hipvmm_status hipvmm_device_pool(int device, hipvmm_resource* pool);
 
-/* ---- Pools; arenas too where that is said ---- */
+/* ---- Pools; arenas too if the comment says so ---- */
 
 typedef struct hipvmm_pool_statistics {
   size_t struct_size;
@@ -409,7 +441,7 @@ typedef struct hipvmm_pool_statistics {
   size_t address_bytes;
   size_t mapped_bytes;
   size_t largest_now;      /**< largest request that free memory serves */
-  size_t largest_moved;    /**< the same after moving idle chunks together */
+  size_t largest_moved;    /**< the same by moves of idle chunks, before new memory */
   size_t largest_possible; /**< the same with what the device still has */
   uint64_t chunks_created;
   uint64_t chunks_moved;
@@ -426,7 +458,7 @@ hipvmm_status hipvmm_pool_trim(hipvmm_resource pool, size_t bytes_to_keep, unsig
 /** Arenas too. */
 hipvmm_status hipvmm_pool_get_statistics(hipvmm_resource pool, hipvmm_pool_statistics* statistics);
 hipvmm_status hipvmm_pool_reset_peaks(hipvmm_resource pool);
-/** What is held, where, and what would still fit, for people. Arenas too. */
+/** The memory held, its place, and the requests that would still fit, for people. Arenas too. */
 hipvmm_status hipvmm_pool_report(hipvmm_resource pool, char* text, size_t capacity, size_t* length);
 hipvmm_status hipvmm_pool_explain(hipvmm_resource pool, char* text, size_t capacity,
                                   size_t* length);
@@ -443,7 +475,7 @@ hipvmm_status hipvmm_pool_note_stream_wait(hipvmm_resource pool, void* waiter, v
 /** Declares that `stream` will be destroyed. Arenas and fixed_size too. */
 hipvmm_status hipvmm_pool_forget_stream(hipvmm_resource pool, void* stream);
 
-/* ---- What adaptors know ---- */
+/* ---- Records of adaptors ---- */
 
 typedef struct hipvmm_counters {
   size_t struct_size;

@@ -82,6 +82,7 @@
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include <hipvmm/region/sleep/suspend_options.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -98,6 +99,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/chunk_cache_statistics.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
+#include <hipvmm/vmm/idle/idle_memory.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>

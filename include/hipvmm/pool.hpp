@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The stream-ordered pool, the containers that allocate from it, and what its users call: devices,
-// streams, events, copies, errors, sizes, the device's current resource. Other resources and
-// adaptors have one header each in <hipvmm/mr/>; <hipvmm/hipvmm.hpp> has everything.
+// The stream-ordered pool, the containers that allocate from it, and the other calls of its users:
+// devices, streams, events, copies, errors, sizes, the device's current resource. Other resources
+// and adaptors have one header each in <hipvmm/mr/>; <hipvmm/hipvmm.hpp> has everything.
 // IWYU pragma: begin_exports
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_scalar.hpp>

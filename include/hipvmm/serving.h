@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* hipvmm for servers, in C: slots that grow in place, the shape of a KV cache; memory that
- * sleeps: its device gets it back, and its addresses stay; budgets that processes share. The rules
+/* hipvmm for servers, in C: slots that grow in place, the shape of a KV cache; memory that sleeps,
+ * so that the device has it back while the addresses stay; budgets that processes share. The rules
  * of <hipvmm/hipvmm.h> for statuses, handles, threads, streams and options hold here too;
- * docs/reference/slot_arena.md, sleep.md and budgets.md say what the calls do and cost.
+ * docs/reference/slot_arena.md, sleep.md and budgets.md describe the calls and their cost.
  */
 
 #include <stddef.h>
@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct hipvmm_slot_arena_handle* hipvmm_slot_arena;
 
-/** Where slots are: slot s of plane p begins at base + p * plane_stride + s * slot_stride. */
+/** Addresses: slot s of plane p begins at base + p * plane_stride + s * slot_stride. */
 typedef struct hipvmm_slot_arena_layout {
   size_t struct_size;
   void* base;
@@ -63,12 +63,12 @@ typedef hipvmm_status (*hipvmm_evict_callback)(size_t missing_bytes, void* argum
 hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_slot_arena* arena);
 /** The memory is released when work under way has passed; does not wait for that. */
 hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena);
-/** Takes a free slot, with length zero, for work of `stream`. HIPVMM_ERROR_OUT_OF_MEMORY where all
- * are in use. */
+/** Takes a free slot, with length zero, for work of `stream`. HIPVMM_ERROR_OUT_OF_MEMORY if all are
+ * in use. */
 hipvmm_status hipvmm_slot_arena_acquire(hipvmm_slot_arena arena, void* stream, size_t* slot);
 /** Makes slot slots[i] at least lengths[i] bytes long in each plane, for all i < count, or changes
  * nothing. Work of `stream` after the call may use the bytes, whose contents are indeterminate.
- * HIPVMM_ERROR_OUT_OF_MEMORY where they do not fit: release or truncate slots and call again, or
+ * HIPVMM_ERROR_OUT_OF_MEMORY if they do not fit: release or truncate slots and call again, or use
  * hipvmm_slot_arena_set_eviction. */
 hipvmm_status hipvmm_slot_arena_commit(hipvmm_slot_arena arena, const size_t* slots,
                                        const size_t* lengths, size_t count, void* stream);
@@ -85,7 +85,7 @@ hipvmm_status hipvmm_slot_arena_share_prefix(hipvmm_slot_arena arena, size_t fro
  * waits for `stream`. */
 hipvmm_status hipvmm_slot_arena_make_writable(hipvmm_slot_arena arena, size_t slot, size_t offset,
                                               size_t bytes, void* stream);
-/** The first byte of the slot in the plane, which stays the same as long as the arena. */
+/** The first byte of the slot in the plane; constant for the life of the arena. */
 hipvmm_status hipvmm_slot_arena_pointer(hipvmm_slot_arena arena, size_t slot, size_t plane,
                                         void** pointer);
 /** Bytes of the slot in each plane, zero for a free one. */
@@ -96,20 +96,20 @@ hipvmm_status hipvmm_slot_arena_in_use(hipvmm_slot_arena arena, size_t slot, int
 /** How many free slots could be committed to `length` bytes each, now. */
 hipvmm_status hipvmm_slot_arena_slots_that_fit(hipvmm_slot_arena arena, size_t length,
                                                size_t* slots);
-/** Sets the function that a commit which does not fit calls, in its thread, before it is tried once
- * more; null for none.
- * - It may call this arena from that thread: release, truncate, trim, set_budget and what only
- * asks. To release or truncate a slot that the commit names is HIPVMM_ERROR_INVALID_ARGUMENT, and
- * to acquire, commit, share, make writable or set another function HIPVMM_ERROR_INVALID_STATE.
- * Calls of other threads wait until the commit has returned: it must not wait for them.
- * - Where it returns another status than HIPVMM_OK, the commit changes nothing and returns that,
- *   and hipvmm_last_error() has what the failed call in the function said.
- * - It must do for as long as the arena lives; what `argument` points to, too. */
+/** Sets the function that a commit calls, in its thread, if it does not fit. Then the commit is
+ * tried once more. Null for none.
+ * - It may call this arena from that thread: release, truncate, trim, set_budget and queries. To
+ *   release or truncate a slot that the commit names is HIPVMM_ERROR_INVALID_ARGUMENT, and to
+ *   acquire, commit, share, make writable or set another function HIPVMM_ERROR_INVALID_STATE. Calls
+ *   of other threads wait until the commit has returned: it must not wait for them.
+ * - If it returns another status than HIPVMM_OK, the commit changes nothing and returns that
+ *   status; hipvmm_last_error() has the message of the call that failed in the function.
+ * - The function and `argument` must be valid until the arena ends. */
 hipvmm_status hipvmm_slot_arena_set_eviction(hipvmm_slot_arena arena, hipvmm_evict_callback evict,
                                              void* argument);
-/** Changes the budget; what no length needs beyond it is released to the device. */
+/** Changes the budget. Memory beyond it that no length needs is released to the device. */
 hipvmm_status hipvmm_slot_arena_set_budget(hipvmm_slot_arena arena, size_t bytes);
-/** Releases to the device all that no length needs; `released` may be null. */
+/** Releases every idle block beyond the lengths of the slots; `released` may be null. */
 hipvmm_status hipvmm_slot_arena_trim(hipvmm_slot_arena arena, size_t* released);
 hipvmm_status hipvmm_slot_arena_get_layout(hipvmm_slot_arena arena,
                                            hipvmm_slot_arena_layout* layout);
@@ -117,17 +117,28 @@ hipvmm_status hipvmm_slot_arena_get_statistics(hipvmm_slot_arena arena,
                                                hipvmm_slot_arena_statistics* statistics);
 
 /* ---- Sleep and wake ----
- * A tag is a name of the process. What is made with the option "sleep_tag=NAME" carries it:
- * buffers, pools and slot arenas. While a tag sleeps, calls that need the memory are
+ * A tag is a name of the process. Buffers, pools and slot arenas made with the option
+ * "sleep_tag=NAME" carry it. While a tag sleeps, calls that need the memory are
  * HIPVMM_ERROR_INVALID_STATE, and work that uses its addresses fails. While it goes to sleep or
- * wakes, calls for its buffers and arenas wait, and pools refuse requests; nothing else may use the
- * memory then. */
+ * wakes, calls for its buffers and arenas wait, and pools refuse requests; no other work may use
+ * the memory then. */
 
-/** What hipvmm_suspend does with the bytes of the memory that it releases. */
+/** The treatment of the memory's bytes by hipvmm_suspend. */
 typedef enum hipvmm_keep HIPVMM_C_ENUM {
   HIPVMM_KEEP_CONTENTS = 0, /**< copies them to the host, and hipvmm_resume copies them back */
-  HIPVMM_KEEP_NOTHING = 1   /**< drops them */
+  HIPVMM_KEEP_NOTHING = 1,  /**< drops them */
+  HIPVMM_KEEP_ZEROS = 2,    /**< drops them, and hipvmm_resume makes them zero */
+  /** A chunk stays mapped while the tag sleeps, and work may use it, if all of its bytes are
+   * HIPVMM_KEEP_MAPPED. In other chunks that means HIPVMM_KEEP_CONTENTS. */
+  HIPVMM_KEEP_MAPPED = 3
 } hipvmm_keep;
+
+/** The treatment of some bytes by hipvmm_suspend_ranges. */
+typedef struct hipvmm_suspend_range {
+  const void* address;
+  size_t bytes;
+  hipvmm_keep keep;
+} hipvmm_suspend_range;
 
 typedef struct hipvmm_tag_statistics {
   size_t struct_size;
@@ -136,35 +147,49 @@ typedef struct hipvmm_tag_statistics {
   size_t bytes_on_host; /**< of the host that hold contents */
   size_t bytes_on_disk; /**< of files that do */
   int is_asleep;
+  size_t bytes_mapped; /**< of memory that stays mapped (HIPVMM_KEEP_MAPPED); zero while awake */
 } hipvmm_tag_statistics;
 
-/** Releases all memory that carries the tag to the devices, keeps its addresses and waits for all
- * work of every device with access. `bytes`, which may be null, is what was released; 0 where the
- * tag sleeps already. Options: storage (pinned, pinned_kept, pageable or file) and, for a file,
- * folder. After a failure all is awake. HIPVMM_ERROR_INVALID_ARGUMENT for a name that no object was
- * made with. */
+/** Waits for all work of every device with access, and releases all memory that carries the tag to
+ * the devices; its addresses stay. `bytes`, which may be null, gets the number of released bytes; 0
+ * if the tag sleeps already. Options: storage (pinned, pinned_kept, pageable or file) and, for a
+ * file, folder. After a failure all is awake. HIPVMM_ERROR_INVALID_ARGUMENT for a name that no
+ * object was made with. */
 hipvmm_status hipvmm_suspend(const char* tag, hipvmm_keep keep, const char* options, size_t* bytes);
-/** The same where all work that uses the memory is ordered before the call in `stream`, which alone
- * is waited for; null is the current device's default stream. */
+/** The same, but waits only for `stream`: all work that uses the memory must be ordered before the
+ * call in it. Null is the current device's default stream. */
 hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const char* options,
                                        void* stream, size_t* bytes);
+/** The same with a treatment for each of `count` ranges, and `keep` for all other bytes. Ranges are
+ * backed memory of the tag and do not overlap; of a pool, its blocks count. It waits for the stream
+ * to which `stream` points, or, if that is null, for all work of every device with access.
+ * HIPVMM_ERROR_UNSUPPORTED if memory returns only with its addresses (ROCm 6.1 to 7.2) and an
+ * object would stay mapped in part. */
+hipvmm_status hipvmm_suspend_ranges(const char* tag, hipvmm_keep keep,
+                                    const hipvmm_suspend_range* ranges, size_t count,
+                                    const char* options, void* const* stream, size_t* bytes);
 /** Backs all memory of the tag again, at the same addresses, and copies kept contents back.
- * `bytes`, which may be null, is what was backed; 0 where the tag is awake. After a failure all is
- * asleep, and nothing is lost. */
+ * `bytes`, which may be null, gets the number of backed bytes; 0 if the tag is awake. After a
+ * failure all is asleep, and nothing is lost. */
 hipvmm_status hipvmm_resume(const char* tag, size_t* bytes);
 hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* statistics);
+/** HIPVMM_ERROR_INVALID_STATE if `address` is of memory that sleeps; HIPVMM_OK for any other
+ * address, also of a chunk that stays mapped. For callers that keep an address and are about to use
+ * it. */
+hipvmm_status hipvmm_require_awake(const void* address);
 
 /* ---- Budgets between processes ----
- * A cap on the memory that processes of one user hold together on one device: all chunks that this
- * process creates there count, of buffers, pools and slot arenas. What does not fit has the others
- * trim, and is HIPVMM_ERROR_OUT_OF_MEMORY with HIPVMM_EXHAUSTED_LIMIT if it still does not. */
+ * A limit on the memory that processes of one user hold together on one device: it counts all
+ * chunks that this process creates there, of buffers, pools and slot arenas. A request beyond it
+ * has other processes trim, and is HIPVMM_ERROR_OUT_OF_MEMORY with HIPVMM_EXHAUSTED_BUDGET if it
+ * still does not fit. */
 
 typedef struct hipvmm_budget_handle* hipvmm_budget;
 
-/** Releases memory: other processes need `bytes` more than what this one could release by itself. A
- * thread of the library calls it, one call at a time, and not while this process waits for memory
- * itself: what it uses needs locks of the program's, which no thread holds that asks for memory. It
- * may call all but hipvmm_budget_join and the functions of a budget, which are
+/** Releases memory, because other processes need `bytes` more than this one could release by
+ * itself. A thread of the library calls it, one call at a time, and not while this process waits
+ * for memory itself. It may lock mutexes of the program only if no thread requests memory with them
+ * locked. It may call all but hipvmm_budget_join and the functions of a budget, which are
  * HIPVMM_ERROR_INVALID_ARGUMENT in it. */
 typedef void (*hipvmm_trim_callback)(size_t bytes, void* argument);
 
@@ -187,24 +212,36 @@ typedef struct hipvmm_budget_holder {
 
 /** Joins the budget `name` of a device. Options: limit, which counts for the first process unless
  * one was set from outside; priority; patience (docs/guides/c_api.md). `trim` may be null.
- * HIPVMM_ERROR_INVALID_ARGUMENT for a bad name and where this process has a budget of the device;
- * HIPVMM_ERROR_UNSUPPORTED for a device without virtual memory that can be used. */
+ * HIPVMM_ERROR_INVALID_ARGUMENT for a bad name and if this process has a budget of the device;
+ * HIPVMM_ERROR_UNSUPPORTED for a device without usable virtual memory. */
 hipvmm_status hipvmm_budget_join(int device, const char* name, const char* options,
                                  hipvmm_trim_callback trim, void* argument, hipvmm_budget* budget);
 /** Takes part no longer. Waits for a call of `trim` under way; none comes after it, unless another
  * thread is in a call for this budget, which then ends with that. */
 hipvmm_status hipvmm_budget_leave(hipvmm_budget budget);
-/** Sets the limit for all processes, now and later: those that hold more together are asked to
- * trim. */
+/** Sets the limit for all processes, now and later. Holders beyond it are asked to trim. */
 hipvmm_status hipvmm_budget_set_limit(hipvmm_budget budget, size_t bytes);
-/** Has others make room ahead of a request. `has_room` is whether so many bytes fit now; who comes
- * first gets them. Waits as long as a request would. */
+/** Has other processes make room ahead of a request. `has_room` gets whether so many bytes fit now;
+ * another process may take them first. Waits as long as a request would. */
 hipvmm_status hipvmm_budget_make_room(hipvmm_budget budget, size_t bytes, int* has_room);
 hipvmm_status hipvmm_budget_get_statistics(hipvmm_budget budget,
                                            hipvmm_budget_statistics* statistics);
 /** Writes up to `capacity` holders, those of most bytes first; `count` is how many there are. */
 hipvmm_status hipvmm_budget_get_holders(hipvmm_budget budget, hipvmm_budget_holder* holders,
                                         size_t capacity, size_t* count);
+
+/** Counts of requests of this process that lacked memory of a device or room in a budget, and got
+ * idle memory of its pools and slot arenas. */
+typedef struct hipvmm_idle_statistics {
+  size_t struct_size;
+  uint64_t asked;        /**< requests that asked */
+  uint64_t refused;      /**< of these: nothing was idle */
+  size_t moved_bytes;    /**< of chunks that a request got as they were */
+  size_t released_bytes; /**< released to the device */
+  uint64_t nanoseconds;  /**< of all requests together */
+} hipvmm_idle_statistics;
+
+hipvmm_status hipvmm_idle_get_statistics(hipvmm_idle_statistics* statistics);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The growable vector and what its users call: devices, streams, events, copies, errors, sizes,
+// The growable vector and the calls of its users: devices, streams, events, copies, errors, sizes,
 // kernels that append, and memory that waits for work or is kept. <hipvmm/hipvmm.hpp> has
 // everything.
 // IWYU pragma: begin_exports

@@ -32,6 +32,24 @@ def run_python():
     return run
 
 
+@pytest.fixture
+def run_under_profile(run_python):
+    """Runs tests of some files in a process with a profile of the host provider, none is skipped."""
+
+    def run(profile, words, *files):
+        folder = os.path.dirname(os.path.abspath(__file__))
+        printed = run_python(
+            "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
+            arguments=["-q", "-p", "no:cacheprovider", "-k", words,
+                       *(os.path.join(folder, each) for each in files)],
+            HIPVMM_HOST_PROFILE=profile, HIPVMM_HOST_MEMORY="1GiB",
+            # PyTorch on the CPU stands for the one of a GPU.
+            HIPVMM_HOST_TOUCH="devices")
+        assert " passed" in printed and "skipped" not in printed, printed
+
+    return run
+
+
 needs_chunks = pytest.mark.skipif(
     "path: fallback" in hipvmm.capability(0), reason="there is no virtual memory")
 needs_host_access = pytest.mark.skipif(

@@ -51,7 +51,7 @@ def test_what_the_process_takes_counts():
         assert repr(budget) == "MemoryBudget('counts', device=0)"
         with pytest.raises(hipvmm.OutOfMemoryError, match="budget 'counts'") as failure:
             array.resize(128 * MIB)
-        assert failure.value.exhausted == "limit"
+        assert failure.value.exhausted == "budget"
         assert len(array) == 8 * MIB
         assert not budget.make_room(128 * MIB)
         budget.set_limit(256 * MIB)
@@ -158,3 +158,19 @@ def test_a_callback_lives_while_a_call_is_under_way(monkeypatch):
     gc.collect()
     assert budget.closed and seen() is None
     hipvmm.MemoryBudget("under_way").close()
+
+
+def test_idle_memory_of_a_pool_serves_others():
+    before = hipvmm.idle_statistics()
+    with hipvmm.MemoryBudget("idle", "64MiB", patience=0.5):
+        pool = hipvmm.Pool()
+        pool.deallocate(pool.allocate(48 * MIB), 48 * MIB)
+        hipvmm.synchronize()
+        assert hipvmm.idle_statistics().asked == before.asked
+        array = make_array(32)
+        now = hipvmm.idle_statistics()
+        assert now.asked > before.asked and now.refused == before.refused
+        assert now.released_bytes >= before.released_bytes + 16 * MIB
+        assert now.seconds > before.seconds
+        del array, pool
+        hipvmm.drain_retired_memory()

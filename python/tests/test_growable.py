@@ -183,6 +183,68 @@ def test_numpy_shares_the_memory():
     assert view.tolist() == [1, 7, 3]
 
 
+def test_slices_are_views_of_rows():
+    array = hipvmm.GrowableArray("int32", (2,), max="64MiB")
+    array.append(np.arange(20, dtype="int32").reshape(10, 2))
+    some = array[2:5]
+    assert (len(some), some.shape, some.ndim, some.size, some.nbytes) == (3, (3, 2), 2, 6, 24)
+    assert (some.dtype, some.typestr, some.device) == (array.dtype, "<i4", array.device)
+    assert some.ptr == array.ptr + 16
+    assert some.copy_to_host().tolist() == [[4, 5], [6, 7], [8, 9]]
+    assert some.tobytes() == array.tobytes()[16:40]
+    assert some[1:].copy_to_host().tolist() == [[6, 7], [8, 9]]
+    assert array[-1:].copy_to_host().tolist() == [[18, 19]]
+    assert array[:].__cuda_array_interface__ == array.__cuda_array_interface__
+    interface = some.__cuda_array_interface__
+    assert interface["data"] == (array.ptr + 16, False) and interface["shape"] == (3, 2)
+    assert len(array[7:3]) == 0 and array[20:].copy_to_host().shape == (0, 2)
+    # Rows of its own are appended, and the view sees what is written.
+    array.append(some)
+    assert array[10:].copy_to_host().tolist() == some.copy_to_host().tolist()
+    array.write(2, [[0, 1]])
+    assert some.copy_to_host().tolist() == [[0, 1], [6, 7], [8, 9]]
+
+
+def test_slices_follow_their_array():
+    array = hipvmm.GrowableArray("uint8", mr=hipvmm.mr.CudaMemoryResource())
+    array.append(b"abcdef")
+    some = array[1:3]
+    array.resize(1 << 20)  # to other addresses
+    assert some.ptr == array.ptr + 1 and some.tobytes() == b"bc"
+    array.resize(2)
+    for use in (some.tobytes, some.copy_to_host, lambda: some.ptr,
+                lambda: some.__cuda_array_interface__, some.__dlpack__):
+        with pytest.raises(hipvmm.OutOfRangeError, match="rows 1 to 3 of an array that has 2 now"):
+            use()
+    array.close()
+    with pytest.raises(hipvmm.InvalidHandleError):
+        some.tobytes()
+
+
+@pytest.mark.parametrize("index", [0, -1, (0, 1), [0, 1], None, "a", slice(0, 4, 2),
+                                   slice(None, None, -1)])
+def test_what_is_no_slice_of_rows_says_what_to_do(index):
+    array = hipvmm.GrowableArray("uint8", max="64MiB")
+    array.append(b"abcdef")
+    for rows in (array, array[1:5]):
+        with pytest.raises(TypeError, match="cupy.asarray"):
+            rows[index]
+    with pytest.raises(TypeError):
+        array[0:2] = b"xy"
+    with pytest.raises(TypeError, match="copy_to_host"):
+        np.asarray(array[1:5])
+
+
+@needs_host_access
+def test_dlpack_of_a_slice():
+    array = hipvmm.GrowableArray("int32", max="64MiB")
+    array.append([1, 2, 3, 4])
+    view = np.from_dlpack(array[1:3])
+    del array
+    gc.collect()
+    assert view.tolist() == [2, 3]
+
+
 @needs_host_access
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "int64", "float16",
                                    "float32", "float64", "complex64"])
@@ -330,3 +392,38 @@ for wrong in (lambda: hipvmm.GrowableArray("nonsense"), lambda: array.append(["a
     assert "allowed without numpy: bool" in text
     assert "no list of <f4" in text
     assert "numpy is not installed" in text
+
+
+_LISTS = """
+import sys
+if sys.argv[1] == "without":
+    sys.modules["numpy"] = None
+import warnings
+warnings.simplefilter("ignore")
+from math import inf, nan
+import hipvmm
+values = [0, 1, 2, -1, True, 0.5, 1.0, nan, inf, -inf, 1e39, None, 1j, "a", "1.5", b"2", object(),
+          *(sign * 2**bits + more for bits in (7, 8, 15, 16, 31, 32, 63, 64, 200)
+            for sign in (1, -1) for more in (-1, 0, 1)), 10**400]
+for dtype in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+              "float32", "float64"):
+    for value in values:
+        for given in ([value], (0, value), value):
+            if given is value and isinstance(value, (type(None), str, bytes, object)) and (
+                    not isinstance(value, (int, float, complex))):
+                continue
+            array = hipvmm.GrowableArray(dtype, max="2MiB")
+            try:
+                array.append(given)
+                found = array.tobytes().hex()
+            except Exception as failure:
+                found = type(failure).__name__
+            print(dtype, type(value).__name__, str(value)[:30].split(" at ")[0], found)
+            array.close()
+"""
+
+
+def test_lists_are_what_numpy_makes_of_them(run_python):
+    without = run_python(_LISTS, arguments=["without"]).splitlines()
+    assert without == run_python(_LISTS, arguments=["with"]).splitlines()
+    assert "bool int 2 01" in without

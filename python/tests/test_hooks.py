@@ -186,7 +186,7 @@ def test_cupy_without_memory_raises_the_errors_of_both(cupy):
         with pytest.raises(error, match="64") as raised:
             cupy.state.allocator(64 * MB)
     assert raised.value.bytes_requested == 64 * MB
-    assert raised.value.exhausted == "device_memory"
+    assert raised.value.exhausted == "limit"
     assert raised.value._size == 64 * MB
     assert type(copy.copy(raised.value)) is cupy.cuda.memory.OutOfMemoryError
 

@@ -245,3 +245,22 @@ def test_tensors_keep_the_memory(torch):
     del keys
     gc.collect()
     assert get_size(lib().live_handles) == before
+
+
+def test_a_cache_that_sleeps_is_refused(torch):
+    cache = make(torch, sleep_tag="py_cache_refused")
+    slot = cache.acquire()
+    cache.append([slot], 2)
+    cache.keys(0, slot)[:] = 3
+    try:
+        hipvmm.suspend("py_cache_refused")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    step = [tensor_beside(torch, cache, each) for each in (
+        [slot], [1], np.zeros((1, 4, 64), "float32"), np.zeros((1, 4, 64), "float32"))]
+    for use in (lambda: cache.keys(0, slot), lambda: cache.values(1), lambda: cache.append([slot]),
+                lambda: cache.write(0, *step)):
+        with pytest.raises(hipvmm.InvalidStateError, match="py_cache_refused"):
+            use()
+    hipvmm.resume("py_cache_refused")
+    assert float(cache.keys(0, slot)[1, 3, 63]) == 3

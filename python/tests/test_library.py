@@ -22,11 +22,11 @@ def header():
 
 def ctype_of(parameter):
     """What ctypes calls the type of a parameter of C."""
-    handles = r"hipvmm_(buffer|resource|stream|publication|attachment|slot_arena|budget)"
+    handles = r"hipvmm_(buffer|resource|stream|event|publication|attachment|slot_arena|budget)"
     kinds = [
         (rf"{handles}\* \w+", ctypes.POINTER(ctypes.c_void_p)),
         (rf"{handles} \w+", ctypes.c_void_p),
-        (r"void\*\* \w+", ctypes.POINTER(ctypes.c_void_p)),
+        (r"void\*( const)?\* \w+", ctypes.POINTER(ctypes.c_void_p)),
         (r"(const )?void\* \w+", ctypes.c_void_p),
         (r"const char\*\* \w+", ctypes.POINTER(ctypes.c_char_p)),
         (r"(const )?char\* \w+", ctypes.c_char_p),
@@ -36,6 +36,7 @@ def ctype_of(parameter):
         (r"(int|hipvmm_right|hipvmm_tail|hipvmm_keep) \w+", ctypes.c_int),
         (r"unsigned \w+", ctypes.c_uint),
         (r"const hipvmm_access\* \w+", ctypes.POINTER(_library.Access)),
+        (r"const hipvmm_suspend_range\* \w+", ctypes.POINTER(_library.SuspendRange)),
         (r"hipvmm_buffer_statistics\* \w+", ctypes.POINTER(_library.BufferStatistics)),
         (r"hipvmm_pool_statistics\* \w+", ctypes.POINTER(_library.PoolStatistics)),
         (r"hipvmm_counters\* \w+", ctypes.POINTER(_library.Counters)),
@@ -45,6 +46,7 @@ def ctype_of(parameter):
         (r"hipvmm_failure_callback \w+", _library.FailureCallback),
         (r"hipvmm_budget_statistics\* \w+", ctypes.POINTER(_library.BudgetStatistics)),
         (r"hipvmm_budget_holder\* \w+", ctypes.POINTER(_library.BudgetHolder)),
+        (r"hipvmm_idle_statistics\* \w+", ctypes.POINTER(_library.IdleStatistics)),
         (r"hipvmm_trim_callback \w+", _library.TrimCallback),
         (r"hipvmm_evict_callback \w+", _library.EvictCallback),
         (r"hipvmm_allocate_callback \w+", _library.AllocateCallback),
@@ -80,14 +82,15 @@ def test_structs_have_the_sizes_of_the_header():
     assert ctypes.sizeof(_library.Counters) == 7 * 8
     assert ctypes.sizeof(_library.SlotLayout) == 9 * 8
     assert ctypes.sizeof(_library.SlotStatistics) == 16 * 8
-    assert ctypes.sizeof(_library.TagStatistics) == 6 * 8
+    assert ctypes.sizeof(_library.TagStatistics) == 7 * 8
     assert ctypes.sizeof(_library.BudgetStatistics) == 5 * 8
     assert ctypes.sizeof(_library.BudgetHolder) == 3 * 8 + 32
+    assert ctypes.sizeof(_library.IdleStatistics) == 6 * 8
     assert ctypes.sizeof(_library.Access) == 8
 
 
 def test_the_version_is_that_of_the_library():
-    assert hipvmm.__version__ == _library.lib().version
+    assert hipvmm.__version__ == _library.lib().version.replace("-dev", ".dev0")
 
 
 def test_a_missing_library_is_an_error_that_lists_where_it_was_looked_for(run_python):
@@ -143,6 +146,29 @@ def test_streams():
     with pytest.raises(hipvmm.InvalidHandleError, match="was closed"):
         stream.ptr
     stream.close()
+
+
+def test_events_order_streams():
+    with hipvmm.Stream() as first, hipvmm.Stream() as second, hipvmm.Event() as between:
+        assert between.done  # never recorded
+        assert between.ptr != 0
+        between.record(first)
+        second.wait(between)
+        between.wait(second)
+        second.wait(first)
+        with first.record() as recorded:
+            recorded.synchronize()
+            assert recorded.done
+        with pytest.raises(hipvmm.InvalidHandleError, match="was closed"):
+            recorded.record(first)
+        for other in (None, first.ptr, "first"):
+            with pytest.raises(TypeError, match="no Event and no Stream"):
+                second.wait(other)
+        first.synchronize()
+        between.synchronize()
+        assert between.done
+    with pytest.raises(ValueError, match="99"):
+        hipvmm.Event(99)
 
 
 def test_streams_of_other_packages():

@@ -30,9 +30,12 @@ def test_sizes_that_c_would_cut_off(size):
 
 
 def test_sizes_are_whole_numbers():
-    numbers = hipvmm.GrowableArray("float32")
-    for call in (lambda: hipvmm.DeviceBuffer(size=1.5), lambda: numbers.resize(1.5),
-                 lambda: hipvmm.Pool().allocate("5")):
+    numbers, arena = hipvmm.GrowableArray("float32"), hipvmm.SlotArena(1, "2MiB")
+    for call in (lambda: arena.view(arena.acquire(), 0, "uint8", (2.5,)),
+                 lambda: hipvmm.DeviceBuffer(size=1.5), lambda: numbers.resize(1.5),
+                 lambda: hipvmm.Pool().allocate("5"),
+                 lambda: hipvmm.GrowableArray("float32", (2.7,)),
+                 lambda: hipvmm.Attachment("nowhere", "float32", ("2",))):
         with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
             call()
     numbers.resize(np.int64(3))
@@ -437,11 +440,16 @@ hipvmm.reinitialize(pool_allocator=True)
 of_pool = hipvmm.DeviceBuffer(size=100)
 child = os.fork()
 if child == 0:
-    try:
-        len(numbers)
-    except hipvmm.UnsupportedError:
-        sys.exit(3)
-    sys.exit(4)
+    for use in (lambda: len(numbers), lambda: memory.ptr, lambda: of_pool.ptr, of_pool.tobytes,
+                lambda: of_pool.__cuda_array_interface__, lambda: stream.ptr, stream.synchronize,
+                lambda: hipvmm.DeviceBuffer(size=10), hipvmm.mr.get_current_device_resource,
+                lambda: hipvmm.DeviceBuffer(size=10, mr=of_pool.mr), lambda: of_pool.mr.device):
+        try:
+            use()
+        except hipvmm.UnsupportedError:
+            continue
+        sys.exit(4)
+    sys.exit(3)
 print(os.WEXITSTATUS(os.waitpid(child, 0)[1]), numbers.tobytes() != b"", flush=True)
 """) == "3 True\n"
 

@@ -109,6 +109,42 @@ def test_statistics_of_the_current_device():
     del buffer, more
 
 
+def test_the_profiler_counts_calls_and_blocks():
+    from hipvmm import statistics
+
+    records = statistics.ProfilerRecords()
+
+    @statistics.profiler(records=records)
+    def fill(nbytes):
+        return hipvmm.DeviceBuffer(size=nbytes)
+
+    fill(10)  # nothing is counted yet
+    assert records.records == {}
+    with statistics.statistics():
+        fill(100)
+        kept = fill(300)
+        with statistics.profiler(records=records, name="block"):
+            fill(1000)
+            with pytest.raises(RuntimeError):
+                with statistics.profiler(records=records, name="block"):
+                    raise RuntimeError("counted all the same")
+        with pytest.raises(hipvmm.InvalidArgumentError):
+            with statistics.profiler(records=records):
+                pass
+        del kept
+    (name,) = [each for each in records.records if each != "block"]
+    assert name.endswith("(test_the_profiler_counts_calls_and_blocks.<locals>.fill)")
+    assert "test_mr.py:" in name
+    record = records.records[name]
+    assert (record.num_calls, record.memory_total, record.memory_peak) == (3, 1400, 1000)
+    block = records.records["block"]
+    assert (block.num_calls, block.memory_total, block.memory_peak) == (2, 1000, 1000)
+    lines = records.report(ordered_by="memory_total").splitlines()
+    assert lines[-2].endswith(name) and lines[-1].endswith("block")
+    with pytest.raises(hipvmm.InvalidArgumentError):
+        records.report(ordered_by="time")
+
+
 def test_a_limit_is_a_memory_error():
     resource = mr.LimitingResourceAdaptor(mr.CudaMemoryResource(), 1 << 20)
     assert resource.get_allocation_limit() == 1 << 20

@@ -152,6 +152,38 @@ def test_memory_sleeps_and_wakes_by_its_tag():
     weights.append([4])
 
 
+def test_parts_of_a_tag_are_zeros_or_dropped_or_stay():
+    first = hipvmm.GrowableArray("uint8", max="64MiB", sleep_tag="py_parts")
+    stays = hipvmm.GrowableArray("uint8", max="64MiB", sleep_tag="py_parts")
+    empty = hipvmm.GrowableArray("uint8", max="64MiB", sleep_tag="py_parts")
+    first.append([1, 2, 3, 4])
+    stays.append([5, 6])
+    try:
+        hipvmm.suspend("py_parts", zeros=[(first.ptr + 1, 2)], mapped=[empty, stays])
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    now = hipvmm.tag_statistics("py_parts")
+    assert now.is_asleep and now.bytes_mapped > 0 and now.bytes_on_host > 0
+    hipvmm.resume("py_parts")
+    assert hipvmm.tag_statistics("py_parts").bytes_mapped == 0
+    assert list(first.copy_to_host()) == [1, 0, 0, 4]
+    assert list(stays.copy_to_host()) == [5, 6]
+    with hipvmm.Stream() as stream:
+        hipvmm.suspend("py_parts", "nothing", contents=[(first.ptr, 1)], zeros=[stays], stream=stream)
+    assert hipvmm.tag_statistics("py_parts").bytes_on_host == 1
+    hipvmm.resume("py_parts")
+    assert list(first.copy_to_host())[0] == 1
+    assert list(stays.copy_to_host()) == [0, 0]
+    hipvmm.suspend("py_parts", "zeros")
+    hipvmm.resume("py_parts")
+    assert list(first.copy_to_host()) == [0, 0, 0, 0]
+    for wrong in ([(0, 1)], [(first.ptr, 0)], [(first.ptr, 2), (first.ptr + 1, 1)]):
+        with pytest.raises(hipvmm.InvalidArgumentError, match="range"):
+            hipvmm.suspend("py_parts", zeros=wrong)
+    with pytest.raises(hipvmm.InvalidArgumentError, match="allowed: contents, nothing, zeros"):
+        hipvmm.suspend("py_parts", "all")
+
+
 @needs_host_access
 def test_an_arena_sleeps_and_wakes():
     arena = make(planes=1, sleep_tag="py_slots")
@@ -337,3 +369,34 @@ def test_threads_may_set_eviction_callbacks_at_once(monkeypatch):
     gc.collect()
     assert seen() is not None  # the library calls it
     arena.commit([2], [1])
+
+
+@needs_host_access
+def test_whatever_uses_memory_that_sleeps_is_refused():
+    pool = hipvmm.Pool(maximum="64MiB", sleep_tag="py_refused")
+    buffer = hipvmm.DeviceBuffer.to_device(b"abc", mr=pool)
+    above = hipvmm.mr.LimitingResourceAdaptor(pool, 1 << 24)
+    other = hipvmm.DeviceBuffer.to_device(b"def", mr=above)
+    arena = hipvmm.SlotArena(2, "4MiB", sleep_tag="py_refused")
+    slot = arena.acquire()
+    arena.commit([slot], [8])
+    view = arena.view(slot)
+    awake = hipvmm.DeviceBuffer.to_device(b"ghi")
+    try:
+        hipvmm.suspend("py_refused")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    uses = [view.__dlpack__, view.numpy_view, lambda: view.__cuda_array_interface__,
+            lambda: awake.copy_from_device(buffer)]
+    for each in (buffer, other):
+        uses += [each.tobytes, each.copy_to_host, each.copy, each.__dlpack__, each.__reduce__,
+                 lambda: each.__cuda_array_interface__, lambda: each.copy_from_host(b"x"),
+                 lambda: each.copy_from_device(awake), lambda: each.resize(1 << 20)]
+    for use in uses:
+        with pytest.raises(hipvmm.InvalidStateError, match="py_refused"):
+            use()
+    assert awake.tobytes() == b"ghi"
+    arena.addresses().__dlpack__()  # some without memory at any time
+    hipvmm.resume("py_refused")
+    assert (buffer.tobytes(), other.tobytes()) == (b"abc", b"def")
+    view.__dlpack__()

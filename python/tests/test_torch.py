@@ -3,6 +3,9 @@
 
 import contextlib
 import ctypes
+import importlib.util
+import os
+import pathlib
 import sys
 import types
 
@@ -44,17 +47,35 @@ def torch(monkeypatch):
             self.inner = Allocator()
 
         def allocator(self):
+            self.inner.alloc, self.inner.free = self.alloc, self.free
             return self.inner
 
     class MemPool:
-        def __init__(self, allocator):
-            self.allocator = allocator
+        def __init__(self, allocator=None):
+            self.allocator, self.segments = allocator, []
+
+        def allocate(self, nbytes):
+            self.segments.append((self.allocator.alloc(nbytes, 0, None), nbytes))
+            return self.segments[-1][0]
+
+        def snapshot(self):
+            return [{"address": address, "total_size": size} for address, size in self.segments]
+
+        def free(self):
+            for address, size in self.segments:
+                self.allocator.free(address, size, 0, None)
+            self.segments.clear()
 
     @contextlib.contextmanager
     def use_mem_pool(pool, device=None):
         fake.pools.append((pool, device))
         yield
         fake.pools.append(None)
+
+    @contextlib.contextmanager
+    def graph(cuda_graph, pool=None, stream=None, capture_error_mode="global"):
+        fake.graphs.append(cuda_graph)
+        yield
 
     def change_current_allocator(made):
         if fake.is_used:
@@ -65,12 +86,13 @@ def torch(monkeypatch):
         raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats")
 
     fake.__version__ = "2.4.0"
-    fake.is_used, fake.current, fake.pools = False, None, []
+    fake.is_used, fake.current, fake.pools, fake.graphs = False, None, [], []
     fake.cuda, cuda.memory = cuda, memory
     fake.device = lambda text: types.SimpleNamespace(
         index=int(text.split(":")[1]) if ":" in text else None)
     cuda.current_device = lambda: 0
-    cuda.MemPool, cuda.use_mem_pool = MemPool, use_mem_pool
+    cuda.MemPool, cuda.use_mem_pool, cuda.graph = MemPool, use_mem_pool, graph
+    cuda.empty_cache = lambda: None
     cuda.memory_stats = memory.memory_stats = refused
     cuda.memory_summary = memory.memory_summary = refused
     memory.CUDAPluggableAllocator = CUDAPluggableAllocator
@@ -180,6 +202,10 @@ def test_pools_with_a_tag_sleep_and_wake(torch):
     assert hipvmm.torch.suspend() >= 4 << 20
     for name in made:
         assert hipvmm.tag_statistics(name).is_asleep
+    hipvmm.torch.resume()
+    assert hipvmm.torch.suspend({"py_torch_weights": "contents",
+                                 "py_torch_cache": "nothing"}, storage="pageable") >= 8 << 20
+    assert hipvmm.tag_statistics("py_torch_cache").bytes_on_host == 0
     assert hipvmm.torch.resume(["py_torch_weights"]) >= 4 << 20
     content = ctypes.create_string_buffer(1)
     lib().copy(content, memory["py_torch_weights"] + (4 << 20) - 1, 1, None)
@@ -191,6 +217,123 @@ def test_pools_with_a_tag_sleep_and_wake(torch):
     with pytest.raises(ValueError, match="nothing was made with the tag"):
         hipvmm.torch.suspend(["py_torch_weights", "py_torch_misspelt"])
     assert not hipvmm.tag_statistics("py_torch_weights").is_asleep
+
+
+SAMPLES = pathlib.Path(os.environ.get(  # .ci/python runs the tests from elsewhere
+    "HIPVMM_SAMPLES", pathlib.Path(__file__).parents[2] / "samples" / "python"))
+
+
+def sample(name):
+    """A file of samples/python as a module, made for this stand-in of PyTorch."""
+    spec = importlib.util.spec_from_file_location(name, SAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def fill(address, value, nbytes=4 << 20):
+    lib().fill_async(address, value, nbytes, None)
+
+
+def last_byte(address, nbytes=4 << 20):
+    content = ctypes.create_string_buffer(1)
+    lib().copy(content, address + nbytes - 1, 1, None)
+    return content.raw[0]
+
+
+def asleep(*tags):
+    return [hipvmm.tag_statistics(tag).is_asleep for tag in tags]
+
+
+@needs_chunks
+def test_vllms_sleep_mode(torch, monkeypatch):
+    device_allocator = types.ModuleType("vllm.device_allocator")
+    worker = types.ModuleType("vllm.v1.worker.gpu_worker")  # which has it by name
+    package = types.ModuleType("vllm")
+    package.device_allocator = device_allocator
+    for module in (package, device_allocator, worker):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    device_allocator.get_mem_allocator_instance = worker.get_mem_allocator_instance = None
+    sample("vllm_sleep").register()
+    allocator = worker.get_mem_allocator_instance()
+    assert allocator is device_allocator.get_mem_allocator_instance()
+    assert allocator.get_current_usage() == 0
+    memory, pools = {}, []
+    for tag in ("weights", "kv_cache", "empty"):
+        with allocator.use_memory_pool(tag=tag):
+            pools.append(torch.pools[-1][0])
+            if tag != "empty":
+                memory[tag] = pools[-1].allocate(4 << 20)
+    assert allocator.get_current_usage() == 8 << 20
+    try:
+        for level in (1, 2):
+            fill(memory["weights"], level)
+            allocator.sleep(offload_tags=("weights",) if level == 1 else ())
+            assert asleep("weights", "kv_cache") == [True, True]
+            kept = hipvmm.tag_statistics("weights").bytes_on_host
+            assert (kept > 0) == (level == 1)
+            assert hipvmm.tag_statistics("kv_cache").bytes_on_host == 0
+            allocator.wake_up(["weights"])
+            assert asleep("weights", "kv_cache") == [False, True]
+            allocator.wake_up()
+            assert asleep("weights", "kv_cache") == [False, False]
+            assert level == 2 or last_byte(memory["weights"]) == level
+        allocator.discard("kv_cache")
+        assert asleep("weights", "kv_cache") == [False, True]
+        allocator.wake_up(["kv_cache"])
+        real = hipvmm.sleep.suspend
+
+        def fail(tag, *args, **options):
+            if tag == "kv_cache":
+                raise hipvmm.HipError("the test says so")
+            return real(tag, *args, **options)
+
+        monkeypatch.setattr(hipvmm.torch._sleep, "suspend", fail)
+        with pytest.raises(hipvmm.HipError):
+            allocator.sleep(("weights",))
+        assert asleep("weights", "kv_cache") == [False, False]
+        assert last_byte(memory["weights"]) is not None
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    finally:
+        for pool in pools:
+            pool.free()
+
+
+@needs_chunks
+def test_sglangs_memory_saver(torch, monkeypatch):
+    package = types.ModuleType("torch_memory_saver")
+    package.torch_memory_saver = None
+    monkeypatch.setitem(sys.modules, "torch_memory_saver", package)
+    sample("sglang_sleep").register()
+    saver = package.torch_memory_saver
+    saver.hook_mode = "torch"  # as SGLang does
+    memory, pools = {}, []
+    for tag, backup in (("weights", True), ("kv_cache", False), ("kv_cache", False)):
+        with saver.region(tag=tag, enable_cpu_backup=backup):
+            pools.append(torch.pools[-1][0])
+            memory[tag] = pools[-1].allocate(4 << 20)
+            with saver.disable():
+                assert torch.pools[-1][0].allocator is None
+    with saver.cuda_graph(cuda_graph="graph", pool=None, tag="cuda_graph"):
+        assert torch.graphs == ["graph"]
+    kept = "weights with backup"
+    fill(memory["weights"], 5)
+    try:
+        saver.pause("kv_cache")
+        assert asleep(kept, "kv_cache") == [False, True]
+        saver.pause()
+        assert asleep(kept, "kv_cache") == [True, True]
+        saver.pause("cuda_graph")  # a tag without memory
+        saver.resume("weights")
+        assert asleep(kept, "kv_cache") == [False, True] and last_byte(memory["weights"]) == 5
+        saver.resume()
+        assert asleep(kept, "kv_cache") == [False, False] and saver.enabled
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    finally:
+        for pool in pools:
+            pool.free()
 
 
 def test_tags_that_there_are_too_many_of(torch):

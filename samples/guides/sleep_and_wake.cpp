@@ -46,10 +46,12 @@ class server {
   }
   [[nodiscard]] const int* address() const { return weights_on_device_.data(); }
 
-  void sleep() {
+  /// Returns the bytes that the device received.
+  std::size_t sleep() {
     hipvmm::suspend(cache_, hipvmm::keep::nothing, stream_);
     // Pinned once, for the server will sleep again.
     hipvmm::suspend(weights_, hipvmm::keep::contents, stream_, hipvmm::sleep_storage::pinned_kept);
+    return weights_.statistics().bytes_asleep + cache_.statistics().bytes_asleep;
   }
   void wake_weights() { hipvmm::resume(weights_); }
   void wake_cache() { hipvmm::resume(cache_); }
@@ -77,10 +79,8 @@ void run(hipvmm::device_ref device) {
   server serving{device};
   const int* const before = serving.address();
   for (int round = 1; round <= 3; ++round) {
-    const std::size_t awake = device.free_memory();
-    serving.sleep();
-    if (device.free_memory() < awake + cache_bytes)
-      throw std::runtime_error{"the cache's memory did not return"};
+    if (serving.sleep() < weight_count * sizeof(int) + cache_bytes)
+      throw std::runtime_error{"not all of the server's memory returned"};
     train(device);
     // The cache is not there yet: the trainer may still hold what it would take.
     serving.wake_weights();

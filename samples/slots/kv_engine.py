@@ -81,13 +81,13 @@ if triton:
 class Shape:
     """Sizes of the model and of the batch."""
 
-    def __init__(self, on_gpu, rows, max_tokens):
+    def __init__(self, on_gpu, rows, max_tokens, prefetch=None):
         self.device = torch.device("cuda" if on_gpu else "cpu")
         self.dtype = torch.bfloat16 if on_gpu else torch.float32
         self.layers, self.heads, self.dim = (8, 8, 64) if on_gpu else (2, 4, 64)
         self.vocabulary = 4096 if on_gpu else 128
         self.width, self.rows, self.max_tokens = self.heads * self.dim, rows, max_tokens
-        self.pages = -(-max_tokens // PAGE)
+        self.pages, self.prefetch = -(-max_tokens // PAGE), prefetch
         self.token_bytes = 2 * self.layers * self.width * (2 if on_gpu else 4)
 
     def empty(self, *counts):
@@ -245,7 +245,7 @@ def serve(model, store, requests):
         "sequences_at_most": max(batches), "sequences_mean": round(sum(batches) / len(batches), 1),
         "held_bytes_at_most": max(memory)[0], "wasted_bytes_mean": (held - used) // len(memory),
         "growth_p50_us": round(1e6 * growth[len(growth) // 2], 1),
-        "growth_p99_us": round(1e6 * growth[len(growth) * 99 // 100], 1)}
+        "growth_p99_us": round(1e6 * growth[len(growth) * 99 // 100], 1), **store.blocks()}
 
 
 def main():
@@ -255,12 +255,13 @@ def main():
     parser.add_argument("--rows", type=int, default=256 if on_gpu else 8, help="of a batch")
     parser.add_argument("--max-tokens", type=int, default=2048 if on_gpu else 1024)
     parser.add_argument("--budget", type=int, default=1024 if on_gpu else 12, help="MiB")
+    parser.add_argument("--prefetch", type=int, help="blocks ready behind each sequence (growing)")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--csv", metavar="FILE")
     options = parser.parse_args()
     if (hipvmm.provider() == "host") == on_gpu:
         sys.exit(f"PyTorch {torch.__version__} and hipvmm's provider {hipvmm.provider()} do not fit")
-    shape = Shape(on_gpu, options.rows, options.max_tokens)
+    shape = Shape(on_gpu, options.rows, options.max_tokens, options.prefetch)
     rows, expected = [], None
     with torch.no_grad():
         model = Model(shape)

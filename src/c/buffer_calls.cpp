@@ -46,6 +46,7 @@ hipvmm_status with_buffer_in(const char* function, hipvmm_buffer buffer, void* s
 void require_awake(const vector& bytes, const char* function) {
   if (bytes.is_asleep())
     throw std::logic_error{std::string{function} + ": the memory sleeps: call hipvmm_resume first"};
+  bytes.require_awake(function);
 }
 
 /// A buffer in chunks, which carries the tag that the options name.
@@ -152,6 +153,22 @@ hipvmm_status hipvmm_buffer_append_from_device(hipvmm_buffer buffer, const void*
 hipvmm_status hipvmm_buffer_erase_front(hipvmm_buffer buffer, size_t bytes, void* stream) {
   return with_buffer_in(__func__, buffer, stream,
                         [&](vector& of, stream_ref in) { of.erase_front(bytes, in); });
+}
+
+hipvmm_status hipvmm_buffer_insert(hipvmm_buffer buffer, size_t offset, const void* source,
+                                   size_t bytes, void* stream) {
+  return with_buffer_in(__func__, buffer, stream, [&](vector& of, stream_ref in) {
+    require_memory(source, bytes, "source");
+    // Takes bytes of the host, too.
+    of.insert(offset,
+              device_span<const unsigned char>{static_cast<const unsigned char*>(source), bytes},
+              in);
+  });
+}
+
+hipvmm_status hipvmm_buffer_erase(hipvmm_buffer buffer, size_t offset, size_t bytes, void* stream) {
+  return with_buffer_in(__func__, buffer, stream,
+                        [&](vector& of, stream_ref in) { of.erase(offset, bytes, in); });
 }
 
 hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void* stream,

@@ -20,14 +20,14 @@ constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// Small blocks share a segment, large ones have what they need.
+/// Small blocks share a segment, a large one has its own.
 constexpr std::size_t segment_bytes(std::size_t bytes) noexcept {
   if (bytes <= MiB) return 2 * MiB;
   if (bytes < 10 * MiB) return 20 * MiB;
   return rounded_up(bytes, 2 * MiB);
 }
 
-/// Where HIP does not say, it has not: such memory stays out of use until it is released.
+/// False if HIP does not report it: such memory stays out of use until it is released.
 bool has_passed(const event& last_use) noexcept {
   try {
     const detail::relaxed_captures relaxed;
@@ -40,7 +40,7 @@ bool has_passed(const event& last_use) noexcept {
 }  // namespace
 
 void* graph_blocks::allocate(std::size_t bytes, stream_ref stream) {
-  // No pool has as much, and says so.
+  // No pool has as much, so it refuses.
   if (bytes > std::numeric_limits<std::ptrdiff_t>::max()) return pool_->allocate(stream, bytes);
   free_passed();
   const std::size_t rounded = rounded_up(bytes, block_unit);
@@ -100,7 +100,7 @@ bool graph_blocks::release_idle() noexcept {
   return blocks_.empty();
 }
 
-// Each request of a capture looks at all blocks: thousands, once in the life of a graph, and so no
+// Each request of a capture searches all blocks: thousands, once in the life of a graph. So no
 // deallocation needs memory for an index.
 graph_blocks::blocks::iterator graph_blocks::best_fit(std::size_t bytes,
                                                       stream_ref stream) noexcept {

@@ -27,7 +27,7 @@ class graph_blocks {
   /// Allocates for `stream`, which is being captured or soon will. Throws: as the pool;
   /// std::bad_alloc; then all is as before.
   void* allocate(std::size_t bytes, stream_ref stream);
-  /// What a block that is freed may be used for.
+  /// The permitted reuse of a freed block.
   enum class reuse {
     at_once,           ///< for its stream
     after_the_capture  ///< other streams use it too
@@ -39,8 +39,8 @@ class graph_blocks {
   std::size_t deallocate_after(void* pointer, std::optional<event> passed) noexcept;
   /// A capture has ended: blocks that other streams used are free.
   void end_capture() noexcept;
-  /// Returns segments without an allocated block to the pool, where they are reused once all work
-  /// that the devices have now is done. Returns whether none is left. Pre: no capture is under way.
+  /// Returns segments without an allocated block to the pool, which reuses them after all present
+  /// work of the devices. Returns whether none is left. Pre: no capture is under way.
   bool release_idle() noexcept;
 
  private:
@@ -50,11 +50,11 @@ class graph_blocks {
     stream_ref stream;
     use now;
     bool begins_segment;
-    std::optional<event> passed = std::nullopt;  // where others use it
+    std::optional<event> passed = std::nullopt;  // if others use it
   };
   using blocks = std::map<std::uintptr_t, block>;
 
-  /// Sets what others used free where their work is done.
+  /// Frees blocks of other streams whose work is done.
   void free_passed() noexcept;
   [[nodiscard]] blocks::iterator best_fit(std::size_t bytes, stream_ref stream) noexcept;
   blocks::iterator add_segment(std::size_t bytes, stream_ref stream);

@@ -18,14 +18,14 @@
 namespace hipvmm::c {
 namespace {
 
-// The last failure of a thread. Without a destructor: what ends after the objects of its thread,
-// such as an exit handler of the program, may still fail and ask why.
+// The last failure of a thread. Without a destructor, because code that runs after the objects of
+// its thread, such as an exit handler of the program, may still fail and ask for the reason.
 struct kept_failure {
   hipvmm_failure details{sizeof(hipvmm_failure), HIPVMM_OK, HIPVMM_EXHAUSTED_NOTHING, 0, -1, 0, 0};
   std::string* storage = nullptr;  // until the thread's objects end
-  std::array<char, 256> rest{};    // of what fails after that, as much as has room
+  std::array<char, 256> rest{};    // the start of later messages
   bool has_ended = false;
-  const char* text = "";  // of one of these, or a literal where that could not be made
+  const char* text = "";  // of one of these, or a literal if that could not be made
 
   void keep(hipvmm_status status, const char* what, const char* function = nullptr) noexcept;
 };
@@ -57,13 +57,40 @@ void kept_failure::keep(hipvmm_status status, const char* what, const char* func
   try {
     static thread_local const text_owner ends_with_thread;
     if (storage == nullptr) storage = new std::string;
-    std::string made{what};
+    std::string made = with_option_names(what);
     if (function != nullptr) made = std::string{function} + ": " + made;
     *storage = std::move(made);
     text = storage->c_str();
   } catch (const std::exception&) {
-    text = "out of host memory, and so is the sentence that says of what";
+    text = "out of host memory, also for the message";
   }
+}
+
+struct renamed {
+  std::string_view member;
+  std::string_view option;
+};
+
+// Members of C++ whose option has another name; first those that messages name without their class.
+constexpr std::array unique_members{
+    renamed{"initial_bytes", "initial"},        renamed{"maximum_bytes", "maximum"},
+    renamed{"granule_bytes", "granule"},        renamed{"max_bytes", "max"},
+    renamed{"blocks_to_preallocate", "blocks"}, renamed{"arena_size", "maximum"}};
+constexpr std::array members{renamed{"fallback", "without_vmm"},
+                             renamed{"placement", "stripes or spill"}, renamed{"tag", "sleep_tag"}};
+constexpr std::array<std::string_view, 6> enumerations{"without_vmm",  "chunk_memory",
+                                                       "handle_type",  "past_max_size",
+                                                       "empty_policy", "prefetch_level"};
+
+template <typename Renamed>
+std::string_view option_of(std::string_view word, const Renamed& known) {
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const renamed& each) { return each.member == word; });
+  return found == known.end() ? word : found->option;
+}
+
+bool is_of_word(char each) noexcept {
+  return (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') || each == '_';
 }
 
 hipvmm_exhausted exhausted_of(exhausted resource) noexcept {
@@ -78,6 +105,12 @@ hipvmm_exhausted exhausted_of(exhausted resource) noexcept {
       return HIPVMM_EXHAUSTED_HOST_MEMORY;
     case exhausted::limit:
       return HIPVMM_EXHAUSTED_LIMIT;
+    case exhausted::budget:
+      return HIPVMM_EXHAUSTED_BUDGET;
+    case exhausted::fragmentation:
+      return HIPVMM_EXHAUSTED_FRAGMENTATION;
+    case exhausted::alignment:
+      return HIPVMM_EXHAUSTED_ALIGNMENT;
   }
   return HIPVMM_EXHAUSTED_NOTHING;
 }
@@ -136,6 +169,36 @@ hipvmm_status keep_failure(const char* function) noexcept {
   return last.details.status;
 }
 
+std::string with_option_names(std::string_view sentence) {
+  constexpr std::string_view of_class = "_options";
+  std::string made;
+  for (std::size_t at = 0; at < sentence.size();) {
+    if (!is_of_word(sentence[at])) {
+      made += sentence[at++];
+      continue;
+    }
+    const auto word_from = [&](std::size_t first) {
+      std::size_t end = first;
+      while (end < sentence.size() && is_of_word(sentence[end])) ++end;
+      return sentence.substr(first, end - first);
+    };
+    std::string_view word = word_from(at);
+    at += word.size();
+    std::string_view option = option_of(word, unique_members);
+    const bool is_class =
+        word.size() > of_class.size() && word.substr(word.size() - of_class.size()) == of_class;
+    if (sentence.substr(at, 2) == "::" &&
+        (is_class || std::count(enumerations.begin(), enumerations.end(), word) != 0)) {
+      word = word_from(at + 2);
+      at += 2 + word.size();
+      option = option_of(word, unique_members);
+      if (is_class) option = option_of(option, members);
+    }
+    made += option;
+  }
+  return made;
+}
+
 void forget_failure() noexcept { failure_of_thread.keep(HIPVMM_OK, ""); }
 
 void require_memory(const void* memory, std::size_t bytes, const char* name) {
@@ -151,13 +214,13 @@ void copy_text(const std::string& from, char* text, std::size_t capacity, std::s
   if (text == nullptr) return;
   if (from.size() >= capacity)
     throw too_small{"the text has " + std::to_string(from.size()) +
-                    " bytes and a zero, the room for it " + std::to_string(capacity)};
+                    " bytes and a zero, the capacity is " + std::to_string(capacity)};
   std::memcpy(text, from.c_str(), from.size() + 1);
 }
 
 void copy_struct(void* to, const void* from, std::size_t bytes, const char* name) {
   if (to == nullptr)
-    throw bad_argument{std::string{name} + " is null, and is where the result goes"};
+    throw bad_argument{std::string{name} + " is null; pass the address of the result"};
   std::size_t known;
   std::memcpy(&known, to, sizeof known);
   if (known <= sizeof known)

@@ -4,10 +4,11 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include <hipvmm/hipvmm.h>
 
-// What every function of the C interface is made of: no exception leaves one.
+// Parts of every function of the C interface: no exception leaves one.
 namespace hipvmm::c {
 
 /// A text does not fit in the room for it.
@@ -22,6 +23,10 @@ class bad_argument : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
+/// A sentence of the C++ library in the words of the C interface: options by the names that their
+/// texts have, values without the enumeration. Throws: std::bad_alloc.
+[[nodiscard]] std::string with_option_names(std::string_view sentence);
+
 /// Forgets the last failure of the calling thread.
 void forget_failure() noexcept;
 
@@ -32,7 +37,7 @@ struct callback_failed {
 };
 
 /// Runs a callback that returns a status. Throws: callback_failed, and the status is the call's.
-/// What hipvmm_last_error() says is of the failed call in the callback, where there was one.
+/// hipvmm_last_error() then has the message of the call that failed in the callback, if any.
 template <typename Callback>
 void require_ok(const char* name, Callback callback) {
   forget_failure();
@@ -41,7 +46,7 @@ void require_ok(const char* name, Callback callback) {
 }
 
 /// Keeps the exception that is being handled as the calling thread's last failure and returns its
-/// status. `function` begins the sentence where the exception is of this layer.
+/// status. `function` begins the message of an exception of this layer.
 hipvmm_status keep_failure(const char* function) noexcept;
 
 /// Runs the body of `function`.
@@ -55,11 +60,11 @@ hipvmm_status guarded(const char* function, Body body) noexcept {
   }
 }
 
-/// Returns what a result is written to. Throws: bad_argument when it is null.
+/// Returns the target of a result. Throws: bad_argument when it is null.
 template <typename T>
 T& out(T* result, const char* name) {
   if (result == nullptr)
-    throw bad_argument{std::string{name} + " is null, and is where the result goes"};
+    throw bad_argument{std::string{name} + " is null; pass the address of the result"};
   return *result;
 }
 

@@ -47,6 +47,8 @@ const char* name_of(handle_kind kind) noexcept {
       return "a slot arena";
     case handle_kind::budget:
       return "a budget";
+    case handle_kind::event:
+      return "an event";
   }
   return "an object";
 }
@@ -60,8 +62,8 @@ handle_table& handle_table::shared() {
   return table;
 }
 
-// A child of fork() destroys handles, and has none of the threads that may have had the lock. Where
-// there is no memory for the handlers, it may wait for such a thread.
+// A child of fork() destroys handles, and has none of the threads that may have had the lock.
+// Without memory for the handlers, it may wait for such a thread.
 void handle_table::register_fork_handlers() noexcept {
   static_cast<void>(::pthread_atfork([] { shared().mutex_.lock(); },
                                      [] { shared().mutex_.unlock(); },
@@ -87,6 +89,7 @@ void* handle_table::insert(handle_kind kind, std::shared_ptr<void> object) {
   first_free_ = used.next_free;
   used.object = std::move(object);
   used.kind = kind;
+  used.process = {};
   ++live_;
   return make_handle(index, used.generation);
 }
@@ -108,7 +111,9 @@ std::size_t handle_table::require(handle_kind kind, const void* handle) const {
 
 std::shared_ptr<void> handle_table::find(handle_kind kind, const void* handle) const {
   const std::lock_guard lock{mutex_};
-  return slots_[require(kind, handle)].object;
+  const slot& found = slots_[require(kind, handle)];
+  found.process.require_own();
+  return found.object;
 }
 
 std::shared_ptr<void> handle_table::take(handle_kind kind, const void* handle) {

@@ -8,9 +8,11 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/process_mark.hpp"
+
 namespace hipvmm::c {
 
-/// What a handle stands for.
+/// The type of the object behind a handle.
 enum class handle_kind : std::uint8_t {
   buffer = 1,
   resource,
@@ -19,6 +21,7 @@ enum class handle_kind : std::uint8_t {
   attachment,
   slot_arena,
   budget,
+  event,
 };
 
 /// The kind in messages, such as "a buffer".
@@ -36,15 +39,18 @@ class invalid_handle : public std::invalid_argument {
 /// - find() shares ownership: an object that is destroyed by another thread meanwhile ends when the
 ///   last call for it does.
 /// - A slot is used again with another generation, and not at all once these are used up.
-/// - fork() waits for what is under way in the table of the process, so that a child can use it.
+/// - fork() waits for calls under way in the table of the process: a child can take() handles of
+///   its parent, and use its own.
 class handle_table {
  public:
-  /// The table of the process. Never destroyed, for destructors of a program may still use handles.
+  /// The table of the process. Never destroyed, because a program's destructors may still use
+  /// handles.
   [[nodiscard]] static handle_table& shared();
 
   /// Adds an object and returns its handle. Throws: std::bad_alloc; std::length_error.
   [[nodiscard]] void* insert(handle_kind kind, std::shared_ptr<void> object);
-  /// Returns the object. Throws: invalid_handle.
+  /// Returns the object. Throws: invalid_handle; unsupported in a child of fork() of the process
+  /// that made it.
   [[nodiscard]] std::shared_ptr<void> find(handle_kind kind, const void* handle) const;
   /// The same, and the handle is stale from then on. Throws: invalid_handle.
   [[nodiscard]] std::shared_ptr<void> take(handle_kind kind, const void* handle);
@@ -58,12 +64,13 @@ class handle_table {
     std::shared_ptr<void> object;  // null: free
     std::uint32_t generation = 1;
     handle_kind kind{};
+    detail::process_mark process;  // that made the object
     std::uint32_t next_free = 0;
   };
 
   [[nodiscard]] std::size_t require(handle_kind kind, const void* handle) const;
 
-  // Not a shared one, which waits in a child of fork() for those who waited for it in the parent.
+  // Not a shared one, which would wait in a child of fork() for waiting threads of the parent.
   mutable std::mutex mutex_;
   std::vector<slot> slots_;
   std::size_t live_ = 0;

@@ -14,6 +14,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/version.hpp>
 #include "c/guard.hpp"
@@ -21,16 +22,12 @@
 #include "c/objects.hpp"
 #include "ipc/identity.hpp"
 #include "ipc/packet.hpp"
+#include "region/sleep/memory_tag.hpp"
+#include "runtime/device.hpp"
+#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::c {
 namespace {
-
-#define HIPVMM_TEXT_OF(number) #number
-#define HIPVMM_VERSION_OF(major, minor, patch) \
-  HIPVMM_TEXT_OF(major) "." HIPVMM_TEXT_OF(minor) "." HIPVMM_TEXT_OF(patch)
-
-constexpr const char* version_text =
-    HIPVMM_VERSION_OF(HIPVMM_VERSION_MAJOR, HIPVMM_VERSION_MINOR, HIPVMM_VERSION_PATCH);
 
 std::atomic<hipvmm_error_handler> program_handler{nullptr};
 
@@ -78,7 +75,7 @@ extern "C" {
 
 int hipvmm_version() { return HIPVMM_C_VERSION; }
 
-const char* hipvmm_version_text() { return version_text; }
+const char* hipvmm_version_text() { return HIPVMM_VERSION_STRING; }
 
 const char* hipvmm_status_name(hipvmm_status status) {
   switch (status) {
@@ -164,6 +161,10 @@ hipvmm_status hipvmm_device_current(int* device) {
   return guarded(__func__, [&] { out(device, "device") = device_ref::current().ordinal(); });
 }
 
+hipvmm_status hipvmm_device_make_current(int device) {
+  return guarded(__func__, [&] { hipvmm::detail::make_current(device_ref{device}); });
+}
+
 hipvmm_status hipvmm_device_name(int device, char* text, size_t capacity, size_t* length) {
   return guarded(__func__, [&] { copy_text(device_of(device).name(), text, capacity, length); });
 }
@@ -191,8 +192,7 @@ hipvmm_status hipvmm_device_can_access_peer(int device, int peer, int* can) {
 
 hipvmm_status hipvmm_device_is_host_accessible(int device, int* accessible) {
   return guarded(__func__, [&] {
-    const capability found = capability_of(device_ref{device});
-    out(accessible, "accessible") = found[trait::host_access] == finding::yes ? 1 : 0;
+    out(accessible, "accessible") = detail::memory_strategy{device_ref{device}}.host_reads ? 1 : 0;
   });
 }
 
@@ -232,10 +232,49 @@ hipvmm_status hipvmm_per_thread_stream(void** stream) {
   return guarded(__func__, [&] { out(stream, "stream") = stream_ref::per_thread_default().get(); });
 }
 
+hipvmm_status hipvmm_event_create(int device, hipvmm_event* event) {
+  return guarded(__func__, [&] {
+    create(event, "event",
+           [&] { return std::make_shared<event_object>(hipvmm::event{device_of(device)}); });
+  });
+}
+
+hipvmm_status hipvmm_event_destroy(hipvmm_event event) {
+  return guarded(__func__, [&] { destroy<event_object>(event); });
+}
+
+hipvmm_status hipvmm_event_get(hipvmm_event event, void** value) {
+  return guarded(__func__, [&] {
+    const auto object = find<event_object>(event);
+    out(value, "value") = object->owned.get();
+  });
+}
+
+hipvmm_status hipvmm_event_record(hipvmm_event event, void* stream) {
+  return guarded(__func__, [&] { find<event_object>(event)->owned.record(stream_of(stream)); });
+}
+
+hipvmm_status hipvmm_event_is_done(hipvmm_event event, int* done) {
+  return guarded(__func__, [&] {
+    const auto object = find<event_object>(event);
+    out(done, "done") = object->owned.is_done() ? 1 : 0;
+  });
+}
+
+hipvmm_status hipvmm_event_synchronize(hipvmm_event event) {
+  return guarded(__func__, [&] { find<event_object>(event)->owned.synchronize(); });
+}
+
+hipvmm_status hipvmm_stream_wait(void* stream, hipvmm_event event) {
+  return guarded(__func__, [&] { stream_of(stream).wait(find<event_object>(event)->owned); });
+}
+
 hipvmm_status hipvmm_copy_async(void* destination, const void* source, size_t bytes, void* stream) {
   return guarded(__func__, [&] {
     require_memory(destination, bytes, "destination");
     require_memory(source, bytes, "source");
+    for (const void* const each : {static_cast<const void*>(destination), source})
+      detail::require_awake_at(each, "hipvmm_copy_async");
     if (bytes != 0) copy_async(stream_of(stream), destination, source, bytes);
   });
 }
@@ -244,6 +283,8 @@ hipvmm_status hipvmm_copy(void* destination, const void* source, size_t bytes, v
   return guarded(__func__, [&] {
     require_memory(destination, bytes, "destination");
     require_memory(source, bytes, "source");
+    for (const void* const each : {static_cast<const void*>(destination), source})
+      detail::require_awake_at(each, "hipvmm_copy");
     if (bytes != 0) copy(stream_of(stream), destination, source, bytes);
   });
 }
@@ -253,6 +294,7 @@ hipvmm_status hipvmm_fill_async(void* destination, int value, size_t bytes, void
     require_memory(destination, bytes, "destination");
     if (value < 0 || value > 255)
       throw bad_argument{"value is " + std::to_string(value) + ", and must be 0 to 255"};
+    detail::require_awake_at(destination, "hipvmm_fill_async");
     if (bytes != 0)
       fill_async(stream_of(stream), destination, static_cast<unsigned char>(value), bytes);
   });

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 
 namespace hipvmm::c {
 
@@ -21,18 +21,12 @@ bool resource_object::uses(const resource_object& other) const noexcept {
 }
 
 std::shared_ptr<resource_object> pool_object(device_ref device, const mr::pool_options& options) {
-  auto pool = std::make_unique<mr::vmm_pool_resource>(device, options);
-  mr::vmm_pool_resource& trimmed = *pool;
-  auto made = std::make_shared<resource_object>("pool", nullptr, std::move(pool));
-  made->trimmed.emplace(trimmed);
-  return made;
+  return std::make_shared<resource_object>(
+      "pool", nullptr, std::make_unique<mr::vmm_pool_resource>(device, options));
 }
 
 void call_mutex::lock() {
-  if (process_.is_of_parent())
-    throw unsupported{
-        "a child of fork() cannot use what its parent has made: start a new program instead, or "
-        "fork before the first call of HIP"};
+  process_.require_own();
   if (is_of_caller())
     throw bad_argument{
         "the object is in use by the call from which this one comes: a callback or an error "
@@ -52,7 +46,7 @@ struct tag_registry {
   call_mutex mutex;
   std::map<std::string, std::unique_ptr<named_tag>, std::less<>> tags;
 
-  // Never destroyed, for destructors of a program may still use handles.
+  // Never destroyed, because destructors of a program may still use handles.
   static tag_registry& shared() {
     static tag_registry& made = *new tag_registry;
     return made;

@@ -17,11 +17,12 @@
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
-#include "c/configured_budget.hpp"
 #include "c/guard.hpp"
 #include "c/handle_table.hpp"
 #include "core/process_mark.hpp"
@@ -29,7 +30,7 @@
 // The objects behind the handles of the C interface.
 namespace hipvmm::c {
 
-/// A memory resource, with what it needs to live.
+/// A memory resource with its upstreams and bins.
 struct resource_object {
   static constexpr handle_kind handle = handle_kind::resource;
 
@@ -38,7 +39,7 @@ struct resource_object {
   std::vector<std::shared_ptr<resource_object>> bins;  // with bins_mutex()
   std::unique_ptr<mr::memory_resource> owned;  // null for one that C++ code of the program set
   mr::memory_resource* resource;
-  std::optional<trimmed_pool> trimmed;  // a pool of chunks
+  detail::process_mark process;
 
   resource_object(const char* name, std::shared_ptr<resource_object> from,
                   std::unique_ptr<mr::memory_resource> made) noexcept
@@ -46,11 +47,17 @@ struct resource_object {
   /// For a resource that the program keeps alive.
   resource_object(const char* name, mr::memory_resource& others) noexcept
       : kind{name}, resource{&others} {}
+  resource_object(const resource_object&) = delete;
+  resource_object& operator=(const resource_object&) = delete;
+  /// In a child of fork() the resource's memory is its parent's.
+  ~resource_object() {
+    if (process.is_of_parent()) static_cast<void>(owned.release());
+  }
 
-  /// Guards the bins of all resources. What a bin allocates from is found with it held, so that no
-  /// two threads make a circle of their resources.
+  /// Guards the bins of all resources. The upstreams of a bin are read with it held, so that no two
+  /// threads make a circle of their resources.
   [[nodiscard]] static std::mutex& bins_mutex() noexcept;
-  /// Whether this is `other`, or allocates from it. Pre: the bins are locked.
+  /// Returns whether this is `other`, or allocates from it. Pre: the bins are locked.
   [[nodiscard]] bool uses(const resource_object& other) const noexcept;
 
   /// The resource as one of a class of its own. Throws: invalid_handle, which names both kinds.
@@ -62,7 +69,7 @@ struct resource_object {
   }
 };
 
-/// A pool of chunks, whose idle memory goes where a budget that HIPVMM_CONF names needs it.
+/// A pool of chunks.
 [[nodiscard]] std::shared_ptr<resource_object> pool_object(device_ref device,
                                                            const mr::pool_options& options);
 
@@ -75,7 +82,7 @@ class call_mutex {
  public:
   void lock();
   void unlock() noexcept;
-  /// Whether the calling thread has locked it, in this process.
+  /// Returns whether the calling thread has locked it, in this process.
   [[nodiscard]] bool is_of_caller() const noexcept {
     return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id() &&
            !process_.is_of_parent();
@@ -114,6 +121,21 @@ struct stream_object {
   }
 };
 
+struct event_object {
+  static constexpr handle_kind handle = handle_kind::event;
+
+  event owned;
+  detail::process_mark process;
+
+  explicit event_object(event made) noexcept : owned{std::move(made)} {}
+  event_object(const event_object&) = delete;
+  event_object& operator=(const event_object&) = delete;
+  /// In a child of fork() HIP does not know the event.
+  ~event_object() {
+    if (process.is_of_parent()) static_cast<void>(owned.release());
+  }
+};
+
 struct publication_object {
   static constexpr handle_kind handle = handle_kind::publication;
 
@@ -147,7 +169,6 @@ struct budget_object {
   static constexpr handle_kind handle = handle_kind::budget;
 
   memory_budget shared;
-  detail::process_mark process;
 
   explicit budget_object(memory_budget made) noexcept : shared{std::move(made)} {}
 };
@@ -158,9 +179,9 @@ class named_tag {
  public:
   explicit named_tag(const std::string& name) : tag_{name} {}
 
-  /// The tag of that name, a new one where there is none. Throws: bad_argument for no name.
+  /// The tag of that name, created if there is none. Throws: bad_argument for no name.
   [[nodiscard]] static named_tag& of(const std::string& name);
-  /// The tag of that name. Throws: bad_argument, which names all, where there is none.
+  /// The tag of that name. Throws: bad_argument, which names all, if there is none.
   [[nodiscard]] static named_tag& find(const char* name);
 
   [[nodiscard]] const memory_tag& get() const noexcept { return tag_; }
@@ -219,7 +240,7 @@ void destroy(const void* handle) {
   static_cast<void>(handle_table::shared().take(Object::handle, handle));
 }
 
-/// Returns the device of a resource's memory, the current one where it belongs to none.
+/// Returns the device of a resource's memory; the current one if it belongs to none.
 [[nodiscard]] inline device_ref device_of(const mr::memory_resource& resource) {
   const std::optional<device_ref> owner = resource.device();
   return owner ? *owner : device_ref::current();
@@ -239,8 +260,8 @@ void destroy(const void* handle) {
   return static_cast<ihipStream_t*>(stream);
 }
 
-/// Makes `device` current as long as `stream` is used, where that is a default stream: each device
-/// has its own, and means the object's. Does nothing for other streams, or without a device.
+/// Makes `device` current while `stream` is used, if that is a default stream: each device has its
+/// own, and a call means the object's. Does nothing for other streams, or without a device.
 class default_stream_scope {
  public:
   default_stream_scope(std::optional<device_ref> device, void* stream) {

@@ -68,7 +68,7 @@ void apply_options(const std::string& of, std::string_view text, const std::vect
       throw std::invalid_argument{"options of " + of + ": there is no '" + std::string{name} +
                                   "'. Names: " + names_of(table)};
     if (std::find(seen.begin(), seen.end(), &*chosen) != seen.end())
-      throw std::invalid_argument{"options of " + of + ": " + chosen->name + " is there twice"};
+      throw std::invalid_argument{"options of " + of + ": " + chosen->name + " is given twice"};
     seen.push_back(&*chosen);
     set(of, *chosen, trimmed(entry.substr(equals + 1)));
   });

@@ -17,21 +17,21 @@
 // Options as text: "release_threshold=4GiB,maximum=80%".
 namespace hipvmm::c {
 
-/// An option by its name, and what sets it.
+/// An option's name and the function that sets it.
 struct option {
   std::string name;
-  const char* allowed;  ///< what a value may be, in messages
+  const char* allowed;  ///< the allowed values, in messages
   /// Throws: std::invalid_argument or std::length_error for a value that is not allowed.
   std::function<void(std::string_view value)> set;
 };
 
-/// Sets the options that `text` names: "name=value" separated by commas, with spaces around each if
-/// one likes. `of` names what they are options of, such as "a pool".
-/// Throws: std::invalid_argument, which names the option, the value and what is allowed, for a name
-/// that is not in the table or comes twice, and for a value that is refused.
+/// Sets the options that `text` names: "name=value" separated by commas, with optional spaces
+/// around each. `of` names their object in messages, such as "a pool".
+/// Throws: std::invalid_argument, which names the option, the value and the allowed ones, if a name
+/// is not in the table or comes twice, or a value is refused.
 void apply_options(const std::string& of, std::string_view text, const std::vector<option>& table);
 
-// What values may be. Each throws std::invalid_argument or std::length_error for others.
+// Parsers of values. Each throws std::invalid_argument or std::length_error for an invalid one.
 
 inline constexpr const char* size_allowed =
     "bytes such as 64MiB or 4GiB, or a part of the device's memory such as 80%";
@@ -57,8 +57,8 @@ inline constexpr const char* list_allowed = "numbers such as 0+1+2";
 
 inline constexpr const char* access_allowed =
     "devices and rights such as 1:read_write+2:read, all, or all:read";
-/// Rights by device. `all` is every device that reaches memory of `owner`; read_write where no
-/// right is named.
+/// Rights by device. `all` is every device that reaches memory of `owner`; read_write without a
+/// named right.
 [[nodiscard]] access_list access_value(std::string_view value, device_ref owner);
 
 inline constexpr const char* right_allowed = "none, read or read_write";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The C interface: pools, and what adaptors know.
+// The C interface: pools, and the records of adaptors.
 #include <chrono>
 
 #include <hipvmm/hipvmm.h>
@@ -185,7 +185,7 @@ hipvmm_status hipvmm_statistics_counters(hipvmm_resource statistics, hipvmm_coun
 hipvmm_status hipvmm_statistics_push(hipvmm_resource statistics, hipvmm_counters* counters) {
   return with_resource<mr::statistics_resource_adaptor>(
       __func__, statistics, "statistics", [&](mr::statistics_resource_adaptor& of) {
-        // What is checked must be right before a level begins.
+        // Checks the arguments before a level begins.
         copy_struct(counters, hipvmm_counters{}, "counters");
         const auto [bytes, count] = of.push_counters();
         copy_struct(counters, counters_of(bytes, count), "counters");

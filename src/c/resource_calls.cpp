@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The C interface: what every memory resource does, and which resource a device uses.
+// The C interface: functions of every memory resource, and the resources of devices.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +12,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "c/guard.hpp"
 #include "c/objects.hpp"
+#include "core/process_mark.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -21,10 +22,11 @@ std::size_t alignment_of(std::size_t alignment) {
 }
 
 /// The resources that the C interface has set for devices, which live as long as they are set.
-/// Never destroyed, for what ends last may still allocate.
+/// Never destroyed, because static objects that end last may still allocate.
 struct device_resources {
   std::mutex mutex;
   std::map<int, std::shared_ptr<resource_object>> set;
+  const detail::process_mark process;
 
   static device_resources& shared() {
     static auto& resources = *new device_resources;
@@ -35,6 +37,7 @@ struct device_resources {
 /// Sets the resource of `device`; null restores the initial one.
 void set_resource_of(device_ref device, std::shared_ptr<resource_object> resource) {
   device_resources& all = device_resources::shared();
+  all.process.require_own();
   std::shared_ptr<resource_object> previous;  // ends without the lock
   const std::lock_guard lock{all.mutex};
   require_device(device);
@@ -47,6 +50,7 @@ void set_resource_of(device_ref device, std::shared_ptr<resource_object> resourc
 
 std::shared_ptr<resource_object> resource_of(device_ref device) {
   device_resources& all = device_resources::shared();
+  all.process.require_own();
   const std::lock_guard lock{all.mutex};
   mr::memory_resource* const used = mr::get_per_device_resource(device);
   const auto found = all.set.find(device.ordinal());

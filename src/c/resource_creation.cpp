@@ -17,7 +17,6 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
@@ -88,6 +87,23 @@ hipvmm_status hipvmm_system_create(int device, hipvmm_resource* resource) {
   });
 }
 
+hipvmm_status hipvmm_sam_headroom_create(int device, size_t headroom, hipvmm_resource* resource) {
+  return guarded(__func__, [&] {
+    create(resource, "resource", [&] {
+      return make<mr::sam_headroom_resource>("sam_headroom", device_ref{device}, headroom);
+    });
+  });
+}
+
+hipvmm_status hipvmm_async_view_create(int device, void* pool, hipvmm_resource* resource) {
+  return guarded(__func__, [&] {
+    create(resource, "resource", [&] {
+      return make<mr::hip_async_resource>("async", device_of(device),
+                                          static_cast<ihipMemPoolHandle_t*>(pool));
+    });
+  });
+}
+
 hipvmm_status hipvmm_async_create(int device, const char* options, hipvmm_resource* resource) {
   return guarded(__func__, [&] {
     create(resource, "resource", [&] {
@@ -116,7 +132,7 @@ hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,
       const arena_options settings = arena_settings(device_of(*from->resource), options);
       auto made =
           adapt<mr::arena_resource>("arena", from, settings.maximum_bytes, settings.dumps_log);
-      // It allocates when it must only; what is freed stays.
+      // It allocates only on demand; memory that was freed stays.
       made->resource->deallocate_sync(made->resource->allocate_sync(settings.initial_bytes),
                                       settings.initial_bytes);
       return made;

@@ -18,6 +18,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "c/objects.hpp"
 #include "c/options.hpp"
+#include "core/environment.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -26,7 +27,7 @@ using text = std::string_view;
 
 text text_of(const char* options) { return options == nullptr ? text{} : text{options}; }
 
-// What several tables have.
+// Options of several tables.
 
 option shareable_option(handle_type& to) {
   return {"shareable", "none or posix_fd", [&to](text value) {
@@ -112,7 +113,7 @@ std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
   return table;
 }
 
-/// What two options say together of a buffer's chunk_placement.
+/// The chunk_placement of a buffer, which two options set together.
 struct placement_choice {
   std::vector<device_ref> devices;
   std::size_t stripe_bytes = 0;
@@ -175,7 +176,7 @@ std::vector<option> buffer_table(growth_options& to, placement_choice& placement
   return table;
 }
 
-/// Where HIPVMM_CONF sets defaults.
+/// The defaults that HIPVMM_CONF sets.
 struct defaults {
   mr::pool_options pool;
   growth_options buffer;
@@ -184,7 +185,7 @@ struct defaults {
 
   explicit defaults(device_ref device, mr::pool_options pool_defaults = {})
       : pool{std::move(pool_defaults)} {
-    const char* const configured = std::getenv("HIPVMM_CONF");
+    const char* const configured = detail::environment("HIPVMM_CONF");
     if (configured == nullptr) return;
     std::vector<option> table = pool_table(pool, device);
     for (option& each : table) each.name.insert(0, "pool.");
@@ -227,7 +228,7 @@ std::optional<named_limit> configured_budget(device_ref device) {
 
 bool names_a_budget() noexcept {
   // The names of other options end otherwise.
-  return text_of(std::getenv("HIPVMM_CONF")).find("budget=") != text::npos;
+  return text_of(detail::environment("HIPVMM_CONF")).find("budget=") != text::npos;
 }
 
 mr::hip_async_options async_settings(device_ref device, const char* options) {
@@ -258,7 +259,7 @@ arena_options arena_settings(device_ref device, const char* options) {
   if (made.initial_bytes > made.maximum_bytes.value_or(made.initial_bytes))
     throw std::invalid_argument{"options of an arena: initial is " +
                                 format_bytes(made.initial_bytes) + ", more than maximum, " +
-                                format_bytes(*made.maximum_bytes)};
+                                format_limit(*made.maximum_bytes)};
   return made;
 }
 

@@ -17,23 +17,23 @@
 #include <hipvmm/runtime/device.hpp>
 #include "c/configured_budget.hpp"
 
-// The options of each kind of object, from their text. A null text has none. Those of pools and
-// buffers begin with what the environment variable HIPVMM_CONF says, read each time:
+// The options of each kind of object, from their text; null is no text. Those of pools and buffers
+// begin with the environment variable HIPVMM_CONF, read each time:
 // "pool.maximum=80%,buffer.step_limit=64MiB". A mistake in it, about either, is an error for both.
 // All throw std::invalid_argument, as apply_options().
 namespace hipvmm::c {
 
-/// `unconfigured`: what holds where neither says anything.
+/// `unconfigured`: the defaults without either.
 [[nodiscard]] mr::pool_options pool_settings(device_ref device, const char* text,
                                              mr::pool_options unconfigured = {});
 [[nodiscard]] growth_options buffer_settings(device_ref device, const char* text);
 [[nodiscard]] mr::hip_async_options async_settings(device_ref device, const char* text);
 [[nodiscard]] mr::pinned_options pinned_settings(const char* text);
 
-/// The budget that HIPVMM_CONF names: "budget=infer:40GiB". All memory of the device where it has
-/// no size.
+/// The budget that HIPVMM_CONF names: "budget=infer:40GiB"; without a size, all memory of the
+/// device.
 [[nodiscard]] std::optional<named_limit> configured_budget(device_ref device);
-/// Whether HIPVMM_CONF names one, also where that or another part of it cannot be understood.
+/// Returns whether HIPVMM_CONF names one, even if a part of HIPVMM_CONF is invalid.
 [[nodiscard]] bool names_a_budget() noexcept;
 
 struct arena_options {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What PyTorch calls, by the names in torch.h.
+// The functions that PyTorch calls, by the names in torch.h.
 #include <pthread.h>
 
 #include <algorithm>
@@ -31,8 +31,8 @@ namespace {
 constexpr std::size_t most_devices = 120;
 constexpr std::size_t most_tags = 8;
 
-/// The pools of a tag, or without one, which live as long as the process: tensors of static objects
-/// end after everything.
+/// The pools of a tag, or those without one. They live as long as the process, because tensors of
+/// static objects end last.
 struct torch_pools {
   std::array<std::atomic<torch_pool*>, most_devices> made{};
   std::mutex mutex;
@@ -69,7 +69,7 @@ struct torch_pools {
     if (is_in_child)
       throw std::runtime_error{
           "hipvmm as PyTorch's allocator: this is a child of fork() of a process that has used it, "
-          "where devices cannot be used; start it by spawn or forkserver"};
+          "and cannot use devices; start it by spawn or forkserver"};
     const device_ref owner = c::device_of(device);
     std::atomic<torch_pool*>& entry = made.at(static_cast<std::size_t>(device));
     is_used = true;
@@ -83,7 +83,7 @@ struct torch_pools {
     entry = std::make_unique<torch_pool>(owner, options).release();
     return *entry;
   }
-  /// Null: no pool's memory. PyTorch names no device where it records a stream.
+  /// Null: no pool's memory. PyTorch names no device when it records a stream.
   [[nodiscard]] torch_pool* owner_of(const void* pointer) {
     torch_pool* owner = nullptr;
     for_each([&](torch_pool& each) {
@@ -198,8 +198,8 @@ void hipvmm_torch_reset(void) {
 
 void hipvmm_torch_memory_fraction(double fraction, int device) {
   if (!(fraction >= 0))
-    throw bad_argument{"hipvmm_torch_memory_fraction: a fraction of " + std::to_string(fraction) +
-                       " was asked for; it is at least 0"};
+    throw bad_argument{"hipvmm_torch_memory_fraction: the fraction " + std::to_string(fraction) +
+                       " is not allowed; pass at least 0"};
   const double total = static_cast<double>(c::device_of(device).total_memory());
   // Many times the memory is no limit, and is a size.
   pools().get(device).set_limit(static_cast<std::size_t>(std::min(fraction, 1000.0) * total));

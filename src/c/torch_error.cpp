@@ -29,7 +29,7 @@ constexpr const char* type_name = "_ZTIN3c1016OutOfMemoryErrorE";
 // c10::Error is 200 bytes in PyTorch 2.11 and OutOfMemoryError adds none.
 constexpr std::size_t room_for_error = 1024;
 
-/// Where PyTorch's libraries define a symbol; they are loaded already, or this is no PyTorch.
+/// Finds a symbol of PyTorch's libraries, which are loaded already unless this is no PyTorch.
 void* find_in_torch(const char* symbol) noexcept {
   for (const char* const name :
        {"libc10.so", "libc10_cuda.so", "libc10_hip.so", "libtorch_cpu.so", "libtorch_python.so"}) {
@@ -52,9 +52,9 @@ Function as_function(void* symbol) noexcept {
 
 }  // namespace
 
-// PyTorch's headers are those of one release and need its library to link with, and this library is
-// for all of them. So the object is made as its compiler would: the base by its constructor, then
-// the derived class's table of virtual functions, whose first entry is the destructor.
+// PyTorch's headers are for one release and need its library to link with; this library is for all
+// releases. So the object is made as its compiler would: the base by its constructor, then the
+// derived class's table of virtual functions, whose first entry is the destructor.
 void throw_torch_out_of_memory(const std::string& text) {
   const auto construct = as_function<constructor>(find_in_torch(constructor_name));
   auto* const table = static_cast<void**>(find_in_torch(table_name));

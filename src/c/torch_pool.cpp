@@ -6,13 +6,15 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "runtime/device.hpp"
 
 namespace hipvmm::c {
 namespace {
 
-/// Makes `waiter` wait for what `stream` has now, of whatever device that is: HIP before 6 does not
-/// tell, but refuses another device's events. Returns false when no device has the stream.
+/// Makes `waiter` wait for the present work of `stream`, on any device: HIP before 6 does not
+/// report the device, but refuses another device's events. Returns false if no device has the
+/// stream.
 bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
   const int count = device_count();
   for (int tried = 0; tried < count; ++tried) {
@@ -31,6 +33,16 @@ bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
   return false;
 }
 
+// Within a filter of this thread.
+thread_local bool is_filtering = false;
+
+struct filtering {
+  filtering() noexcept { is_filtering = true; }
+  ~filtering() { is_filtering = false; }
+  filtering(const filtering&) = delete;
+  filtering& operator=(const filtering&) = delete;
+};
+
 mr::pool_options without_waits(mr::pool_options options) {
   options.reuse.allow_internal_dependencies = false;
   return options;
@@ -42,18 +54,20 @@ torch_pool::torch_pool(device_ref device, const mr::pool_options& options)
     : pool_{device, without_waits(options)} {}
 
 void* torch_pool::allocate(std::size_t bytes, stream_ref stream) {
-  try {
+  void* pointer = nullptr;
+  const auto serve = [&] {
     require_below_limit(bytes);
-    if (entries_ != 0) {
-      if (void* const found = allocate_in_graphs(bytes, stream)) return found;
-    }
-    void* const pointer = pool_.allocate(stream, bytes);
+    if (entries_ != 0 && !is_filtering) pointer = allocate_in_graphs(bytes, stream);
+    if (pointer != nullptr) return;
+    pointer = pool_.allocate(stream, bytes);
     count(bytes);
-    return pointer;
-  } catch (const out_of_memory&) {
+  };
+  const auto count_refusal = [this](const shortage&) {
     ++refusals_;
-    throw;
-  }
+    return false;
+  };
+  static_cast<void>(detail::attempt(serve, count_refusal));
+  return pointer;
 }
 
 void torch_pool::require_below_limit(std::size_t bytes) const {
@@ -61,10 +75,16 @@ void torch_pool::require_below_limit(std::size_t bytes) const {
   if (limit == no_limit) return;
   const std::size_t before = allocated();
   if (before <= limit && bytes <= limit - before) return;
-  throw out_of_memory{exhausted::limit, pool_.device().ordinal(), bytes,
-                      limit - std::min(before, limit),
-                      "the memory fraction that was set allows " + format_bytes(limit) +
-                          ", of which " + format_bytes(before) + " are allocated"};
+  throw out_of_memory{shortage{.cause = exhausted::limit,
+                               .device = pool_.device().ordinal(),
+                               .requested = bytes,
+                               .available = limit - std::min(before, limit),
+                               .owner = "the memory fraction",
+                               .most = limit,
+                               .used = before,
+                               .context = "the memory fraction that was set allows " +
+                                          format_limit(limit) + ", of which " +
+                                          format_bytes(before) + " are allocated"}};
 }
 
 torch_pool::usage torch_pool::in_use() const noexcept {
@@ -98,17 +118,28 @@ void torch_pool::count(std::size_t bytes) noexcept {
   }
 }
 
+std::optional<torch_pool::graphs_id> torch_pool::graphs_of(stream_ref stream) {
+  std::vector<route> asked;
+  {
+    const std::lock_guard lock{mutex_};
+    asked = routes_;
+  }
+  const filtering no_graphs;
+  for (const route& each : asked)
+    if (!each.filter || (*each.filter)(stream.get())) return each.id;
+  return std::nullopt;
+}
+
 void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
+  const std::optional<graphs_id> taken = graphs_of(stream);
   const std::lock_guard lock{mutex_};
   retry_put_off();
-  const auto taken = std::find_if(routes_.begin(), routes_.end(), [&](const route& each) {
-    return !each.filter || each.filter(stream.get());
-  });
-  if (taken == routes_.end()) return nullptr;
-  const auto owner = graphs_.find(taken->id);
+  // Another thread may have ended them meanwhile.
+  if (!taken || find_route(*taken) == routes_.end()) return nullptr;
+  const auto owner = graphs_.find(*taken);
   void* const pointer = owner->second.blocks.allocate(bytes, stream);
   try {
-    // One that is there already is of a use that was recorded after the end of its allocation.
+    // An existing entry is of a use that was recorded after the end of its allocation.
     const auto [entry, made] = noted_.try_emplace(pointer);
     if (made) ++entries_;
     entry->second = {owner, {}};
@@ -121,35 +152,30 @@ void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
 }
 
 void torch_pool::deallocate(void* pointer, std::size_t bytes, stream_ref stream) noexcept {
-  deallocations_.add(bytes);
-  if (entries_ == 0) {
-    pool_.deallocate(stream, pointer, bytes);
-    return;
-  }
   detail::report_exceptions([&] {
+    if (deallocate_now(pointer, bytes, stream)) deallocations_.add(bytes);
+    if (entries_ == 0) return;
     const std::lock_guard lock{mutex_};
-    const auto found = noted_.find(pointer);
-    if (found != noted_.end()) {
-      deallocate_noted(found, bytes, stream);
-    } else if (!routes_.empty()) {
-      // A stream that is being captured may not have it back before the capture has ended.
-      deallocate_after(pointer, bytes, stream, {});
-    } else {
-      pool_.deallocate(stream, pointer, bytes);
-    }
     retry_put_off();
   });
 }
 
-void torch_pool::deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream) {
+bool torch_pool::deallocate_now(void* pointer, std::size_t bytes, stream_ref stream) {
+  if (entries_ == 0) return pool_.try_deallocate(stream, pointer, bytes);
+  const std::lock_guard lock{mutex_};
+  const auto found = noted_.find(pointer);
+  if (found != noted_.end()) return deallocate_noted(found, bytes, stream);
+  // A stream that is being captured may not have it back before the capture has ended.
+  if (!routes_.empty()) return deallocate_after(pointer, bytes, stream, {});
+  return pool_.try_deallocate(stream, pointer, bytes);
+}
+
+bool torch_pool::deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream) {
   noted_map::node_type taken = noted_.extract(found);
   --entries_;
   noted& what = taken.mapped();
   what.users.erase(std::remove(what.users.begin(), what.users.end(), stream), what.users.end());
-  if (what.owner == graphs_.end()) {
-    deallocate_after(taken.key(), bytes, stream, what.users);
-    return;
-  }
+  if (what.owner == graphs_.end()) return deallocate_after(taken.key(), bytes, stream, what.users);
   graph_blocks& blocks = what.owner->second.blocks;
   if (what.users.empty())
     blocks.deallocate(taken.key(), graph_blocks::reuse::at_once);
@@ -158,6 +184,7 @@ void torch_pool::deallocate_noted(noted_map::iterator found, std::size_t bytes, 
   else
     blocks.deallocate_after(taken.key(), last_use(stream, what.users));
   if (what.owner->second.users == 0) release_unused(what.owner);
+  return true;
 }
 
 bool torch_pool::wait_for_users(stream_ref stream, const std::vector<stream_ref>& users) {
@@ -181,26 +208,28 @@ std::optional<event> torch_pool::last_use(stream_ref stream,
   return passed;
 }
 
-void torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
+bool torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
                                   const std::vector<stream_ref>& users) {
   if (any_captures(stream, users)) {
+    if (std::any_of(put_off_.begin(), put_off_.end(),
+                    [&](const put_off& each) { return each.pointer == pointer; })) {
+      detail::warn("hipvmm_torch_free",
+                   "memory that was freed before in a capture is freed again: "
+                   "nothing was done");
+      return false;
+    }
     // Without memory for the entry it stays allocated, and is reported.
     put_off_.push_back({pointer, bytes, stream, users});
     ++entries_;
-    return;
+    return true;
   }
-  if (users.empty()) {
-    pool_.deallocate(stream, pointer, bytes);
-    return;
-  }
+  if (users.empty()) return pool_.try_deallocate(stream, pointer, bytes);
   bool ordered = false;
   detail::report_exceptions([&] { ordered = wait_for_users(stream, users); });
-  if (ordered) {
-    pool_.deallocate(*waiting_, pointer, bytes);
-  } else {
-    // Reused when the devices have finished what they have now.
-    pool_.deallocate_sync(pointer, bytes);
-  }
+  if (ordered) return pool_.try_deallocate(*waiting_, pointer, bytes);
+  // Reused after the devices have finished their present work.
+  pool_.deallocate_sync(pointer, bytes);
+  return true;
 }
 
 bool torch_pool::any_captures(stream_ref stream, const std::vector<stream_ref>& users) {
@@ -244,11 +273,13 @@ void torch_pool::erase_stream(void* pointer, stream_ref stream) noexcept {
 }
 
 void torch_pool::begin_graphs(graphs_id id, stream_filter filter) {
+  std::shared_ptr<const stream_filter> kept;
+  if (filter) kept = std::make_shared<const stream_filter>(std::move(filter));
   const std::lock_guard lock{mutex_};
   routes_.reserve(routes_.size() + 1);
   const auto owner = graphs_.try_emplace(id, pool_).first;
   ++owner->second.users;
-  routes_.push_back({id, std::move(filter)});
+  routes_.push_back({id, std::move(kept)});
   ++entries_;
 }
 
@@ -277,7 +308,7 @@ void torch_pool::release_graphs(graphs_id id) noexcept {
   const auto owner = graphs_.find(id);
   if (owner == graphs_.end() || owner->second.users == 0) return;
   if (--owner->second.users != 0) return;
-  // Without their end, as after an error: nothing may be sent to what is no more.
+  // Routes that were not ended, for example after an error, would send requests to freed memory.
   for (auto left = find_route(id); left != routes_.end(); left = find_route(id)) {
     routes_.erase(left);
     --entries_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -18,12 +19,11 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "c/configured_budget.hpp"
 #include "c/graph_blocks.hpp"
 
 namespace hipvmm::c {
 
-/// What PyTorch asks of an allocator, for one device, on a pool. Thread-safe.
+/// PyTorch's allocator for one device, on a pool. Thread-safe.
 /// An allocation that is used in its own stream only, outside of captures, goes to the pool without
 /// a lock or a look-up of this class: PyTorch keeps its stream and its size.
 class torch_pool {
@@ -32,7 +32,8 @@ class torch_pool {
   using graphs_id = std::pair<unsigned long long, unsigned long long>;
   using stream_filter = std::function<bool(ihipStream_t*)>;
 
-  /// The pool makes no stream wait for another whose memory it takes: it takes what is done.
+  /// The pool does not delay a stream for another one's freed memory: it reuses only memory whose
+  /// work is done.
   torch_pool(device_ref device, const mr::pool_options& options);
   torch_pool(const torch_pool&) = delete;
   torch_pool& operator=(const torch_pool&) = delete;
@@ -72,7 +73,7 @@ class torch_pool {
   using graphs_map = std::map<graphs_id, graphs>;
   struct route {
     graphs_id id;
-    stream_filter filter;
+    std::shared_ptr<const stream_filter> filter;  // null: all streams
   };
   /// An allocation that PyTorch's own record of it is not enough for.
   struct noted {
@@ -88,7 +89,7 @@ class torch_pool {
     std::vector<stream_ref> users;
   };
 
-  /// Sums that only grow: what is in use is the difference of two, and each call changes one.
+  /// Sums that only grow: the current use is the difference of two, and each call changes one.
   struct sums {
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<std::uint64_t> count{0};
@@ -106,14 +107,19 @@ class torch_pool {
   [[nodiscard]] usage in_use() const noexcept;
   void count(std::size_t bytes) noexcept;
   void require_below_limit(std::size_t bytes) const;
+  /// The graphs whose filter accepts a stream. Filters run without the lock, and in the pool's
+  /// memory: they may allocate and deallocate.
+  [[nodiscard]] std::optional<graphs_id> graphs_of(stream_ref stream);
   void* allocate_in_graphs(std::size_t bytes, stream_ref stream);
-  void deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream);
-  void deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
+  /// These return false if the pool refused it. A postponed deallocation counts as deallocated.
+  bool deallocate_now(void* pointer, std::size_t bytes, stream_ref stream);
+  bool deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream);
+  bool deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
                         const std::vector<stream_ref>& users);
-  /// Makes waiting_ wait for what the streams have now. Returns false where one does not exist.
+  /// Makes waiting_ wait for the present work of the streams. Returns false if one does not exist.
   /// Throws: hip_error.
   [[nodiscard]] bool wait_for_users(stream_ref stream, const std::vector<stream_ref>& users);
-  /// Done when the streams have finished what they have now; empty where that is not known.
+  /// Complete after the present work of the streams; empty if that is unknown.
   [[nodiscard]] std::optional<event> last_use(stream_ref stream,
                                               const std::vector<stream_ref>& users) noexcept;
   [[nodiscard]] std::vector<route>::iterator find_route(graphs_id id) noexcept;
@@ -122,7 +128,6 @@ class torch_pool {
   void release_unused(graphs_map::iterator owner) noexcept;
 
   mr::vmm_pool_resource pool_;
-  const trimmed_pool trimmed_{pool_};
   sums allocations_;
   sums deallocations_;
   std::atomic<std::size_t> peak_{0};

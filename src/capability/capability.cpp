@@ -14,7 +14,7 @@ namespace {
 
 struct trait_rule {
   std::string_view name;
-  bool when_unknown;  // what the library does not know counts as this
+  bool when_unknown;  // an unknown property counts as this
 };
 
 constexpr std::array<trait_rule, trait_count> rules{{
@@ -166,7 +166,7 @@ std::string_view name_of(quirk which) noexcept {
 }
 
 std::string_view description_of(quirk which) noexcept {
-  // Each: what is done, what fails without, where that is recorded, what must be true to drop it.
+  // Each: the action, the failure without it, the record of that, the condition to drop it.
   constexpr std::array<std::string_view, 8> texts{
       "Rights are set for all mappings at once, or one by one where all have one size, because "
       "ROCm 7.0 to 7.2 refuse a mapping unless some of its neighbours have its size together "
@@ -196,7 +196,7 @@ std::string_view description_of(quirk which) noexcept {
 }
 
 physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
-  // The trait and not quirk::import_by_pointer, which is in force only where sharing was seen to
+  // The trait and not quirk::import_by_pointer, which is in force only if sharing was seen to
   // work: a runtime that takes pointers crashes on a value.
   const bool by_value = capability_of(device).has(trait::imports_by_value);
   return detail::import_chunk_as(

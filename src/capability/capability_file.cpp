@@ -18,17 +18,19 @@
 #include "capability/capability_fingerprint.hpp"
 #include "capability/capability_text.hpp"
 #include "core/check.hpp"
+#include "core/environment.hpp"
+#include "core/file_size_signal.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
-constexpr std::string_view header = "hipvmm capability record, format 1\n";
+constexpr std::string_view header = "hipvmm capability record, format 2\n";
 constexpr std::string_view fingerprint_key = "fingerprint=";
 // Before a line that holds until then: the time in seconds and a space.
 constexpr std::string_view until_mark = "until ";
 // Cut off, a file lacks its last line.
 constexpr std::string_view last_line = "end\n";
-// Some tens of lines; what is larger is none of ours.
+// Some tens of lines; a larger file is none of ours.
 constexpr std::size_t most_bytes = 64 * 1024;
 
 class file_descriptor {
@@ -74,7 +76,7 @@ std::string read_all(int descriptor) {
   }
 }
 
-/// What follows the mark in `line`: a finding that counts until its time has
+/// The text behind the mark in `line`: a finding that counts until its time has
 /// passed.
 void read_dated(std::string_view line, capability::record& found) {
   std::int64_t until = 0;
@@ -92,7 +94,7 @@ void read_dated(std::string_view line, capability::record& found) {
       found.set_until(static_cast<trait>(i), dated.findings[i], dated.reasons[i], until);
 }
 
-/// Throws: std::invalid_argument saying what is wrong with the text.
+/// Throws: std::invalid_argument, which names the fault of the text.
 capability::record parse(std::string_view text, const std::string& fingerprint) {
   if (!text.starts_with(header))
     throw std::invalid_argument{"it does not begin as records of this release do"};
@@ -139,9 +141,9 @@ bool is_for_everybody(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & S_IWOTH) != 0;
 }
 
-/// Why this user must make nothing in a folder; empty where he may. A program
+/// Why this user must make nothing in a folder; empty if he may. A program
 /// that root runs for a user (sudo) finds that user's folders, and would leave
-/// in them what he cannot change.
+/// in them files that he cannot change.
 std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
   if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
   if (found.st_uid != ::geteuid() && !is_for_everybody(found))
@@ -164,7 +166,7 @@ bool is_in_foreign_folder(const std::string& path) {
 }
 
 /// Makes the folder and at most `above` missing ones over it, for the user
-/// alone, in a folder that is his. Returns why it could not; empty where it is
+/// alone, in a folder that is his. Returns why it could not; empty if it is
 /// there.
 std::string make_folder(const std::filesystem::path& folder, int above) {
   struct stat found {};
@@ -195,9 +197,9 @@ std::string text_of(const capability::record& found) {
 std::string cache_path(const std::string& fingerprint) {
   // A program with rights of its own believes no file of its caller's.
   std::string folder;
-  if (const char* const cache = ::secure_getenv("XDG_CACHE_HOME"); cache && *cache == '/') {
+  if (const char* const cache = environment("XDG_CACHE_HOME"); cache && *cache == '/') {
     folder = cache;
-  } else if (const char* const home = ::secure_getenv("HOME"); home && *home == '/') {
+  } else if (const char* const home = environment("HOME"); home && *home == '/') {
     folder = std::string{home} + "/.cache";
   } else {
     return {};
@@ -207,7 +209,7 @@ std::string cache_path(const std::string& fingerprint) {
 
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose) {
-  // As where there is none: that nothing is kept there, origin() says.
+  // As if there is none: that nothing is kept there, origin() says.
   if (whose == file_owner::cache && is_in_foreign_folder(path)) return std::nullopt;
   const int no_link = whose == file_owner::cache ? O_NOFOLLOW : 0;
   const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_link)};
@@ -235,6 +237,7 @@ std::string write_record(const std::string& path, const capability::record& foun
   // Readable and writable for the user alone.
   const file_descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (file.get() < 0) return "a file beside " + path + " cannot be made: " + error_text();
+  const without_file_size_signal failing;  // by EFBIG
   if (write_all(file.get(), text_of(found)) && ::rename(temporary.c_str(), path.c_str()) == 0)
     return {};
   const std::string why = path + " cannot be written: " + error_text();

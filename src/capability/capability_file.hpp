@@ -19,8 +19,8 @@ enum class file_owner {
 };
 
 /// Reads the findings about `fingerprint` from the file.
-/// - Empty where there is no file, or where the cache's folder is another user's.
-/// - Empty, with a warning to the error handler, where the file cannot be read, is not trusted, is
+/// - Empty if there is no file, or if the cache's folder is another user's.
+/// - Empty, with a warning to the error handler, if the file cannot be read, is not trusted, is
 ///   damaged or is about something else.
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose);

@@ -9,6 +9,7 @@
 #include <hipvmm/version.hpp>
 #include "capability/capability_text.hpp"
 #include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -18,7 +19,7 @@ std::string uuid_text(device_ref device) {
   return uuid ? to_string(*uuid) : "none";
 }
 
-/// Who reaches whom: for each other device whether it reaches this one and is reached.
+/// Access between devices: for each other device whether it reaches this one and is reached.
 std::string peers_of(device_ref device) {
   std::string text;
   for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
@@ -32,7 +33,7 @@ std::string peers_of(device_ref device) {
 }
 
 /// The version of the driver's module: the runtime does not tell it, and hangs and missed mappings
-/// come from there (ROCm/rocm-systems#9820). Empty where it is the kernel's own.
+/// come from there (ROCm/rocm-systems#9820). Empty if it is the kernel's own.
 std::string module_version() {
   std::string text;
   for (const char* module : {"amdgpu", "nvidia"}) {
@@ -51,13 +52,11 @@ std::string kernel_release() {
 }  // namespace
 
 std::string fingerprint_of(device_ref device) {
-  const std::string version = std::to_string(HIPVMM_VERSION_MAJOR) + "." +
-                              std::to_string(HIPVMM_VERSION_MINOR) + "." +
-                              std::to_string(HIPVMM_VERSION_PATCH);
   return on_one_line(device.name() + "; uuid " + uuid_text(device) + "; peers " + peers_of(device) +
                      "; driver " + std::to_string(driver_version()) + module_version() +
                      "; runtime " + std::to_string(runtime_version()) + "; kernel " +
-                     kernel_release() + "; hipvmm " + version + ", probes " HIPVMM_PROBE_SOURCES);
+                     kernel_release() +
+                     "; hipvmm " HIPVMM_VERSION_STRING ", probes " HIPVMM_PROBE_SOURCES);
 }
 
 std::string hash_of(const std::string& text) {

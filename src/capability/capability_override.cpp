@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "capability/capability_text.hpp"
+#include "core/environment.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -41,7 +42,7 @@ void capability_override::assume(capability::record& found) const {
 capability_override read_capability_override() {
   capability_override request;
   // A program with rights of its own opens no file that its caller names.
-  const char* const value = ::secure_getenv("HIPVMM_CAPABILITY");
+  const char* const value = environment("HIPVMM_CAPABILITY");
   if (value == nullptr) return request;
   for (const std::string& part : split(value, ';')) {
     if (part == "reprobe") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where records come from: the process, the disk, a file that is named, or probes.
+// The sources of records: the process, the disk, a named file, or probes.
 #include <chrono>
 #include <map>
 #include <memory>
@@ -16,11 +16,10 @@
 #include "capability/probe.hpp"
 #include "capability/probe_child.hpp"
 #include "capability/reprobe_interval.hpp"
-#include "core/check.hpp"
-#include "core/hip_compat.hpp"
+#include "core/error.hpp"
 #include "core/logger.hpp"
-#include "runtime/device.hpp"
-#include "runtime/device_wait.hpp"
+#include "runtime/device_gate.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm {
 namespace detail {
@@ -28,31 +27,32 @@ namespace {
 
 using record = capability::record;
 
-/// Who wants to know.
+/// The caller that asks.
 enum class trigger {
   first_use,  ///< a program that will use memory soon, and knows nothing of probes
   demand,     ///< probe_capability: all is to be found out
 };
 
-/// Answers for those that only a child may ask, where there is none: what the version lets expect,
-/// or nothing. Neither is kept on disk.
+/// Answers for those that only a child may ask, if there is none: those expected of the
+/// version, or nothing. Neither is kept on disk.
 void answer_without_child(record& found, const std::string& why) {
-  const int version = runtime_version();
+  const runtime_rules& rules = rules_of_runtime();
   const auto expect = [&](const probe& which, bool yes) {
-    answer_all(
-        which, found, yes ? finding::yes : finding::no,
-        "by the version of the runtime, " + std::to_string(version) + ", and not probed: " + why,
-        persistence::passing);
+    answer_all(which, found, yes ? finding::yes : finding::no,
+               "by the version of the runtime, " + std::to_string(rules.version) +
+                   ", and not probed: " + why,
+               persistence::passing);
   };
   for (const probe& each : all_probes()) {
     if (each.danger != risk::child_only || !each.is_open(found)) continue;
     if (each.first == trait::imports_by_value) {
-      expect(each, hip_compat::imports_descriptor_by_value(version));
+      expect(each, rules.imports_descriptor_by_value);
     } else if (each.first == trait::reports_failed_map) {
-      expect(each, hip_compat::reports_failed_map(version));
-    } else if (hip_compat::is_cuda_version(version) &&
+      expect(each, rules.reports_failed_map);
+    } else if (rules.is_cuda &&
                (each.first == trait::counts_ending_streams || each.first == trait::free_waits ||
-                each.first == trait::retains_chunks || each.first == trait::pools_reuse_in_order)) {
+                each.first == trait::retains_chunks || each.first == trait::unmaps_many ||
+                each.first == trait::pools_reuse_in_order)) {
       expect(each, true);
     } else {
       answer_all(each, found, finding::unknown, "not probed: " + why, persistence::passing);
@@ -60,11 +60,11 @@ void answer_without_child(record& found, const std::string& why) {
   }
 }
 
-/// Finds out what is open in `found`. Returns where that was done, as the end of a sentence.
+/// Answers the open traits in `found`. Returns the process that did so, as the end of a sentence.
 std::string probe_open(device_ref device, record& found, trigger when) {
   // On AMD's runtime even common calls have crashed or hung; on CUDA they have not, and a process
   // more would cost each first start the better part of a second.
-  const bool is_cuda = hip_compat::is_cuda_version(runtime_version());
+  const bool is_cuda = rules_of_runtime().is_cuda;
   std::string why_no_child =
       "that takes a process of its own, which CUDA is not given at first use";
   if (!is_cuda || when == trigger::demand) {
@@ -84,14 +84,14 @@ std::string probe_open(device_ref device, record& found, trigger when) {
   return "probed now in this process";
 }
 
-/// Asks again, with a kernel's eyes, what kernels may see otherwise than copies.
+/// Asks again, by a kernel, traits that kernels may see otherwise than copies.
 void probe_with_kernel(const copy_kernel& kernel, device_ref device, record& found) {
   if (!kernel || found.findings[index_of(trait::virtual_memory)] != finding::yes) return;
   const auto looks = [](const probe& each) { return each.uses_kernel; };
   run_probes(device, found, {looks, kernel});
 }
 
-/// What of a record may be kept on disk, to see whether probes have added to it.
+/// The part of a record that may be kept on disk, to see whether probes have added to it.
 std::size_t lasting_count(const record& found) {
   std::size_t count = found.descriptors_per_chunk >= 0 ? 1 : 0;
   for (const persistence each : found.persistences)
@@ -113,8 +113,8 @@ std::optional<record> read_kept(const capability_override& request, const std::s
   return read_record(path, fingerprint, file_owner::cache);
 }
 
-/// Puts what is lasting or dated on disk. Returns where that was done, or why not, to be added to
-/// the origin.
+/// Writes lasting and dated findings to disk. Returns the file, or the reason for none, to be
+/// added to the origin.
 std::string keep(const record& found) {
   if (found.from_named_file)
     return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";
@@ -125,7 +125,7 @@ std::string keep(const record& found) {
   return why_not.empty() ? "; kept in " + path : "; not kept, for " + why_not;
 }
 
-/// What callers get of what was found.
+/// The record as callers get it.
 std::shared_ptr<const record> finish(record found, const capability_override& request) {
   for (std::string& reason : found.reasons)
     if (reason.empty())
@@ -165,7 +165,7 @@ record first_record(device_ref device, const capability_override& request) {
   return found;
 }
 
-/// Asks again what is open in `found`.
+/// Asks again the open traits in `found`.
 void complete(device_ref device, record& found) {
   const std::size_t known = lasting_count(found);
   const std::string how = probe_open(device, found, trigger::first_use);

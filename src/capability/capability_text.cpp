@@ -27,7 +27,7 @@ constexpr std::array cost_keys{cost_key{"cost_reserve", &call_costs::reserve},
                                cost_key{"cost_release", &call_costs::release},
                                cost_key{"cost_free", &call_costs::free}};
 
-/// A whole number from 0 and what follows it; nothing when there is none that fits.
+/// A whole number from 0 and the text behind it; nothing when there is none that fits.
 std::optional<std::pair<std::int64_t, std::string_view>> number_before(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -41,15 +41,16 @@ std::optional<std::int64_t> number_in(std::string_view text) {
   return found->first;
 }
 
+// A call of an hour, or a mapping that is missed for so long, is a mistake of the writer.
+constexpr std::int64_t longest_time = std::int64_t{3600} * 1'000'000'000;
+
 std::optional<std::chrono::nanoseconds> time_in(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, std::int64_t>, 4> units{
       {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}}};
-  // A mapping that is missed for an hour is a mistake of whoever wrote this.
-  constexpr std::int64_t longest = std::int64_t{3600} * 1'000'000'000;
   const auto found = number_before(text);
   if (!found) return std::nullopt;
   for (const auto& [unit, length] : units)
-    if (found->second == unit && found->first <= longest / length)
+    if (found->second == unit && found->first <= longest_time / length)
       return std::chrono::nanoseconds{found->first * length};
   return std::nullopt;
 }
@@ -71,11 +72,10 @@ std::string known_keys(keys known) {
   for (std::size_t i = 0; i < trait_count; ++i)
     text.append(name_of(static_cast<trait>(i))).append(", ");
   text += "each yes, no or unknown";
-  if (known == keys::all) {
-    text += ", minimum_granularity, recommended_granularity";
-    for (const cost_key& each : cost_keys) text.append(", ").append(each.name);
-  }
-  return text + ", descriptors_per_chunk=NUMBER and visibility_delay=TIME, such as 2ms";
+  if (known == keys::all) text += ", minimum_granularity, recommended_granularity";
+  for (const cost_key& each : cost_keys) text.append(", ").append(each.name);
+  return text +
+         " in nanoseconds, descriptors_per_chunk=NUMBER and visibility_delay=TIME, such as 2ms";
 }
 
 [[noreturn]] void reject(std::string_view line, keys known) {
@@ -98,8 +98,7 @@ void read_number(std::string_view line, std::string_view key, std::string_view v
     found.descriptors_per_chunk = static_cast<int>(*number);
     return;
   }
-  if (known == keys::assumable) reject(line, known);
-  if (key == "minimum_granularity" || key == "recommended_granularity") {
+  if (known == keys::all && (key == "minimum_granularity" || key == "recommended_granularity")) {
     auto& place =
         key == "minimum_granularity" ? found.minimum_granularity : found.recommended_granularity;
     place = static_cast<std::size_t>(*number);
@@ -107,7 +106,7 @@ void read_number(std::string_view line, std::string_view key, std::string_view v
   }
   const auto cost = std::find_if(cost_keys.begin(), cost_keys.end(),
                                  [key](const cost_key& each) { return each.name == key; });
-  if (cost == cost_keys.end()) reject(line, known);
+  if (cost == cost_keys.end() || *number > longest_time) reject(line, known);
   found.costs.*cost->place = *number;
 }
 

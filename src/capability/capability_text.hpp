@@ -15,13 +15,13 @@ std::string line_of(const capability::record& found, trait which);
 /// The lines of the numbers that have been measured.
 std::string number_lines_of(const capability::record& found);
 
-/// The keys that are accepted. An assumption cannot set what HIP itself reports, nor how long calls
+/// The keys that are accepted. An assumption cannot set reports of HIP itself, nor how long calls
 /// take.
 enum class keys { all, assumable };
 
 /// Parses one `key=value`, with or without a reason after it, into `found`. A finding without a
 /// reason gets `otherwise`.
-/// Throws: std::invalid_argument, which quotes the line and lists what is known.
+/// Throws: std::invalid_argument, which quotes the line and lists the known keys.
 void read_line(std::string_view line, keys known, persistence holds, const std::string& otherwise,
                capability::record& found);
 

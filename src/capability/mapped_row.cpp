@@ -77,7 +77,7 @@ mapped_row granted_row(probe_site& site, std::size_t count) {
 
 std::vector<word> pattern(word seed) {
   std::vector<word> words(word_count);
-  // Never zero, which is what memory that is not there reads as.
+  // Never zero, the value of memory that is not there.
   std::iota(words.begin(), words.end(), seed * 65536 + 1);
   return words;
 }

@@ -42,7 +42,7 @@ class mapped_row {
   void add_at(std::size_t at_unit, std::size_t units);
   /// Grants the owner mapping `index` alone.
   void grant_alone(std::size_t index) const;
-  /// Grants the owner all mappings: each by itself, or all from the first on where that is refused.
+  /// Grants the owner all mappings: each by itself, or all from the first on if that is refused.
   void grant();
   /// Unmaps each mapping and releases the chunks; reports failures.
   void unmap();

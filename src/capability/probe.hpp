@@ -42,7 +42,7 @@ struct probe {
   std::size_t count;
   risk danger;
   void (*run)(probe_site& site);
-  /// Repeats the probe with the caller's kernel where there is one.
+  /// Repeats the probe with the caller's kernel if there is one.
   bool uses_kernel = false;
 
   [[nodiscard]] bool is_open(const capability::record& found) const noexcept;
@@ -99,7 +99,7 @@ struct probe_run {
 /// captures stay as they are.
 /// - A shortage of memory, addresses, descriptors or threads leaves the traits open.
 /// - An error of HIP is a no.
-/// Throws: what `kernel` throws.
+/// Throws: as `kernel`.
 void run_probes(device_ref device, capability::record& found, const probe_run& how);
 
 }  // namespace hipvmm::detail

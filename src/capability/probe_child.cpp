@@ -41,7 +41,7 @@ class conversation {
  public:
   conversation(device_ref device, capability::record& found, const std::string& program,
                const std::string& without)
-      : found_{found}, child_{program, arguments(device, without)} {}
+      : found_{found}, child_{program, arguments(device, program, without)} {}
 
   enum class result { done, broke_in_probe, silent_in_probe, ended_from_outside, useless };
   result hold(std::chrono::milliseconds patience) {
@@ -68,8 +68,10 @@ class conversation {
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
 
  private:
-  static std::vector<std::string> arguments(device_ref device, const std::string& without) {
-    std::vector<std::string> result{std::to_string(device.ordinal()), "--without", without};
+  static std::vector<std::string> arguments(device_ref device, const std::string& program,
+                                            const std::string& without) {
+    std::vector<std::string> result{program == own_program ? std::string{own_probe_name} : program,
+                                    std::to_string(device.ordinal()), "--without", without};
     if (!probe_process::sees_ends()) result.emplace_back(watch_option);
     return result;
   }
@@ -92,7 +94,7 @@ class conversation {
     } else if (line.starts_with(open_mark)) {
       read_line(after(open_mark), keys::all, persistence::open, {}, found_);
     } else {
-      // What the program says only holds for now is left out of the disk by its own mark.
+      // The program marks findings that only hold for now, which are not written to disk.
       const bool passing = line.starts_with("passing ");
       read_line(passing ? line.substr(8) : line, keys::all,
                 passing ? persistence::passing : persistence::lasting, {}, found_);
@@ -108,8 +110,8 @@ class conversation {
   std::string what_;
 };
 
-/// What was killed from outside has said nothing about the device: it is not asked again while this
-/// process lives, and by the next one. What was silent may hang, or be starved by a busy machine.
+/// A probe killed from outside says nothing about the device: it is not repeated while this process
+/// lives, but by the next one. A silent probe may hang, or be starved by a busy machine.
 void note_broken(const probe& broken, capability::record& found, const std::string& how,
                  conversation::result came) {
   constexpr std::int64_t hour = 3600;
@@ -167,7 +169,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
     }
     if (found.findings[index_of(trait::virtual_memory)] == finding::no) return {};
   }
-  // What ends other processes is not tried in this one.
+  // A probe that ends other processes is not tried in this one.
   for (std::size_t i = 0; i < trait_count; ++i)
     if (found.persistences[i] == persistence::open)
       found.set(static_cast<trait>(i), finding::unknown,

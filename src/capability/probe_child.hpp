@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "capability/capability.hpp"
 
@@ -16,8 +17,9 @@ struct probe_program {
 
 /// Finds the program that probes. In this order:
 /// 1) HIPVMM_PROBE, which may be "none".
-/// 2) Where it was installed, or beside the library or the program or in their neighbourhood,
+/// 2) Its place of installation, or beside the library or the program or in their neighbourhood,
 ///   unless users other than root and this one may change it there.
+/// 3) The running program itself, if the library is linked into it.
 /// None for a program that runs with rights of its own, as setuid grants them.
 probe_program find_probe_program();
 
@@ -28,7 +30,7 @@ probe_program find_probe_program();
 /// - A signal from outside ended it, or how it ended is unknown: nothing, in this process.
 /// - Silent for `patience`: nothing, and a new process probes again. Silent then for twice as long:
 ///   no, for an hour.
-/// Returns why this could not be done, and others may try; empty where it was done.
+/// Returns why this could not be done, and others may try; empty if it was done.
 std::string probe_in_child(device_ref device, capability::record& found, const std::string& program,
                            std::chrono::milliseconds patience = std::chrono::seconds{5});
 
@@ -38,9 +40,18 @@ inline constexpr const char* watch_option = "--watch";
 /// Writes how a child ended, from the status that wait() returned.
 void say_end_of_child(int status);
 
-/// The main function of the program: writes findings about a device to standard output, of all
-/// probes except those named in `without`, separated by commas.
+/// Writes findings about a device to standard output, of all probes except those named in
+/// `without`, separated by commas.
 /// Throws: as run_probes.
 void run_as_child(device_ref device, const std::string& without);
+
+/// The main function of the program. Does not return if it has probed.
+/// Throws: as run_as_child and require_device.
+int probe_main(int argc, char** argv);
+/// The running program as a program that probes: the file that runs, whoever has replaced or
+/// removed it since. Started by this name it does nothing else, and its own constructors do not
+/// run.
+inline constexpr const char* own_program = "/proc/self/exe";
+inline constexpr std::string_view own_probe_name = "hipvmm-probe (the program itself)";
 
 }  // namespace hipvmm::detail

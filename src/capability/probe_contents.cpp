@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Probes of what copies, kernels, peers and the host find in mapped memory.
+// Probes of the contents that copies, kernels, peers and the host find in mapped memory.
 #include <fcntl.h>
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>
@@ -13,9 +13,9 @@
 #include <hipvmm/vmm/access.hpp>
 #include "capability/mapped_row.hpp"
 #include "capability/probe.hpp"
-#include "core/check.hpp"
-#include "core/hip_compat.hpp"
+#include "core/error.hpp"
 #include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -24,8 +24,8 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::size_t pattern_bytes = word_count * sizeof(word);
 
-/// As carries(), but a kernel writes at `to` what it reads in `spare`, and another copies what it
-/// finds at `from` to the second page of `spare`: memory that is visible.
+/// As carries(), but a kernel copies bytes of `spare` to `to`, and another copies those at
+/// `from` to the second page of `spare`: memory that is visible.
 bool carries_by_kernel(const probe_site& site, void* spare, void* to, const void* from, word seed) {
   auto* const sent = static_cast<word*>(spare);
   word* const got = sent + word_count;
@@ -38,7 +38,7 @@ bool carries_by_kernel(const probe_site& site, void* spare, void* to, const void
   return words_at(site.queue, got) == words;
 }
 
-/// Memory for what kernels send and get.
+/// Memory for the bytes that kernels send and get.
 mapped_row visible_row(probe_site& site) {
   mapped_row row = granted_row(site, 1);
   static_cast<void>(carries_in_time(site, row.at(0), row.at(0), 20));
@@ -75,7 +75,7 @@ void probe_visible_at_once(probe_site& site) {
     site.during = "when a new mapping was used at once";
     void* const fresh = row.at(row.size() - 1);
     const word seed = static_cast<word>(21 + row.size());
-    // The kernel first: it is what misses more easily.
+    // The kernel first: it misses more easily.
     const auto seen = time_until(mapped, [&] {
       return (!spare || carries_by_kernel(site, spare->at(0), fresh, fresh, seed)) &&
              carries(site, fresh, fresh, seed);
@@ -119,7 +119,7 @@ void probe_crosses_chunks(probe_site& site) {
 
 namespace {
 
-/// Two reservations of one unit each, the second right behind the first; nothing where HIP gives
+/// Two reservations of one unit each, the second right behind the first; nothing if HIP gives
 /// other addresses than those asked for.
 std::optional<std::pair<address_reservation, address_reservation>> neighbours(probe_site& site) {
   site.during = "when neighbouring addresses were reserved";
@@ -144,8 +144,9 @@ std::optional<std::pair<address_reservation, address_reservation>> neighbours(pr
 void probe_crosses_reservations(probe_site& site) {
   auto addresses = neighbours(site);
   if (!addresses)
-    return site.answer(trait::crosses_reservations, finding::no,
-                       "no two neighbouring reservations were to be had", persistence::passing);
+    return site.answer(trait::crosses_reservations, finding::unknown,
+                       "not found out: no two neighbouring reservations could be made",
+                       persistence::open);
   mapped_row first{site, std::move(addresses->first)};
   mapped_row second{site, std::move(addresses->second)};
   for (mapped_row* const row : {&first, &second}) {
@@ -205,8 +206,7 @@ void probe_coherent_aliases(probe_site& site) {
     return site.answer(trait::coherent_aliases, finding::yes,
                        "copies and kernels found at one address what was written at another");
   constexpr int rdna_lanes = 32;
-  const bool is_rdna =
-      warp_size_of(site.device) == rdna_lanes && !hip_compat::is_cuda_version(runtime_version());
+  const bool is_rdna = warp_size_of(site.device) == rdna_lanes && !rules_of_runtime().is_cuda;
   if (is_rdna)
     return site.answer(trait::coherent_aliases, finding::no,
                        "copies found at one address what was written at another, but kernels may "

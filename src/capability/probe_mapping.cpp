@@ -141,7 +141,7 @@ void probe_unmaps_many(probe_site& site) {
 
 namespace {
 
-/// Whether each mapping of `row` holds what is copied to it.
+/// Whether each mapping of `row` holds bytes that are copied to it.
 bool all_carry(const probe_site& site, const mapped_row& row, word seed) {
   bool seen = true;
   for (const mapping& each : row.maps)
@@ -152,7 +152,7 @@ bool all_carry(const probe_site& site, const mapped_row& row, word seed) {
 }  // namespace
 
 void probe_tail_access(probe_site& site) {
-  // ROCm 7.0 to 7.2 take a range where mappings of its reservation, counted in an order that is not
+  // ROCm 7.0 to 7.2 take a range if mappings of its reservation, counted in an order that is not
   // that of the addresses, have its size together. Of two sizes one comes first, so granting both
   // alone shows it for certain, and so does a third mapping behind a hole.
   mapped_row beside{site, 3};

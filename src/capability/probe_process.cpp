@@ -96,19 +96,24 @@ class descriptor_pair {
 };
 
 /// The environment of a probe: this process's, but nothing is replaced there by
-/// libhipvmm_preload.so, whose pool would start a probe again.
+/// libhipvmm_preload.so, which has a pool that would start a probe again.
 std::vector<char*> probe_environment() {
   static char off[] = "HIPVMM_PRELOAD=off";
+  // A constructor that runs before the program becomes the probe may ask for a probe, too.
+  static char no_other[] = "HIPVMM_PROBE=none";
   std::vector<char*> variables;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each)
-    if (!std::string_view{*each}.starts_with("HIPVMM_PRELOAD=")) variables.push_back(*each);
+    if (const std::string_view one{*each};
+        !one.starts_with("HIPVMM_PRELOAD=") && !one.starts_with("HIPVMM_PROBE="))
+      variables.push_back(*each);
   variables.push_back(off);
+  variables.push_back(no_other);
   variables.push_back(nullptr);
   return variables;
 }
 
-/// What a program brings about itself. People, shells, limits and a system that is short of memory
-/// send others.
+/// Signals that a program causes itself. People, shells, limits and a system that is short of
+/// memory send others.
 bool is_crash(int signal) {
   constexpr std::array crashes{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
   return std::find(crashes.begin(), crashes.end(), signal) != crashes.end();
@@ -118,7 +123,7 @@ bool is_crash(int signal) {
 
 probe_process::probe_process(const std::string& program,
                              const std::vector<std::string>& arguments) {
-  std::vector<char*> pointers{const_cast<char*>(program.c_str())};
+  std::vector<char*> pointers;
   for (const std::string& each : arguments) pointers.push_back(const_cast<char*>(each.c_str()));
   pointers.push_back(nullptr);
 

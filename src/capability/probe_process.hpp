@@ -16,7 +16,7 @@ namespace hipvmm::detail {
 /// - It is a process group of its own: Ctrl-C in the application's terminal does not reach it.
 class probe_process {
  public:
-  /// Starts `program`.
+  /// Starts `program`. The first of `arguments` is the name that it is started by.
   /// Throws: std::system_error.
   probe_process(const std::string& program, const std::vector<std::string>& arguments);
   ~probe_process();

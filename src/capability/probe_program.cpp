@@ -1,24 +1,36 @@
 // SPDX-License-Identifier: MIT
 #include <dlfcn.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include <hipvmm/runtime/device.hpp>
 #include "capability/probe_child.hpp"
+#include "core/environment.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
 using std::filesystem::path;
 
-// HIPVMM_INSTALLED_PROBE is where the build would have it installed, which goes first. What is
-// built or was moved after it was installed is found from where the library or the program lies.
+// HIPVMM_INSTALLED_PROBE, the place of installation, goes first. A program that is built, or was
+// moved after its installation, is found from the place of the library or the program.
 std::vector<path> places() {
   std::vector<path> result{HIPVMM_INSTALLED_PROBE};
   std::vector<path> folders;
@@ -36,14 +48,14 @@ std::vector<path> places() {
   return result;
 }
 
-/// Who else than root and this user could put another program at `file`: the first part of its path
-/// that they may change. Empty where nobody can.
+/// A path by which others than root and this user could put another program at `file`: the first
+/// part of its path that they may change. Empty if nobody can.
 std::string changeable_by_others(const path& file) {
   for (path part = file;; part = part.parent_path()) {
     struct stat found {};
     if (::lstat(part.c_str(), &found) != 0) return part.string();
     const bool is_ours = found.st_uid == 0 || found.st_uid == ::geteuid();
-    // In a sticky folder only owners replace what is theirs.
+    // In a sticky folder only owners replace their files.
     const bool is_sticky = S_ISDIR(found.st_mode) && (found.st_mode & S_ISVTX) != 0;
     if (!is_ours || ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0 && !is_sticky))
       return part.string();
@@ -51,12 +63,58 @@ std::string changeable_by_others(const path& file) {
   }
 }
 
+/// Whether the library is part of the running program, rather than of a shared library, and the
+/// system started that program, rather than a loader that was named before it.
+bool is_linked_in() {
+  if (::getauxval(AT_BASE) == 0) return false;
+  Dl_info program{};
+  Dl_info own{};
+  return ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_PHDR)), &program) != 0 &&
+         ::dladdr(reinterpret_cast<const void*>(&probe_main), &own) != 0 &&
+         program.dli_fbase == own.dli_fbase;
+}
+
+std::optional<int> ordinal_in(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Goes on in a child. This process reports the end of the child and takes it for its own.
+void watch_child() {
+  const ::pid_t watching = ::getpid();
+  const ::pid_t child = ::fork();
+  if (child < 0) return;
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != watching) ::_exit(1);
+    return;
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) say_end_of_child(status);
+  ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+/// Makes a program that has the library linked into it the program that probes, if the library
+/// has started it as such. It runs before all that the program itself constructs.
+[[gnu::constructor(101)]] void be_probe_of_own_program(int argc, char** argv) noexcept {
+  if (argc < 1 || argv == nullptr || argv[0] == nullptr || own_probe_name != argv[0]) return;
+  if (::getauxval(AT_SECURE) != 0) return;
+  try {
+    ::_exit(probe_main(argc, argv));
+  } catch (const std::exception&) {
+    ::_exit(1);
+  }
+}
+
 }  // namespace
 
 probe_program find_probe_program() {
-  // Who starts a program with rights of its own must not choose what it runs.
+  // A user that starts a program with rights of its own must not choose the programs it runs.
   if (::getauxval(AT_SECURE) != 0) return {{}, "a program with rights of its own starts no other"};
-  if (const char* const named = std::getenv("HIPVMM_PROBE")) {
+  if (const char* const named = environment("HIPVMM_PROBE")) {
     if (std::string{named} == "none") return {{}, "HIPVMM_PROBE=none forbids a process for it"};
     if (::access(named, X_OK) != 0)
       return {{}, std::string{"HIPVMM_PROBE names "} + named + ", which is no program"};
@@ -74,7 +132,29 @@ probe_program find_probe_program() {
     why_not = file.string() + " is not started, for other users may change " + part +
               "; HIPVMM_PROBE names the program to start";
   }
+  if (is_linked_in()) return {own_program, {}};
   return {{}, why_not};
+}
+
+int probe_main(int argc, char** argv) {
+  // To crash is part of the trade: no core, and no probe outlives its caller.
+  constexpr rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Before the runtime is there, which a fork would lose.
+  const bool watches = argc == 5 && std::string_view{argv[4]} == watch_option;
+  if (watches) watch_child();
+  require_device(device_ref{0});
+  const std::optional<int> device = argc > 1 ? ordinal_in(argv[1]) : std::nullopt;
+  const bool without = (argc == 4 || watches) && std::string_view{argv[2]} == "--without";
+  if (!device || (argc != 2 && !without)) {
+    std::fprintf(stderr, "usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]\n");
+    return 2;
+  }
+  run_as_child(device_ref{*device}, without ? argv[3] : "");
+  // Memory that probes lose on purpose, and runtimes that hang at the end, are nobody's business.
+  std::fflush(stdout);
+  ::_exit(0);
 }
 
 }  // namespace hipvmm::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Probes of what chunks take and release, of sharing them, and of what calls cost.
+// Probes of the resources that chunks take and release, of sharing them, and of costs of calls.
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "capability/mapped_row.hpp"
 #include "capability/probe.hpp"
-#include "core/hip_compat.hpp"
-#include "runtime/device.hpp"
+#include "core/error.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "vmm/physical_chunk.hpp"
 #include "vmm/shareable_handle.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
-/// What became of the memory of a few chunks; nothing where free memory changed by other hands.
+/// The fate of the memory of a few chunks; nothing if free memory changed by other hands.
 struct returned {
   std::optional<bool> early;  // when unmapped and released
   std::optional<bool> late;   // when the addresses were freed too
@@ -45,7 +45,7 @@ returned measure_returned_memory(probe_site& site) {
   site.during = "when free memory was asked for";
   const std::size_t freed = site.device.free_memory();
 
-  // To half of it: beside what chunks cost, releases keep and other processes take small change.
+  // To half of it: beside the cost of chunks, releases keep and other processes take small change.
   const auto is_about = [bytes](std::size_t more, std::size_t less, std::size_t wanted) {
     return more >= less && more - less + bytes / 2 > wanted && more - less < wanted + bytes / 2;
   };
@@ -122,7 +122,7 @@ bool shows_same_memory(probe_site& site, import_form form, const shareable_handl
   return carries_in_time(site, row.at(0), map.get(), 80);
 }
 
-/// A row of one chunk that can be exported; nothing where HIP knows none.
+/// A row of one chunk that can be exported; nothing if HIP knows none.
 std::optional<mapped_row> exportable_row(probe_site& site) {
   mapped_row row{site, 1};
   site.during = "when a chunk was created that can be exported";
@@ -147,7 +147,7 @@ void probe_shares_chunks(probe_site& site) {
                        "hipMemCreate gave hipErrorNotSupported for a chunk that can be exported");
   site.during = "when a chunk was exported";
   const shareable_handle handle{row->chunks.front()};
-  const bool by_value = hip_compat::imports_descriptor_by_value(runtime_version());
+  const bool by_value = rules_of_runtime().imports_descriptor_by_value;
   const bool same =
       shows_same_memory(site, by_value ? import_form::value : import_form::pointer, handle, *row);
   row->undo();
@@ -178,19 +178,19 @@ void probe_imports_by_value(probe_site& site) {
 
 namespace {
 
-/// What became of chunks that were retained by their addresses, when their owner was done with
-/// them; nothing where free memory changed by other hands.
+/// The fate of chunks that were retained by their addresses, when their owner was done with
+/// them; nothing if free memory changed by other hands.
 struct retained {
   std::optional<bool> kept;      // they are there as long as the handles
   std::optional<bool> returned;  // and no longer
-  bool is_same = true;           // the handles are of what was mapped
+  bool is_same = true;           // the handles are of the mapped memory
 };
 
 retained measure_retained_chunks(probe_site& site) {
   constexpr std::size_t count = 4;
   const std::size_t bytes = count * site.unit;
   const auto is_taken = [&](std::size_t before, std::size_t now) -> std::optional<bool> {
-    // As for what returns: to half of it.
+    // As for memory that returns: to half of it.
     const std::size_t less = before - std::min(before, now);
     if (now > before + bytes / 2 || less >= bytes + bytes / 2) return std::nullopt;
     return less > bytes / 2;
@@ -295,14 +295,38 @@ std::int64_t time_of(Call call) {
   return std::chrono::nanoseconds{std::chrono::steady_clock::now() - start}.count();
 }
 
+/// Neighbours of the chunk whose calls are timed, for a call may take longer beside many: 256, or
+/// as many as 20 ms and a 64th of the free memory give; none if one is refused, because the chunk
+/// itself needs room.
+mapped_row mapped_before(probe_site& site) {
+  constexpr std::size_t most = 256;
+  constexpr std::chrono::milliseconds patience{20};
+  const std::size_t spare = site.device.free_memory() / 64 / site.unit;
+  const std::size_t count = std::min(most, spare);
+  const auto fill = [&](mapped_row& row) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (row.size() < count && std::chrono::steady_clock::now() < end) row.add();
+  };
+  {
+    mapped_row row{site, count + 1};
+    if (!refusal_of([&] { fill(row); })) return row;
+  }
+  return mapped_row{site, 1};
+}
+
 }  // namespace
 
 void measure_costs(probe_site& site) {
-  constexpr std::size_t rounds = 5;
-  constexpr std::array places{&call_costs::reserve,    &call_costs::create, &call_costs::map,
-                              &call_costs::set_access, &call_costs::unmap,  &call_costs::release,
-                              &call_costs::free};
+  constexpr std::size_t rounds = 7;
+  constexpr std::array places{&call_costs::reserve,   &call_costs::free,  &call_costs::create,
+                              &call_costs::map,       &call_costs::unmap, &call_costs::release,
+                              &call_costs::set_access};
   std::array<std::array<std::int64_t, rounds>, places.size()> times{};
+  mapped_row row = mapped_before(site);
+  // Some devices take rights only for all mappings from the first one on.
+  const bool is_granted_alone =
+      site.found.has(trait::tail_access) || site.found.has(trait::equal_access);
+  const std::size_t offset = row.size() * site.unit;
   site.during = "when calls were timed";
   for (std::size_t round = 0; round < rounds; ++round) {
     address_reservation addresses;
@@ -311,19 +335,23 @@ void measure_costs(probe_site& site) {
     std::size_t call = 0;
     const auto note = [&](std::int64_t time) { times[call++][round] = time; };
     note(time_of([&] { addresses = address_reservation{site.unit}; }));
+    note(time_of([&] { addresses.free(); }));
     note(time_of([&] { chunk = physical_chunk{site.device, site.unit}; }));
-    note(time_of([&] { map = mapping{addresses, 0, chunk}; }));
-    note(time_of([&] {
-      set_access(map.get(), map.bytes(), {site.device, access_right::read_write});
-    }));
+    note(time_of([&] { map = mapping{row.addresses, offset, chunk}; }));
+    const std::int64_t granted = time_of([&] {
+      set_access(is_granted_alone ? map.get() : row.addresses.get(),
+                 is_granted_alone ? map.bytes() : offset + map.bytes(),
+                 {site.device, access_right::read_write});
+    });
     note(time_of([&] { map.unmap(); }));
     note(time_of([&] { chunk = physical_chunk{}; }));
-    note(time_of([&] { addresses.free(); }));
+    note(granted);
   }
+  row.undo();
   for (std::size_t call = 0; call < places.size(); ++call) {
     std::sort(times[call].begin(), times[call].end());
-    // A clock too coarse for the call has still seen it.
-    site.found.costs.*places[call] = std::max<std::int64_t>(times[call][rounds / 2], 1);
+    // Load of the machine only adds. A clock too coarse for the call has still seen it.
+    site.found.costs.*places[call] = std::max<std::int64_t>(times[call][rounds / 4], 1);
   }
 }
 

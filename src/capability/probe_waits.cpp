@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Probes of what waits for a device wait for, and of what pools wait for.
+// Probes of the work that waits for a device, and pools, wait for.
 #include <hip/hip_runtime_api.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <future>
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
-#include "capability/mapped_row.hpp"
 #include "capability/probe.hpp"
-#include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "runtime/device_wait.hpp"
+#include "runtime/device.hpp"
 #include "runtime/host_function.hpp"
 #include "runtime/pool/hip_pool.hpp"
 
@@ -126,7 +123,7 @@ class probe_block {
   bool freed_ = false;
 };
 
-/// Whether a block that was freed in `other` is used in `own`, where it was allocated, only behind
+/// Whether a block that was allocated in `own` and freed in `other` is used in `own` only behind
 /// the work of `other`.
 bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& other,
                      std::size_t bytes) {
@@ -187,7 +184,7 @@ void probe_counts_ending_streams(probe_site& site) {
       std::this_thread::sleep_for(20ms);
       work.let_go();
     }};
-    site.device.synchronize();
+    synchronize_device(site.device);
     if (!work.is_over())
       return site.answer(trait::counts_ending_streams, finding::no,
                          "hipDeviceSynchronize returned while a stream still worked that another "
@@ -198,44 +195,44 @@ void probe_counts_ending_streams(probe_site& site) {
 }
 
 void probe_free_waits(probe_site& site) {
-  mapped_row row = granted_row(site, 1);
+  site.during = "when memory of hipMalloc was freed";
+  // The work has to last longer than a free that does not wait, however slow the device is. The
+  // first call may load what others do not.
+  if (!wait_by_free(site.device)) throw std::bad_alloc{};
+  const auto begin = std::chrono::steady_clock::now();
+  if (!wait_by_free(site.device)) throw std::bad_alloc{};
+  const auto idle =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+  if (idle > 100ms)
+    return site.answer(trait::free_waits, finding::unknown,
+                       "not found out: hipMalloc and hipFree took " + std::to_string(idle.count()) +
+                           " ms on an idle device",
+                       persistence::open);
+  const auto part = std::max<std::chrono::milliseconds>(10ms, 4 * idle);
   site.during = "when memory of hipMalloc was freed beside a stream capture";
   const stream working{site.device};
   const stream captured{site.device};
   const lasting_work before_capture{captured};
   const lasting_work work{working};
   probe_capture capture{captured};
-  bool goes_on = false;
-  std::exception_ptr failure;
   bool freed = false;
   bool waited = false;
   {
     const std::jthread beside{[&] {
-      try {
-        const relaxed_captures relaxed;
-        std::this_thread::sleep_for(10ms);
-        fill_async(site.queue, row.at(0), 1, site.unit);
-        site.queue.synchronize();
-        goes_on = !work.is_over();
-      } catch (const hip_error&) {
-        failure = std::current_exception();
-      }
+      std::this_thread::sleep_for(part);
       before_capture.let_go();
-      std::this_thread::sleep_for(10ms);
+      std::this_thread::sleep_for(part);
       work.let_go();
     }};
     freed = wait_by_free(site.device);
     waited = work.is_over() && before_capture.is_over();
   }
-  if (failure) std::rethrow_exception(failure);
   const bool kept = capture.end();
   if (!freed) throw std::bad_alloc{};
-  row.undo();
   const auto refuse = [&site](const char* why) {
     site.answer(trait::free_waits, finding::no, why);
   };
   if (!waited) return refuse("hipFree returned while work of its device went on");
-  if (!goes_on) return refuse("other threads could not use the device while hipFree waited");
   if (!kept) return refuse("hipFree cost a stream capture");
   site.answer(trait::free_waits, finding::yes,
               "hipFree waited for its device beside a stream capture, which went on");

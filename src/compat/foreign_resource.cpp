@@ -15,7 +15,7 @@ namespace {
 // such a stream must never be destroyed.
 stream_ref sync_stream() { return stream_ref::legacy_default(); }
 
-/// Makes `device` current, if there is one; reports where it cannot, and goes on.
+/// Makes `device` current, if there is one; reports a failure, and goes on.
 class tried_device {
  public:
   explicit tried_device(std::optional<device_ref> device) noexcept {

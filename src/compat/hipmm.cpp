@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -40,7 +41,7 @@ void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
   try {
     prefetch_async(stream, pointer, bytes, device);
   } catch (const std::invalid_argument&) {
-    // No managed memory: programs prefetch whatever their resource gave.
+    // No managed memory: programs prefetch memory of any resource.
   }
 }
 
@@ -58,16 +59,28 @@ class named_resource final : public forwarding_resource {
   memory_resource& resource_;
 };
 
+// Programs test by dynamic_cast whether the initial resource is hipMM's.
+cuda_memory_resource* hip_memory_of(device_ref device) {
+  const scoped_device scope{device};
+  static auto& lock = *new std::mutex;
+  static auto& made = *new std::map<int, cuda_memory_resource>;
+  const std::lock_guard guard{lock};
+  return &made.try_emplace(device.ordinal()).first->second;
+}
+
 device_memory_resource* with_hipmm_interface(memory_resource* resource) {
   if (auto* const known = dynamic_cast<device_memory_resource*>(resource)) return known;
-  // Never destroyed: what ends last may still ask. An address stands for whatever lives there.
+  if (const auto* const plain = dynamic_cast<hipvmm::mr::hip_resource*>(resource))
+    return hip_memory_of(*static_cast<const memory_resource*>(plain)->device());
+  // Never destroyed, because static objects that end last may still use it. An address may be
+  // reused.
   static auto& lock = *new std::mutex;
   static auto& wrapped = *new std::map<memory_resource*, named_resource>;
   const std::lock_guard guard{lock};
   return &wrapped.try_emplace(resource, *resource).first->second;
 }
 
-// What was set here may have ended, as RMM allows, and is known without being followed.
+// A resource set here may have ended, as RMM allows; it is recognized without a dereference.
 device_memory_resource* with_hipmm_interface(hipvmm::detail::set_resource set) {
   if (set.adapted != nullptr) return static_cast<device_memory_resource*>(set.adapted);
   return with_hipmm_interface(set.resource);
@@ -86,7 +99,8 @@ device_memory_resource* get_per_device_resource(cuda_device_id device) {
 }
 
 device_memory_resource* set_per_device_resource(cuda_device_id device, memory_resource* resource) {
-  // Made first, for nothing may fail behind the change; another thread may change it in between.
+  // Made first, because nothing may fail behind the change; another thread may change it in
+  // between.
   with_hipmm_interface(hipvmm::detail::resource_set_for(device));
   return with_hipmm_interface(set_with_interface(device, resource));
 }

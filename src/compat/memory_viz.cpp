@@ -41,7 +41,7 @@ class viz_json {
   char close_;
 };
 
-/// Bytes as requested, by the address of what is allocated.
+/// Requested bytes, by the address of the allocation.
 using requested_sizes = std::map<std::uintptr_t, std::size_t>;
 
 const char* viz_state(mr::block_use use) {
@@ -94,7 +94,7 @@ bool is_in(const mr::pool_snapshot::segment& one, std::uintptr_t address) {
   return address - one.address < one.bytes;
 }
 
-/// Whether the viewer can show the event together with the snapshot.
+/// Returns whether the viewer can show the event together with the snapshot.
 bool belongs_to(const memory_event& event, const mr::pool_snapshot& pool) {
   if (event.time_ns > pool.time_ns || event.device != pool.device) return false;
   if (event.source == memory_event_source::mapping)
@@ -113,7 +113,7 @@ std::string viz_entry(const char* action, const memory_event& event, std::uintpt
       .number("stream", stream)
       .number("time_us", event.time_ns / 1000)
       .member("frames", "[]");
-  // The viewer shows what was free; an event does not know.
+  // The viewer shows free memory; an event does not contain it.
   if (event.kind == memory_event_kind::out_of_memory) entry.number("device_free", 0);
   return entry.text();
 }

@@ -22,7 +22,7 @@ std::vector<registered_bytes> cut_by_chunk(const std::vector<registered_bytes>& 
     if (chunk == chunks.end() || address < chunk->address ||
         address - chunk->address >= chunk->bytes)
       throw std::out_of_range{"no registered memory at address " + std::to_string(address) + ", " +
-                              std::to_string(bytes) + " bytes before the end of what was named"};
+                              std::to_string(bytes) + " bytes before the end of the named range"};
     const auto begin = static_cast<std::size_t>(address - chunk->address);
     const std::size_t piece = std::min(bytes, chunk->bytes - begin);
     result.push_back({address, piece, static_cast<std::size_t>(chunk - chunks.begin())});
@@ -44,7 +44,7 @@ void library_registrar::add(const mapped_memory& memory) {
 }
 
 void library_registrar::remove(const mapped_memory& memory) noexcept {
-  // An error handler may call the library: it is told without the lock.
+  // An error handler may call the library: it is called without the lock.
   std::exception_ptr failed;
   {
     const std::lock_guard lock{mutex_};

@@ -11,7 +11,7 @@
 namespace hipvmm::mr {
 namespace {
 
-// Of no bytes ours give nullptr, where std::pmr expects an address.
+// For no bytes our resources return nullptr, and std::pmr requires an address.
 std::size_t at_least_one(std::size_t bytes) { return std::max<std::size_t>(bytes, 1); }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <hipvmm/container/growable_storage.hpp>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -14,34 +14,29 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include "capability/capability.hpp"
 #include "container/malloc_storage.hpp"
 #include "container/region_storage.hpp"
 #include "core/descriptors.hpp"
+#include "core/error.hpp"
 #include "core/logger.hpp"
 #include "core/observers/memory_events.hpp"
+#include "region/available.hpp"
 #include "runtime/device.hpp"
+#include "strategy/memory_strategy.hpp"
 #include "vmm/access.hpp"
 #include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
 namespace {
 
-// Storages of this process that hold a reservation.
-std::atomic<std::size_t> live_storages{0};
-
-/// The addresses to reserve where the program names no maximum: all of its devices for so many
-/// storages at a time, then shares that shrink as 1/n. Whole devices for all would use the
-/// addresses of a process up within a thousand storages (128 TiB beside 141 GiB of memory); the sum
-/// of these shares grows with the logarithm of their number. docs/design/growth_design.md has the
-/// figures.
+/// The addresses to reserve if the program names no maximum: the memory of all its devices, or a
+/// share of the remaining addresses.
 std::size_t default_max_bytes(device_ref device, const chunk_placement& placement) {
-  constexpr std::size_t whole = 64;
   std::size_t usable = 0;
   for (const device_ref each : detail::devices_of(placement, device))
     usable += detail::usable_memory(each);
-  return usable / std::max(live_storages.load(), whole) * whole;
+  return usable;
 }
 
 /// Throws: as growable_storage's constructor.
@@ -64,10 +59,18 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
                           found.path() != memory_path::fallback;
   std::unique_ptr<detail::storage_memory> result;
   if (has_chunks) {
-    const bool moves = found.needs(quirk::re_reserve) && !is_pinned;
+    const bool moves = detail::memory_strategy{device}.pins_memory && !is_pinned;
+    const std::size_t reserved =
+        options.max_bytes != 0 ? wanted : detail::address_share(device, wanted, wanted);
     result = std::make_unique<detail::region_storage>(
-        region{device, wanted, chunks},
-        moves ? detail::held_memory::moves_data : detail::held_memory::stays);
+        region{device, reserved, chunks}, is_pinned ? detail::held_memory::stays_for_life
+                                          : moves   ? detail::held_memory::moves_data
+                                                    : detail::held_memory::stays);
+    if (options.max_bytes > result->max_bytes())
+      throw out_of_memory{exhausted::addresses, device.ordinal(), options.max_bytes,
+                          result->max_bytes(),
+                          "growth_options::max_bytes must be reserved in one piece; set less, or "
+                          "zero for a share of the addresses that are left"};
   } else if (!from_resource && options.fallback == without_vmm::refuse) {
     throw unsupported{
         "growth_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
@@ -91,15 +94,14 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
         detail::why_no_chunks(device, from_resource
                                           ? "growth_options::resource is set"
                                           : "growth_options::fallback is without_vmm::always") +
-        "; set growth_options::max_bytes to what will be needed, or past_max to move"};
+        "; set growth_options::max_bytes to the final size, or past_max to move"};
   } else {
     result = std::make_unique<detail::malloc_storage>(device, wanted, chunks, options.resource);
   }
-  ++live_storages;
   return result;
 }
 
-/// What the options say, unless they contradict themselves.
+/// Returns the options, unless they contradict themselves.
 const growth_options& checked(const growth_options& options) {
   const grow_ahead_policy& policy = options.grow_ahead;
   if (policy.budget_bytes != 0 && policy.watermark_bytes > policy.budget_bytes)
@@ -167,7 +169,7 @@ growable_storage::growable_storage(device_ref device, const growth_options& opti
       device_{device},
       options_{checked(options)},
       granule_{granule_of(device, options)},
-      chunks_cost_descriptors_{capability_of(device).needs(quirk::larger_chunks)},
+      chunks_cost_descriptors_{detail::memory_strategy{device}.descriptors_per_chunk != 0},
       memory_{reserve_memory(device, options)} {}
 
 growable_storage::~growable_storage() { retire_memory(); }
@@ -200,7 +202,9 @@ growable_storage::growable_storage(growable_storage&& other) noexcept
       peak_bytes_{std::exchange(other.peak_bytes_, 0)},
       ahead_hits_{std::exchange(other.ahead_hits_, 0)},
       ahead_misses_{std::exchange(other.ahead_misses_, 0)},
-      copied_bytes_{std::exchange(other.copied_bytes_, 0)} {}
+      copied_bytes_{std::exchange(other.copied_bytes_, 0)},
+      scratch_{std::move(other.scratch_)},
+      scratch_in_graph_{std::exchange(other.scratch_in_graph_, false)} {}
 
 growable_storage& growable_storage::operator=(growable_storage&& other) noexcept {
   if (this == &other) return *this;
@@ -216,58 +220,24 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
   ahead_hits_ = std::exchange(other.ahead_hits_, 0);
   ahead_misses_ = std::exchange(other.ahead_misses_, 0);
   copied_bytes_ = std::exchange(other.copied_bytes_, 0);
+  scratch_ = std::move(other.scratch_);
+  scratch_in_graph_ = std::exchange(other.scratch_in_graph_, false);
   return *this;
 }
 
 void growable_storage::retire_memory() noexcept {
+  retire_scratch();
   if (!memory_) return;
   memory_->retire();
   memory_.reset();
-  --live_storages;
 }
 
 void growable_storage::grow(std::size_t bytes) {
-  require_awake("a growable vector");
-  if (bytes > capacity_bytes()) add(add_bytes(lead(), bytes));
+  reserve(bytes, growth_slack::allowed);
   prepare_ahead(bytes == 0 ? 0 : lead() + bytes);
 }
 
-void growable_storage::add(std::size_t bytes) {
-  require_room(bytes);
-  // Slack is for memory that is yet to be made.
-  if (bytes <= limit_bytes() && bytes > held_bytes() + memory_->cancel_or_wait()) {
-    // Copies are paid for by steps in proportion to them.
-    constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
-    const bool copies = !memory_->is_address_stable() && options_.step_limit != 0;
-    if (copies && commit_more(bytes, 2, unlimited)) return;
-    if (commit_more(bytes, 8, step_limit())) return;
-  }
-  commit_exactly(bytes);
-}
-
-// Returns false, nothing done, where that is no more than what is asked for, or where there is no
-// memory for it: what is asked for may fit where the slack does not.
-bool growable_storage::commit_more(std::size_t bytes, std::size_t share, std::size_t limit) {
-  const std::size_t target =
-      growth_target(held_bytes(), bytes, limit_bytes(), granule_, limit, share);
-  if (target <= exact_for(bytes)) return false;
-  try {
-    commit(target);
-  } catch (const out_of_memory&) {
-    return false;
-  }
-  return true;
-}
-
-void growable_storage::reserve(std::size_t bytes) {
-  require_awake("a growable vector");
-  if (bytes <= capacity_bytes()) return;
-  bytes = add_bytes(lead(), bytes);
-  require_room(bytes);
-  commit_exactly(bytes);
-}
-
-// Whether the address must not change though memory cannot be added at its end.
+// True if the address must not change although memory cannot be added at its end.
 bool growable_storage::is_pinned() const noexcept {
   return memory_ && !memory_->is_address_stable() && options_.past_max == past_max_size::refuse;
 }
@@ -279,56 +249,77 @@ std::size_t growable_storage::exact_for(std::size_t bytes) const {
   return bytes <= limit_bytes() ? std::min(exact, limit_bytes()) : exact;
 }
 
-void growable_storage::commit_exactly(std::size_t bytes) {
-  try {
-    commit(exact_for(bytes));
-  } catch (const out_of_memory& error) {
-    detail::log<log_level::error>([&] { return std::string{"a vector: "} + error.what(); });
-    detail::report_event(origin_of(*this), memory_event_kind::out_of_memory,
-                         {.address = detail::event_address(data()), .bytes = bytes});
-    throw;
+// Without memory for a size with slack the next smaller one is tried.
+void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
+  require_awake("a growable vector");
+  if (bytes <= capacity_bytes()) return;
+  bytes = add_bytes(lead(), bytes);
+  require_room(bytes);
+  const std::size_t exact = exact_for(bytes);
+  std::array targets{exact, exact, exact};
+  // Slack is for memory that is yet to be made.
+  if (slack == growth_slack::allowed && bytes <= limit_bytes() &&
+      bytes > held_bytes() + memory_->cancel_or_wait()) {
+    const auto target = [&](std::size_t share, std::size_t limit) {
+      return std::max(exact,
+                      growth_target(held_bytes(), bytes, limit_bytes(), granule_, limit, share));
+    };
+    targets[1] = target(8, step_limit());
+    // Copies are paid for by steps in proportion to them.
+    const bool copies = !memory_->is_address_stable() && options_.step_limit != 0;
+    targets[0] = copies ? target(2, std::numeric_limits<std::size_t>::max()) : targets[1];
+  }
+  for (auto next = targets.begin();; ++next) {
+    if (next != targets.end() - 1 && *next == next[1]) continue;
+    const size_before before{data(), held_bytes(), capacity_bytes(),
+                             held_bytes() + memory_->cancel_or_wait()};
+    peak_bytes_ = std::max(peak_bytes_, before.ready);
+    try {
+      if (*next > limit_bytes()) {
+        move_to_fit(*next);
+      } else {
+        memory_->commit(before.held, *next - before.held);
+      }
+      return count_growth(before, *next);
+    } catch (const out_of_memory& error) {
+      if (next != targets.end() - 1) continue;
+      detail::log<log_level::error>([&] { return std::string{"a vector: "} + error.what(); });
+      detail::report_event(origin_of(*this), memory_event_kind::out_of_memory,
+                           {.address = detail::event_address(data()), .bytes = bytes});
+      throw;
+    }
   }
 }
 
-void growable_storage::commit(std::size_t bytes) {
-  const std::size_t backed = held_bytes();
-  const std::size_t used = capacity_bytes();
-  const std::size_t held = backed + memory_->cancel_or_wait();
-  const bool is_ready = bytes <= held;
-  peak_bytes_ = std::max(peak_bytes_, held);
-  const void* const before = data();
-  if (bytes > limit_bytes()) {
-    move_to_fit(bytes);
-  } else {
-    memory_->commit(backed, bytes - backed);
-  }
+void growable_storage::count_growth(const size_before& before, std::size_t bytes) {
   ++growth_steps_;
   if (options_.grow_ahead.prepare != prefetch_level::off)
-    ++(is_ready ? ahead_hits_ : ahead_misses_);
-  note_move(before, backed, used);
+    ++(bytes <= before.ready ? ahead_hits_ : ahead_misses_);
+  note_move(before.data, before.held, before.used);
   peak_bytes_ = std::max(peak_bytes_, held_bytes());
-  // A move to other addresses leaves out what was erased in front.
-  const std::size_t grown = held_bytes() > backed ? held_bytes() - backed : 0;
+  // A move to other addresses leaves out the erased bytes in front.
+  const std::size_t grown = held_bytes() > before.held ? held_bytes() - before.held : 0;
   detail::report_event(origin_of(*this), memory_event_kind::grow,
                        {.address = detail::event_address(data()), .bytes = grown});
   detail::log<log_level::debug>([&] {
-    return "a vector grew from " + format_bytes(backed) + " to " + format_bytes(held_bytes()) +
+    return "a vector grew from " + format_bytes(before.held) + " to " + format_bytes(held_bytes()) +
            " of device " + std::to_string(device_.ordinal()) +
-           (data() == before ? "" : ", to another address");
+           (data() == before.data ? "" : ", to another address");
   });
 }
 
-// Getting an address is no move, and losing it none either. Mappings move without a copy; an
-// allocation of `held` bytes is there until what stays of the `used` ones is copied to the next.
+// The first address is no move, nor is the loss of it. Mappings move without a copy; an allocation
+// of `held` bytes lives until the rest of the `used` ones is copied to the next.
 void growable_storage::note_move(const void* before, std::size_t held, std::size_t used) noexcept {
   if (before == nullptr || data() == nullptr || data() == before) return;
   ++base_moves_;
   if (memory_->is_address_stable()) return;
+  retire_scratch();  // graphs that use it use the old address too
   copied_bytes_ += std::min(used, capacity_bytes());
   peak_bytes_ = std::max(peak_bytes_, held + held_bytes());
 }
 
-// Reserves for a moved-from storage, and refuses what the options forbid.
+// Reserves for a moved-from storage, and refuses growth that the options forbid.
 void growable_storage::require_room(std::size_t bytes) {
   if (!memory_) memory_ = reserve_memory(device_, options_);
   if (bytes > limit_bytes() && options_.past_max == past_max_size::refuse)
@@ -340,12 +331,10 @@ void growable_storage::require_room(std::size_t bytes) {
 
 void growable_storage::move_to_fit(std::size_t bytes) {
   const std::size_t twice = add_bytes(limit_bytes(), limit_bytes());
-  try {
-    memory_->extend(std::max(bytes, twice), bytes);
-  } catch (const out_of_memory& error) {
-    if (error.resource() != exhausted::addresses || bytes >= twice) throw;
+  if (!detail::attempt(
+          [&] { memory_->extend(std::max(bytes, twice), bytes); },
+          [&](const shortage& why) { return why.cause == exhausted::addresses && bytes < twice; }))
     memory_->extend(bytes, bytes);
-  }
 }
 
 void growable_storage::prepare_ahead(std::size_t bytes) {
@@ -353,88 +342,55 @@ void growable_storage::prepare_ahead(std::size_t bytes) {
   const auto wanted = [&](std::size_t limit) {
     return ahead_target(held_bytes(), bytes, limit_bytes(), granule_, limit, options_.grow_ahead);
   };
-  // What limits a step costs system calls to know, which are for a chunk that is to be made.
+  // The step limit costs system calls, worthwhile only for a new chunk.
   if (wanted(options_.step_limit) == 0 || memory_->prepared_bytes() != 0) return;
   memory_->prepare(wanted(step_limit()), options_.grow_ahead.prepare);
 }
 
-// Where descriptors run short, steps of an eighth keep the number of chunks a logarithm of the
-// size.
+// If descriptors run short, steps of an eighth keep the number of chunks a logarithm of the size.
 std::size_t growable_storage::step_limit() const {
   if (chunks_cost_descriptors_ && detail::half_of_descriptors_used())
     return std::numeric_limits<std::size_t>::max();
   return options_.step_limit;
 }
 
-// A copy must not overlap itself, so that a range is moved in steps of the distance, or twice
-// through other memory where that would be too many.
-void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t bytes,
-                                   stream_ref stream) {
-  require_awake("a growable vector");
-  constexpr std::size_t most_steps = 16;
-  constexpr std::size_t most_scratch = 32 * MiB;
-  const std::size_t distance = to < from ? from - to : to - from;
-  if (distance == 0 || bytes == 0) return;
-  std::size_t step = distance;
-  std::size_t scratch = 0;
-  if (bytes / distance > most_steps) {
-    const std::size_t used = std::max(to, from) + bytes;
-    const std::size_t room = std::min(bytes, most_scratch);
-    // Without that memory many small steps do the same.
-    try {
-      reserve(add_bytes(used, room));
-      scratch = used;
-      step = room;
-    } catch (const out_of_memory&) {
-    } catch (const std::length_error&) {
-    }
-  }
-  auto* const base = static_cast<std::byte*>(data());
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t count = std::min(step, bytes - done);
-    // Upwards from the end, so that nothing is overwritten before it was read.
-    const std::size_t at = to < from ? done : bytes - done - count;
-    const std::byte* source = base + from + at;
-    if (scratch != 0) {
-      copy_async(stream, base + scratch, source, count);
-      source = base + scratch;
-    }
-    copy_async(stream, base + to + at, source, count);
-    done += count;
-  }
-}
-
 std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   require_awake("a growable vector");
-  if (!memory_ || is_pinned()) return 0;
+  const std::size_t scratch = release_scratch(stream);
+  if (!memory_ || is_pinned()) return scratch;
   const void* const before = data();
   const std::size_t held = held_bytes();
   const std::size_t used = capacity_bytes();
   peak_bytes_ = std::max(peak_bytes_, held + memory_->prepared_bytes());
-  // Without a byte in use, what was erased goes too.
+  // Without a byte in use, erased bytes go too, unless data() is for life.
+  const bool is_for_life = options_.past_max == past_max_size::refuse;
   const std::size_t kept =
-      bytes == 0 ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
+      bytes == 0 && !is_for_life ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
   const std::size_t released = memory_->trim(kept, stream, tail);
   note_move(before, held, used);
   if (released != 0)
     detail::report_event(origin_of(*this), memory_event_kind::trim,
                          {.address = detail::event_address(data()), .bytes = released});
-  return released;
+  return released + scratch;
 }
 
 void growable_storage::undo_growth(std::size_t bytes) {
   if (bytes < capacity_bytes()) memory_->undo_commit(lead() + bytes);
 }
 
-void growable_storage::erase_front(std::size_t bytes, stream_ref stream) {
+void growable_storage::erase_front(std::size_t bytes, stream_ref stream, bool is_all) {
   if (bytes == 0) return;
   if (stream.is_capturing())
     throw std::invalid_argument{
-        "erase_front in a stream that is being captured into a graph, whose launches may use the "
+        "erase_front in a stream that is being captured into a graph: its launches may use the "
         "elements later; name a stream that is not captured, or erase when the graph has run"};
   require_awake("a growable vector");
   const std::size_t before = held_bytes();
-  memory_->erase_front(bytes, stream);
+  if (is_all && options_.past_max == past_max_size::refuse) {
+    memory_->erase_all(bytes, stream);
+  } else {
+    memory_->erase_front(bytes, stream);
+  }
   const std::size_t released = before - held_bytes();
   if (released != 0)
     detail::report_event(origin_of(*this), memory_event_kind::trim,
@@ -466,12 +422,15 @@ growth_statistics growable_storage::statistics() const noexcept {
   return {growth_steps_,
           base_moves_,
           memory_ ? memory_->chunk_count() : 0,
-          memory_ ? std::max(peak_bytes_, held_bytes() + memory_->prepared_bytes()) : peak_bytes_,
+          memory_
+              ? std::max(peak_bytes_, held_bytes() + memory_->prepared_bytes() + scratch_bytes())
+              : peak_bytes_,
           memory_ ? memory_->prepared_bytes() : 0,
           ahead_hits_,
           ahead_misses_,
           memory_ ? memory_->failed_preparations() : 0,
-          copied_bytes_};
+          copied_bytes_,
+          scratch_bytes()};
 }
 
 bool growable_storage::is_address_stable() const noexcept {

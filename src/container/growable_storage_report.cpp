@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What growable_storage tells people.
+// The reports of growable_storage for people.
 #include <string>
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace {
 
 std::string path_line(const capability& found, without_vmm fallback) {
   if (fallback == without_vmm::always)
-    return "hipMalloc and copies, for growth_options::fallback is without_vmm::always";
+    return "hipMalloc and copies, because growth_options::fallback is without_vmm::always";
   switch (found.path()) {
     case memory_path::vmm:
       return "virtual memory management";
@@ -52,8 +52,8 @@ std::string growable_storage::explain() const {
   } else if (options_.past_max == past_max_size::refuse) {
     text += "data() stays for life\n";
   } else {
-    text += "data() stays within what is reserved, and changed " + std::to_string(base_moves_) +
-            " times so far\n";
+    text += "data() stays the same within the reservation, and changed " +
+            std::to_string(base_moves_) + " times so far\n";
   }
   return text;
 }

@@ -2,6 +2,7 @@
 // The part of growable_storage that is about its chunks and other devices.
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,11 @@
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/error.hpp>
 #include "container/storage_memory.hpp"
-#include "region/sleep/memory_tag.hpp"
+#include "core/check.hpp"
+#include "region/sleep/memory_tag.hpp"  // IWYU pragma: keep, for tag_state
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "strategy/memory_strategy.hpp"
 #include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
@@ -22,26 +25,69 @@ bool growable_storage::is_asleep() const noexcept {
 
 void growable_storage::require_awake(const char* function) const {
   if (is_asleep()) options_.chunks.tag->state()->require_awake(function);
+  if (memory_) memory_->require_whole();
+  if (scratch_) scratch_->require_whole();
 }
 
-void growable_storage::require_copies_from(const void* source) const {
+std::vector<device_ref> growable_storage::owners() const {
+  std::vector<device_ref> result = detail::devices_of(options_.chunks.placement, device_);
+  // The devices that move_range() brought chunks to.
+  if (memory_)
+    for (const device_ref each : memory_->rights().other_owners())
+      if (std::find(result.begin(), result.end(), each) == result.end()) result.push_back(each);
+  return result;
+}
+
+// HIP puts chunks on the host down to one device, the first.
+std::optional<device_ref> growable_storage::carrier_of_host_chunks() const {
+  if (device_ == device_ref{0} || !memory_ || !memory_->is_address_stable()) return std::nullopt;
+  for (const chunk_view& each : chunks())
+    if (each.location.is_host()) {
+      const std::optional<device_ref> named = detail::device_of_memory(each.address);
+      return named == device_ ? std::nullopt : named;
+    }
+  return std::nullopt;
+}
+
+void growable_storage::require_moves_in(stream_ref stream) const {
+  std::vector<device_ref> all = owners();
+  if (const std::optional<device_ref> carrier = carrier_of_host_chunks()) {
+    if (access(*carrier) != access_right::read_write)
+      throw unsupported{
+          "elements of a vector on device " + std::to_string(device_.ordinal()) +
+          " with chunks on the host cannot move within it: HIP has device " +
+          std::to_string(carrier->ordinal()) +
+          " copy between such chunks, and that has no "
+          "right to them; grant device " +
+          std::to_string(carrier->ordinal()) +
+          " read_write access to the vector first, or copy the elements to another vector"};
+    all.push_back(*carrier);
+  }
+  if (!detail::copies_need_links()) return;
+  for (const device_ref from : all) {
+    for (const device_ref to : all) {
+      const auto [result, call] = detail::require_links(stream, to, from);
+      detail::check(result, call);
+    }
+  }
+}
+
+void growable_storage::require_copies_from(const void* source, stream_ref stream) const {
   if (device_count() < 2) return;
   const std::optional<device_ref> owner = detail::device_of_memory(source);
   if (!owner) return;
-  std::vector<device_ref> targets = detail::devices_of(options_.chunks.placement, device_);
-  // Those that move_range() brought chunks to.
-  if (memory_)
-    for (const device_ref each : memory_->rights().other_owners())
-      if (std::find(targets.begin(), targets.end(), each) == targets.end()) targets.push_back(each);
-  for (const device_ref to : targets) {
+  for (const device_ref to : owners()) {
     if (*owner == to) continue;
+    const auto [result, call] = detail::require_links(stream, *owner, to);
+    detail::check(result, call);
     const capability known = capability_of(to);
-    if (known.path() != memory_path::fallback && !known.has(trait::peer_copies) &&
+    const detail::memory_strategy strategy{{{to, known}}};
+    if (known.path() != memory_path::fallback && !strategy.peer_copies &&
         access(*owner) != access_right::read_write) {
       const std::string from = "device " + std::to_string(owner->ordinal());
       throw unsupported{"a copy from memory of " + from + " into a vector with memory of device " +
                         std::to_string(to.ordinal()) + ": the engine of " + from +
-                        " makes it, and may not write there (" + known.reason(trait::peer_copies) +
+                        " makes it, and may not write there (" + strategy.peer_copies.reason() +
                         "); grant " + from + " read_write access to the vector first"};
     }
     // The stream may belong to either device, and AMD's runtime asks for no right.
@@ -71,7 +117,11 @@ access_right growable_storage::access(device_ref device) const noexcept {
 
 std::size_t growable_storage::move_range(std::size_t offset, std::size_t bytes, memory_location to,
                                          stream_ref stream) {
-  if (!memory_) return 0;
+  if (!memory_) {
+    if (offset == 0 && bytes == 0) return 0;
+    throw std::out_of_range{"move_range: " + std::to_string(bytes) + " bytes at offset " +
+                            std::to_string(offset) + " of a vector that has no memory yet"};
+  }
   const void* const before = data();
   const std::size_t moved = memory_->move_range(offset, bytes, to, stream);
   note_move(before, held_bytes(), capacity_bytes());

@@ -14,6 +14,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include "capability/capability.hpp"
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/retirement.hpp"
 
@@ -53,6 +54,7 @@ malloc_storage::~malloc_storage() {
 }
 
 device_allocation malloc_storage::allocate(std::size_t bytes) const {
+  process_.require_own();
   if (resource_ == nullptr) return device_allocation{device(), bytes};
   const scoped_device scope{device()};
   return device_allocation{resource_->allocate_sync(bytes), device(), bytes};
@@ -109,8 +111,8 @@ void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
 std::size_t malloc_storage::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   if (stream.is_capturing())
     throw std::invalid_argument{
-        "a trim in a stream that is being captured into a graph, whose work no event tells of; "
-        "name a stream that is not captured, or trim when the capture has ended"};
+        "a trim in a stream that is being captured into a graph, and events cannot track captured "
+        "work; name a stream that is not captured, or trim when the capture has ended"};
   const std::size_t before = committed_bytes();
   if (bytes == 0) {
     release_all(stream);
@@ -141,11 +143,7 @@ void malloc_storage::release_all(stream_ref stream) {
 
 void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
   device_allocation smaller;
-  try {
-    smaller = allocate(kept);
-  } catch (const out_of_memory&) {
-    return;
-  }
+  if (!attempt([&] { smaller = allocate(kept); })) return;
   try {
     copy_to(smaller, std::min(kept, committed_bytes() - lead_), stream);
   } catch (...) {
@@ -188,15 +186,14 @@ void malloc_storage::retire() noexcept {
 }
 
 device_allocation malloc_storage::allocate_or_explain(std::size_t bytes) const {
-  try {
-    return make_with_reclaim([&] { return allocate(bytes); });
-  } catch (const out_of_memory& error) {
-    throw out_of_memory{error, "the vector holds " + format_bytes(committed_bytes()) +
-                                   (resource_ == nullptr ? " of hipMalloc" : " of a resource") +
-                                   ", which must stay until they are copied to a larger "
-                                   "allocation, and stays as it was: free memory of the device, or "
-                                   "reserve() all at the start"};
-  }
+  return with_advice([&] { return make_with_reclaim([&] { return allocate(bytes); }); },
+                     [&] {
+                       return "the vector holds " + format_bytes(committed_bytes()) +
+                              (resource_ == nullptr ? " of hipMalloc" : " of a resource") +
+                              ", which must stay until they are copied to a larger "
+                              "allocation, and stays as it was: free memory of the device, or "
+                              "reserve() all at the start";
+                     });
 }
 
 void malloc_storage::copy_to(const device_allocation& to, std::size_t bytes,

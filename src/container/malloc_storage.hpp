@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -14,8 +15,8 @@ namespace hipvmm::detail {
 
 /// Backing of a growable_storage on a device without usable virtual memory, or from a memory
 /// resource: one allocation, of hipMalloc or the resource, that holds [0, committed_bytes()).
-/// - commit() that adds makes a larger allocation, waits for the devices with access and copies
-///   what was not erased: base() changes.
+/// - commit() that adds makes a larger allocation, waits for the devices with access and copies the
+///   bytes that were not erased: base() changes.
 /// - trim() releases all memory or, if `tail` is replace, copies the remaining bytes into a smaller
 ///   allocation.
 /// - prepare() does nothing: the memory behind the last byte cannot be allocated before the copy.
@@ -29,7 +30,11 @@ class malloc_storage final : public storage_memory {
                  mr::memory_resource* resource = nullptr);
   ~malloc_storage() override;
 
-  /// Backs all bytes up to offset + bytes. Throws: out_of_memory, which names what is held;
+  [[nodiscard]] std::unique_ptr<storage_memory> another(
+      std::size_t max_bytes, const region_options& chosen) const override {
+    return std::make_unique<malloc_storage>(device(), max_bytes, chosen, resource_);
+  }
+  /// Backs all bytes up to offset + bytes. Throws: out_of_memory, which names the held bytes;
   /// hip_error; then nothing has changed.
   void commit(std::size_t offset, std::size_t bytes) override;
   void undo_commit(std::size_t) override {}
@@ -38,6 +43,7 @@ class malloc_storage final : public storage_memory {
                    tail_chunk tail = tail_chunk::keep) override;
   /// Releases nothing: the next commit() that adds, or trim() that replaces, does.
   void erase_front(std::size_t bytes, stream_ref) override { lead_ += bytes; }
+  void erase_all(std::size_t bytes, stream_ref) override { lead_ += bytes; }
   void retire() noexcept override;
   void prepare(std::size_t, prefetch_level) override {}
   std::size_t cancel_or_wait() noexcept override { return 0; }
@@ -63,6 +69,7 @@ class malloc_storage final : public storage_memory {
     return memory_.empty() ? nullptr : static_cast<char*>(memory_.get()) + lead_;
   }
   [[nodiscard]] std::size_t lead() const noexcept override { return lead_; }
+  [[nodiscard]] std::size_t granularity() const noexcept override { return granularity_; }
   [[nodiscard]] std::size_t max_bytes() const noexcept override { return limit_; }
   [[nodiscard]] std::size_t committed_bytes() const noexcept override { return memory_.bytes(); }
   [[nodiscard]] std::size_t chunk_count() const noexcept override {
@@ -73,8 +80,7 @@ class malloc_storage final : public storage_memory {
   [[nodiscard]] device_ref device() const noexcept { return rights_.owner(); }
   [[noreturn]] void refuse_chunks() const;
   void require_grantable(device_ref to, access_right right) const;
-  /// Allocates; waits for retired memory where the device is full. out_of_memory names what is
-  /// held.
+  /// Allocates; waits for retired memory if the device is full. out_of_memory names the held bytes.
   [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;
   /// Copies `bytes` bytes from base() on in the order of `stream` and waits for it.
   void copy_to(const device_allocation& to, std::size_t bytes, stream_ref stream) const;
@@ -96,7 +102,7 @@ class malloc_storage final : public storage_memory {
   std::size_t granularity_;
   std::size_t limit_;
   std::size_t lead_ = 0;
-  // Holds what the resource allocated too: every way out of this class is drop(), or releases.
+  // Holds allocations of the resource too: every way out of this class is drop(), or releases.
   device_allocation memory_;
 };
 

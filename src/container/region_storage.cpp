@@ -4,30 +4,28 @@
 #include <algorithm>
 
 #include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
 
 namespace hipvmm::detail {
 
 void region_storage::commit(std::size_t offset, std::size_t bytes) {
-  try {
-    region_.commit(start_ + offset, bytes);
-  } catch (const out_of_memory&) {
-    if (start_ == 0 || held_ == held_memory::stays) throw;
-    // What was erased is held by its addresses until a move frees them.
-    leave_front(region_.max_bytes(), committed_bytes());
-    region_.commit(offset, bytes);
-  }
+  if (start_ == 0 || held_ != held_memory::moves_data)
+    return region_.commit(start_ + offset, bytes);
+  if (attempt([&] { region_.commit(start_ + offset, bytes); })) return;
+  // Erased bytes stay backed at their addresses until a move frees them.
+  leave_front(region_.max_bytes(), committed_bytes());
+  region_.commit(offset, bytes);
 }
 
 bool region_storage::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   if (start_ == 0) return region_.extend(max_bytes, commit_bytes);
-  // At least what was reserved before: moves wait, and are rare where half of that was in front.
+  // At least the former reservation: moves wait, and are rare if half of it was in front.
   const std::size_t present = region_.max_bytes();
-  try {
-    leave_front(std::max(max_bytes, present), commit_bytes);
-  } catch (const out_of_memory& error) {
-    if (error.resource() != exhausted::addresses || max_bytes >= present) throw;
+  if (!attempt([&] { leave_front(std::max(max_bytes, present), commit_bytes); },
+               [&](const shortage& why) {
+                 return why.cause == exhausted::addresses && max_bytes < present;
+               }))
     leave_front(max_bytes, commit_bytes);
-  }
   return true;
 }
 
@@ -37,9 +35,9 @@ void region_storage::leave_front(std::size_t max_bytes, std::size_t commit_bytes
 }
 
 std::size_t region_storage::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
-  const std::size_t end = bytes == 0 ? 0 : start_ + bytes;
-  const std::size_t released = region_.trim(end, stream, tail);
-  if (end == 0) start_ = lead_ = 0;
+  const bool begins_again = bytes == 0 && held_ != held_memory::stays_for_life;
+  const std::size_t released = region_.trim(begins_again ? 0 : start_ + bytes, stream, tail);
+  if (begins_again) start_ = lead_ = 0;
   return released;
 }
 

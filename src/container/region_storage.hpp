@@ -2,24 +2,35 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include <hipvmm/region/region.hpp>
 #include "container/storage_memory.hpp"
+#include "region/chunks/pinned_memory.hpp"
+#include "region/sleep/memory_tag.hpp"
 
 namespace hipvmm::detail {
 
-/// Whether the data may move to other addresses when only that returns released memory.
-enum class held_memory { stays, moves_data };
+/// Whether the data may move to other addresses if only that returns released memory.
+/// stays_for_life: not even to the first address when nothing is left.
+enum class held_memory { stays, moves_data, stays_for_life };
 
 /// Backing of a growable_storage by chunks of virtual memory. After erase_front() the chunks are
 /// not at the region's base; when they reach the end of its addresses, they are mapped into another
 /// reservation without the addresses in front.
 class region_storage final : public storage_memory {
  public:
-  region_storage(region owned, held_memory held) noexcept
-      : region_{std::move(owned)}, held_{held} {}
+  region_storage(region owned, held_memory held) noexcept : region_{std::move(owned)}, held_{held} {
+    use_pinned_chunks(region_);
+  }
 
+  void require_whole() override { sleeper_of(region_).map_again(); }
+  [[nodiscard]] std::unique_ptr<storage_memory> another(
+      std::size_t max_bytes, const region_options& chosen) const override {
+    return std::make_unique<region_storage>(region{region_.device(), max_bytes, chosen},
+                                            held_memory::stays);
+  }
   void commit(std::size_t offset, std::size_t bytes) override;
   void undo_commit(std::size_t bytes) override {
     region_.decommit(start_ + bytes, region_.max_bytes() - start_ - bytes);
@@ -27,6 +38,10 @@ class region_storage final : public storage_memory {
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
   std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) override;
   void erase_front(std::size_t bytes, stream_ref stream) override;
+  void erase_all(std::size_t, stream_ref stream) override {
+    region_.trim(0, stream, tail_chunk::keep);
+    start_ = lead_ = 0;
+  }
   void retire() noexcept override { region_.retire(); }
   void prepare(std::size_t bytes, prefetch_level how) override { region_.prepare(bytes, how); }
   std::size_t cancel_or_wait() noexcept override { return region_.cancel_or_wait(); }
@@ -59,6 +74,7 @@ class region_storage final : public storage_memory {
     return static_cast<char*>(region_.base()) + start_ + lead_;
   }
   [[nodiscard]] std::size_t lead() const noexcept override { return lead_; }
+  [[nodiscard]] std::size_t granularity() const noexcept override { return region_.granularity(); }
   [[nodiscard]] std::size_t max_bytes() const noexcept override {
     return region_.max_bytes() - start_;
   }

@@ -14,7 +14,7 @@ slot_arena::slot_arena(device_ref device, const slot_arena_options& options)
     : table_{std::make_unique<detail::slot_table>(device, options)} {}
 
 slot_arena::~slot_arena() {
-  // A child of fork() has none of what it owns.
+  // A child of fork() has none of its resources.
   if (table_ && table_->process().is_of_parent()) static_cast<void>(table_.release());
 }
 
@@ -29,6 +29,7 @@ slot_arena& slot_arena::operator=(slot_arena&& other) noexcept {
 
 detail::slot_table& slot_arena::live() const {
   if (!table_) throw std::invalid_argument{"the slot_arena is empty: it was moved from"};
+  table_->process().require_own();
   return *table_;
 }
 

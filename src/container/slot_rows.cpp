@@ -5,15 +5,18 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "region/chunks/pinned_memory.hpp"
+#include "vmm/chunk_cache.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
-// What kernels may assume of a slot's start, as hipMalloc's alignment.
+// The alignment of a slot's start that kernels may assume, as hipMalloc's.
 constexpr std::size_t packed_alignment = 256;
 
 std::size_t block_of(device_ref device, const slot_arena_options& options) {
@@ -78,7 +81,9 @@ slot_rows::slot_rows(device_ref device, const slot_geometry& geometry,
       own_cache_{options.cache == nullptr
                      ? std::make_unique<chunk_cache>(std::numeric_limits<std::size_t>::max())
                      : nullptr},
-      region_{reserve(device, geometry, options, own_cache_ ? own_cache_.get() : options.cache)},
+      cache_{own_cache_ ? *own_cache_ : *options.cache},
+      strategy_{device},
+      region_{reserve(device, geometry, options, &cache_)},
       rows_(geometry.plane / geometry.block) {}
 
 void slot_rows::note_unclaimed(const row_state& row, std::size_t before) noexcept {
@@ -95,16 +100,43 @@ bool slot_rows::back_next(std::size_t row) {
   return true;
 }
 
-void slot_rows::decommit(std::size_t row) {
-  row_state& state = rows_[row];
-  while (state.backed_planes != 0) {
-    region_.decommit(offset(row, state.backed_planes - 1), geometry_.block);
-    const std::size_t before = counts_as_unclaimed(state);
-    --state.backed_planes;
-    note_hidden(state, state.backed_planes);
-    note_unclaimed(state, before);
+void slot_rows::back_run(std::size_t row, std::size_t count) {
+  for (std::size_t plane = 0; plane < geometry_.planes; ++plane) {
+    region_.commit(offset(row, plane), count * geometry_.block, geometry_.block);
+    for (std::size_t each = row; each < row + count; ++each) {
+      const std::size_t before = counts_as_unclaimed(rows_[each]);
+      ++rows_[each].backed_planes;
+      note_unclaimed(rows_[each], before);
+    }
   }
-  leave_group(state);
+}
+
+void slot_rows::decommit(std::size_t row, std::size_t count) {
+  for (std::size_t plane = geometry_.planes; plane-- != 0;) {
+    bool is_backed = false;
+    for (std::size_t each = row; each < row + count; ++each)
+      is_backed = is_backed || rows_[each].backed_planes > plane;
+    if (!is_backed) continue;
+    region_.decommit(offset(row, plane), count * geometry_.block);
+    for (std::size_t each = row; each < row + count; ++each) {
+      row_state& state = rows_[each];
+      if (state.backed_planes <= plane) continue;
+      const std::size_t before = counts_as_unclaimed(state);
+      --state.backed_planes;
+      note_hidden(state, plane);
+      note_unclaimed(state, before);
+    }
+  }
+  for (std::size_t each = row; each < row + count; ++each) leave_group(rows_[each]);
+}
+
+void slot_rows::decommit_unclaimed() {
+  while (unclaimed_ != 0) {
+    const std::size_t first = find_unclaimed();
+    std::size_t end = first + 1;
+    while (end < rows_.size() && counts_as_unclaimed(rows_[end]) != 0) ++end;
+    decommit(first, end - first);
+  }
 }
 
 std::size_t slot_rows::find_unclaimed() const noexcept {
@@ -129,6 +161,32 @@ bool slot_rows::unclaim(std::size_t row) noexcept {
 
 std::size_t slot_rows::kept_bytes() const noexcept {
   return own_cache_ ? own_cache_->statistics().bytes : 0;
+}
+
+void slot_rows::return_pinned() noexcept {
+  if (region_.committed_bytes() == 0) return_pinned_memory(region_);
+}
+
+std::size_t slot_rows::cached_bytes() const { return cache_.statistics(region_.device()).bytes; }
+
+bool slot_rows::fits(const idle_request& wanted) const noexcept {
+  return wanted.taker != nullptr && wanted.chunk_bytes == geometry_.block &&
+         wanted.shareable == handle_type::none;
+}
+
+void slot_rows::give_kept(const idle_request& wanted, given_memory& given) {
+  if (is_taker(wanted)) return;
+  while (fits(wanted) && given.all() < wanted.bytes) {
+    physical_chunk chunk =
+        kept_memory::take(cache_, region_.device(), wanted.chunk_bytes, wanted.shareable);
+    if (chunk.empty()) break;
+    given.moved += chunk.bytes();
+    wanted.taker->recycle(std::move(chunk));
+  }
+  if (given.all() >= wanted.bytes) return;
+  const std::size_t missing = wanted.bytes - given.all();
+  const std::size_t kept = cached_bytes();
+  given.released += cache_.trim(region_.device(), kept - std::min(kept, missing));
 }
 
 void slot_rows::trim_kept(std::size_t bytes) noexcept {

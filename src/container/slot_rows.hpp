@@ -10,10 +10,12 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "region/sleep/memory_tag.hpp"
+#include "strategy/memory_strategy.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::detail {
 
-/// Where slots lie in a plane. All sizes are in bytes.
+/// The places of slots in a plane. All sizes are in bytes.
 struct slot_geometry {
   std::size_t slots;
   std::size_t planes;
@@ -42,9 +44,9 @@ struct slot_geometry {
   [[nodiscard]] std::size_t row_bytes() const noexcept { return planes * block; }
 };
 
-/// The memory of a slot_arena. A row is what one block has in every plane: that many chunks. It is
-/// backed as long as a slot claims it, and as a whole: functions that throw leave a row of which
-/// some planes are backed, to go on from there.
+/// The memory of a slot_arena. A row is one block in every plane: that many chunks. It is backed as
+/// a whole while a slot claims it; a function that throws may leave a row with some planes backed,
+/// from which a later call continues.
 class slot_rows {
  public:
   slot_rows(device_ref device, const slot_geometry& geometry, const slot_arena_options& options);
@@ -52,32 +54,42 @@ class slot_rows {
   /// Backs the next plane of `row`. Returns false when all are backed.
   /// Throws: as region::commit.
   bool back_next(std::size_t row);
-  /// Decommits all planes of `row`. Pre: nothing in flight uses them.
-  /// Throws: as region::decommit.
-  void decommit(std::size_t row);
+  /// Backs all planes of `count` neighbours from `row` on, of which nothing is backed, and maps
+  /// them in runs. Throws: as region::commit; then all of them are backed up to some plane.
+  void back_run(std::size_t row, std::size_t count);
+  /// Decommits all planes of `count` neighbours from `row` on. Pre: nothing in flight uses them.
+  /// Throws: as region::decommit; then all of them are backed up to some plane.
+  void decommit(std::size_t row, std::size_t count = 1);
+  /// The same for all unclaimed rows.
+  void decommit_unclaimed();
   [[nodiscard]] bool is_backed(std::size_t row) const noexcept {
     return rows_[row].backed_planes == geometry_.planes;
   }
-  /// Rows that nobody claims and that are backed, wholly or in part.
+  /// Whether no plane of it is backed, and none is there that HIP refused to unmap.
+  [[nodiscard]] bool is_empty(std::size_t row) const noexcept {
+    return rows_[row].backed_planes == 0 && is_private(row);
+  }
+  /// Unclaimed rows that are backed, wholly or in part.
   [[nodiscard]] std::size_t unclaimed() const noexcept { return unclaimed_; }
   /// One of them. Pre: there is one.
   [[nodiscard]] std::size_t find_unclaimed() const noexcept;
 
   void claim(std::size_t row) noexcept;
-  /// Returns whether nobody claims the row now.
+  /// Returns whether no slot claims the row now.
   bool unclaim(std::size_t row) noexcept;
 
-  /// Shows the memory of row `from` in row `to` as well, where every device may only read it.
-  /// Pre: `from` is backed, `to` is not, unless HIP refused to unmap it. Aliases are coherent.
-  /// Throws: as region::adopt and region::set_access; then `to` is not backed, or, where HIP
-  /// refuses to unmap it too, not private.
-  void share(std::size_t from, std::size_t to);
+  /// Maps the memory of `count` rows from `from` on in those from `to` on as well; every device may
+  /// only read it there. Pre: the first are backed, the others are not, unless HIP refused to
+  /// unmap them. Aliases are coherent.
+  /// Throws: as region::adopt and region::set_access; then the others are not backed, or, if HIP
+  /// refuses to unmap them too, not private.
+  void share(std::size_t from, std::size_t to, std::size_t count);
   /// Gives each of `rows`, which are backed, memory of its own that can be written, with the same
   /// bytes. Waits for `stream`, as copy_chunks().
   /// Throws: as copy_chunks() and region::set_access; then the bytes are the same, and each row
   /// is as it was or can be told by is_private().
   void make_private(const std::vector<std::size_t>& rows, stream_ref stream);
-  /// Whether nothing else shows the row's memory, and it can be written.
+  /// Returns whether no other row maps the row's memory, and it can be written.
   [[nodiscard]] bool is_private(std::size_t row) const noexcept {
     const row_state& state = rows_[row];
     return !state.is_read_only && !is_shared(state);
@@ -94,12 +106,31 @@ class slot_rows {
   }
   [[nodiscard]] std::size_t alias_bytes() const noexcept { return aliases_ * geometry_.block; }
   [[nodiscard]] std::size_t kept_bytes() const noexcept;
+  /// Bytes of the device in the cache, which may be the program's.
+  [[nodiscard]] std::size_t cached_bytes() const;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return mapped_bytes() + kept_bytes(); }
-  /// Releases chunks of the own cache to the device until at most `bytes` are kept.
+  /// Returns whether the chunks of decommitted rows are held until nothing is backed: the addresses
+  /// pin them, and the own cache keeps them.
+  [[nodiscard]] bool returns_when_empty() const noexcept {
+    return own_cache_ && strategy_.pins_memory;
+  }
+  /// If nothing is backed, returns memory that only the addresses hold.
+  void return_pinned() noexcept;
+  /// Releases chunks of the own cache to the device until at most `bytes` are kept, or those alone
+  /// that the addresses pin.
   void trim_kept(std::size_t bytes) noexcept;
+  /// Whether the chunks are of the kind that the taker of `wanted` takes.
+  [[nodiscard]] bool fits(const idle_request& wanted) const noexcept;
+  /// Whether the taker of `wanted` is the cache of this arena: it has what is decommitted.
+  [[nodiscard]] bool is_taker(const idle_request& wanted) const noexcept {
+    return wanted.taker == &cache_ && fits(wanted);
+  }
+  /// Gives kept chunks away, until `given` is as much as `wanted`.
+  void give_kept(const idle_request& wanted, given_memory& given);
   /// Releases everything when the work of all devices with access has passed.
   void retire() noexcept { region_.retire(); }
   [[nodiscard]] const region& memory() const noexcept { return region_; }
+  [[nodiscard]] const memory_strategy& strategy() const noexcept { return strategy_; }
   /// The steps by which the memory sleeps and wakes.
   [[nodiscard]] sleeper& chunks() { return sleeper_of(region_); }
   [[nodiscard]] const sleeper& chunks() const { return sleeper_of(const_cast<region&>(region_)); }
@@ -111,7 +142,7 @@ class slot_rows {
     std::uint32_t claims = 0;
     std::uint32_t backed_planes = 0;
     bool is_read_only = false;
-    std::shared_ptr<group> shown_by = nullptr;  // of what was shared
+    std::shared_ptr<group> shown_by = nullptr;  // of shared memory
   };
   [[nodiscard]] static bool is_shared(const row_state& row) noexcept {
     return row.shown_by.use_count() > 1;
@@ -131,6 +162,8 @@ class slot_rows {
 
   slot_geometry geometry_;
   std::unique_ptr<chunk_cache> own_cache_;
+  chunk_cache& cache_;              // that, or the program's
+  const memory_strategy strategy_;  // like the region's, by the record of that time
   region region_;
   std::vector<row_state> rows_;
   std::size_t unclaimed_ = 0;

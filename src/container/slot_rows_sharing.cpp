@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Rows that show the same memory.
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
 #include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "container/slot_rows.hpp"
 #include "core/check.hpp"
 #include "region/chunks/shared_chunks.hpp"
@@ -41,23 +43,31 @@ void slot_rows::note_hidden(row_state& row, std::size_t plane) noexcept {
   if (row.shown_by && --(*row.shown_by)[plane] != 0) --aliases_;
 }
 
-void slot_rows::share(std::size_t from, std::size_t to) {
-  row_state& source = rows_[from];
-  row_state& target = rows_[to];
-  if (!source.shown_by) join_group(source, std::make_shared<group>(geometry_.planes, 1));
-  decommit(to);
+void slot_rows::share(std::size_t from, std::size_t to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    row_state& source = rows_[from + i];
+    if (!source.shown_by) join_group(source, std::make_shared<group>(geometry_.planes, 1));
+  }
+  decommit(to, count);
   const access_list rights = read_only(region_.rights());
-  join_group(target, source.shown_by);
-  target.is_read_only = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    join_group(rows_[to + i], rows_[from + i].shown_by);
+    rows_[to + i].is_read_only = true;
+  }
   try {
     for (std::size_t plane = 0; plane < geometry_.planes; ++plane) {
-      region_.adopt(offset(to, plane), reference_chunk(region_, offset(from, plane)));
-      ++target.backed_planes;
-      note_shown(target, plane);
-      region_.set_access(offset(to, plane), geometry_.block, rights);
+      std::map<std::size_t, physical_chunk> shown;
+      for (std::size_t i = 0; i < count; ++i)
+        shown.emplace(offset(to + i, plane), reference_chunk(region_, offset(from + i, plane)));
+      adopt_chunks(region_, shown);
+      for (std::size_t i = 0; i < count; ++i) {
+        ++rows_[to + i].backed_planes;
+        note_shown(rows_[to + i], plane);
+      }
+      region_.set_access(offset(to, plane), count * geometry_.block, rights);
     }
   } catch (...) {
-    report_exceptions([&] { decommit(to); });
+    report_exceptions([&] { decommit(to, count); });
     throw;
   }
 }
@@ -76,11 +86,14 @@ void slot_rows::make_private(const std::vector<std::size_t>& rows, stream_ref st
     rows_[row].is_read_only = was_read_only;
   }
   const access_list rights = region_.rights().list();
-  for (const std::size_t row : rows) {
-    if (!rows_[row].is_read_only) continue;
+  for (auto next = rows.begin(); next != rows.end();) {
+    const std::size_t first = *next++;
+    if (!rows_[first].is_read_only) continue;
+    std::size_t end = first + 1;
+    for (; next != rows.end() && *next == end && rows_[end].is_read_only; ++next) ++end;
     for (std::size_t plane = 0; plane < geometry_.planes; ++plane)
-      region_.set_access(offset(row, plane), geometry_.block, rights);
-    rows_[row].is_read_only = false;
+      region_.set_access(offset(first, plane), (end - first) * geometry_.block, rights);
+    for (std::size_t row = first; row < end; ++row) rows_[row].is_read_only = false;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a slot_arena does at each call, made of the steps in slot_table_rows.cpp.
+// The calls of a slot_arena, made of the steps in slot_table_rows.cpp.
 #include "container/slot_table.hpp"
 
 #include <algorithm>
@@ -8,16 +8,20 @@
 #include <string>
 #include <utility>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
+#include "region/available.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
 [[noreturn]] void throw_captured(const char* function) {
-  throw std::invalid_argument{std::string{"slot_arena::"} + function +
-                              ": the stream is being captured into a graph, whose work no event "
-                              "tells of; name a stream that is not captured, or call it when the "
-                              "capture has ended"};
+  throw std::invalid_argument{
+      std::string{"slot_arena::"} + function +
+      ": the stream is being captured into a graph, and events cannot "
+      "track captured work; name a stream that is not captured, or call it when the "
+      "capture has ended"};
 }
 
 std::string slot_text(const char* function, std::size_t slot) {
@@ -43,6 +47,7 @@ slot_table::~slot_table() {
   membership_.end();
   stops_ = true;
   task_.cancel_or_wait();
+  idle_.end();
   rows_.retire();
 }
 
@@ -75,7 +80,7 @@ void slot_table::require_not_evicting(const char* function) const {
 void slot_table::require_outside_batch(const char* function, std::size_t which) const {
   if (evicting_ == nullptr || !evicting_->names(which)) return;
   throw std::invalid_argument{slot_text(function, which) +
-                              " is of the batch that is being committed, whose eviction callback "
+                              " is of the batch that is being committed, and its eviction callback "
                               "calls this: choose a slot that the commit does not name, or let "
                               "the commit fail"};
 }
@@ -137,6 +142,7 @@ std::size_t slot_table::acquire(stream_ref stream) {
 void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                         stream_ref stream) {
   require_awake("slot_arena::commit");
+  if (count == 0) return;  // checks whether the memory may be used
   require_not_evicting("commit");
   bool fits = true;
   for (std::size_t i = 0; i < count; ++i) {
@@ -166,11 +172,9 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
     if (lacks) request_prefetch();
     return;
   }
-  try {
-    return grow_all(slots, lengths, count, stream);
-  } catch (const out_of_memory&) {
-    if (!evict_) throw;
-  }
+  if (attempt([&] { grow_all(slots, lengths, count, stream); },
+              [&](const shortage&) { return static_cast<bool>(evict_); }))
+    return;
   ++evictions_;
   {
     const eviction running{*this, slots, count};
@@ -189,7 +193,7 @@ void slot_table::release(std::size_t which, stream_ref stream) {
     one.in_use.store(false, std::memory_order_release);
   };
   if (has_shared_) {
-    // What others see is not for the next sequence.
+    // The next sequence must not see shared blocks.
     const pause stopped{*this};
     release_now();
     set_claims(which, claims_[which].count);
@@ -197,7 +201,7 @@ void slot_table::release(std::size_t which, stream_ref stream) {
     release_now();
   }
   if (may_prefetch_.exchange(true)) return;
-  // What was requested before, when nothing was to be prefetched, runs no task.
+  // A request made when nothing was to be prefetched runs no task.
   is_requested_.store(false);
   request_prefetch();
 }
@@ -243,8 +247,14 @@ std::size_t slot_table::slots_that_fit(std::size_t length) {
   const pause stopped{*this};
   std::vector<bool> needed = needed_rows();
   const std::size_t present = needed_bytes(needed) / geometry_.row_bytes();
-  const std::size_t there = (rows_.held_bytes() + device_.free_memory()) / geometry_.row_bytes();
-  const std::size_t limit = std::min(budget_ / geometry_.row_bytes(), there);
+  const creatable_memory fresh = creatable(device_, geometry_.block);
+  const std::size_t by_count =
+      fresh.chunks > fresh.bytes / geometry_.block ? fresh.bytes : fresh.chunks * geometry_.block;
+  const std::size_t there =
+      add_bytes(rows_.held_bytes(), std::min(fresh.bytes, by_count)) / geometry_.row_bytes();
+  // As in require_budget().
+  const std::size_t limit =
+      std::min(std::max(budget_, rows_.held_bytes()) / geometry_.row_bytes(), there);
   std::size_t room = limit > present ? limit - present : 0;
   std::size_t fitting = 0;
   for (std::size_t which = 0; which < slots_.size(); ++which) {
@@ -274,7 +284,7 @@ std::size_t slot_table::trim() {
   const pause stopped{*this};
   const std::size_t before = rows_.held_bytes();
   release_down_to(0);
-  // Else the background thread would take what was just released.
+  // Otherwise the background thread would take the released memory.
   may_prefetch_ = false;
   return before - rows_.held_bytes();
 }

@@ -6,17 +6,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <hipvmm/container/slot_arena_options.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "container/slot_rows.hpp"
 #include "core/background_task.hpp"
 #include "core/process_mark.hpp"
 #include "region/device_work.hpp"
 #include "region/sleep/memory_tag.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::detail {
 
@@ -24,7 +27,9 @@ namespace hipvmm::detail {
 /// There are no locks. The background task changes rows, and the claims of slots:
 /// - While it may run, the owner reads and writes lengths, and the events of slots in use.
 /// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
-class slot_table final : sleeper {
+/// give_idle() may do the same as the background task, in any thread. One of the three has the lock
+/// of `idle_` at a time.
+class slot_table final : sleeper, idle_holder {
  public:
   slot_table(device_ref device, const slot_arena_options& options);
   ~slot_table() override;
@@ -59,7 +64,7 @@ class slot_table final : sleeper {
   [[nodiscard]] const process_mark& process() const noexcept { return process_; }
 
  private:
-  // A commit that needs nothing reads `slots_` and `capacities_`: few cache lines, of which the
+  // A commit that needs no memory reads `slots_` and `capacities_`: few cache lines, of which the
   // background thread writes the second only.
   /// Written by the owner.
   struct slot {
@@ -67,18 +72,18 @@ class slot_table final : sleeper {
     std::atomic<bool> in_use{false};
     bool is_marked = false;  // has an event; of a free slot also written by the background task
   };
-  /// What a slot has of the rows.
+  /// A slot's share of the rows.
   struct claimed_rows {
     std::size_t count = 0;        // the slot's first ones, all of them backed
-    std::size_t wanted = 0;       // during a commit: the bytes that it is to have then
-    std::optional<event> passed;  // until which work may use what is behind the length
+    std::size_t wanted = 0;       // during a commit: the requested bytes
+    std::optional<event> passed;  // end of the work that may use bytes behind the length
   };
-  /// Who asks for memory.
+  /// The requester of memory.
   enum class asker { owner, background };
-  /// Which rows of other slots are taken.
+  /// The rows of other slots that may be taken.
   enum class spare {
-    idle,  ///< those of free slots, and of slots in use what is beyond the prefetched blocks
-    any,   ///< all that no length needs
+    idle,  ///< those of free slots, and those of slots in use beyond the prefetched blocks
+    any,   ///< all beyond the lengths
   };
   /// A commit under way: the slots' claims from before. Those beyond are dropped unless kept.
   class growth {
@@ -87,7 +92,7 @@ class slot_table final : sleeper {
     ~growth();
     growth(const growth&) = delete;
     growth& operator=(const growth&) = delete;
-    /// Makes the slot one that is to have `wanted` bytes. At most `count` times.
+    /// Adds the slot with a request for `wanted` bytes. At most `count` times.
     void add(std::size_t which, std::size_t wanted) noexcept;
     void keep() noexcept { is_kept_ = true; }
 
@@ -130,11 +135,15 @@ class slot_table final : sleeper {
 
    private:
     slot_table& owner_;
+    std::optional<idle_membership::lock> alone_;
   };
 
   // For suspend() and resume(): the books stay, the region does the rest.
+  [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
+    return rows_.chunks().addresses_of();
+  }
   void begin_asleep() noexcept override { is_asleep_ = true; }
-  void prepare_to_sleep(keep what) override;
+  void prepare_to_sleep(const sleep_plan& plan) override;
   void stay_awake() noexcept override;
   void wait_for_work() override { rows_.chunks().wait_for_work(); }
   [[nodiscard]] std::size_t sleeping_bytes() const override {
@@ -143,23 +152,29 @@ class slot_table final : sleeper {
   [[nodiscard]] std::vector<sleeping_range> contents() const override {
     return rows_.chunks().contents();
   }
+  [[nodiscard]] chunks_that_stay_mapped staying() const override {
+    return rows_.chunks().staying();
+  }
   void unmap_to_sleep(const wait_until_saved& saved) override {
     rows_.chunks().unmap_to_sleep(saved);
   }
-  void map_again() noexcept override { rows_.chunks().map_again(); }
+  void map_again() override { rows_.chunks().map_again(); }
   void fall_asleep() noexcept override { rows_.chunks().fall_asleep(); }
   void take_addresses_back() override { rows_.chunks().take_addresses_back(); }
   void begin_to_wake(const mapped_again& each) override { rows_.chunks().begin_to_wake(each); }
   void sleep_on(bool may_be_in_use) noexcept override { rows_.chunks().sleep_on(may_be_in_use); }
   void apply_rights() override { rows_.chunks().apply_rights(); }
   void finish_waking() noexcept override;
-  /// Throws: std::logic_error while the memory sleeps.
-  void require_awake(const char* function) const {
+  [[nodiscard]] given_memory give_idle(const idle_request& wanted) override;
+  /// Throws: std::logic_error while the memory sleeps; as sleeper::map_again().
+  void require_awake(const char* function) {
     if (is_asleep_) [[unlikely]]
       membership_.require_awake(function);
+    if (may_be_torn_) [[unlikely]]
+      rows_.chunks().map_again();
   }
 
-  /// Throws: std::logic_error in the eviction callback, where slots get no memory.
+  /// Throws: std::logic_error in the eviction callback, because slots get no memory there.
   void require_not_evicting(const char* function) const;
   /// Throws: std::invalid_argument for a slot of the batch whose eviction callback calls.
   void require_outside_batch(const char* function, std::size_t which) const;
@@ -172,18 +187,23 @@ class slot_table final : sleeper {
 
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
-  /// Throws: out_of_memory where the lengths need more than the budget, whoever gave memory away.
+  /// Throws: out_of_memory if the lengths need more than the budget, even if all others gave
+  /// memory.
   void require_budget(const std::size_t* slots, const std::size_t* lengths,
                       std::size_t count) const;
-  /// Bytes of the rows that the slots would need, and neither have nor share with one that has.
+  /// Bytes of the rows that the slots need, do not have, and do not share with a slot that has
+  /// them.
   [[nodiscard]] std::size_t missing_bytes(const std::size_t* slots, const std::size_t* lengths,
                                           std::size_t count) const;
-  /// Claims the next row of the slot, backed. Returns false where the background task is to stop.
+  /// Claims the next row of the slot, backed. Returns false if the background task is to stop.
   /// Throws: out_of_memory, hip_error; then it is not claimed.
   bool claim_next(std::size_t which, asker who);
+  /// Backs the rows that the slot needs for `length` bytes, up to the first of which something is
+  /// backed, if there is room for them: claim_next() backs those that are left, one by one.
+  void back_run(std::size_t which, std::size_t length);
   /// Backs the claimed `row`. Returns false, and throws, as claim_next().
   bool back(std::size_t row, asker who);
-  /// Drops the slot's last claim. Returns whether nobody claims that row now.
+  /// Drops the slot's last claim. Returns whether no slot claims that row now.
   bool unclaim_last(std::size_t which) noexcept;
   [[nodiscard]] std::size_t last_row(std::size_t which) const noexcept {
     return geometry_.first_row(which) + claims_[which].count - 1;
@@ -192,22 +212,25 @@ class slot_table final : sleeper {
   /// The first of the slot's rows, as many as it claims at most, that are of its length or private.
   [[nodiscard]] std::size_t usable_rows(std::size_t which) const noexcept;
   /// Drops the claims of the slot that are not usable, or all but `kept`. Waits for the slot's
-  /// event. Throws: hip_error; what is left is usable or not claimed.
+  /// event. Throws: hip_error; remaining claims are usable.
   void drop_claims(std::size_t which, std::size_t kept);
   /// The part of share_prefix() for one slot, without the copy. Throws: as that.
   void show_prefix(std::size_t from, std::size_t to, std::size_t bytes, stream_ref stream);
-  /// Throws: unsupported where no rows can be shared.
+  /// Throws: unsupported if no rows can be shared.
   void require_sharing() const;
-  /// Decommits what nobody claims. Throws: as slot_rows::decommit.
-  void decommit_unclaimed();
+  /// Drops the claim of a slot to a row that nothing needs. Returns the row, which no slot claims
+  /// now, if there is one.
+  std::optional<std::size_t> unclaim_spare(asker who, spare which);
   /// Takes memory that nothing needs out of its row: then a chunk is kept, or the device has more.
-  /// Returns false where there is none.
+  /// Returns false if there is none.
   bool take_spare(asker who, spare which);
   /// The same for another row that is to have it: counted.
   bool move_spare(asker who, spare which);
-  /// Waits until the work of one slot with spare rows has passed. Returns false where there is
+  /// Waits until the work of one slot with spare rows has passed. Returns false if there is
   /// none.
   bool wait_for_spare();
+  /// Returns whether no slot has bytes, nor work under way.
+  [[nodiscard]] bool may_unmap_all();
   [[nodiscard]] std::size_t keep_rows(std::size_t which, spare of) const noexcept;
   /// Returns whether the slot's event has passed, and drops it then.
   [[nodiscard]] bool has_passed(std::size_t which);
@@ -216,7 +239,8 @@ class slot_table final : sleeper {
     return held <= budget_ && budget_ - held >= geometry_.block;
   }
   [[noreturn]] void throw_over_budget(std::size_t bytes) const;
-  /// Releases what nothing needs while more than `bytes` are held.
+  [[nodiscard]] shortage budget_shortage(std::size_t bytes, std::size_t left) const;
+  /// Releases unneeded memory while more than `bytes` are held.
   void release_down_to(std::size_t bytes);
   void note_held() noexcept;
   /// Which rows have bytes of a slot.
@@ -225,14 +249,15 @@ class slot_table final : sleeper {
   [[nodiscard]] std::size_t needed_bytes(const std::vector<bool>& needed) const;
 
   void request_prefetch() noexcept;
-  /// Whether a slot in use of that length is to have more rows.
+  /// Returns whether a slot in use of that length should get more rows.
   [[nodiscard]] bool lacks_prefetch(std::size_t length, std::size_t capacity) const noexcept {
     return capacity < geometry_.most && capacity - length < prefetch_rows_ * geometry_.block;
   }
-  /// The background task: looks after the slots if asked, and runs again soon while commits come.
+  /// The background task: prefetches on request, and runs again soon while commits come.
   void prefetch() noexcept;
-  /// Makes the rows that slots in use lack. Returns whether it was not stopped.
+  /// Makes the rows that slots in use lack. Returns false if it was stopped.
   bool prefetch_rows();
+  [[nodiscard]] bool lacks_rows(std::size_t which) const noexcept;
 
   process_mark process_;
   device_ref device_;
@@ -241,10 +266,12 @@ class slot_table final : sleeper {
   std::size_t prefetch_rows_;
   std::size_t budget_;
   slot_rows rows_;
-  device_list devices_;  // whose streams may use slots
+  device_list devices_;  // of the streams that may use slots
   std::vector<slot> slots_;
   std::vector<std::atomic<std::size_t>> capacities_;  // bytes in the usable rows of each slot
   std::vector<claimed_rows> claims_;
+  static constexpr std::size_t no_slot = std::numeric_limits<std::size_t>::max();
+  std::size_t claiming_ = no_slot;  // the slot of a claim_next() that runs
   std::size_t next_victim_ = 0;
   std::size_t peak_held_ = 0;
   std::uint64_t grown_rows_ = 0;
@@ -255,8 +282,9 @@ class slot_table final : sleeper {
 
   const eviction* evicting_ = nullptr;
 
-  bool is_asleep_ = false;   // or falling asleep: nothing is prefetched
-  bool has_shared_ = false;  // since some rows were shared: before that all are private
+  bool may_be_torn_ = false;  // make_writable() failed: the region says whether all is mapped
+  std::atomic<bool> is_asleep_ = false;  // or falling asleep: nothing is prefetched
+  bool has_shared_ = false;              // since some rows were shared: before that all are private
   bool is_paused_ = false;
   std::atomic<bool> stops_{false};
   std::atomic<bool> is_requested_{false};
@@ -265,8 +293,9 @@ class slot_table final : sleeper {
   std::atomic<bool> may_prefetch_{true};  // not after a failure, until memory may be there again
   // It ends before anything that it uses.
   background_task task_{[this] { prefetch(); }};
-  // Last member: suspend() of another thread may use all of them.
+  // Last members: suspend() and requests of other threads may use all of them.
   tag_membership membership_;
+  idle_membership idle_{*this, device_, idle_membership::price::spare};
 };
 
 }  // namespace hipvmm::detail

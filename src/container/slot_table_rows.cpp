@@ -2,20 +2,22 @@
 // How the slots of an arena get their rows, and which they give to each other.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "container/slot_table.hpp"
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::detail {
 
 namespace {
 
-// While commits come, the background task stays queued and looks by itself, for to wake its thread
-// would take a commit longer than all else. It stops once none came for 50 ms, a step of a large
+// While commits come, the background task stays queued and polls, because a wake-up of its thread
+// would take a commit longer than all else. It stops after 50 ms without one, a step of a large
 // model.
 constexpr std::chrono::milliseconds look_interval{1};
 constexpr int most_idle_looks = 50;
@@ -32,9 +34,10 @@ slot_table::growth::~growth() {
   if (is_kept_) return;
   for (auto each = grown_.rbegin(); each != grown_.rend(); ++each)
     while (owner_.claims_[each->which].count > each->count) owner_.unclaim_last(each->which);
-  // What cannot be unmapped stays, for whoever claims the row next.
-  report_exceptions([&] { owner_.decommit_unclaimed(); });
-  // What others gave is kept, for the next commit to need no new chunks.
+  // Memory that cannot be unmapped stays, for the next slot that claims the row.
+  report_exceptions([&] { owner_.rows_.decommit_unclaimed(); });
+  if (owner_.rows_.held_bytes() > held_before_) owner_.rows_.return_pinned();
+  // Memory from other slots is kept, so that the next commit needs no new chunks.
   const std::size_t mapped = owner_.rows_.mapped_bytes();
   owner_.rows_.trim_kept(held_before_ - std::min(held_before_, mapped));
 }
@@ -51,12 +54,14 @@ slot_table::pause::pause(slot_table& owner) noexcept : owner_{owner} {
   if (owner_.task_.pending()) owner_.is_requested_.store(true);
   owner_.task_.cancel_or_wait();
   owner_.stops_.store(false);
+  alone_.emplace(owner_.idle_);
   owner_.is_paused_ = true;
 }
 
 slot_table::pause::~pause() {
+  alone_.reset();
   owner_.is_paused_ = false;
-  // What was requested, or interrupted.
+  // Repeats a request that came meanwhile or was interrupted.
   if (owner_.is_requested_.load() && owner_.may_prefetch_.load() && !owner_.is_asleep_)
     owner_.task_.request();
 }
@@ -70,6 +75,7 @@ void slot_table::prefetch() noexcept {
   const bool has_grown = has_grown_.exchange(false, std::memory_order_relaxed);
   if (is_requested_.exchange(false)) {
     const without_asking_others now;
+    const idle_membership::lock alone{idle_};
     try {
       if (!prefetch_rows()) return;
     } catch (...) {
@@ -88,23 +94,35 @@ void slot_table::prefetch() noexcept {
 
 bool slot_table::prefetch_rows() {
   const scoped_device scope{device_};
-  for (std::size_t which = 0; which < slots_.size(); ++which) {
-    const slot& one = slots_[which];
-    while (one.in_use.load(std::memory_order_acquire) &&
-           capacities_[which].load() < geometry_.most) {
-      const std::size_t rows =
-          geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
-      // What is behind a block that others see is for nobody: the next commit gives it back.
-      const bool has_stale =
-          geometry_.rows_for(which, capacities_[which].load()) < claims_[which].count;
-      if (has_stale || claims_[which].count >= rows) break;
-      if (!claim_next(which, asker::background)) {
-        is_requested_.store(true);
-        return false;
-      }
+  for (;;) {
+    // The slot that needs its next row first, because there may be too few for all.
+    std::size_t next = slots_.size();
+    std::size_t least = 0;
+    for (std::size_t which = 0; which < slots_.size(); ++which) {
+      if (!lacks_rows(which)) continue;
+      const std::size_t backed = capacities_[which].load();
+      const std::size_t left =
+          backed - std::min(backed, slots_[which].length.load(std::memory_order_relaxed));
+      if (next != slots_.size() && left >= least) continue;
+      next = which;
+      least = left;
+    }
+    if (next == slots_.size()) return true;
+    if (!claim_next(next, asker::background)) {
+      is_requested_.store(true);
+      return false;
     }
   }
-  return true;
+}
+
+bool slot_table::lacks_rows(std::size_t which) const noexcept {
+  const slot& one = slots_[which];
+  const std::size_t backed = capacities_[which].load();
+  if (!one.in_use.load(std::memory_order_acquire) || backed >= geometry_.most) return false;
+  // The next commit returns rows behind a block that others see.
+  if (geometry_.rows_for(which, backed) < claims_[which].count) return false;
+  return claims_[which].count <
+         geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
 }
 
 void slot_table::set_claims(std::size_t which, std::size_t claims) noexcept {
@@ -118,7 +136,7 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
   const pause stopped{*this};
   growth growing{*this, count};
   for (std::size_t i = 0; i < count; ++i) growing.add(slots[i], lengths[i]);
-  try {
+  const auto claim_all = [&] {
     require_budget(slots, lengths, count);
     for (std::size_t i = 0; i < count; ++i) {
       const slot& one = slots_[slots[i]];
@@ -126,19 +144,19 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
         wait_in("commit", slots[i], stream);
       if (has_shared_ && capacity(slots[i]) < lengths[i])
         drop_claims(slots[i], claims_[slots[i]].count);
+      back_run(slots[i], lengths[i]);
       while (capacity(slots[i]) < lengths[i]) claim_next(slots[i], asker::owner);
     }
-  } catch (const out_of_memory& error) {
-    throw out_of_memory{
-        error, "slot_arena::commit: a batch of " + std::to_string(count) +
-                   " slots needs more memory than there is: " + format_bytes(rows_.mapped_bytes()) +
-                   " are mapped, of which lengths need " +
-                   format_bytes(needed_bytes(needed_rows())) +
-                   (budget_ == slot_arena_options::no_budget
-                        ? std::string{}
-                        : ", and the budget is " + format_bytes(budget_)) +
-                   ": release or truncate slots, give an eviction callback, or more memory"};
-  }
+  };
+  with_advice(claim_all, [&] {
+    return "slot_arena::commit: a batch of " + std::to_string(count) +
+           " slots needs more memory than there is: " + format_bytes(rows_.mapped_bytes()) +
+           " are mapped, of which lengths need " + format_bytes(needed_bytes(needed_rows())) +
+           (budget_ == slot_arena_options::no_budget
+                ? std::string{}
+                : ", and the budget is " + format_limit(budget_)) +
+           ": release or truncate slots, give an eviction callback, or more memory";
+  });
   growing.keep();
   for (std::size_t i = 0; i < count; ++i) {
     slot& one = slots_[slots[i]];
@@ -157,7 +175,7 @@ void slot_table::require_budget(const std::size_t* slots, const std::size_t* len
     const std::size_t wanted = geometry_.rows_for(slots[i], lengths[i]);
     rows += wanted - std::min(wanted, claims_[slots[i]].count);
   }
-  // What is held may be used, beyond a smaller budget too.
+  // Held memory may be used, beyond a smaller budget too.
   const std::size_t limit = std::max(budget_, rows_.held_bytes());
   if (rows == 0 || rows * geometry_.row_bytes() <= limit - rows_.held_bytes()) return;
   std::vector<bool> needed = needed_rows();
@@ -167,8 +185,7 @@ void slot_table::require_budget(const std::size_t* slots, const std::size_t* len
       needed[geometry_.first_row(slots[i]) + row] = true;
   const std::size_t after = needed_bytes(needed);
   if (after > limit)
-    throw out_of_memory{exhausted::limit, device_.ordinal(), after - before,
-                        limit - std::min(limit, before), ""};
+    throw out_of_memory{budget_shortage(after - before, limit - std::min(limit, before))};
 }
 
 std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_t* lengths,
@@ -189,20 +206,43 @@ std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_
 
 bool slot_table::claim_next(std::size_t which, asker who) {
   const std::size_t row = geometry_.first_row(which) + claims_[which].count;
+  // release() does not wait for the background thread: a slot that ends meanwhile keeps its rows.
+  claiming_ = which;
   rows_.claim(row);
+  bool is_backed = false;
   try {
-    // HIP refused to unmap what is shown there.
+    // HIP refused to unmap the memory there.
     if (!rows_.is_private(row)) rows_.decommit(row);
-    if (!back(row, who)) {
-      rows_.unclaim(row);
-      return false;
-    }
+    is_backed = back(row, who);
   } catch (...) {
+    claiming_ = no_slot;
     rows_.unclaim(row);
     throw;
   }
+  claiming_ = no_slot;
+  if (!is_backed) {
+    rows_.unclaim(row);
+    return false;
+  }
   set_claims(which, claims_[which].count + 1);
   return true;
+}
+
+void slot_table::back_run(std::size_t which, std::size_t length) {
+  const std::size_t first = geometry_.first_row(which) + claims_[which].count;
+  const std::size_t last = geometry_.first_row(which) + geometry_.rows_for(which, length);
+  std::size_t end = first;
+  while (end < last && rows_.is_empty(end)) ++end;
+  const std::size_t count = end - first;
+  if (end <= first + 1) return;
+  const std::size_t bytes = count * geometry_.row_bytes();
+  while (rows_.kept_bytes() < bytes && move_spare(asker::owner, spare::idle)) {
+  }
+  const std::size_t held = rows_.held_bytes();
+  if (held > budget_ || budget_ - held < bytes - std::min(bytes, rows_.kept_bytes())) return;
+  if (!attempt([&] { rows_.back_run(first, count); })) return;
+  note_held();
+  grown_rows_ += count;
 }
 
 bool slot_table::back(std::size_t row, asker who) {
@@ -215,13 +255,13 @@ bool slot_table::back(std::size_t row, asker who) {
     const bool has_kept = rows_.kept_bytes() >= geometry_.block;
     if (!has_kept && move_spare(who, spare::idle)) continue;
     if (has_kept || has_room()) {
-      try {
+      const auto back_next = [&] {
         rows_.back_next(row);
         note_held();
-        continue;
-      } catch (const out_of_memory&) {
-        if (!move_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) throw;
-      }
+      };
+      static_cast<void>(attempt(back_next, [&](const shortage&) {
+        return move_spare(who, spare::any) || (who != asker::background && wait_for_spare());
+      }));
     } else if (!move_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) {
       throw_over_budget(geometry_.block);
     }
@@ -232,8 +272,17 @@ bool slot_table::back(std::size_t row, asker who) {
 
 void slot_table::throw_over_budget(std::size_t bytes) const {
   const std::size_t held = rows_.held_bytes();
-  throw out_of_memory{exhausted::limit, device_.ordinal(), bytes,
-                      budget_ > held ? budget_ - held : 0, ""};
+  throw out_of_memory{budget_shortage(bytes, budget_ > held ? budget_ - held : 0)};
+}
+
+shortage slot_table::budget_shortage(std::size_t bytes, std::size_t left) const {
+  return {.cause = exhausted::limit,
+          .device = device_.ordinal(),
+          .requested = bytes,
+          .available = left,
+          .owner = "slot_arena_options::budget_bytes",
+          .most = budget_,
+          .used = rows_.mapped_bytes()};
 }
 
 bool slot_table::unclaim_last(std::size_t which) noexcept {
@@ -250,14 +299,12 @@ std::size_t slot_table::keep_rows(std::size_t which, spare of) const noexcept {
   return rows + (in_use && of == spare::idle ? prefetch_rows_ : 0);
 }
 
-bool slot_table::take_spare(asker who, spare which) {
-  if (rows_.unclaimed() != 0) {
-    rows_.decommit(rows_.find_unclaimed());
-    return true;
-  }
+std::optional<std::size_t> slot_table::unclaim_spare(asker who, spare which) {
   for (std::size_t n = 0; n < slots_.size(); ++n) {
     const std::size_t victim = (next_victim_ + n) % slots_.size();
-    if (who == asker::background && slots_[victim].in_use.load(std::memory_order_acquire)) continue;
+    if (who == asker::background &&
+        (victim == claiming_ || slots_[victim].in_use.load(std::memory_order_acquire)))
+      continue;
     const claimed_rows& one = claims_[victim];
     const std::size_t kept = keep_rows(victim, which);
     if (one.count <= kept || !has_passed(victim)) continue;
@@ -265,11 +312,17 @@ bool slot_table::take_spare(asker who, spare which) {
       const std::size_t row = last_row(victim);
       if (!unclaim_last(victim)) continue;
       next_victim_ = victim;
-      rows_.decommit(row);
-      return true;
+      return row;
     }
   }
-  return false;
+  return std::nullopt;
+}
+
+bool slot_table::take_spare(asker who, spare which) {
+  const std::optional<std::size_t> row =
+      rows_.unclaimed() != 0 ? rows_.find_unclaimed() : unclaim_spare(who, which);
+  if (row) rows_.decommit(*row);
+  return row.has_value();
 }
 
 bool slot_table::move_spare(asker who, spare which) {
@@ -278,25 +331,61 @@ bool slot_table::move_spare(asker who, spare which) {
   return true;
 }
 
+given_memory slot_table::give_idle(const idle_request& wanted) {
+  given_memory given;
+  if (is_asleep_ || may_be_torn_) return given;
+  const scoped_device scope{device_};
+  const auto is_used = [&](std::size_t which) {
+    return slots_[which].in_use.load(std::memory_order_acquire) ? claims_[which].count != 0
+                                                                : !has_passed(which);
+  };
+  // Elsewhere unmapping a part would return nothing, but chunks can move.
+  const bool may_unmap = !rows_.returns_when_empty() || rows_.fits(wanted);
+  bool empties = !may_unmap;
+  for (std::size_t which = 0; empties && which < slots_.size(); ++which) empties = !is_used(which);
+  const bool is_taker = rows_.is_taker(wanted);
+  const auto held = [&] {
+    const std::size_t cached = is_taker ? 0 : rows_.cached_bytes();
+    return rows_.mapped_bytes() + cached;
+  };
+  rows_.give_kept(wanted, given);
+  while (given.all() < wanted.bytes && (may_unmap || empties)) {
+    const std::size_t before = held();
+    if (!take_spare(asker::background, spare::any)) break;
+    // Not all caches keep it.
+    (is_taker ? given.moved : given.released) += before - std::min(before, held());
+    rows_.give_kept(wanted, given);
+  }
+  if (given.all() >= wanted.bytes) return given;
+  rows_.return_pinned();
+  rows_.give_kept(wanted, given);
+  return given;
+}
+
 void slot_table::note_held() noexcept { peak_held_ = std::max(peak_held_, rows_.held_bytes()); }
 
 bool slot_table::wait_for_spare() {
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     const claimed_rows& one = claims_[which];
-    if (one.count <= keep_rows(which, spare::any) || has_passed(which)) continue;
-    one.passed->synchronize();
+    if (one.count <= keep_rows(which, spare::any)) continue;
+    // If its work has passed since take_spare() looked, there is nothing to wait for.
+    if (!has_passed(which)) one.passed->synchronize();
     return true;
   }
   return false;
 }
 
-void slot_table::prepare_to_sleep(keep what) {
+void slot_table::prepare_to_sleep(const sleep_plan& plan) {
   is_asleep_ = true;
   try {
     const pause stopped{*this};
-    release_down_to(0);
-    while (wait_for_spare()) release_down_to(0);
-    rows_.chunks().prepare_to_sleep(what);
+    do {
+      while (unclaim_spare(asker::owner, spare::any)) {
+      }
+    } while (wait_for_spare());
+    rows_.decommit_unclaimed();
+    rows_.trim_kept(0);
+    rows_.chunks().prepare_to_sleep(plan);
   } catch (...) {
     stay_awake();
     throw;
@@ -306,7 +395,7 @@ void slot_table::prepare_to_sleep(keep what) {
 void slot_table::stay_awake() noexcept {
   is_asleep_ = false;
   may_prefetch_ = true;
-  // What was released, and what was requested meanwhile.
+  // Prefetches again, for released rows and requests that came meanwhile.
   is_requested_.store(false);
   request_prefetch();
 }
@@ -316,8 +405,11 @@ void slot_table::finish_waking() noexcept {
   stay_awake();
 }
 
-void slot_table::decommit_unclaimed() {
-  while (rows_.unclaimed() != 0) rows_.decommit(rows_.find_unclaimed());
+bool slot_table::may_unmap_all() {
+  for (std::size_t which = 0; which < slots_.size(); ++which)
+    if (claims_[which].count != 0 && (keep_rows(which, spare::any) != 0 || !has_passed(which)))
+      return false;
+  return true;
 }
 
 void slot_table::release_down_to(std::size_t bytes) {
@@ -326,7 +418,21 @@ void slot_table::release_down_to(std::size_t bytes) {
     rows_.trim_kept(bytes > mapped ? bytes - mapped : 0);
   };
   trim_kept();
-  while (rows_.held_bytes() > bytes && take_spare(asker::owner, spare::any)) trim_kept();
+  // Unmapping a part would return nothing, but for blocks that others see it makes them private.
+  if (rows_.returns_when_empty() && rows_.alias_bytes() == 0 && !may_unmap_all()) return;
+  // Rows of which others show the memory return none.
+  while (rows_.held_bytes() > bytes) {
+    const std::size_t excess = rows_.held_bytes() - bytes;
+    while (rows_.unclaimed() * geometry_.row_bytes() < excess &&
+           unclaim_spare(asker::owner, spare::any)) {
+    }
+    if (rows_.unclaimed() == 0) break;
+    rows_.decommit_unclaimed();
+    trim_kept();
+  }
+  if (bytes != 0 && rows_.held_bytes() <= bytes) return;
+  rows_.return_pinned();
+  trim_kept();
 }
 
 }  // namespace hipvmm::detail

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// How slots of an arena share what they begin with.
+// How slots of an arena share their first blocks.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "container/slot_table.hpp"
+#include "core/error.hpp"
 
 namespace hipvmm::detail {
 
@@ -24,10 +24,8 @@ void slot_table::drop_claims(std::size_t which, std::size_t kept) {
   const claimed_rows& one = claims_[which];
   kept = std::min(kept, has_shared_ ? usable_rows(which) : one.count);
   if (one.count > kept && !has_passed(which)) one.passed->synchronize();
-  while (one.count > kept) {
-    const std::size_t row = last_row(which);
-    if (unclaim_last(which)) rows_.decommit(row);
-  }
+  while (one.count > kept) unclaim_last(which);
+  rows_.decommit_unclaimed();
   set_claims(which, one.count);
 }
 
@@ -36,11 +34,7 @@ void slot_table::require_sharing() const {
     throw unsupported{
         "slot_arena::share_prefix: slots of slot_layout::packed have blocks in common with their "
         "neighbours, which cannot be those of another slot too: choose slot_layout::separate"};
-  if (!rows_.memory().can_move_chunks())
-    throw unsupported{"slot_arena::share_prefix: device " + std::to_string(device_.ordinal()) +
-                      " does not show the same bytes at two addresses of one chunk: " +
-                      capability_of(device_).reason(trait::coherent_aliases) +
-                      "; copy the prefix instead"};
+  rows_.strategy().second_address.require("slot_arena::share_prefix", "; copy the prefix instead");
 }
 
 void slot_table::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
@@ -73,7 +67,7 @@ void slot_table::share_prefix(std::size_t from, const std::size_t* to, std::size
         copy_async(stream, static_cast<char*>(pointer(to[i], plane)) + at,
                    static_cast<const char*>(pointer(from, plane)) + at, bytes - at);
   } catch (...) {
-    // What was submitted must not outlive the mappings.
+    // Submitted work must not outlive the mappings.
     stream.synchronize_no_throw();
     throw;
   }
@@ -92,17 +86,15 @@ void slot_table::show_prefix(std::size_t from, std::size_t to, std::size_t bytes
   drop_claims(to, 0);
   wait_in("share_prefix", to, stream);
   const std::size_t whole = bytes / geometry_.block;
-  for (std::size_t row = 0; row < whole; ++row) {
-    const std::size_t target = geometry_.first_row(to) + row;
-    rows_.claim(target);
-    try {
-      rows_.share(geometry_.first_row(from) + row, target);
-    } catch (...) {
-      rows_.unclaim(target);
-      throw;
-    }
-    set_claims(to, row + 1);
+  const std::size_t target = geometry_.first_row(to);
+  for (std::size_t row = 0; row < whole; ++row) rows_.claim(target + row);
+  try {
+    rows_.share(geometry_.first_row(from), target, whole);
+  } catch (...) {
+    for (std::size_t row = 0; row < whole; ++row) rows_.unclaim(target + row);
+    throw;
   }
+  set_claims(to, whole);
   if (bytes % geometry_.block != 0) claim_next(to, asker::owner);
 }
 
@@ -126,16 +118,17 @@ void slot_table::make_writable(std::size_t which, std::size_t offset, std::size_
   const std::size_t copied = rows_.count_shared(rows) * geometry_.row_bytes();
   const auto find_more = [&] { return move_spare(asker::owner, spare::any) || wait_for_spare(); };
   for (;;) {
-    if (copied != 0 && rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) > budget_) {
+    if (copied != 0 && rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) >
+                           std::max(budget_, rows_.held_bytes())) {
       if (!find_more()) throw_over_budget(copied);
       continue;
     }
-    try {
+    const auto make_private = [&] {
+      may_be_torn_ = true;
       rows_.make_private(rows, stream);
-      return note_held();
-    } catch (const out_of_memory&) {
-      if (!find_more()) throw;
-    }
+      may_be_torn_ = false;
+    };
+    if (attempt(make_private, [&](const shortage&) { return find_more(); })) return note_held();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <hipvmm/region/chunk_view.hpp>
@@ -13,8 +14,8 @@
 namespace hipvmm::detail {
 
 /// Interface to the backing of a growable_storage: a region or, without virtual memory, one
-/// allocation of hipMalloc. The functions do what region's functions of these names do. Offsets and
-/// sizes are counted from the first byte backed, which erase_front() and what adds memory change.
+/// allocation of hipMalloc. The functions behave as region's functions of these names. Offsets and
+/// sizes are counted from the first backed byte, which erase_front() and added memory change.
 class storage_memory {
  public:
   storage_memory() = default;
@@ -22,9 +23,14 @@ class storage_memory {
   storage_memory(const storage_memory&) = delete;
   storage_memory& operator=(const storage_memory&) = delete;
 
+  /// Maps again the chunks that a failed call left without a mapping. Throws: out_of_memory,
+  /// hip_error, which name the bytes.
+  virtual void require_whole() {}
+  /// Makes memory of the same kind and device, with nothing backed. Throws: as the constructor.
+  [[nodiscard]] virtual std::unique_ptr<storage_memory> another(
+      std::size_t max_bytes, const region_options& chosen) const = 0;
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
-  /// Decommits what is behind the first `bytes`, which nothing has used; does nothing where a
-  /// commit copies.
+  /// Decommits the unused memory behind the first `bytes`; does nothing if a commit copies.
   virtual void undo_commit(std::size_t bytes) = 0;
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
@@ -32,6 +38,8 @@ class storage_memory {
   /// `stream` has passed this point. Pre: lead() + bytes <= committed_bytes(). Throws: as
   /// region::decommit; then nothing has changed.
   virtual void erase_front(std::size_t bytes, stream_ref stream) = 0;
+  /// The same of all elements; chunks are all released, and base() is the first address again.
+  virtual void erase_all(std::size_t bytes, stream_ref stream) = 0;
   virtual void retire() noexcept = 0;
   virtual void prepare(std::size_t bytes, prefetch_level how) = 0;
   virtual std::size_t cancel_or_wait() noexcept = 0;
@@ -41,7 +49,7 @@ class storage_memory {
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
 
-  /// Offsets are the region's. Throw: unsupported where there are no chunks.
+  /// Offsets are the region's. Throw: unsupported if there are no chunks.
   [[nodiscard]] virtual std::vector<chunk_view> chunks() const = 0;
   [[nodiscard]] virtual std::vector<exported_chunk> export_chunks(std::uint64_t since) = 0;
   [[nodiscard]] virtual std::vector<exported_fabric_chunk> export_fabric_chunks(
@@ -50,12 +58,13 @@ class storage_memory {
                                  stream_ref stream) = 0;
   [[nodiscard]] virtual std::vector<chunk_access> effective_access() const = 0;
 
-  /// Whether base() stays when a commit() adds memory.
+  /// Returns whether base() stays when a commit() adds memory.
   [[nodiscard]] virtual bool is_address_stable() const noexcept = 0;
   /// The first byte that was not erased; nullptr while there are neither addresses nor memory.
   [[nodiscard]] virtual void* base() const noexcept = 0;
   /// Bytes before base() that are backed still.
   [[nodiscard]] virtual std::size_t lead() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t granularity() const noexcept = 0;
   [[nodiscard]] virtual std::size_t max_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t committed_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t chunk_count() const noexcept = 0;

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "core/background_thread.hpp"
+#include "core/process_mark.hpp"
 
 namespace hipvmm::detail {
 
@@ -20,8 +21,8 @@ class background_worker {
 
   static background_worker& instance() {
     // Never destroyed: owners of static storage may cancel their tasks while the process exits.
-    static auto& worker = *new background_worker;
-    return worker;
+    static never_destroyed<background_worker> worker;
+    return worker.get();
   }
 
   bool submit(background_task& task, clock::time_point due) noexcept {
@@ -52,7 +53,8 @@ class background_worker {
 
   void cancel_or_wait(background_task& task) noexcept {
     if (thread_.is_of_parent()) {
-      // Neither the worker nor who may have held the lock is here: nothing uses the task.
+      // Neither the worker nor the thread that may have held the lock exists here: nothing uses the
+      // task.
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
       return;
     }
@@ -75,6 +77,8 @@ class background_worker {
   }
 
  private:
+  friend never_destroyed<background_worker>;
+
   background_worker() : thread_{[this](const std::stop_token& stop) { work(stop); }} {}
 
   void end() noexcept {
@@ -136,12 +140,19 @@ class background_worker {
   background_thread thread_;
 };
 
+namespace {
+
+// It allocates, and noexcept functions use it first.
+[[maybe_unused]] const background_worker& worker_at_start = background_worker::instance();
+
+}  // namespace
+
 bool background_task::submit() noexcept {
   return background_worker::instance().submit(*this, background_worker::clock::now());
 }
 
 bool background_task::request() noexcept {
-  // Whoever sees it queued has done before that what the body is to see.
+  // The thread that queued it has already written the data for the body.
   if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
   return submit();
 }

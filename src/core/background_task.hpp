@@ -12,14 +12,14 @@ namespace hipvmm::detail {
 /// Work that its owner submits repeatedly to the background worker of the process.
 /// - There is one worker. It runs tasks in the order of submission.
 /// - One thread at a time uses a task, except for request() and request_now().
-/// - What the body writes belongs to the worker while pending(), else to the owner.
+/// - The data that the body writes belongs to the worker while pending(), else to the owner.
 /// - Submitting and cancelling allocate nothing; the body runs outside locks.
 class background_task : public boost::intrusive::list_base_hook<
                             boost::intrusive::link_mode<boost::intrusive::normal_link>> {
  public:
   /// `body` runs in the worker and follows background_thread's rules: it must not throw.
   explicit background_task(std::function<void()> body) : body_{std::move(body)} {}
-  /// Calls cancel_or_wait(). What the body uses must still exist.
+  /// Calls cancel_or_wait(). The data of the body must still exist.
   ~background_task() { cancel_or_wait(); }
   background_task(const background_task&) = delete;
   background_task& operator=(const background_task&) = delete;
@@ -34,7 +34,7 @@ class background_task : public boost::intrusive::list_base_hook<
   /// Like request(), but the body begins after `delay` unless something else lets it run earlier.
   /// Thread-safe.
   bool request_in(std::chrono::microseconds delay) noexcept;
-  /// Like request(); the body runs now where run_again_in() has deferred it. Thread-safe.
+  /// Like request(); the body runs now if run_again_in() has deferred it. Thread-safe.
   bool request_now() noexcept;
   /// For the body: runs it again after `delay`, unless the task is cancelled before.
   void run_again_in(std::chrono::microseconds delay) noexcept;

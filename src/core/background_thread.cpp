@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_thread.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <exception>
@@ -13,29 +12,16 @@
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
-namespace {
 
-/// While one lives, threads that this thread starts take none of the program's signals: its
-/// handlers expect its own threads, whose waits they interrupt. Faults of a thread go to itself,
-/// and a timer of a profiler to all.
-class signals_blocked {
- public:
-  signals_blocked() noexcept {
-    ::sigset_t all;
-    ::sigfillset(&all);
-    for (const int each : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF})
-      ::sigdelset(&all, each);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  signals_blocked(const signals_blocked&) = delete;
-  signals_blocked& operator=(const signals_blocked&) = delete;
+signals_blocked::signals_blocked() noexcept {
+  ::sigset_t all;
+  ::sigfillset(&all);
+  for (const int each : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF})
+    ::sigdelset(&all, each);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+}
 
- private:
-  ::sigset_t before_;
-};
-
-}  // namespace
+signals_blocked::~signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 bool background_thread::is_of_parent() const noexcept {
   const ::pid_t process = process_;
@@ -63,7 +49,7 @@ bool background_thread::start() noexcept {
 
 void background_thread::stop() noexcept {
   if (is_of_parent()) {
-    // Neither the thread nor who may have held the lock is here; a join would never end.
+    // Neither the thread nor one that may have held the lock exists here; a join would never end.
     static_cast<void>(new (std::nothrow) std::jthread{std::move(thread_)});
     return;
   }
@@ -73,7 +59,7 @@ void background_thread::stop() noexcept {
     stopped_ = true;
     ending = std::move(thread_);
   }
-  // Outside the lock, for the work may want to start the thread. An error handler may end the
+  // Outside the lock, because the work may want to start the thread. An error handler may end the
   // process in the thread itself, which cannot wait for itself.
   if (ending.get_id() == std::this_thread::get_id()) ending.detach();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -11,6 +12,20 @@
 #include <utility>
 
 namespace hipvmm::detail {
+
+/// While one lives, threads that this thread starts take none of the program's signals: its
+/// handlers expect its own threads and interrupt their waits. Faults of a thread go to itself, and
+/// a timer of a profiler to all.
+class signals_blocked {
+ public:
+  signals_blocked() noexcept;
+  ~signals_blocked();
+  signals_blocked(const signals_blocked&) = delete;
+  signals_blocked& operator=(const signals_blocked&) = delete;
+
+ private:
+  ::sigset_t before_;
+};
 
 /// A thread for HIP calls that its callers must not make themselves. It starts on first use.
 /// Thread-safe.

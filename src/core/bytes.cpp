@@ -34,7 +34,7 @@ constexpr std::array<unit, 14> read_units{{{1, ""},
                                            {1024 * TiB, "pib"},
                                            {1024 * 1024 * TiB, "eib"}}};
 
-/// Whatever the locale is.
+/// For any locale.
 bool is_digit(char each) noexcept { return each >= '0' && each <= '9'; }
 char lower(char each) noexcept {
   return each >= 'A' && each <= 'Z' ? static_cast<char>(each - 'A' + 'a') : each;
@@ -90,6 +90,11 @@ std::string format_bytes(std::size_t bytes) {
     return std::string{text.data(), written.ptr}.append(" ").append(unit.name);
   }
   return std::to_string(bytes) + " B";
+}
+
+std::string format_limit(std::size_t bytes) {
+  // Not only the greatest number: limits are rounded down to whole units.
+  return bytes > largest / 2 ? "unlimited" : format_bytes(bytes);
 }
 
 std::size_t parse_bytes(std::string_view text) {

@@ -11,9 +11,9 @@ namespace hipvmm::detail {
 /// Returns the return addresses of the enclosing calls, the innermost first, 32 at most.
 std::vector<const void*> call_stack();
 
-/// Formats one line for each call, with what is known of it: name, file and line, or the module.
-/// Left out: the innermost calls as long as their names contain one of `own` (they took the stack),
-/// and the calls that called main.
+/// Formats one line for each call, with its name, file and line if known, or its module. Omits the
+/// innermost calls while their names contain one of `own` (they took the stack), and the calls that
+/// called main.
 std::string text_of_stack(const std::vector<const void*>& stack,
                           std::initializer_list<std::string_view> own);
 

@@ -7,8 +7,8 @@ namespace hipvmm::detail {
 
 /// While an object lives, HIP calls of this thread disturb no stream capture of another thread. A
 /// capture in global mode forbids other threads to wait, to query and to free, and is invalidated
-/// when they do. Calls must still not touch what is being captured. Inside another object's life of
-/// the same thread it makes no HIP call; they end in the reverse order.
+/// when they do. Calls must still not use captured streams. Inside another object's life of the
+/// same thread it makes no HIP call; they end in the reverse order.
 class relaxed_captures {
  public:
   /// Throws: hip_error.
@@ -26,8 +26,8 @@ class relaxed_captures {
 [[nodiscard]] bool is_capturing(hipStream_t stream);
 
 /// Returns whether `stream` is being captured.
-/// - Also true for the null stream while a capture forbids its use, which HIP does not report
-///   otherwise.
+/// - Also true for the null stream while a capture forbids its use, because HIP does not report
+///   that otherwise.
 /// - When true, nothing may be recorded in the stream, and it cannot wait for anything.
 /// Throws: hip_error for all else, such as a destroyed stream.
 [[nodiscard]] bool is_captured(hipStream_t stream);

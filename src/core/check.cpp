@@ -10,13 +10,14 @@
 #include <cstdio>
 
 #include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
 #include "core/logger.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
 void tell(const char* call, int code, const char* message) noexcept {
-  // What will stand on standard error is not logged there as well.
+  // A text on standard error is not logged there as well.
   if (!is_default_error_handler() || !logs_to_stderr())
     log<log_level::error>(
         [&] { return std::string{call} + ": " + message + " (" + std::to_string(code) + ")"; });
@@ -25,7 +26,9 @@ void tell(const char* call, int code, const char* message) noexcept {
 
 }  // namespace
 
-void clear_last_error() noexcept { static_cast<void>(hipGetLastError()); }
+hipError_t take_last_error() noexcept { return hipGetLastError(); }
+
+void clear_last_error() noexcept { static_cast<void>(take_last_error()); }
 
 bool is_not_ready(hipError_t result) noexcept {
   if (result != hipErrorNotReady) return false;
@@ -54,6 +57,18 @@ std::string address_text(const void* address) {
   // %p writes null as "(nil)".
   std::snprintf(text.data(), text.size(), "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(address));
   return text.data();
+}
+
+void throw_with_context(const std::string& context) {
+  try {
+    throw;
+  } catch (const out_of_memory& cause) {
+    throw out_of_memory{cause, context};
+  } catch (const hip_error& cause) {
+    throw hip_error{cause, context};
+  } catch (const std::exception& cause) {
+    throw std::runtime_error{std::string{cause.what()} + "; " + context};
+  }
 }
 
 void warn(const char* subject, const std::string& sentence) noexcept {

@@ -7,8 +7,6 @@
 #include <source_location>
 #include <string>
 
-#include "core/error.hpp"
-
 namespace hipvmm::detail {
 
 /// Throws hip_error for `result`, which is a failure of `call`, a HIP function.
@@ -39,7 +37,7 @@ inline void check_stream(hipError_t result, const char* call, hipStream_t stream
 /// Returns whether a call that names a stream failed because there is no such stream.
 [[nodiscard]] bool is_stream_missing(hipError_t result) noexcept;
 
-/// Says that there is no such stream, and what to do.
+/// The text of a missing stream, with advice.
 [[nodiscard]] std::string missing_stream_text(hipStream_t stream);
 
 /// Reports a failure that cannot be thrown to the error handler. Does nothing for hipSuccess.
@@ -55,6 +53,8 @@ void warn(const char* subject, const std::string& sentence) noexcept;
 /// Clears HIP's last error. A failure that became an exception must not appear in the application's
 /// next hipGetLastError.
 void clear_last_error() noexcept;
+/// The same, and returns the error: for calls that return none.
+[[nodiscard]] hipError_t take_last_error() noexcept;
 
 /// Returns whether a query reported that work is not done. That is no failure and must not appear
 /// as HIP's last error.
@@ -69,10 +69,14 @@ void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
 /// Throws out_of_memory for `bytes` of host memory that `call` did not allocate.
 [[noreturn]] void throw_out_of_host_memory(std::size_t bytes, const char* call);
 
+/// Throws the exception that is being handled once more, and continues its sentence by `context`:
+/// out_of_memory and hip_error as such, others as a std::runtime_error.
+[[noreturn]] void throw_with_context(const std::string& context);
+
 /// Reports the exception that is being handled to the error handler.
 void report_caught() noexcept;
 
-/// Runs `body` and reports what it throws to the error handler.
+/// Runs `body` and reports its exception to the error handler.
 template <typename Body>
 void report_exceptions(Body body) noexcept {
   try {

@@ -49,10 +49,13 @@ void require_open_descriptor(int descriptor, const char* what) {
 }
 
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept {
-  struct stat about {};
-  if (::fstat(descriptor, &about) == 0 && about.st_size > 0)
-    return static_cast<std::size_t>(about.st_size);
-  if (S_ISREG(about.st_mode)) return std::nullopt;
+  // From the system's cache, without a request to a file system, which the sender may control.
+  struct statx about {};
+  if (::statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_SIZE,
+              &about) == 0 &&
+      about.stx_size > 0)
+    return static_cast<std::size_t>(about.stx_size);
+  if (S_ISREG(about.stx_mode)) return std::nullopt;
   // Older kernels give a dma-buf no size but let seek to its end. It has no position to ask for.
   const ::off_t before = ::lseek(descriptor, 0, SEEK_CUR);
   const ::off_t end = ::lseek(descriptor, 0, SEEK_END);

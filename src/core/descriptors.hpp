@@ -23,10 +23,10 @@ bool half_of_descriptors_used() noexcept;
 /// Throws: std::invalid_argument unless it is open.
 void require_open_descriptor(int descriptor, const char* what);
 
-/// Returns the bytes of the memory or file that `descriptor` refers to; empty where the system does
+/// Returns the bytes of the memory or file that `descriptor` refers to; empty if the system does
 /// not report them.
-/// - Linux reports them for a dma-buf, which AMD's runtime exports, and for a memfd; not for what
-///   NVIDIA's driver exports.
+/// - Linux reports them for a dma-buf, which AMD's runtime exports, and for a memfd; not for
+///   exports of NVIDIA's driver.
 /// - Leaves the position in the file as it is.
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept;
 

@@ -23,14 +23,21 @@ enum class memory_call : std::uint8_t {
 
 void add_call(memory_call which, std::chrono::steady_clock::duration time) noexcept;
 
-/// Makes the call, counts it and measures its time. Reading the clock twice costs nothing compared
-/// with any of these functions.
-template <typename Call>
-auto timed(memory_call which, Call call) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto result = call();
-  add_call(which, std::chrono::steady_clock::now() - start);
-  return result;
-}
+/// Counts a call and measures its time: `timed{which}(call(...))`, which constructs the object
+/// before it evaluates the call. Reading the clock twice costs nothing compared with any of these
+/// functions.
+class timed {
+ public:
+  explicit timed(memory_call which) noexcept : which_{which} {}
+  template <typename Result>
+  Result operator()(Result result) const noexcept {
+    add_call(which_, std::chrono::steady_clock::now() - start_);
+    return result;
+  }
+
+ private:
+  memory_call which_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace hipvmm::detail

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <new>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -21,38 +22,21 @@ std::string describe(int code, const char* call) {
          "), " + hipGetErrorString(error);
 }
 
-std::string describe(exhausted resource, int device, std::size_t requested, std::size_t free,
-                     const std::string& context) {
-  std::string text;
-  switch (resource) {
-    case exhausted::device_memory:
-      text = "out of device memory: device " + std::to_string(device) +
-             (requested == 0 ? "" : " was asked for " + format_bytes(requested) + " and") +
-             " has " + format_bytes(free) + " free";
-      break;
-    case exhausted::addresses:
-      text = "out of addresses: no range of " + format_bytes(requested) +
-             " is to be had; reserve less (growth_options::max_bytes)";
-      break;
-    case exhausted::descriptors:
-      text = "descriptor limit reached: too few file descriptors are left";
-      // Where it is no chunk that lacks them, there is no device.
-      if (device < 0) break;
-      text += (requested == 0 ? "" : " for a chunk of " + format_bytes(requested)) + " on device " +
-              std::to_string(device) + ", which has " + format_bytes(free) +
-              " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
-              "chunk_cache";
-      break;
-    case exhausted::host_memory:
-      text = "out of host memory: the host was asked for " + format_bytes(requested) + " and has " +
-             format_bytes(free) + " free";
-      break;
-    case exhausted::limit:
-      text = "limit reached: " + format_bytes(requested) + " were asked for and " +
-             format_bytes(free) + " are left";
-      break;
-  }
-  return context.empty() ? text : text + "; " + context;
+std::string limit_text(const shortage& why) {
+  const bool is_budget = why.cause == exhausted::budget;
+  std::string text = std::string{is_budget ? "budget" : "limit"} +
+                     " reached: " + format_bytes(why.requested) + " requested, " +
+                     format_bytes(why.available) + " available";
+  if (why.owner.empty()) return text;
+  text += " of " + why.owner;
+  if (why.most != 0) text += ", which is " + format_limit(why.most);
+  if (!why.can_be_relieved()) text += "; the request is larger than that";
+  // The processes of a budget have more to say.
+  if (is_budget) return text;
+  const std::string setting = why.owner.substr(why.owner.rfind(':') + 1);
+  return text + (why.can_be_relieved()
+                     ? "; the memory in use leaves no room for it: free memory, or raise " + setting
+                     : ": request less, or raise " + setting);
 }
 
 /// Whether `call` names a HIP function, such as hipMemUnmap, and no subject of the library's own.
@@ -60,10 +44,10 @@ bool is_hip_function(std::string_view call) noexcept {
   return call.starts_with("hip") && call.size() > 3 && call[3] >= 'A' && call[3] <= 'Z';
 }
 
-/// The default handler. All but failed calls of HIP are whole sentences, whose code says nothing.
+/// The default handler. Only failed calls of HIP need their code; all others are whole sentences.
 void write_to_stderr(const char* call, int code, const char* message) noexcept {
   if (is_hip_function(call))
-    std::fprintf(stderr, "hipvmm: %s failed where nothing can be thrown: %s (%d)\n", call, message,
+    std::fprintf(stderr, "hipvmm: %s failed in a call that cannot throw: %s (%d)\n", call, message,
                  code);
   else if (call == std::string_view{"hipvmm"})
     std::fprintf(stderr, "hipvmm: %s\n", message);
@@ -73,7 +57,7 @@ void write_to_stderr(const char* call, int code, const char* message) noexcept {
 
 std::atomic<error_handler> current_handler{write_to_stderr};
 
-// Where what this thread has for the handler waits.
+// The reports of this thread that wait for the handler.
 thread_local detail::held_reports* waiting_place = nullptr;
 
 }  // namespace
@@ -93,32 +77,129 @@ hip_error::hip_error(int code, const char* call, const std::string& context, con
       file_{file},
       line_{line} {}
 
+std::string shortage::text() const {
+  std::string text;
+  switch (cause) {
+    case exhausted::device_memory:
+      text = "out of device memory: device " + std::to_string(device) + " has " +
+             format_bytes(available) + " free" +
+             (requested == 0 ? "" : ", and " + format_bytes(requested) + " were requested");
+      if (!can_be_relieved())
+        text += "; the request is larger than the device's memory of " + format_bytes(most) +
+                ": request less";
+      break;
+    case exhausted::addresses:
+      text = "out of addresses: no free range of " + format_bytes(requested);
+      if (owner.empty()) {
+        text += " in the address space; reserve less (growth_options::max_bytes)";
+        break;
+      }
+      text += " in " + owner + ", the largest has " + format_bytes(available);
+      text += can_be_relieved() ? ": free memory"
+                                : ": make it while the process has more addresses left";
+      break;
+    case exhausted::descriptors:
+      text = "descriptor limit reached: too few file descriptors are left";
+      // Not for a chunk: no device.
+      if (device < 0) break;
+      text += (requested == 0 ? "" : " for a chunk of " + format_bytes(requested)) + " on device " +
+              std::to_string(device) + ", which has " + format_bytes(available) +
+              " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
+              "chunk_cache";
+      break;
+    case exhausted::host_memory:
+      text = "out of host memory: the host has " + format_bytes(available) + " free, and " +
+             format_bytes(requested) + " were requested";
+      break;
+    case exhausted::limit:
+    case exhausted::budget:
+      text = limit_text(*this);
+      break;
+    case exhausted::fragmentation:
+      text =
+          "fragmentation: " + format_bytes(requested) +
+          " requested, which are free, but not in one piece; the largest request that fits has " +
+          format_bytes(available) + ": free blocks beside free ones, or use smaller chunks";
+      break;
+    case exhausted::alignment:
+      text = "alignment not available: " + format_bytes(requested) + " requested at " +
+             (alignment == 0 ? "an alignment" : "a multiple of " + format_bytes(alignment)) +
+             ", and " + (owner.empty() ? "the resource" : owner) +
+             (can_be_relieved() ? " has no such address free: free memory, or request"
+                                : " has no such address: make it larger, or request") +
+             " a smaller alignment";
+      break;
+  }
+  return context.empty() ? text : text + "; " + context;
+}
+
+out_of_memory::out_of_memory(shortage why) {
+  std::string message = why.text();
+  state_ = std::make_shared<const state>(state{std::move(why), std::move(message)});
+}
+
 out_of_memory::out_of_memory(exhausted resource, int device, std::size_t bytes_requested,
                              std::size_t bytes_free, const std::string& context)
-    : resource_{resource},
-      device_{device},
-      bytes_requested_{bytes_requested},
-      bytes_free_{bytes_free},
-      message_{std::make_shared<const std::string>(
-          describe(resource, device, bytes_requested, bytes_free, context))} {}
+    : out_of_memory{shortage{.cause = resource,
+                             .device = device,
+                             .requested = bytes_requested,
+                             .available = bytes_free,
+                             .context = context}} {}
 
 out_of_memory::out_of_memory(const std::string& message)
-    : resource_{exhausted::limit},
-      device_{-1},
-      bytes_requested_{0},
-      bytes_free_{0},
-      message_{std::make_shared<const std::string>(message)} {}
+    : state_{std::make_shared<const state>(
+          state{shortage{.cause = exhausted::limit, .context = message}, message})} {}
 
 out_of_memory::out_of_memory(const out_of_memory& cause, const std::string& context)
     : out_of_memory{cause} {
-  message_ = std::make_shared<const std::string>(*cause.message_ + "; " + context);
+  shortage why = cause.why();
+  why.context += (why.context.empty() ? "" : "; ") + context;
+  state_ =
+      std::make_shared<const state>(state{std::move(why), cause.state_->message + "; " + context});
 }
+
+hip_error::hip_error(const hip_error& cause, const std::string& context)
+    : std::runtime_error{std::string{cause.what()} + "; " + context},
+      code_{cause.code_},
+      call_{cause.call_},
+      file_{cause.file_},
+      line_{cause.line_} {}
 
 error_handler set_error_handler(error_handler handler) noexcept {
   return current_handler.exchange(handler != nullptr ? handler : write_to_stderr);
 }
 
 namespace detail {
+
+bool is_relieved_by(const shortage& why, int ordinal) noexcept {
+  switch (why.cause) {
+    case exhausted::device_memory:
+    case exhausted::budget:
+      return why.device == ordinal;
+    case exhausted::addresses:
+    case exhausted::descriptors:
+    case exhausted::host_memory:
+      return true;
+    case exhausted::limit:
+    case exhausted::fragmentation:
+    case exhausted::alignment:
+      break;
+  }
+  return false;
+}
+
+bool retry_rounds::may_help(const shortage& why, std::size_t waiting) {
+  constexpr int most_unchanged = 16;
+  const auto figures = [](const shortage& of) {
+    return std::tie(of.cause, of.device, of.requested, of.available, of.most, of.used);
+  };
+  const bool is_known = why.requested != 0 || why.used;
+  const bool is_same = last_ && is_known && figures(*last_) == figures(why);
+  unchanged_ = is_same && waiting >= least_waiting_ ? unchanged_ + 1 : 0;
+  least_waiting_ = std::min(least_waiting_, waiting);
+  last_ = why;
+  return unchanged_ < most_unchanged;
+}
 
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
 

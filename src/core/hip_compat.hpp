@@ -51,7 +51,8 @@ inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGr
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDeviceProperties
 #endif
 
-// From 6.0 on hipDeviceProp_t contains what only attributes reported before. `attribute(number)`
+// Since 6.0 hipDeviceProp_t contains values that only attributes reported before.
+// `attribute(number)`
 // returns the result of hipDeviceGetAttribute.
 template <class Attribute>
 void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
@@ -70,7 +71,7 @@ void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
 #endif
 }
 
-// hipLimitStackSize is newer than 5.2, where its number is free.
+// hipLimitStackSize is newer than 5.2; its number is free there.
 inline constexpr int limit_stack_size = 0;
 // Numbers of limits end here. hipLimitRange is newer than 5.2, whose limits end after the heap.
 #if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 7)
@@ -95,7 +96,7 @@ inline constexpr int uncached_allocation = 0x40000000;
 // The place of a chunk in memory of the host.
 inline hipMemLocation place_on_host() noexcept {
   hipMemLocation result{};
-  // Copied, for older headers have no enumerator of this number.
+  // Copied, because older headers have no enumerator of this number.
   std::memcpy(&result.type, &host_location, sizeof(result.type));
   return result;
 }
@@ -119,7 +120,7 @@ inline bool is_uncached(const hipMemAllocationProp& properties) noexcept {
   return std::memcmp(&properties.type, &uncached_allocation, sizeof(properties.type)) == 0;
 }
 
-// Whether a chunk that was made there is memory of the host.
+// Returns whether a chunk that was made there is memory of the host.
 inline bool is_on_host(const hipMemLocation& place) noexcept {
   int type = 0;
   std::memcpy(&type, &place.type, sizeof(type));
@@ -148,7 +149,7 @@ inline int handle_kinds(const hipMemAllocationProp& properties) noexcept {
   return kinds;
 }
 
-// Whether a chunk is compressed, and what it is for: fields of allocFlags in headers since 5.7.
+// The compression and the use of a chunk: fields of allocFlags in headers since 5.7.
 template <class Properties>
 constexpr auto& compression_type(Properties& properties) noexcept {
   if constexpr (requires { properties.allocFlags; })
@@ -164,8 +165,8 @@ constexpr auto& usage(Properties& properties) noexcept {
     return properties.usage;
 }
 
-// The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to what
-// the header declares: an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
+// The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to the
+// declared type: an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
 class advice_place {
  public:
   using location = hipMemLocation;
@@ -181,69 +182,6 @@ class advice_place {
  private:
   int ordinal_;
 };
-
-// Numbers of hipRuntimeGetVersion. HIP's first is 10000000; those below are CUDA's.
-inline bool is_cuda_version(int version) { return version < 10000000; }
-inline bool is_at_least(int version, int major, int minor) {
-  return version >= major * 10000000 + minor * 100000;
-}
-
-// hipMemImportFromShareableHandle takes a pointer to the descriptor up to ROCm 7.0 and the
-// descriptor's value, cast to a pointer, from 7.1 on (ROCm/rocm-systems#11020); CUDA takes the
-// value. This is a property of the runtime, not of the header.
-inline bool imports_descriptor_by_value(int runtime_version) {
-  return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 1);
-}
-
-// From ROCm 6.1, the first with addresses, to 6.4, hipMemAddressFree leaves the record of the
-// addresses to the last command that used them: late_record and unwaited_stream in
-// docs/guides/rocm.md. Observed on 6.4.3, not on 7.2.4; releases between were not run.
-inline bool forgets_addresses_late(int runtime_version) {
-  return is_at_least(runtime_version, 6, 1) && !is_at_least(runtime_version, 7, 0);
-}
-
-// From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access:
-// docs/guides/rocm.md, from the source. There is no probe for it: that would need work that can be
-// delayed.
-inline bool unmap_waits_for_streams(int runtime_version) {
-  return is_at_least(runtime_version, 7, 14);
-}
-
-// On AMD's runtime 7.2.4 an event behind a copy to the host in one of several streams passed while
-// the copy ran, as the stand-in for ROCr reported at the unmap behind it. Why, and whether a GPU
-// and other releases do so, is not known: suspend() relies on none of AMD's. docs/guides/rocm.md.
-inline bool events_pass_before_copies(int runtime_version) {
-  return is_at_least(runtime_version, 5, 7);
-}
-
-// From ROCm 7.14 on the owner reads other pages between the grant of a peer and its own grant,
-// which is last (openxla/xla#46576). Fixed by ROCm/rocm-systems#9908, newer than the branch of 10.0
-// and older than that of 10.1; which release has it has not been seen: docs/guides/rocm.md.
-inline bool late_grant_moves_pages(int runtime_version) {
-  return is_at_least(runtime_version, 7, 14);
-}
-
-// hipMemMap reports failures after the checks of its arguments from ROCm 7.14 on
-// (ROCm/rocm-systems#7685), and on CUDA.
-inline bool reports_failed_map(int runtime_version) {
-  return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 14);
-}
-
-// AMD's pools allocate a block to the stream of its allocation without a wait for the stream of its
-// free. hipFreeAsync blocks the host while the earlier free of a reused block is not done. Observed
-// on 6.4.3 and 7.2.4, and the same in all published sources. CUDA's pools do neither.
-inline bool pools_reuse_in_order(int runtime_version) { return is_cuda_version(runtime_version); }
-
-// AMD's runtime searches all pools of a device for what is freed. Beside hipMemPoolCreate and
-// hipMemPoolDestroy in other threads 6.4.3 crashes in hipFree, hipFreeAsync and hipStreamDestroy;
-// 7.2.4 blocks for good in hipFree and hipDeviceSynchronize. CUDA is not known to.
-inline bool pools_change_beside_frees(int runtime_version) {
-  return is_cuda_version(runtime_version);
-}
-
-// hipDevP2PAttrPerformanceRank is an order of links on CUDA, 0 the fastest; AMD's runtime gives the
-// number of the link's type (ROCm/clr, hip_peer.cpp; seen on 5.7.1, 6.4.3 and 7.2.4).
-inline bool ranks_links(int runtime_version) { return is_cuda_version(runtime_version); }
 
 // hipMemPoolProps has `maxSize` from 6.2 on, in place of the first reserved bytes, which had to be
 // zero before. Read from this offset, it means the same with any header.

@@ -9,12 +9,13 @@
 #include <memory>
 #include <string>
 
+#include "core/environment.hpp"
 #include "core/error.hpp"
+#include "core/file_size_signal.hpp"
 #include "core/logger.hpp"
 
 // A program may have a spdlog of another version, whose functions have the same names but other
-// insides. A linker that finds both takes one for both: so that of the library has a name of its
-// own.
+// insides. A linker would take one for both, so the library's has a name of its own.
 #define spdlog hipvmm_spdlog
 // Its files are closed in programs that the process starts.
 #define SPDLOG_PREVENT_CHILD_FD
@@ -34,7 +35,7 @@ namespace {
 
 std::atomic<bool> has_file{false};
 
-// hipMM's, so that what reads its logs reads these.
+// hipMM's, so that programs that read its logs read these.
 constexpr const char* pattern = "[%6t][%H:%M:%S:%f][%-6l] %v";
 
 spdlog::level::level_enum level_of(log_level level) {
@@ -51,14 +52,14 @@ void report_once(std::atomic<bool>& told, const std::string& sentence) {
 }  // namespace
 
 struct logger::state {
-  std::string why_no_file;  // the one that was wished for
+  std::string why_no_file;  // the file that was requested
   std::atomic<bool> no_file_reported = false;
   std::atomic<bool> failure_reported = false;
   spdlog::logger lines{"hipvmm", {}};
 
   state() {
     for (const char* const variable : {"HIPVMM_DEBUG_LOG_FILE", "RMM_DEBUG_LOG_FILE"}) {
-      const char* const name = ::secure_getenv(variable);
+      const char* const name = detail::environment(variable);
       if (name == nullptr || *name == '\0') continue;
       open(variable, name);
       break;
@@ -103,7 +104,9 @@ void logger::set_level(log_level least) noexcept { detail::least_logged = least;
 log_level logger::level() const noexcept { return detail::least_logged; }
 
 void logger::log(log_level line, std::string_view text) {
-  if (should_log(line)) state_->lines.log(level_of(line), {text.data(), text.size()});
+  if (!should_log(line)) return;
+  const detail::without_file_size_signal failing;  // is reported
+  state_->lines.log(level_of(line), {text.data(), text.size()});
 }
 
 void logger::flush() { state_->lines.flush(); }

@@ -18,15 +18,15 @@ namespace hipvmm::detail {
 /// makes it.
 extern std::atomic<log_level> least_logged;
 
-/// Returns whether lines of the debug log go where the default error handler writes.
+/// Returns whether the debug log and the default error handler write to the same place.
 bool logs_to_stderr() noexcept;
 
 /// Writes the result of `make(argument)` if the level is enabled.
 void log_line(log_level level, std::string (*make)(void*), void* argument) noexcept;
 
 /// Writes the text that `make()` returns to the debug log.
-/// - Where `Level` is not compiled in, there is no code.
-/// - Where it is disabled, the cost is one load and no call of `make`.
+/// - If `Level` is not compiled in, there is no code.
+/// - If it is disabled, the cost is one load and no call of `make`.
 /// - Exceptions do not leave the function.
 template <log_level Level, log_level Compiled = log_level::HIPVMM_LOGGING_LEVEL, typename Make>
 void log([[maybe_unused]] Make make) noexcept {

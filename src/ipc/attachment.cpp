@@ -2,25 +2,29 @@
 #include "ipc/attachment.hpp"
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "ipc/block_mirror.hpp"
 #include "ipc/identity.hpp"
+#include "region/chunks/shared_chunks.hpp"
+#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
 using clock = std::chrono::steady_clock;
 
-// A reply has a packet for at most 16 chunks; one that never ends is none.
+// A reply has a packet for at most 16 chunks; more packets than this are an endless reply.
 constexpr std::size_t most_packets = 1U << 16U;
-// How often one refresh asks again because the owner has announced meanwhile.
+// The most requests of one refresh, which repeats its request if the owner has announced meanwhile.
 constexpr int most_rounds = 16;
 
 access_list rights_of(const std::vector<device_ref>& devices, const attach_options& options) {
@@ -60,7 +64,7 @@ void attachment::connect(deadline until) {
     }
     if (made.state == listener_state::absent)
       throw ipc_error{ipc_failure::closed,
-                      "nobody publishes at " + path_ + ": start the owner first"};
+                      "no process publishes at " + path_ + ": start the owner first"};
     if (clock::now() >= until)
       throw ipc_error{ipc_failure::timeout, "the owner of " + path_ + " accepts no connection"};
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
@@ -70,7 +74,7 @@ void attachment::connect(deadline until) {
 
 void attachment::welcome(const published_elements& elements, deadline until) {
   const build_identity own = own_identity();
-  // Where the owner refuses at once, its sentence can still be read.
+  // If the owner refused at once, its sentence can still be read.
   static_cast<void>(send(hello_packet{own}, until));
   std::optional<received_packet> answer = receive(until);
   if (!answer)
@@ -85,7 +89,7 @@ void attachment::welcome(const published_elements& elements, deadline until) {
     throw ipc_error{ipc_failure::refused,
                     path_ + " publishes elements of " + std::to_string(theirs.size) +
                         " bytes, alignment " + std::to_string(theirs.align) + ", tag " +
-                        std::to_string(theirs.tag) + ", and this process asked for " +
+                        std::to_string(theirs.tag) + ", and this process requested " +
                         std::to_string(elements.size) + ", " + std::to_string(elements.align) +
                         ", " + std::to_string(elements.tag)};
   devices_ = devices_here(*found);
@@ -107,8 +111,8 @@ std::vector<device_ref> attachment::devices_here(const welcome_packet& from) con
     if (const std::optional<device_ref> found = device_with_uuid(uuid); found) return *found;
     throw std::invalid_argument{
         "the memory at " + path_ + " is of device " + to_string(uuid) +
-        ", which this process does not see: make it visible (HIP_VISIBLE_DEVICES), or name it by "
-        "attach_options::device and other_devices where HIP reports no UUIDs"};
+        ", which this process does not see: make it visible (HIP_VISIBLE_DEVICES), or, if HIP "
+        "reports no UUIDs, name it by attach_options::device and other_devices"};
   };
   std::vector<device_ref> result{find(options_.device, device_uuid{from.shape.device})};
   for (std::size_t i = 0; i < from.other_devices.size(); ++i)
@@ -164,11 +168,17 @@ void attachment::require_sane(const chunk_record& place) const {
 }
 
 bool attachment::fetch(stream_ref stream, deadline until) {
-  // Where the owner has closed, its last words can still be read.
+  // If the owner has closed, its last packets can still be read.
   if (send(request_packet{++ticket_, epoch_}, until)) must_acknowledge_ = false;
   bool has_begun = false;
   std::optional<std::set<std::uint64_t>> present;
+  bool has_added = false;
   for (std::size_t packets = 0; packets < most_packets; ++packets) {
+    // The limit holds for an owner that sends without end, too.
+    if (packets != 0 && clock::now() >= until)
+      throw ipc_error{ipc_failure::timeout, "the owner of " + path_ +
+                                                " did not end its answer within " +
+                                                std::to_string(options_.timeout.count()) + " ms"};
     std::optional<received_packet> next = receive(until);
     if (!next) return false;
     if (const auto* const answer = std::get_if<answer_packet>(&next->content)) {
@@ -177,8 +187,14 @@ bool attachment::fetch(stream_ref stream, deadline until) {
     }
     if (const auto* const late = std::get_if<expired_packet>(&next->content))
       let_go(late->text, stream);
-    // Of the answer to a request that was given up: this one says all of it again, as it is now.
+    // Part of the answer to an abandoned request; the current answer contains it all.
     if (!has_begun) continue;
+    // The time that this process needs does not count against the owner's limit. The loop ends:
+    // withdrawals precede new chunks, and the reservation limits the number of those.
+    const auto began = clock::now();
+    if (has_added && !std::holds_alternative<chunk_packet>(next->content) &&
+        !std::holds_alternative<complete_packet>(next->content))
+      throw_malformed("it sends withdrawals after new chunks");
     if (const auto* const there = std::get_if<present_packet>(&next->content)) {
       if (!present) present.emplace();
       for (const chunk_record& each : there->chunks) present->insert(each.serial);
@@ -186,8 +202,8 @@ bool attachment::fetch(stream_ref stream, deadline until) {
     }
     if (present) withdraw_others(*std::exchange(present, std::nullopt), stream);
     if (const auto* const chunks = std::get_if<chunk_packet>(&next->content)) {
-      for (std::size_t i = 0; i < chunks->chunks.size(); ++i)
-        add(chunks->chunks[i], std::move(next->descriptors[i]));
+      add(chunks->chunks, next->descriptors);
+      has_added = true;
     } else if (const auto* const gone = std::get_if<retired_packet>(&next->content)) {
       std::vector<std::uint64_t> serials;
       for (const chunk_record& each : gone->chunks) serials.push_back(each.serial);
@@ -198,25 +214,30 @@ bool attachment::fetch(stream_ref stream, deadline until) {
     } else {
       throw_malformed("it sends a packet that answers nothing");
     }
+    until += clock::now() - began;
   }
   throw_malformed("its answer does not end");
 }
 
 void attachment::withdraw(const std::vector<std::uint64_t>& serials, stream_ref stream) {
-  // The owner waits to hear of those too that are not here.
+  // The owner also waits for acknowledgements of chunks that are not mapped here.
   must_acknowledge_ = true;
-  bool has_waited = false;
-  for (const std::uint64_t serial : serials) {
-    const auto found = mapped_.find(serial);
-    if (found == mapped_.end()) continue;
-    if (!std::exchange(has_waited, true)) stream.synchronize();
-    const chunk_record place = found->second;
+  std::map<std::uint64_t, chunk_record> gone;  // by offset
+  for (const std::uint64_t serial : serials)
+    if (const auto found = mapped_.find(serial); found != mapped_.end())
+      gone.emplace(found->second.offset, found->second);
+  if (!gone.empty()) stream.synchronize();
+  for (auto next = gone.begin(); next != gone.end();) {
+    const auto first = next;
+    const std::uint64_t start = first->first;
+    std::uint64_t end = start;
+    for (; next != gone.end() && next->first == end; ++next) end += next->second.bytes;
     for (byte_range* const each : {&readable_, &next_}) {
       // No byte from here on is known to be there, unless the chunk was erased at the front.
-      if (place.offset + place.bytes > each->begin) *each = each->within(each->begin, place.offset);
+      if (end > each->begin) *each = each->within(each->begin, start);
     }
-    memory_->decommit(place.offset, place.bytes);
-    mapped_.erase(found);
+    memory_->decommit(start, end - start);
+    for (auto at = first; at != next; ++at) mapped_.erase(at->second.serial);
   }
 }
 
@@ -239,29 +260,39 @@ void attachment::withdraw_others(const std::set<std::uint64_t>& present, stream_
   withdraw(gone, stream);
 }
 
-void attachment::add(const chunk_record& sent, owned_descriptor descriptor) {
-  require_sane(sent);
-  if (mapped_.count(sent.serial) != 0) return;
-  const shareable_handle handle{descriptor.release(), sent.bytes};
+void attachment::add(const std::vector<chunk_record>& sent,
+                     std::vector<owned_descriptor>& descriptors) {
+  std::map<std::size_t, physical_chunk> chunks;
+  std::vector<std::uint64_t> added;
+  added.reserve(sent.size());
   try {
-    physical_chunk chunk = import_chunk(handle, devices_[sent.device]);
-    const chunk_record place{sent.offset, chunk.bytes(), sent.serial, sent.device};
-    const auto entry = mapped_.emplace(sent.serial, place).first;
-    try {
-      memory_->adopt(sent.offset, std::move(chunk));
-    } catch (...) {
-      mapped_.erase(entry);
-      throw;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      const chunk_record& each = sent[i];
+      require_sane(each);
+      if (mapped_.count(each.serial) != 0) continue;
+      const shareable_handle handle{descriptors[i].release(), each.bytes};
+      physical_chunk chunk = import_chunk(handle, devices_[each.device]);
+      mapped_.emplace(each.serial,
+                      chunk_record{each.offset, chunk.bytes(), each.serial, each.device});
+      added.push_back(each.serial);
+      if (!chunks.try_emplace(each.offset, std::move(chunk)).second)
+        throw std::invalid_argument{"two chunks begin at offset " + std::to_string(each.offset)};
     }
-  } catch (const std::invalid_argument& error) {
-    // A descriptor without such memory, or a place that is taken.
-    throw_malformed(error.what());
+    adopt_chunks(*memory_, chunks);
+  } catch (...) {
+    for (const std::uint64_t each : added) mapped_.erase(each);
+    try {
+      throw;
+    } catch (const std::invalid_argument& error) {
+      // A descriptor without such memory, or a place that is taken.
+      throw_malformed(error.what());
+    }
   }
 }
 
 bool attachment::refuses_holes() const {
   return std::any_of(devices_.begin(), devices_.end(), [](device_ref each) {
-    return capability_of(each).needs(quirk::access_from_base);
+    return !memory_strategy{each}.rights.takes_any_mapping;
   });
 }
 
@@ -283,11 +314,11 @@ std::size_t attachment::refresh(stream_ref stream) {
 }
 
 std::size_t attachment::refresh(stream_ref stream, deadline until) {
-  // Again, where it failed when this process was cut off.
+  // Again, if it failed when this process was cut off.
   if (!why_expired_.empty()) unmap_expired(stream);
   bool has_begun_anew = false;
   for (int round = 0; round < most_rounds; ++round) {
-    // First the range: what was announced with it is in the list of that epoch.
+    // The range first: its epoch's list contains the chunks of the range.
     const std::optional<byte_range> seen = state_->readable();
     const bool is_current = state_->epoch() == epoch_;
     if (!is_open() || (is_current && !must_acknowledge_)) {
@@ -310,8 +341,8 @@ std::size_t attachment::refresh(stream_ref stream, deadline until) {
       epoch_ = 0;
       continue;
     }
-    // What took the place of a chunk while the owner answered was cut off before it was sent. That
-    // chunk need not have been here.
+    // The owner cut off replaced chunks before it sent their replacements. Such a chunk need not
+    // have been mapped here.
     if (const std::optional<byte_range> now = state_->readable(); now)
       set_readable(next_.within(now->begin, now->end));
   }
@@ -327,7 +358,7 @@ bool attachment::wait_for(std::size_t bytes, std::chrono::milliseconds timeout, 
   auto pause = std::chrono::microseconds{10};
   while (refresh(stream, last) < bytes) {
     if (!is_open() || clock::now() >= until) return false;
-    // The state page is memory, and nobody wakes its readers. A closed connection is seen here.
+    // The state page is memory, and does not wake its readers. A closed connection is seen here.
     const deadline next = std::min<deadline>(until, clock::now() + pause);
     if (pause < std::chrono::milliseconds{1}) {
       std::this_thread::sleep_until(next);

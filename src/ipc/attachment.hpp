@@ -41,29 +41,29 @@ class attachment {
   void connect(deadline until);
   void welcome(const published_elements& elements, deadline until);
   std::size_t refresh(stream_ref stream, deadline until);
-  /// The next packet. Returns nothing where the owner has gone.
+  /// The next packet. Returns nothing if the owner has gone.
   [[nodiscard]] std::optional<received_packet> receive(deadline until);
   [[nodiscard]] bool send(const packet& content, deadline until);
-  /// Asks for what is new, and unmaps and maps it packet by packet: so many descriptors at a time
-  /// are enough. Returns false where the owner has gone.
+  /// Requests the changes, and unmaps and maps packet by packet, so that a packet's number of
+  /// descriptors is enough. Returns false if the owner has gone.
   [[nodiscard]] bool fetch(stream_ref stream, deadline until);
-  /// Unmaps chunks after all work in `stream` that may use them. Those that are not here, such as
-  /// those that came and went since the last look, are passed over.
+  /// Unmaps chunks after all work in `stream` that may use them. Ignores chunks that are not
+  /// mapped, such as those that came and went since the last refresh.
   void withdraw(const std::vector<std::uint64_t>& serials, stream_ref stream);
-  /// The same for those that are here and not `present`.
+  /// The same for mapped chunks that are not in `present`.
   void withdraw_others(const std::set<std::uint64_t>& present, stream_ref stream);
   /// The owner has cut this process off, with a sentence: nothing of the memory may be used.
   [[noreturn]] void let_go(const std::string& why, stream_ref stream);
   /// Unmaps all after that. Throws: ipc_error `expired`, when nothing is mapped any more.
   [[noreturn]] void unmap_expired(stream_ref stream);
-  /// Whether a chunk may be refused beside a hole, where chunks have several sizes.
+  /// Returns whether HIP may refuse a chunk beside a hole, because chunks have several sizes.
   [[nodiscard]] bool refuses_holes() const;
   /// Makes the bytes of `range` readable that are backed here.
   void set_readable(byte_range range) noexcept;
   /// Throws: unsupported in a child of fork(), which has the parent's connection.
   void require_own_process(const char* function) const;
-  /// Maps a chunk of the owner, unless it is here.
-  void add(const chunk_record& place, owned_descriptor descriptor);
+  /// Maps those chunks of the owner that are not here, all or none.
+  void add(const std::vector<chunk_record>& sent, std::vector<owned_descriptor>& descriptors);
   /// Throws: ipc_error `malformed` unless the place is within the reservation, in whole granules.
   void require_sane(const chunk_record& place) const;
   /// The devices of the memory here, by chunk_record::device.
@@ -84,7 +84,7 @@ class attachment {
   bool must_acknowledge_ = false;  // the owner does not know that withdrawn chunks are unmapped
   std::string why_expired_;        // the owner has cut this process off; until the program was told
   byte_range readable_{};          // backed here
-  byte_range next_{};              // what is readable when an answer was applied
+  byte_range next_{};              // the readable range when an answer was applied
 };
 
 }  // namespace hipvmm::detail

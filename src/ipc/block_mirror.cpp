@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/block_mirror.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "region/chunks/shared_chunks.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -22,7 +25,7 @@ std::string text_of(const exported_chunk& chunk) {
 void require_whole(const exported_range& block) {
   const auto refuse = [](const std::string& what) {
     throw std::invalid_argument{"imported_blocks::add: " + what +
-                                ": pass what export_block() gave, with all of its chunks"};
+                                ": pass the result of export_block(), with all of its chunks"};
   };
   if (block.chunks.empty() || block.bytes == 0) refuse("the block has no chunks, or no bytes");
   std::size_t end = block.chunks.front().offset;
@@ -85,30 +88,42 @@ void block_mirror::require_free_place(const exported_chunk& chunk) {
           "ended its imported_block"};
 }
 
-void block_mirror::map(const exported_chunk& chunk) {
-  physical_chunk imported = import_chunk(chunk.handle, memory_.device());
-  const std::size_t end = chunk.offset + imported.bytes();
-  for (auto at = first_behind(chunk.offset); at != mapped_.end() && at->first < end;) {
-    memory_.decommit(at->first, at->second.bytes);
-    at = mapped_.erase(at);
+std::size_t block_mirror::unmap(chunk_map::iterator first, chunk_map::iterator last) {
+  if (first == last) return 0;
+  const auto& [offset, newest] = *std::prev(last);
+  const std::size_t returned = memory_.decommit(first->first, offset + newest.bytes - first->first);
+  mapped_.erase(first, last);
+  return returned;
+}
+
+void block_mirror::map(const std::vector<const exported_chunk*>& wanted) {
+  std::map<std::size_t, physical_chunk> imported;
+  chunk_map made;
+  for (const exported_chunk* const each : wanted) {
+    const physical_chunk& chunk =
+        imported.emplace(each->offset, import_chunk(each->handle, memory_.device())).first->second;
+    made.emplace(each->offset, mapped_chunk{chunk.bytes(), each->serial, 0});
   }
-  const auto entry =
-      mapped_.emplace(chunk.offset, mapped_chunk{imported.bytes(), chunk.serial, 0}).first;
-  try {
-    memory_.adopt(chunk.offset, std::move(imported));
-  } catch (...) {
-    mapped_.erase(entry);
-    throw;
+  for (const auto& [offset, one] : made) {
+    const auto first = first_behind(offset);
+    unmap(first, std::find_if(first, mapped_.end(), [end = offset + one.bytes](const auto& each) {
+            return each.first >= end;
+          }));
   }
+  adopt_chunks(memory_, imported);
+  mapped_.merge(made);
 }
 
 void block_mirror::add(const exported_range& block) {
   require_whole(block);
   const std::lock_guard lock{mutex_};
-  for (const exported_chunk& each : block.chunks)
-    if (!is_mapped(each)) require_free_place(each);
-  for (const exported_chunk& each : block.chunks)
-    if (!is_mapped(each)) map(each);
+  std::vector<const exported_chunk*> missing;
+  for (const exported_chunk& each : block.chunks) {
+    if (is_mapped(each)) continue;
+    require_free_place(each);
+    missing.push_back(&each);
+  }
+  map(missing);
   for (const exported_chunk& each : block.chunks) ++mapped_.find(each.offset)->second.uses;
 }
 
@@ -122,14 +137,12 @@ void block_mirror::end_use(std::size_t offset, std::size_t bytes) noexcept {
 
 std::size_t block_mirror::release_unused() {
   const std::lock_guard lock{mutex_};
+  const auto is_used = [](const auto& each) { return each.second.uses != 0; };
   std::size_t released = 0;
   for (auto at = mapped_.begin(); at != mapped_.end();) {
-    if (at->second.uses != 0) {
-      ++at;
-      continue;
-    }
-    released += memory_.decommit(at->first, at->second.bytes);
-    at = mapped_.erase(at);
+    const auto first = std::find_if_not(at, mapped_.end(), is_used);
+    at = std::find_if(first, mapped_.end(), is_used);
+    released += unmap(first, at);
   }
   return released;
 }

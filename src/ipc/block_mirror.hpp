@@ -16,9 +16,9 @@
 
 namespace hipvmm::detail {
 
-/// A region for chunks of another process, with as many addresses as that one has.
-/// Throws: out_of_memory, with `advice`, where so many cannot be had.
-/// `placement`: of the devices whose chunks it takes.
+/// Reserves a region for chunks of another process, with as many addresses as that process has.
+/// Throws: out_of_memory, with `advice`, without that many addresses. `placement`: of the devices
+/// whose chunks it takes.
 [[nodiscard]] region reserve_mirror(device_ref device, std::size_t max_bytes,
                                     const access_list& rights, const std::string& advice,
                                     const chunk_placement& placement = {});
@@ -53,9 +53,12 @@ class block_mirror {
   /// The first chunk that ends behind `offset`.
   [[nodiscard]] chunk_map::iterator first_behind(std::size_t offset);
   [[nodiscard]] bool is_mapped(const exported_chunk& chunk) const;
-  /// Throws: std::invalid_argument where a chunk that is used is in its place.
+  /// Throws: std::invalid_argument if a chunk that is used is in its place.
   void require_free_place(const exported_chunk& chunk);
-  void map(const exported_chunk& chunk);
+  /// Maps `wanted` in place of others, neighbours together, all or none.
+  void map(const std::vector<const exported_chunk*>& wanted);
+  /// Unmaps [first, last), between which nothing else is mapped. Returns the bytes.
+  std::size_t unmap(chunk_map::iterator first, chunk_map::iterator last);
 
   const process_mark process_;
   mutable std::mutex mutex_;

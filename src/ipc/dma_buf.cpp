@@ -24,14 +24,16 @@ std::vector<chunk_view> chunks_of(const std::vector<chunk_view>& all, const void
                                   std::size_t bytes) {
   std::vector<chunk_view> result;
   const char* next = at(start);
-  const char* const end = next + bytes;
+  std::size_t left = bytes;
   for (const chunk_view& each : all) {
-    if (next == end || at(each.address) > next) break;
+    if (left == 0 || at(each.address) > next) break;
     if (at(each.address) + each.bytes <= next) continue;
     result.push_back(each);
-    next = std::min(end, at(each.address) + each.bytes);
+    const auto part = static_cast<std::size_t>(at(each.address) + each.bytes - next);
+    next += std::min(left, part);
+    left -= std::min(left, part);
   }
-  if (bytes != 0 && next == end) return result;
+  if (bytes != 0 && left == 0) return result;
   throw std::invalid_argument{"export_dma_bufs: of the " + std::to_string(bytes) + " bytes at " +
                               address_text(start) + " only " + std::to_string(next - at(start)) +
                               " are backed by chunks: commit them, and name at least one byte"};
@@ -61,7 +63,7 @@ std::vector<dma_buf> whole_chunks(const std::vector<chunk_view>& chunks, const v
   return result;
 }
 
-/// One dma-buf of the pages that hold what is wanted of chunks `first` to before `last`.
+/// One dma-buf of the pages that hold the requested bytes of chunks [first, last).
 dma_buf range_of(const std::vector<chunk_view>& chunks, std::size_t first, std::size_t last,
                  const void* start, std::size_t bytes, const dma_buf_source& from) {
   const char* const low = at(chunks[first].address);
@@ -93,7 +95,8 @@ std::vector<dma_buf> ranges(const std::vector<chunk_view>& chunks, const void* s
     } catch (const unsupported&) {
       is_refused = true;
     }
-    // Where not all were made alike, such as adopted ones, each by itself; it says why it fails.
+    // If the chunks were made differently, such as adopted ones, each by itself, with its own
+    // error.
     for (std::size_t each = first; is_refused && each < last; ++each) add(each, each + 1);
     first = last;
   }
@@ -118,8 +121,7 @@ std::vector<dma_buf> dma_bufs_of(const std::vector<chunk_view>& chunks, const vo
                     std::to_string(wanted.front().device.ordinal()) + " are exported as " +
                     (from.kind == export_kind::memory_file
                          ? "memory files, not as dma-bufs: only GPUs have those"
-                         : "descriptors of which the system does not say what they are; is /proc "
-                           "there?")};
+                         : "descriptors of an unknown kind; is /proc mounted?")};
 }
 
 std::vector<dma_buf> export_dma_bufs(const std::vector<chunk_view>& chunks, const void* start,

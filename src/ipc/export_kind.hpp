@@ -7,7 +7,7 @@
 
 namespace hipvmm::detail {
 
-/// What a descriptor is, by what its entry in /proc/self/fd links to.
+/// The kind of a descriptor, by the target of its link in /proc/self/fd.
 [[nodiscard]] export_kind kind_of_link(std::string_view link) noexcept;
 /// As export_kind_of(), each time anew.
 [[nodiscard]] export_kind probe_export(device_ref device);

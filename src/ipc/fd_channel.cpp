@@ -13,6 +13,7 @@
 #include "core/descriptors.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/socket.hpp"
+#include "vmm/descriptor_closer.hpp"
 
 namespace hipvmm {
 namespace {
@@ -64,8 +65,7 @@ detail::owned_descriptor connect_within(const std::string& path, std::chrono::mi
     detail::connection made = detail::connect_to(path);
     if (made.state == detail::listener_state::answered) return std::move(made.socket);
     if (made.state == detail::listener_state::absent)
-      throw ipc_error{ipc_failure::closed,
-                      "nobody listens at " + path + ": start the process that does first"};
+      throw ipc_error{ipc_failure::closed, "no process listens at " + path + ": start it first"};
     if (std::chrono::steady_clock::now() >= end) throw_timeout("accepts no connection", limit);
     // No call waits until the listener takes another.
     ::usleep(1000);
@@ -101,7 +101,7 @@ void send_within(int socket, const call_limit& call, const detail::packet& conte
     }
     if (!detail::wait_writable(socket, call.end) || std::chrono::steady_clock::now() >= call.end)
       throw_timeout("did not read", call.limit);
-    // Where descriptors on their way are too many, the socket is writable all the same.
+    // With too many descriptors on their way, the socket is writable all the same.
     ::usleep(100);
   }
 }
@@ -120,7 +120,7 @@ void send_chunks(int socket, const call_limit& call, const std::vector<exported_
   }
 }
 
-/// The next packet. Returns nothing where the peer closed the channel.
+/// The next packet. Returns nothing if the peer closed the channel.
 std::optional<detail::received_packet> receive_within(int socket, const call_limit& call) {
   detail::received_packet next;
   for (;;) {
@@ -146,6 +146,8 @@ void take_chunks(detail::received_packet& from, std::vector<exported_chunk>& int
 void receive_chunks(int socket, const call_limit& call, std::size_t count,
                     std::vector<exported_chunk>& into) {
   while (into.size() < count) {
+    if (std::chrono::steady_clock::now() >= call.end)
+      throw_timeout("sent no whole block", call.limit);
     std::optional<detail::received_packet> next = receive_within(socket, call);
     if (!next)
       throw ipc_error{ipc_failure::closed,
@@ -164,7 +166,7 @@ void receive_chunks(int socket, const call_limit& call, std::size_t count,
 
 fd_channel::fd_channel(int socket, channel_options options)
     : socket_{socket}, options_{std::move(options)} {
-  // The destructor does not run where this throws.
+  // If this throws, the destructor does not run.
   detail::owned_descriptor owned{socket};
   require_channel_socket(socket);
   detail::require_user(detail::credentials_of(socket), options_.other_users);
@@ -189,9 +191,7 @@ std::pair<fd_channel, fd_channel> fd_channel::make_pair(channel_options options)
   return {std::move(first), fd_channel{second.release(), std::move(options)}};
 }
 
-fd_channel::~fd_channel() {
-  if (socket_ >= 0) ::close(socket_);
-}
+fd_channel::~fd_channel() { detail::close_foreign(socket_); }
 
 fd_channel& fd_channel::operator=(fd_channel&& other) noexcept {
   fd_channel moved{std::move(other)};

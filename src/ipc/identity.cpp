@@ -5,8 +5,7 @@
 #include <string_view>
 
 #include <hipvmm/version.hpp>
-#include "core/hip_compat.hpp"
-#include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 
 // Of the host provider alone.
 extern "C" [[gnu::weak]] int hipvmm_host_checks_order();
@@ -27,12 +26,12 @@ std::string text_of(const build_identity& which) {
 build_identity own_identity() {
   build_identity result{};
   result.version = {HIPVMM_VERSION_MAJOR, HIPVMM_VERSION_MINOR, HIPVMM_VERSION_PATCH};
-  const int version = runtime_version();
-  const std::string_view provider = &hipvmm_host_checks_order != nullptr   ? "host"
-                                    : hip_compat::is_cuda_version(version) ? "cuda"
-                                                                           : "amd";
+  const runtime_rules& rules = rules_of_runtime();
+  const std::string_view provider = &hipvmm_host_checks_order != nullptr ? "host"
+                                    : rules.is_cuda                      ? "cuda"
+                                                                         : "amd";
   std::copy(provider.begin(), provider.end(), result.provider.begin());
-  result.runtime = static_cast<std::uint64_t>(version);
+  result.runtime = static_cast<std::uint64_t>(rules.version);
   return result;
 }
 

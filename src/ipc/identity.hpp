@@ -10,7 +10,7 @@ namespace hipvmm::detail {
 /// This process's build and runtime. Throws: hip_error.
 [[nodiscard]] build_identity own_identity();
 
-/// Why a peer of that identity is refused, in a sentence; empty where it is accepted.
+/// Why a peer of that identity is refused, in a sentence; empty if it is accepted.
 [[nodiscard]] std::string why_refused(const build_identity& own, const build_identity& peer);
 
 }  // namespace hipvmm::detail

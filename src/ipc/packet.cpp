@@ -12,7 +12,7 @@ constexpr std::array<unsigned char, 8> magic{'h', 'i', 'p', 'v', 'm', 'm', 'I', 
 constexpr std::size_t place_bytes = 32;
 constexpr std::size_t uuid_bytes = 16;
 
-/// Reads numbers one after another. Pre: the caller has checked that so many bytes are there.
+/// Reads numbers one after another. Pre: the caller has checked the length.
 class reader {
  public:
   explicit reader(const unsigned char* from) noexcept : at_{from} {}
@@ -132,7 +132,7 @@ decoded_packet decode_welcome(const unsigned char* body, std::size_t bytes) {
   content.other_devices.resize((bytes - least) / uuid_bytes);
   for (auto& each : content.other_devices) from.bytes(each);
   const published_shape& shape = content.shape;
-  // Powers of two and bounds that what follows computes with.
+  // Powers of two and bounds that the later checks compute with.
   const auto is_power = [](std::uint64_t value) {
     return value != 0 && (value & (value - 1)) == 0;
   };
@@ -234,7 +234,7 @@ struct header_fields {
   std::uint32_t reserved_too;
 };
 
-/// Pre: the bytes of a header are there.
+/// Pre: the bytes contain a header.
 header_fields read_header(const unsigned char* data) {
   reader from{data + magic.size()};
   header_fields header{};

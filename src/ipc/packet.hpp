@@ -18,7 +18,7 @@ inline constexpr std::size_t packet_header_bytes = 24;
 inline constexpr std::size_t max_packet_bytes = 1024;
 inline constexpr std::size_t max_packet_text = 1000;
 inline constexpr std::size_t max_packet_descriptors = 16;
-// Of a publication: what a welcome has room for.
+// Limits of a welcome packet of a publication.
 inline constexpr std::size_t max_published_devices = 16;
 inline constexpr std::size_t max_places_in_packet = 30;
 // A block in chunks of 2 MiB may have 128 GiB.
@@ -35,7 +35,7 @@ struct chunk_record {
   friend bool operator==(const chunk_record&, const chunk_record&) = default;
 };
 
-/// What both sides must agree in: the library's version, HIP's provider and its runtime.
+/// Both sides must have the same: the library's version, HIP's provider and its runtime.
 struct build_identity {
   std::array<std::uint16_t, 3> version;
   std::array<char, 16> provider;  ///< padded with zeros
@@ -44,11 +44,11 @@ struct build_identity {
   friend bool operator==(const build_identity&, const build_identity&) = default;
 };
 
-/// What a publication consists of, and what its elements are.
+/// The devices, sizes and elements of a publication.
 struct published_shape {
-  std::array<unsigned char, 16> device;  ///< UUID; zeros where the runtime reports none
+  std::array<unsigned char, 16> device;  ///< UUID; zeros if the runtime reports none
   std::uint64_t granularity;
-  std::uint64_t max_bytes;     ///< of the owner's region: what an importer reserves
+  std::uint64_t max_bytes;     ///< of the owner's region: the importer's reservation
   std::uint64_t data_offset;   ///< of the first element in the region
   std::uint64_t element_size;  ///< zero for a region
   std::uint64_t element_align;
@@ -57,7 +57,7 @@ struct published_shape {
   friend bool operator==(const published_shape&, const published_shape&) = default;
 };
 
-// Each kind of packet. The comment says who sends it, and which descriptors go with it.
+// The packets. The comment names the sender, and the descriptors that go with the packet.
 struct chunk_packet {  // owner, and fd_channel: one descriptor for each chunk
   std::vector<chunk_record> chunks;
 };
@@ -76,7 +76,7 @@ struct welcome_packet {  // owner, in answer: one descriptor, of the state page
 struct refusal_packet {  // owner, in answer to any; then it closes
   std::string text;
 };
-struct request_packet {  // importer: what is new since `epoch`?
+struct request_packet {  // importer: requests the changes since `epoch`
   std::uint64_t ticket;
   std::uint64_t epoch;
 };
@@ -108,7 +108,7 @@ using packet = std::variant<chunk_packet, note_packet, hello_packet, welcome_pac
                             request_packet, retired_packet, complete_packet, block_packet,
                             present_packet, answer_packet, expired_packet>;
 
-/// A packet, or what is wrong with the bytes: a sentence's end such as "its magic is wrong".
+/// A packet, or the error of the bytes: a sentence's end such as "its magic is wrong".
 struct decoded_packet {
   std::optional<packet> content;
   const char* wrong = nullptr;
@@ -125,7 +125,7 @@ struct decoded_packet {
                                                std::size_t bytes) noexcept;
 
 /// Writes a packet that goes with `descriptors` descriptors.
-/// Pre: it is one that decode() accepts.
+/// Pre: decode() accepts it.
 [[nodiscard]] std::vector<unsigned char> encode(const packet& content, std::size_t descriptors);
 
 }  // namespace hipvmm::detail

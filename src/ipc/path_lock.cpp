@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
 #include "ipc/protocol_step.hpp"
@@ -16,92 +15,162 @@
 namespace hipvmm::detail {
 namespace {
 
-constexpr const char* lock_suffix = ".lock";
-constexpr std::size_t lock_suffix_length = 5;
-constexpr const char* new_suffix = ".new";
+constexpr const char* folder_suffix = ".hipvmm";
+constexpr const char* lock_name = "lock";
+constexpr const char* socket_name = "socket";
 
-bool is_same_file(int descriptor, const std::string& path) {
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool is_at(int descriptor, int folder, const char* name) {
   struct stat open {};
   struct stat there {};
-  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &there) == 0 &&
-         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+  return ::fstat(descriptor, &open) == 0 &&
+         ::fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && is_same(open, there);
+}
+
+[[noreturn]] void refuse(const std::string& what) { throw ipc_error{ipc_failure::refused, what}; }
+
+[[noreturn]] void refuse_foreign(const std::string& path) {
+  refuse("there is something at " + path +
+         " that no publication of this user left: remove it, or choose another path");
 }
 
 }  // namespace
 
 path_lock::path_lock(std::string path, who_connects who)
-    : path_{std::move(path)}, lock_path_{path_ + lock_suffix} {
-  require_socket_path(path_, lock_suffix_length);
-  lock_ = take();
+    : path_{std::move(path)}, folder_path_{path_ + folder_suffix} {
+  require_socket_path(path_, 0);
+  lock_folder();
   try {
+    remove_left_socket();
     listen_at(who);
   } catch (...) {
-    ::unlink(lock_path_.c_str());
+    remove_lock();
     throw;
   }
 }
 
 path_lock::~path_lock() {
   if (lock_.empty()) return;
-  struct stat there {};
-  if (::lstat(path_.c_str(), &there) == 0 && there.st_dev == device_ && there.st_ino == inode_)
-    ::unlink(path_.c_str());
-  if (is_same_file(lock_.get(), lock_path_)) ::unlink(lock_path_.c_str());
+  // Its close may come later.
+  ::shutdown(listener_.get(), SHUT_RDWR);
+  if (has_path()) ::unlink(path_.c_str());
+  ::unlinkat(folder_.get(), socket_name, 0);
+  remove_lock();
 }
 
 void path_lock::abandon() noexcept {
   { const owned_descriptor closed{std::move(listener_)}; }
   { const owned_descriptor closed{std::move(lock_)}; }
+  { const owned_descriptor closed{std::move(folder_)}; }
 }
 
-owned_descriptor path_lock::take() const {
-  // Again where the owner before removed the file between open and lock.
+void path_lock::remove_lock() noexcept {
+  if (is_at(lock_.get(), folder_.get(), lock_name)) ::unlinkat(folder_.get(), lock_name, 0);
+  // If other processes put something into it, it stays.
+  if (is_at(folder_.get(), AT_FDCWD, folder_path_.c_str())) ::rmdir(folder_path_.c_str());
+  // At once, for the next owner: no peer holds these two.
+  ::close(lock_.release());
+  ::close(folder_.release());
+}
+
+void path_lock::lock_folder() {
+  // Again if the previous owner removed it between open and lock.
   for (int tries = 0; tries < 100; ++tries) {
-    owned_descriptor lock{
-        ::open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)};
-    if (const int code = failure_of("open", lock.get()); code != 0)
-      throw_system(code, "open", lock_path_);
-    const int code = failure_of("flock", ::flock(lock.get(), LOCK_EX | LOCK_NB));
-    if (code == EWOULDBLOCK)
-      throw ipc_error{ipc_failure::refused,
-                      path_ +
-                          " is published already: choose another path, or end the process "
-                          "that holds " +
-                          lock_path_};
-    if (code != 0) throw_system(code, "flock", lock_path_);
-    if (is_same_file(lock.get(), lock_path_)) return lock;
+    const int planned = protocol_step("mkdir");
+    const bool made = planned == 0 && ::mkdir(folder_path_.c_str(), 0700) == 0;
+    if (!made && (planned != 0 || errno != EEXIST))
+      throw_system(planned != 0 ? planned : errno, "mkdir", folder_path_);
+    try {
+      if (open_lock()) return;
+    } catch (...) {
+      // Empty, or another owner's by now.
+      if (made) ::rmdir(folder_path_.c_str());
+      throw;
+    }
   }
-  throw ipc_error{ipc_failure::refused, lock_path_ + " is made and removed again and again"};
+  refuse(folder_path_ + " is made and removed again and again");
+}
+
+bool path_lock::open_lock() {
+  owned_descriptor folder{
+      ::open(folder_path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  if (const int code = failure_of("open", folder.get()); code != 0) {
+    if (code == ENOENT) return false;
+    if (code == ENOTDIR || code == ELOOP) refuse_foreign(folder_path_);
+    throw_system(code, "open", folder_path_);
+  }
+  struct stat about {};
+  if (::fstat(folder.get(), &about) != 0) throw_system(errno, "fstat", folder_path_);
+  if (about.st_uid != ::geteuid() || (about.st_mode & 0077) != 0)
+    refuse(
+        folder_path_ + " is a folder of user " + std::to_string(about.st_uid) +
+        ", or others may use it too: remove it, or publish in a folder that is this user's alone");
+  owned_descriptor lock{
+      ::openat(folder.get(), lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)};
+  if (const int code = failure_of("openat", lock.get()); code != 0) {
+    if (code == ENOENT) return false;
+    throw_system(code, "openat", folder_path_ + "/lock");
+  }
+  const int code = failure_of("flock", ::flock(lock.get(), LOCK_EX | LOCK_NB));
+  if (code == EWOULDBLOCK)
+    refuse(path_ + " is published already: choose another path, or end the process that holds " +
+           folder_path_ + "/lock");
+  if (code != 0) {
+    ::unlinkat(folder.get(), lock_name, 0);
+    throw_system(code, "flock", folder_path_ + "/lock");
+  }
+  if (!is_at(lock.get(), folder.get(), lock_name) ||
+      !is_at(folder.get(), AT_FDCWD, folder_path_.c_str()))
+    return false;
+  folder_ = std::move(folder);
+  lock_ = std::move(lock);
+  return true;
+}
+
+bool path_lock::has_path() const noexcept {
+  struct stat own {};
+  struct stat there {};
+  return ::fstatat(folder_.get(), socket_name, &own, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::lstat(path_.c_str(), &there) == 0 && S_ISSOCK(own.st_mode) && is_same(own, there);
+}
+
+void path_lock::remove_left_socket() {
+  struct stat there {};
+  if (::lstat(path_.c_str(), &there) == 0) {
+    if (!has_path()) refuse_foreign(path_);
+    // Its owner has gone. A process that got the listener from it may still answer.
+    if (connect_to(path_).state != listener_state::absent)
+      refuse("a process listens at " + path_ + ": choose another path, or end that process");
+    if (const int code = failure_of("unlink", ::unlink(path_.c_str())); code != 0)
+      throw_system(code, "unlink", path_);
+  }
+  if (::unlinkat(folder_.get(), socket_name, 0) != 0 && errno != ENOENT)
+    throw_system(errno, "unlinkat", folder_path_ + "/socket");
 }
 
 void path_lock::listen_at(who_connects who) {
-  // The path appears with a socket that listens: who waits for it can connect at once. Under both
-  // names may be that of an owner that died; a living one would hold the lock.
-  const std::string fresh = path_ + new_suffix;
-  for (const std::string& name : {path_, fresh}) {
-    struct stat there {};
-    if (::lstat(name.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode))
-      throw ipc_error{ipc_failure::refused, "there is something else than a socket at " + name +
-                                                ": remove it, or choose another path"};
-  }
-  if (const int code = failure_of("unlink", ::unlink(fresh.c_str())); code != 0 && code != ENOENT)
-    throw_system(code, "unlink", fresh);
   owned_descriptor socket = make_socket();
-  bind_to(socket.get(), fresh, who);
-  struct stat made {};
   try {
+    // Through the descriptor: a user who may write beside the folder could replace it.
+    bind_to(socket.get(), "/proc/self/fd/" + std::to_string(folder_.get()) + '/' + socket_name,
+            who);
     if (const int code = failure_of("listen", ::listen(socket.get(), SOMAXCONN)); code != 0)
       throw_system(code, "listen", path_);
-    if (::lstat(fresh.c_str(), &made) != 0) throw_system(errno, "lstat", fresh);
-    const int planned = protocol_step("rename");
-    if (planned != 0 || ::rename(fresh.c_str(), path_.c_str()) != 0)
-      throw_system(planned != 0 ? planned : errno, "rename", path_);
+    // The path appears with a socket that listens, so that a waiting process can connect at once. A
+    // link replaces no other file.
+    const int planned = protocol_step("linkat");
+    if (planned != 0 || ::linkat(folder_.get(), socket_name, AT_FDCWD, path_.c_str(), 0) != 0) {
+      const int code = planned != 0 ? planned : errno;
+      if (code == EEXIST) refuse_foreign(path_);
+      throw_system(code, "link", path_);
+    }
   } catch (...) {
-    ::unlink(fresh.c_str());
+    ::unlinkat(folder_.get(), socket_name, 0);
     throw;
   }
-  device_ = made.st_dev;
-  inode_ = made.st_ino;
   listener_ = std::move(socket);
 }
 

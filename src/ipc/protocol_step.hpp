@@ -5,9 +5,9 @@
 
 namespace hipvmm::detail {
 
-/// For tests: called at each step of the protocol, before the system call that `step` names, by the
-/// thread that makes it. What it returns other than 0 is the errno by which that call fails. It may
-/// end the process: a peer that dies at that point.
+/// For tests: called at each step of the protocol, before the system call that `step` names, in the
+/// calling thread. Returns 0, or the errno by which that call fails. It may end the process, as a
+/// peer that dies at that point.
 using protocol_hook = int (*)(const char* step);
 
 inline std::atomic<protocol_hook> protocol_step_hook{nullptr};

@@ -24,8 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// As long as this list of withdrawn chunks may always be. Beyond it is no longer than the list of
-// those that are published, which says the same.
+// A list of withdrawn chunks may always have this length. Beyond it, it is no longer than the list
+// of published chunks, which has the same meaning.
 constexpr std::size_t short_list = 256;
 
 std::vector<device_ref> devices_of(device_ref device, const std::vector<device_ref>& others) {
@@ -43,7 +43,7 @@ std::vector<device_ref> devices_of(device_ref device, const std::vector<device_r
   return result;
 }
 
-/// Zeros where the runtime reports none: importers have to name the device themselves.
+/// Zeros if the runtime reports none: importers have to name the device themselves.
 std::array<unsigned char, 16> uuid_of(device_ref device) {
   try {
     return device.uuid().bytes;
@@ -167,7 +167,7 @@ void publisher::announce(
   {
     const std::lock_guard lock{mutex_};
     for (const chunk_view& each : chunks) {
-      // Older than what is known, where other memory was announced before.
+      // Older than the known chunks, if other memory was announced before.
       if (chunks_.count(each.serial) == 0) since = std::min(since, each.serial - 1);
     }
   }
@@ -200,7 +200,7 @@ void publisher::announce(
       std::uint64_t high = std::numeric_limits<std::uint64_t>::max();
       for (const auto at : gone) {
         const chunk_record& place = at->second.place;
-        // What was erased at the front leaves the rest as it is.
+        // Erased bytes at the front leave the rest unchanged.
         if (place.offset + place.bytes <= begin)
           low = begin;
         else
@@ -211,7 +211,7 @@ void publisher::announce(
       for (auto& [serial, each] : fresh) each.epoch = next.epoch;
       chunks_.merge(fresh);
       epoch_ = next.epoch;
-      // What takes the place of a chunk that went is not written yet.
+      // The replacement of a removed chunk is not written yet.
       if (!gone.empty()) state_->cut(number, low, high);
       state_->set_epoch(epoch_);
       if (!gone.empty()) {
@@ -224,7 +224,7 @@ void publisher::announce(
     }
   }
   if (starts_leases) wake();
-  // After the chunks are known: who sees the size finds them.
+  // After the chunks are known, so that an importer that sees the size finds them.
   host_task(stream, [state = state_, number, begin, bytes] {
     state->set_range(number, {begin, begin + bytes});
   });
@@ -245,7 +245,7 @@ void publisher::forget_applied() {
     if (each.has_chunks) least = std::min(least, each.applied);
   std::erase_if(withdrawn_,
                 [least](const withdrawn_chunk& each) { return each.went.epoch <= least; });
-  // Of an importer that never looks.
+  // Of an importer that never refreshes.
   const std::size_t most = std::max(short_list, chunks_.size());
   if (withdrawn_.size() <= most) return;
   const auto kept = withdrawn_.end() - static_cast<std::ptrdiff_t>(most);

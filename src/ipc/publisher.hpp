@@ -77,24 +77,26 @@ class publisher {
   };
   struct importer {
     owned_descriptor socket;
-    bool is_known = false;    // has said hello
-    bool is_dropped = false;  // once what is queued was sent
-    bool is_stalled = false;  // its socket could be written, and took nothing all the same
-    bool has_chunks = false;  // was sent some
+    bool is_known = false;       // has said hello
+    bool is_dropped = false;     // after the queue was sent
+    bool is_stalled = false;     // its socket was writable, but took nothing
+    bool has_chunks = false;     // was sent some
+    bool may_owe_reads = false;  // was sent descriptors that it may not have read
+    std::size_t in_packet = 0;   // so many descriptors go with each packet of its queue
     [[nodiscard]] bool is_served() const noexcept { return is_known && !is_dropped; }
-    std::uint64_t applied = 0;  // the epoch that it has mapped, by its own word
+    std::uint64_t applied = 0;  // the epoch that the importer reports as mapped
     std::deque<outgoing> queue;
     std::optional<withdrawal> owes;  // the first withdrawal that it has not applied
-    deadline lease_end = {};         // of what it owes
+    deadline lease_end = {};         // of the withdrawal in `owes`
     deadline since = {};             // when the first of the queue was put there, or sent last
   };
 
   void serve();
-  /// One pass of serve(): waits, and does what is to be done. Throws: std::bad_alloc.
+  /// One pass of serve(): waits, then handles the events. Throws: std::bad_alloc.
   void serve_once();
   void accept_importers();
   void admit(owned_descriptor socket);
-  /// Reads and writes what is possible, after poll() reported `events`. Returns false where the
+  /// Reads and writes what is possible, after poll() reported `events`. Returns false if the
   /// importer is to be dropped.
   [[nodiscard]] bool attend(importer& one, short events);
   [[nodiscard]] bool receive_from(importer& one);
@@ -102,47 +104,54 @@ class publisher {
   void answer(importer& one, const hello_packet& hello);
   void answer(importer& one, const request_packet& request);
   void refuse(importer& one, std::string why) const;
-  /// Whether an importer that says hello would be one too many.
+  /// Returns whether one more importer would exceed the limit.
   [[nodiscard]] bool is_full() const;
-  /// Drops the oldest of those that are not served, where there are too many.
+  /// The number of descriptors that may go with a packet to `one`: so few that all importers
+  /// together, even if none reads, leave half of the descriptors that may be on their way.
+  [[nodiscard]] std::size_t descriptors_in_packet(const importer& one) const noexcept;
+  /// Drops the oldest connection that is not served, if there are too many.
   void drop_oldest_stranger();
-  /// How long it is from `now` until the first lease ends.
+  /// The time from `now` until the first lease ends.
   [[nodiscard]] std::optional<std::chrono::milliseconds> next_lease_end(deadline now) const;
   /// Cuts off importers whose lease had ended at `now`.
   void end_leases(deadline now);
-  /// Starts the lease of an importer for what went first after the epoch that it has mapped.
+  /// Starts the lease of an importer for the first withdrawal after the epoch that it has mapped.
   void start_lease(importer& one) const;
   void drop(std::list<importer>::iterator one);
-  /// Queues what went since the importer had mapped epoch `since`.
+  /// Forgets those of leaving_ that have read all or are gone.
+  void forget_left();
+  /// Queues the chunks withdrawn since the importer had mapped epoch `since`.
   void queue_withdrawn(importer& one, std::uint64_t since) const;
-  /// Queues the list of what is there, instead.
+  /// Queues the list of published chunks instead.
   void queue_present(importer& one) const;
   void forget_applied();
-  /// Lets the thread look again.
+  /// Wakes the thread.
   void wake() noexcept;
 
   const process_mark process_;
   publication_options options_;
   path_lock path_;
-  std::vector<device_ref> devices_;  // whose memory the chunks may be, by chunk_record::device
+  std::vector<device_ref> devices_;  // the owners of the chunks, by chunk_record::device
   published_shape shape_{};
   std::vector<std::array<unsigned char, 16>> other_uuids_;
   build_identity identity_;
   std::shared_ptr<state_page> state_;
-  owned_descriptor wake_;  // an eventfd, readable when the thread is to look again
+  owned_descriptor wake_;  // an eventfd that wakes the thread
   std::atomic<bool> ends_{false};
 
-  // Only the thread changes the list of importers, and each of them but its lease, which announce()
-  // starts. It does so with the lock where others read: is_known, has_chunks, applied, owes,
-  // lease_end, and the list itself. No call of the system is made with the lock: a peer could make
-  // it last.
+  // Only the thread changes the list of importers and its entries, except leases, which announce()
+  // starts. It locks for members that others read: is_known, has_chunks, applied, owes, lease_end,
+  // and the list itself. It makes no system call with the lock, because a peer could prolong it.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t epoch_ = 0;
   std::uint64_t announcements_ = 0;
   std::map<std::uint64_t, published_chunk> chunks_;  // by serial
-  std::vector<withdrawn_chunk> withdrawn_;           // by epoch; what an importer may still have
+  std::vector<withdrawn_chunk> withdrawn_;           // by epoch; an importer may still have them
   std::list<importer> importers_;
+  // The thread's: connections that were dropped with descriptors on their way, which count until
+  // the peer reads or closes.
+  std::list<owned_descriptor> leaving_;
   std::uint64_t last_withdrawal_ = 0;  // the epoch in which chunks went last
   std::uint64_t forgotten_ = 0;        // of this epoch and before, withdrawn_ lacks some
   bool lacks_descriptors_ = false;     // the thread's: it could accept no connection

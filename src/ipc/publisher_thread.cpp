@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The part of publisher that is its thread: connections, and what goes over them.
+// The thread of a publisher: connections and their packets.
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +14,8 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
+#include "core/descriptors.hpp"
+#include "core/error.hpp"
 #include "ipc/identity.hpp"
 #include "ipc/protocol_step.hpp"
 #include "ipc/publisher.hpp"
@@ -21,8 +25,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Connections that have said no hello, or are being refused: an importer says it at once.
+// Connections without a hello, or being refused: an importer sends it at once.
 constexpr std::size_t most_strangers = 64;
+
+/// Returns whether the other side has yet to read something.
+bool has_unread(const owned_descriptor& socket) {
+  int bytes = 0;
+  return ::ioctl(socket.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/// Sets the limit of unread bytes: the system's smallest, or enough for a last sentence besides.
+void set_room(const owned_descriptor& socket, int bytes) {
+  static_cast<void>(::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes));
+}
+constexpr int least_room = 0;
+constexpr int last_room = 1 << 15;
 }  // namespace
 
 void publisher::serve() {
@@ -47,13 +64,16 @@ void publisher::serve_once() {
     wake_within(static_cast<int>(std::clamp<std::int64_t>(next->count(), 0, 60'000)));
   for (const importer& each : importers_) {
     const bool has_more = !each.queue.empty();
-    // So that one that does not read, or says nothing, is noticed.
+    // So that an importer that does not read, or is silent, is noticed.
     if (has_more || !each.is_known) wake_within(50);
     if (each.is_stalled) wake_within(1);
     int events = each.is_dropped ? 0 : POLLIN;
     if (has_more && !each.is_stalled) events |= POLLOUT;
     waits.push_back({each.socket.get(), static_cast<short>(events), 0});
   }
+  // No event tells that the peer of a dropped importer has read, or closed, its end.
+  forget_left();
+  if (!leaving_.empty()) wake_within(50);
   lacks_descriptors_ = false;
   if (::poll(waits.data(), waits.size(), limit) < 0 && errno != EINTR) ::usleep(1000);
   if ((waits[0].revents & POLLIN) != 0) {
@@ -71,13 +91,13 @@ void publisher::serve_once() {
     }
     if (!stays) drop(one);
   }
-  // What had come by then was read, however long this thread was held up.
+  // Acknowledgements that had arrived were read before, even if this thread was late.
   end_leases(now);
   if ((waits[1].revents & POLLIN) != 0) accept_importers();
 }
 
 void publisher::accept_importers() {
-  // Not all that come: those that are there wait meanwhile.
+  // At most 8 at a time: the other importers wait meanwhile.
   for (int i = 0; i < 8; ++i) {
     const int planned = protocol_step("accept4");
     owned_descriptor socket{
@@ -88,12 +108,13 @@ void publisher::accept_importers() {
       lacks_descriptors_ = code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
       return;
     }
+    set_room(socket, least_room);
     admit(std::move(socket));
   }
 }
 
 void publisher::admit(owned_descriptor socket) {
-  // Nobody's until it was checked, whatever throws before.
+  // Without members until it was checked, in case of an exception before.
   std::list<importer> made(1);
   importer& one = made.front();
   one.socket = std::move(socket);
@@ -113,7 +134,21 @@ void publisher::admit(owned_descriptor socket) {
 bool publisher::is_full() const {
   const auto served = std::count_if(importers_.begin(), importers_.end(),
                                     [](const importer& each) { return each.is_served(); });
-  return static_cast<std::size_t>(served) >= options_.max_importers;
+  return static_cast<std::size_t>(served) + leaving_.size() >= options_.max_importers;
+}
+
+std::size_t publisher::descriptors_in_packet(const importer& one) const noexcept {
+  std::size_t in_packets = max_packet_descriptors * (leaving_.size() + 1);
+  for (const importer& each : importers_)
+    if (&each != &one && (!each.queue.empty() || has_unread(each.socket)))
+      in_packets += each.in_packet;
+  // Two packets may be on their way to each.
+  return 2 * in_packets <= descriptor_limit() / 2 ? max_packet_descriptors : 1;
+}
+
+void publisher::forget_left() {
+  for (auto at = leaving_.begin(); at != leaving_.end();)
+    at = has_unread(*at) ? std::next(at) : leaving_.erase(at);
 }
 
 void publisher::drop_oldest_stranger() {
@@ -125,7 +160,7 @@ void publisher::drop_oldest_stranger() {
 
 bool publisher::attend(importer& one, short events) {
   one.is_stalled = false;
-  // One from which nothing came needs no memory, and stays where there is none.
+  // A connection without input needs no memory, and stays even if there is none.
   if (!one.is_dropped && (events & ~POLLOUT) != 0 && !receive_from(one)) return false;
   if (!send_to(one, (events & POLLOUT) != 0)) return false;
   const auto now = std::chrono::steady_clock::now();
@@ -139,7 +174,11 @@ bool publisher::attend(importer& one, short events) {
 bool publisher::receive_from(importer& one) {
   received_packet next;
   try {
-    switch (receive_packet(one.socket.get(), next)) {
+    transfer_result received{};
+    if (!detail::attempt(
+            [&] { received = receive_packet(one.socket.get(), next, peer_descriptors::refused); }))
+      return false;
+    switch (received) {
       case transfer_result::would_block:
         return true;
       case transfer_result::closed:
@@ -148,14 +187,15 @@ bool publisher::receive_from(importer& one) {
         break;
     }
   } catch (const ipc_error& error) {
-    // Whoever connects could fill the error handler: it is told, and dropped.
+    // Any process could fill the error handler by connecting: the peer gets the reason and is
+    // dropped.
     refuse(one, error.what());
     return true;
-  } catch (const out_of_memory&) {
-    return false;
   }
-  // It has just shown that it is there.
+  // The peer has just answered.
   if (one.queue.empty()) one.since = std::chrono::steady_clock::now();
+  forget_left();
+  one.in_packet = descriptors_in_packet(one);
   const std::lock_guard lock{mutex_};
   if (const auto* const hello = std::get_if<hello_packet>(&next.content); hello && !one.is_known)
     answer(one, *hello);
@@ -170,6 +210,8 @@ bool publisher::receive_from(importer& one) {
 bool publisher::send_to(importer& one, bool is_writable) const {
   while (!one.queue.empty()) {
     const outgoing& next = one.queue.front();
+    // A peer that does not read has two packets of descriptors at most: the buffer is the smallest.
+    if (!next.handles.empty() && !is_writable) return true;
     std::vector<int> descriptors;
     for (const shared_descriptor& each : next.handles) descriptors.push_back(each->get());
     if (next.has_state_page) descriptors.push_back(state_->descriptor());
@@ -188,6 +230,7 @@ bool publisher::send_to(importer& one, bool is_writable) const {
       return false;
     }
     is_writable = false;
+    one.may_owe_reads |= !descriptors.empty();
     one.queue.pop_front();
     one.since = std::chrono::steady_clock::now();
   }
@@ -205,18 +248,18 @@ void publisher::answer(importer& one, const hello_packet& hello) {
 }
 
 void publisher::answer(importer& one, const request_packet& request) {
-  // One that has no chunk yet has none that was withdrawn.
+  // An importer without chunks has no withdrawn one.
   one.applied = one.has_chunks ? std::max(one.applied, request.epoch) : epoch_;
   if (one.owes && one.applied >= one.owes->epoch) start_lease(one);
-  // It is told of what it owes, and has as long again, but not each time that it asks.
+  // It gets the list of withdrawn chunks, and a new lease, but not at each request.
   if (one.owes)
     one.lease_end =
         std::min(deadline_in(options_.lease),
                  deadline_in(options_.lease, deadline_in(options_.lease, one.owes->when)));
   changed_.notify_all();
   forget_applied();
-  // A request that was given up may have an answer on its way. It is sent to its end, so that the
-  // importer sees where the next one begins; of those that were not begun nothing is.
+  // An abandoned request may have an answer on its way. It is sent to its end, so that the importer
+  // sees the start of the next one; answers that were not begun are dropped.
   const auto end_of_first = std::find_if(
       one.queue.begin(), one.queue.end(),
       [](const outgoing& each) { return std::holds_alternative<complete_packet>(each.content); });
@@ -244,7 +287,7 @@ void publisher::answer(importer& one, const request_packet& request) {
   for (const published_chunk* const each : fresh) {
     std::get<chunk_packet>(next.content).chunks.push_back(each->place);
     next.handles.push_back(each->handle);
-    if (next.handles.size() == max_packet_descriptors) send_chunks();
+    if (next.handles.size() == one.in_packet) send_chunks();
   }
   send_chunks();
   one.queue.push_back({complete_packet{request.ticket, epoch_}, {}});
@@ -277,6 +320,7 @@ void publisher::refuse(importer& one, std::string why) const {
   one.queue.clear();
   one.queue.push_back({refusal_packet{std::move(why)}, {}});
   one.is_dropped = true;
+  set_room(one.socket, last_room);
 }
 
 void publisher::start_lease(importer& one) const {
@@ -306,7 +350,9 @@ void publisher::end_leases(deadline now) {
       const std::lock_guard lock{mutex_};
       if (!one->owes || now < one->lease_end) continue;
     }
-    // It finds the sentence when it looks. Where its socket is full, the end alone.
+    if (!has_unread(one->socket)) one->may_owe_reads = false;
+    set_room(one->socket, last_room);
+    // The importer finds the sentence at its next refresh. If its socket is full, only the end.
     try {
       static_cast<void>(send_packet(
           one->socket.get(),
@@ -328,7 +374,11 @@ void publisher::drop(std::list<importer>::iterator one) {
     changed_.notify_all();
     forget_applied();
   }
-  ::shutdown(dropped.front().socket.get(), SHUT_RDWR);
+  owned_descriptor& socket = dropped.front().socket;
+  // A closed connection would count no more, but its descriptors would.
+  const bool leaves = dropped.front().may_owe_reads && has_unread(socket);
+  ::shutdown(socket.get(), SHUT_RDWR);
+  if (leaves) leaving_.push_back(std::move(socket));
 }
 
 }  // namespace hipvmm::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/socket.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,19 +11,25 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 #include <system_error>
 
 #include <hipvmm/core/error.hpp>
 #include "core/descriptors.hpp"
 #include "ipc/protocol_step.hpp"
+#include "vmm/descriptor_closer.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
+/// The most descriptors that the system sends at once (SCM_MAX_FD), so that none is without room.
+constexpr std::size_t most_descriptors_sent = 253;
+
 /// Room for the descriptors of one packet, aligned as the system asks.
+template <std::size_t Count>
 struct control_buffer {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * max_packet_descriptors)> bytes{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * Count)> bytes{};
 };
 
 /// Calls `call` until no signal interrupts it. A step of the protocol, which tests let fail.
@@ -38,12 +45,12 @@ ssize_t system_call(const char* step, Call call) {
   }
 }
 
-/// Whether the errno says that the other side has gone.
+/// Returns whether the errno says that the other side has gone.
 bool is_gone(int code) {
   return code == EPIPE || code == ECONNRESET || code == ENOTCONN || code == ECONNREFUSED;
 }
 
-/// Pre: `result` has room for max_packet_descriptors.
+/// Pre: `result` has room for most_descriptors_sent.
 void take_descriptors(msghdr& message, std::vector<owned_descriptor>& result) {
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
        each = CMSG_NXTHDR(&message, each)) {
@@ -57,27 +64,34 @@ void take_descriptors(msghdr& message, std::vector<owned_descriptor>& result) {
   }
 }
 
-/// Makes sure that closing descriptors of a peer that does not keep to the protocol does not wait:
-/// a socket may have been told to wait for its own peer.
-void close_at_once(const std::vector<owned_descriptor>& descriptors) {
-  const linger none{1, 0};
-  for (const owned_descriptor& each : descriptors)
-    static_cast<void>(::setsockopt(each.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none));
+/// Takes the first packet from a socket, without its descriptors: others are open that refer to the
+/// same, so that the system has none to close.
+void discard_packet(int socket) {
+  while (::recv(socket, nullptr, 0, MSG_DONTWAIT) < 0 && (errno == EINTR || errno == ECONNRESET)) {
+  }
 }
 
-[[noreturn]] void throw_truncated(int flags, std::size_t got, std::size_t promised) {
-  if ((flags & MSG_CTRUNC) != 0 && got < promised)
-    // The system drops what the process has no numbers for.
-    throw out_of_memory{exhausted::descriptors, -1, 0, 0,
-                        "of " + std::to_string(promised) + " descriptors of a packet " +
-                            std::to_string(got) + " could be received, and this process may have " +
-                            std::to_string(descriptor_limit()) +
-                            " (RLIMIT_NOFILE): raise ulimit -n, and let them be sent again"};
-  throw ipc_error{ipc_failure::malformed,
-                  std::string{"a packet was cut off: "} +
-                      ((flags & MSG_CTRUNC) != 0 ? "it has more than 16 descriptors"
-                                                 : "it is longer than 1024 bytes") +
-                      "; the peer does not speak hipvmm's protocol"};
+[[noreturn]] void throw_too_few(std::size_t got, std::size_t promised) {
+  throw out_of_memory{exhausted::descriptors, -1, 0, 0,
+                      "of the descriptors of a packet, which says that it has " +
+                          std::to_string(promised) + ", " + std::to_string(got) +
+                          " could be received, and this process may have " +
+                          std::to_string(descriptor_limit()) +
+                          " (RLIMIT_NOFILE): raise ulimit -n, and receive it again"};
+}
+
+[[noreturn]] void throw_malformed(const std::string& what) {
+  throw ipc_error{ipc_failure::malformed, what + "; the peer does not speak hipvmm's protocol"};
+}
+
+/// By which the system shows users that this namespace lacks.
+::uid_t overflow_user() {
+  static const ::uid_t found = [] {
+    ::uid_t number = 65534;
+    std::ifstream{"/proc/sys/kernel/overflowuid"} >> number;
+    return number;
+  }();
+  return found;
 }
 
 bool wait_for(int socket, short what, deadline until) {
@@ -102,10 +116,7 @@ sockaddr_un address_of(const std::string& path) {
 
 }  // namespace
 
-owned_descriptor::~owned_descriptor() {
-  // A failing close has closed the descriptor all the same on Linux.
-  if (value_ >= 0) ::close(value_);
-}
+owned_descriptor::~owned_descriptor() { close_foreign(value_); }
 
 void throw_system(int code, const char* call, const std::string& subject) {
   const std::string reason = std::generic_category().message(code);
@@ -134,6 +145,13 @@ peer_credentials credentials_of(int socket) {
 
 void require_user(const peer_credentials& peer, const std::vector<unsigned>& others) {
   const ::uid_t own = ::geteuid();
+  // Users of other namespaces show as this one, all of them.
+  if (peer.user == overflow_user())
+    throw ipc_error{ipc_failure::refused,
+                    "process " + std::to_string(peer.process) + " runs as user " +
+                        std::to_string(peer.user) +
+                        " (/proc/sys/kernel/overflowuid), by which the system shows any user of "
+                        "another namespace: run it as a user that this one's namespace has"};
   if (peer.user == own || std::find(others.begin(), others.end(), peer.user) != others.end())
     return;
   throw ipc_error{ipc_failure::refused,
@@ -146,7 +164,7 @@ transfer_result send_packet(int socket, const packet& content,
                             const std::vector<int>& descriptors) {
   std::vector<unsigned char> bytes = encode(content, descriptors.size());
   iovec data{bytes.data(), bytes.size()};
-  control_buffer control;
+  control_buffer<max_packet_descriptors> control;
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -170,23 +188,29 @@ transfer_result send_packet(int socket, const packet& content,
   throw_system(code, "sendmsg", "a connection");
 }
 
-transfer_result receive_packet(int socket, received_packet& into) {
-  // One byte more than any packet has, or a longer one would look whole.
+transfer_result receive_packet(int socket, received_packet& into, peer_descriptors which) {
+  // One byte more than any packet has, or a longer one would seem whole.
   std::array<unsigned char, max_packet_bytes + 1> bytes;
   iovec data{bytes.data(), bytes.size()};
-  control_buffer control;
+  control_buffer<most_descriptors_sent> control;
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  // Before the system makes descriptors.
   std::vector<owned_descriptor> descriptors;
-  descriptors.reserve(max_packet_descriptors);
-  const auto receive = [&] { return ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); };
-  ssize_t got = system_call("recvmsg", receive);
-  // A peer that closed without having read all: what it sent before comes next.
-  if (got < 0 && errno == ECONNRESET) got = receive();
+  if (which == peer_descriptors::accepted) {
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = control.bytes.size();
+    // Before the system makes descriptors.
+    descriptors.reserve(most_descriptors_sent);
+  }
+  // The packet stays in the socket meanwhile, and refers to its descriptors: descriptors that the
+  // system cannot or may not pass are not closed.
+  const auto look = [&] {
+    return ::recvmsg(socket, &message, MSG_PEEK | MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  };
+  ssize_t got = system_call("recvmsg", look);
+  // A peer that closed without having read all: its earlier packets come next.
+  if (got < 0 && errno == ECONNRESET) got = look();
   if (got < 0) {
     const int code = errno;
     if (code == EAGAIN || code == EWOULDBLOCK) return transfer_result::would_block;
@@ -197,11 +221,17 @@ transfer_result receive_packet(int socket, received_packet& into) {
   // An empty packet and the end of the connection are the same to the system.
   if (got == 0) return transfer_result::closed;
   const auto length = static_cast<std::size_t>(got);
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    if (which == peer_descriptors::refused)
+      throw_malformed("a packet came with descriptors, and none may be sent");
+    throw_too_few(descriptors.size(), promised_descriptors(bytes.data(), length));
+  }
+  discard_packet(socket);
+  if ((message.msg_flags & MSG_TRUNC) != 0)
+    throw_malformed("a packet was cut off: it is longer than 1024 bytes");
+  if (descriptors.size() > max_packet_descriptors)
+    throw_malformed("a packet came with more than 16 descriptors");
   decoded_packet decoded = decode(bytes.data(), length, descriptors.size());
-  if (!decoded.content) close_at_once(descriptors);
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    throw_truncated(message.msg_flags, descriptors.size(),
-                    promised_descriptors(bytes.data(), length));
   if (!decoded.content)
     throw ipc_error{ipc_failure::malformed, "a packet of " + std::to_string(length) +
                                                 " bytes with " +
@@ -253,7 +283,17 @@ void bind_to(int socket, const std::string& path, who_connects who) {
         return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
       }) != 0)
     throw_system(errno, "bind", path);
-  if (who == who_connects::everybody && ::chmod(path.c_str(), 0666) != 0)
+  if (who == who_connects::same_user) return;
+  // The umask, which is of all threads, has removed bits from the mode. Set by a descriptor,
+  // because the name could be another file's by now.
+  const int planned = protocol_step("open");
+  const owned_descriptor made{planned != 0 ? -1
+                                           : ::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+  if (made.empty()) throw_system(planned != 0 ? planned : errno, "open", path);
+  struct stat about {};
+  if (::fstat(made.get(), &about) != 0 || !S_ISSOCK(about.st_mode) || about.st_uid != ::geteuid())
+    throw_system(ESTALE, "bind", path);
+  if (::chmod(("/proc/self/fd/" + std::to_string(made.get())).c_str(), 0666) != 0)
     throw_system(errno, "chmod", path);
 }
 

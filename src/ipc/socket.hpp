@@ -24,7 +24,8 @@ using deadline = std::chrono::steady_clock::time_point;
   return from + (limit < year ? limit : std::chrono::milliseconds{year});
 }
 
-/// Owns one file descriptor.
+/// Owns one file descriptor: one of this process, one that a peer sent, or a connection to a peer.
+/// The destructor calls close_foreign(), so that no peer decides its duration.
 class owned_descriptor {
  public:
   owned_descriptor() noexcept = default;
@@ -44,7 +45,7 @@ class owned_descriptor {
 };
 
 /// Throws for the errno `code` of `call`, a call of the operating system about `subject`:
-/// out_of_memory where the process has no descriptor left, else ipc_error.
+/// out_of_memory if the process has no descriptor left, else ipc_error.
 [[noreturn]] void throw_system(int code, const char* call, const std::string& subject);
 
 /// The errno that a test plans for `step`, or that of a call that returned `result`; 0 for none.
@@ -75,10 +76,16 @@ struct received_packet {
   std::vector<owned_descriptor> descriptors;
 };
 
-/// Receives one packet without waiting, and checks it.
-/// Throws: ipc_error `malformed`, `system`; out_of_memory where too few descriptors are left. All
-/// that came with it are closed then.
-[[nodiscard]] transfer_result receive_packet(int socket, received_packet& into);
+/// Packets of a peer may have descriptors, or not.
+enum class peer_descriptors { accepted, refused };
+
+/// Receives one packet without waiting, and checks it. Accepted descriptors are owned here before
+/// the packet leaves the socket, so that the system closes none, which a peer could prolong.
+/// Throws: ipc_error `malformed`, `system`, with all descriptors of the packet closed; ipc_error
+/// `malformed` if descriptors are refused, and out_of_memory if too few numbers are left for them:
+/// the packet stays in the socket.
+[[nodiscard]] transfer_result receive_packet(int socket, received_packet& into,
+                                             peer_descriptors which = peer_descriptors::accepted);
 
 /// Waits until the socket can be read (or written) or is closed. Returns false at the deadline.
 [[nodiscard]] bool wait_readable(int socket, deadline until);
@@ -87,13 +94,13 @@ struct received_packet {
 /// Makes a Unix socket that is non-blocking, and closed by exec.
 [[nodiscard]] owned_descriptor make_socket();
 
-/// Whether somebody listens at a path, and the connection to it.
+/// The state of the listener at a path, and the connection to it.
 enum class listener_state { answered, absent, busy };
 struct connection {
   listener_state state;
-  owned_descriptor socket;  ///< connected where `state` is answered
+  owned_descriptor socket;  ///< connected if `state` is answered
 };
-/// Connects without waiting. `busy`: so many wait that the listener takes no more.
+/// Connects without waiting. `busy`: the queue of the listener is full.
 /// Throws: std::invalid_argument for a path that a socket cannot have; ipc_error `system`.
 [[nodiscard]] connection connect_to(const std::string& path);
 
@@ -101,8 +108,10 @@ struct connection {
 /// Throws: std::invalid_argument for one that is empty or too long.
 void require_socket_path(const std::string& path, std::size_t extra);
 
-/// Binds `socket` to `path`. `everybody` may connect, or only the same user.
-/// Throws: ipc_error `system`.
+/// Binds `socket` to `path`. `everybody` may connect, or only the same user. It follows no link,
+/// and changes no file except a socket of this user.
+/// Pre: no other user may write in the folder, or `who` is same_user.
+/// Throws: ipc_error `system`; out_of_memory.
 enum class who_connects { same_user, everybody };
 void bind_to(int socket, const std::string& path, who_connects who);
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <new>  // IWYU pragma: keep
 
+#include "core/file_size_signal.hpp"
 #include "ipc/protocol_step.hpp"
 
 // Older C libraries lack it; Linux has it from 5.1 on.
@@ -37,9 +38,12 @@ state_page::state_page()
     : descriptor_{::memfd_create("hipvmm publication", MFD_CLOEXEC | MFD_ALLOW_SEALING)} {
   if (const int code = failure_of("memfd_create", descriptor_.get()); code != 0)
     throw_system(code, "memfd_create", subject);
-  if (const int code = failure_of("ftruncate", ::ftruncate(descriptor_.get(), state_page_bytes));
-      code != 0)
-    throw_system(code, "ftruncate", subject);
+  const without_file_size_signal failing;  // by EFBIG
+  const int sized = [&] {
+    const without_file_size_signal as_error;
+    return failure_of("ftruncate", ::ftruncate(descriptor_.get(), state_page_bytes));
+  }();
+  if (sized != 0) throw_system(sized, "ftruncate", subject);
   void* const mapped = map_page(descriptor_.get(), PROT_READ | PROT_WRITE);
   // This mapping stays writable; none that is made from now on is.
   if (const int code = failure_of("fcntl", ::fcntl(descriptor_.get(), F_ADD_SEALS, owner_seals));
@@ -69,7 +73,7 @@ void state_page::cut(std::uint64_t number, std::uint64_t low, std::uint64_t high
 
 void state_page::store(byte_range readable) noexcept {
   readable_ = readable;
-  // All in one order: who sees the same even number before and after has seen both of one change.
+  // All in one order: a reader of the same even number before and after has one consistent change.
   ++state_->changes;
   state_->begin = readable.begin;
   state_->end = readable.end;
@@ -80,7 +84,7 @@ std::optional<byte_range> state_view::readable() const noexcept {
   for (int tries = 0; tries < 100; ++tries) {
     const std::uint64_t before = state_->changes;
     const byte_range found{state_->begin, state_->end};
-    // Whatever an owner writes there.
+    // The owner may write anything there.
     if (before % 2 == 0 && state_->changes == before && found.begin <= found.end) return found;
   }
   return std::nullopt;

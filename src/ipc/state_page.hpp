@@ -24,20 +24,20 @@ struct byte_range {
   }
 };
 
-/// What a publication tells all importers without a message. Importers can only read it.
+/// The counters of a publication that importers read without a message. Importers cannot write.
 struct published_state {
   std::atomic<std::uint64_t> begin;  ///< of the bytes that may be read
   std::atomic<std::uint64_t> end;
   std::atomic<std::uint64_t> changes;  ///< of the two before; odd while they change
-  std::atomic<std::uint64_t> epoch;    ///< of the list of chunks: it changed where this is new
+  std::atomic<std::uint64_t> epoch;    ///< of the list of chunks: it has changed if this is new
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 inline constexpr std::size_t state_page_bytes = 4096;
 
-/// The owner's side: a sealed memfd, of which no importer can change the contents or the size.
+/// The owner's side: a sealed memfd; importers can change neither its contents nor its size.
 class state_page {
  public:
-  /// Throws: out_of_memory without descriptors; ipc_error `system`, as where the kernel is older
+  /// Throws: out_of_memory without descriptors; ipc_error `system`, as if the kernel is older
   /// than 5.1, which cannot seal it.
   state_page();
   ~state_page();
@@ -71,13 +71,13 @@ class state_page {
 class state_view {
  public:
   /// Maps the page behind `descriptor`, which stays the caller's.
-  /// Throws: ipc_error `malformed` where it is no page that its owner can no longer shrink.
+  /// Throws: ipc_error `malformed` if it is no page that its owner can no longer shrink.
   explicit state_view(int descriptor);
   ~state_view();
   state_view(const state_view&) = delete;
   state_view& operator=(const state_view&) = delete;
 
-  /// The bytes that may be read. Nothing where the owner changes them, or died while it did.
+  /// The readable bytes. Nothing if the owner changes them, or died while it did.
   [[nodiscard]] std::optional<byte_range> readable() const noexcept;
   [[nodiscard]] std::uint64_t epoch() const noexcept {
     return state_->epoch.load(std::memory_order_acquire);

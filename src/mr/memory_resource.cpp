@@ -5,6 +5,7 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/process_mark.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -23,24 +24,39 @@ inline void require_alignment(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
+void memory_resource::keep_to_process() noexcept {
+  process_ = detail::process_number.load(std::memory_order_relaxed);
+}
+
+bool memory_resource::is_of_parent() const noexcept {
+  return process_ != 0 && process_ != detail::process_number.load(std::memory_order_relaxed);
+}
+
+void memory_resource::require_own_process() const {
+  if (is_of_parent()) [[unlikely]]
+    detail::refuse_in_child();
+}
+
 void* memory_resource::allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
   require_alignment(bytes, alignment);
+  require_own_process();
   return bytes == 0 ? nullptr : do_allocate(stream, bytes, alignment);
 }
 
 void memory_resource::deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                  std::size_t alignment) noexcept {
-  if (pointer != nullptr) do_deallocate(stream, pointer, bytes, alignment);
+  if (pointer != nullptr && !is_of_parent()) do_deallocate(stream, pointer, bytes, alignment);
 }
 
 void* memory_resource::allocate_sync(std::size_t bytes, std::size_t alignment) {
   require_alignment(bytes, alignment);
+  require_own_process();
   return bytes == 0 ? nullptr : do_allocate_sync(bytes, alignment);
 }
 
 void memory_resource::deallocate_sync(void* pointer, std::size_t bytes,
                                       std::size_t alignment) noexcept {
-  if (pointer != nullptr) do_deallocate_sync(pointer, bytes, alignment);
+  if (pointer != nullptr && !is_of_parent()) do_deallocate_sync(pointer, bytes, alignment);
 }
 
 }  // namespace hipvmm::mr

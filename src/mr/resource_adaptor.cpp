@@ -15,7 +15,9 @@ memory_resource* require_resource(const char* user, memory_resource* resource) {
 }
 
 resource_adaptor::resource_adaptor(const char* name, memory_resource* upstream)
-    : upstream_{require_resource(name, upstream)} {}
+    : upstream_{require_resource(name, upstream)} {
+  keep_to_process();
+}
 
 void* resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
   return upstream_->allocate(stream, bytes, alignment);

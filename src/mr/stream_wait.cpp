@@ -12,15 +12,14 @@
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/device.hpp"
-#include "runtime/device_wait.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
-// hipFree waits for its device on every release, and in a relaxed thread beside captures too.
-// Where it fails or has no memory to free, the other call fails as well, or waits.
+// hipFree waits for its device on every release, and in a relaxed thread beside captures too. If it
+// fails or has no memory to free, the other call fails as well, or waits.
 void wait_by_free_if_possible(device_ref device) {
   if (!has_context(device)) return;
   try {
@@ -28,7 +27,7 @@ void wait_by_free_if_possible(device_ref device) {
   } catch (const hip_error&) {
   }
   const relaxed_captures relaxed;
-  wait_for_device(device);
+  device.synchronize();
 }
 
 }  // namespace
@@ -43,7 +42,7 @@ bool wait_for_work(stream_ref stream) {
   if (waited) return *waited;
   // The stream may be gone, or its work has failed.
   const relaxed_captures relaxed;
-  for (int device = 0; device < device_count(); ++device) wait_for_device(device_ref{device});
+  for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
   return true;
 }
 
@@ -75,10 +74,11 @@ void wait_for_users(const void* pointer, const device_list& devices) {
   } catch (const hip_error& error) {
     // At exit the runtime may have ended, and with it all work.
     if (error.code() == hipErrorDeinitialized) return;
-    throw std::runtime_error{"memory at " + address_text(pointer) +
-                             " stays allocated, for work may still use it: a device could not be "
-                             "waited for (" +
-                             error.what() + ")"};
+    throw std::runtime_error{
+        "memory at " + address_text(pointer) +
+        " stays allocated, because work may still use it: a device could not be "
+        "waited for (" +
+        error.what() + ")"};
   }
 }
 

@@ -10,9 +10,9 @@
 // How resources wait for streams and devices.
 namespace hipvmm::detail {
 
-/// Waits for `stream`. Where that fails, as for a destroyed stream, reports it to the error handler
+/// Waits for `stream`. If that fails, as for a destroyed stream, reports it to the error handler
 /// and waits for all devices. Returns false, without waiting, when `stream` is being captured.
-/// Throws: hip_error where waiting for the devices fails too.
+/// Throws: hip_error if waiting for the devices fails too.
 [[nodiscard]] bool wait_for_work(stream_ref stream);
 
 [[nodiscard]] device_list all_devices();
@@ -23,15 +23,15 @@ namespace hipvmm::detail {
 /// Waits for all work submitted to `devices`. A stream capture neither prevents the wait nor is
 /// ended by it, unless a device has no memory left. Throws: hip_error.
 void wait_for_devices(const device_list& devices);
-/// Waits as wait_for_devices() before memory is deallocated without a stream. Makes no HIP call
-/// where `devices` is empty.
+/// Waits as wait_for_devices() before memory is deallocated without a stream. Makes no HIP call if
+/// `devices` is empty.
 /// Throws: std::runtime_error, which says that the memory stays allocated; the caller must keep it
 /// allocated.
 void wait_for_users(const void* pointer, const device_list& devices);
 
 /// Implements allocate_sync() for a resource that allocates in streams only: allocates in `own`, a
 /// stream that the resource keeps for this, and waits for it.
-/// Throws: what allocate() and the wait do; then nothing stays allocated.
+/// Throws: the exceptions of allocate() and the wait; then nothing stays allocated.
 [[nodiscard]] void* allocate_and_wait(mr::memory_resource& resource, stream_ref own,
                                       std::size_t bytes, std::size_t alignment);
 

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-// What the two libraries of the preload share. libhipvmm_preload.so is in every process that
-// LD_PRELOAD reaches and needs nothing but the C library; it loads libhipvmm_preload_core.so, which
-// has hipvmm and a provider, with the first call that is replaced.
+// The interface between the two libraries of the preload. libhipvmm_preload.so is in every process
+// that LD_PRELOAD reaches and needs nothing but the C library; with the first replaced call it
+// loads libhipvmm_preload_core.so, which has hipvmm and a provider.
 namespace hipvmm::preload {
 
 /// The functions that the program would call without us, of HIP or of CUDA's driver: their
@@ -20,8 +20,8 @@ struct real_calls {
   int (*ipc_handle)(void* handle, void* pointer);
 };
 
-/// What libhipvmm_preload_core.so does for each of them. All are thread-safe and throw nothing.
-/// What they do not serve goes to the real function, whose answer they return.
+/// The functions of libhipvmm_preload_core.so for them. All are thread-safe and throw nothing. They
+/// pass other calls to the real function, and return its result.
 struct core_calls {
   int (*allocate)(const real_calls& real, void** pointer, std::size_t bytes);
   int (*free)(const real_calls& real, void* pointer);
@@ -32,7 +32,7 @@ struct core_calls {
   int (*ipc_handle)(const real_calls& real, void* handle, void* pointer);
   /// Before a stream is destroyed.
   void (*end_stream)(void* stream);
-  /// Before a device is reset; the current one where `device` is negative.
+  /// Before a device is reset; the current one if `device` is negative.
   void (*reset_device)(int device);
   /// After the program has set the pool of a device.
   void (*note_pool)(int device);
@@ -42,8 +42,8 @@ struct core_calls {
   void* (*own_free)();
 };
 
-/// The one function of libhipvmm_preload_core.so. Thread-safe. Returns null, and has said why on
-/// standard error, where nothing is to be replaced.
+/// The one function of libhipvmm_preload_core.so. Thread-safe. Returns null, with the reason on
+/// standard error, if nothing is to be replaced.
 using core_entry = const core_calls* (*)(const char* version);
 inline constexpr const char* core_entry_name = "hipvmm_preload_core";
 

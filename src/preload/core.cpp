@@ -8,7 +8,14 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/version.hpp>
+#include "c/settings.hpp"
+#include "core/environment.hpp"
 #include "preload/calls.hpp"
 #include "preload/real_hip.hpp"
 #include "preload/replacement.hpp"
@@ -68,12 +75,12 @@ constexpr core_calls calls{
 extern "C" const hipvmm::preload::core_calls* hipvmm_preload_core(const char* version) {
   using namespace hipvmm::preload;
   try {
-    if (std::strcmp(version, HIPVMM_VERSION_TEXT) != 0) {
+    if (std::strcmp(version, HIPVMM_VERSION_STRING) != 0) {
       std::fprintf(stderr, "hipvmm_preload: nothing is replaced: %s was loaded by %s\n",
-                   HIPVMM_VERSION_TEXT, version);
+                   HIPVMM_VERSION_STRING, version);
       return nullptr;
     }
-    const char* const text = std::getenv("HIPVMM_PRELOAD");
+    const char* const text = hipvmm::detail::environment("HIPVMM_PRELOAD");
     auto made = std::make_unique<replacement>(parse_settings(text == nullptr ? "" : text));
     replacement* before = nullptr;
     if (!shared.compare_exchange_strong(before, made.get())) return &calls;
@@ -84,4 +91,26 @@ extern "C" const hipvmm::preload::core_calls* hipvmm_preload_core(const char* ve
     std::fprintf(stderr, "hipvmm_preload: nothing is replaced: %s\n", error.what());
     return nullptr;
   }
+}
+
+/// The reason why HIPVMM_PRELOAD or HIPVMM_CONF cannot be obeyed on device 0; null if they can, or
+/// if the device cannot be used. For hipvmm-run, which asks before the program starts.
+extern "C" const char* hipvmm_preload_problem() {
+  using namespace hipvmm;
+  static std::string why;
+  try {
+    const char* const text = detail::environment("HIPVMM_PRELOAD");
+    if (text != nullptr && std::string_view{text} == "off") return nullptr;
+    static_cast<void>(preload::parse_settings(text == nullptr ? "" : text));
+    if (detail::environment("HIPVMM_CONF") == nullptr) return nullptr;
+    const device_ref device{0};
+    const mr::vmm_pool_resource pool{device, c::pool_settings(device, nullptr)};
+    static_cast<void>(c::configured_budget(device));
+  } catch (const std::invalid_argument& error) {
+    why = error.what();
+    return why.c_str();
+  } catch (const std::exception&) {
+    // The program finds out, and may have a device.
+  }
+  return nullptr;
 }

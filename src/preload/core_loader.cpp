@@ -12,14 +12,17 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <hipvmm/version.hpp>
+#include "core/environment.hpp"
+
 namespace hipvmm::preload {
 namespace {
 
 std::atomic<const core_calls*> loaded{nullptr};
-std::atomic<bool> is_known{false};  // whether that is what there is
+std::atomic<bool> is_known{false};  // whether `loaded` is final
 thread_local bool is_loading = false;
 
-/// The library that an address is in; null where there is none.
+/// The library that contains an address; null if none does.
 link_map* library_of(const void* address) noexcept {
   Dl_info info{};
   void* map = nullptr;
@@ -28,7 +31,7 @@ link_map* library_of(const void* address) noexcept {
 }
 
 bool is_off() noexcept {
-  const char* const text = std::getenv("HIPVMM_PRELOAD");
+  const char* const text = detail::environment("HIPVMM_PRELOAD");
   return text != nullptr && std::strcmp(text, "off") == 0;
 }
 
@@ -51,7 +54,7 @@ const core_calls* load() noexcept {
     return nullptr;
   }
   const auto entry = reinterpret_cast<core_entry>(dlsym(core, core_entry_name));
-  if (entry != nullptr) return entry(HIPVMM_VERSION_TEXT);
+  if (entry != nullptr) return entry(HIPVMM_VERSION_STRING);
   say_once("nothing is replaced: it is another version's", path);
   return nullptr;
 }
@@ -101,4 +104,4 @@ void keep_library_of(const void* address) noexcept {
 
 }  // namespace hipvmm::preload
 
-extern "C" const char* hipvmm_preload_version() { return HIPVMM_VERSION_TEXT; }
+extern "C" const char* hipvmm_preload_version() { return HIPVMM_VERSION_STRING; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // CUDA's driver. Nearly no program is linked with it: the CUDA runtime, within a program or as a
 // library, and others load it and ask dlsym for cuGetProcAddress and that for all else. So these
-// two are replaced, and what they return for the functions below.
+// two are replaced, and their results for the functions below.
 #include <cstdint>
 #include <cstring>
 
@@ -11,7 +11,8 @@
 namespace hipvmm::preload {
 namespace {
 
-// Set as programs look them up; the core calls those only that a replaced function was asked for.
+// Set when programs look them up; the core calls only those that a replaced function was called
+// for.
 real_calls real;
 real_calls real_per_thread;
 int (*destroy_stream)(void*) = nullptr;
@@ -114,7 +115,7 @@ int find_address_v2(const char* name, void** function, int version, std::uint64_
   return result;
 }
 
-/// A function by the name in the library, and by that which cuGetProcAddress takes.
+/// A function by its name in the library, and by its name for cuGetProcAddress.
 struct replaced_name {
   const char* symbol;
   const char* base;
@@ -154,7 +155,7 @@ void* replace(void* found, Matches matches) noexcept {
   };
   for (const replaced_name& each : names) {
     if (!matches(each)) continue;
-    // The same for all who look it up.
+    // The same for all callers.
     if (found != each.function) __atomic_store_n(each.real, found, __ATOMIC_RELEASE);
     return each.function;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dlsym, for programs on CUDA. What it returns for RTLD_NEXT depends on who calls: the real
-// function is jumped to, with the caller's return address, for all names but those of the driver.
+// dlsym, for programs on CUDA. Its result for RTLD_NEXT depends on the caller: it jumps to the
+// real function, with the caller's return address, for all names but those of the driver.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ void* dlsym_of_driver(void* handle, const char* name) noexcept {
 
 }  // namespace
 
-/// What dlsym goes on with.
+/// The function that dlsym continues with.
 extern "C" [[gnu::visibility("hidden")]] dlsym_type hipvmm_preload_dlsym(
     void* handle, const char* name) noexcept {
   // Idempotent, and before the second thread.

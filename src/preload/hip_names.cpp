@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// HIP's names that are replaced. Programs reach them before HIP's own, for LD_PRELOAD puts this
-// library first; those who look a name up in HIP's library by dlsym do not.
+// HIP's names that are replaced. Programs reach them before HIP's own, because LD_PRELOAD puts this
+// library first; programs that look a name up in HIP's library by dlsym do not.
 #include <atomic>
 
 #include "preload/core_loader.hpp"
@@ -50,12 +50,12 @@ hip_calls find(const void* caller) noexcept {
   return found;
 }
 
-/// What there is for a call; `own` is room for it.
+/// The functions for a call; `own` is room for them.
 const hip_calls& calls_for(const void* caller, hip_calls& own) noexcept {
   if (finding.load(std::memory_order_acquire) == progress::done) return known;
   own = find(caller);
   progress before = progress::open;
-  // What comes without HIP, or with the core itself, says nothing of later calls.
+  // A caller without HIP, or a dependency of the core itself, says nothing about later calls.
   if (own.real.free == nullptr || is_loading_core() ||
       !finding.compare_exchange_strong(before, progress::writing))
     return own;
@@ -66,7 +66,7 @@ const hip_calls& calls_for(const void* caller, hip_calls& own) noexcept {
   return known;
 }
 
-/// Calls the core's function, or the real one, whatever is there.
+/// Calls the core's function, or the real one if there is no core.
 template <typename... Arguments>
 int call(int (*core_calls::*replaced)(const real_calls&, Arguments...),
          int (*real_calls::*real)(Arguments...), const void* caller, Arguments... arguments) {

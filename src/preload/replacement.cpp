@@ -33,8 +33,8 @@ void* never_allocated() noexcept {
   return &byte;
 }
 
-/// What HIP is asked for: beyond a budget more than any device has, so that the program gets HIP's
-/// code and last error.
+/// The bytes for HIP's own call. Over a budget: more than any device has, so that the program gets
+/// HIP's code and last error.
 std::size_t asked_of_hip(passed why, std::size_t bytes) noexcept {
   constexpr std::size_t too_much = std::size_t{1} << 60;
   return why == passed::over_budget ? too_much : bytes;
@@ -44,8 +44,8 @@ std::uintptr_t number(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// CUDA's own function would leave a context to a thread that has none, and what the pool has ready
-/// takes no call. Once in each thread.
+/// CUDA's own function would give a context to a thread without one; a request served from the pool
+/// makes no such call. Once in each thread.
 void bind_thread() noexcept {
   thread_local bool is_bound = false;
   if (is_bound) return;
@@ -53,8 +53,8 @@ void bind_thread() noexcept {
   detail::report_exceptions(detail::bind_context);
 }
 
-/// Why a call for a stream is HIP's; nullopt for the pool's. Where HIP does not say, its own
-/// function then says what is wrong.
+/// The reason to pass a call for a stream to HIP; nullopt for the pool's. If the query fails, HIP's
+/// own function then reports the error.
 std::optional<passed> reason_of_stream(stream_ref stream) noexcept {
   try {
     return stream.is_capturing() ? std::optional{passed::captured} : std::nullopt;
@@ -110,7 +110,7 @@ std::optional<passed> replacement::serve(void** pointer, std::size_t bytes, devi
   } catch (const std::exception& error) {
     const bool is_capped = c::names_a_budget();
     if (!said_failure_.exchange(true))
-      say(is_capped ? "a request is out of memory, for HIP's would not count in the budget"
+      say(is_capped ? "a request is out of memory, because HIP's would not count in the budget"
                     : "a call went to HIP itself",
           error.what());
     return is_capped ? passed::over_budget : passed::failed;
@@ -153,7 +153,7 @@ int replacement::pass(passed why, Call call) noexcept {
   if (result != out_of_memory_code || why == passed::out_of_memory) return result;
   release_idle();
   const int again = call();
-  // That of the first call, which the program is not told of.
+  // Of the first call, whose failure the program does not see.
   if (again == 0) detail::clear_last_error();
   return again;
 }
@@ -165,7 +165,7 @@ int replacement::allocate(const real_calls& real, void** pointer, std::size_t by
       why = serve(pointer, bytes, device_ref::current(),
                   [bytes](pool& from) { return from.allocate_sync(in_pool(bytes)); });
     } catch (const std::exception&) {
-      why = passed::failed;  // no device: HIP says so
+      why = passed::failed;  // no device: HIP reports it
     }
   }
   if (why) return pass(*why, [&] { return real.allocate(pointer, asked_of_hip(*why, bytes)); });
@@ -236,7 +236,7 @@ int replacement::free_async(const real_calls& real, void* pointer, stream_ref st
   served_device* const owner = found.empty() ? nullptr : find_device(found.mapped().device);
   if (owner == nullptr) return free_unknown(pointer, free);
   if (const std::optional<passed> why = reason_of_stream(stream)) {
-    // Memory of no graph, or no such stream. Its node is only back where it was.
+    // The memory of no graph, or no such stream: its node returns to the table.
     try {
       static_cast<void>(allocations_.put(std::move(found), pointer));
     } catch (const std::exception& error) {
@@ -254,7 +254,7 @@ int replacement::free_async(const real_calls& real, void* pointer, stream_ref st
       is_of_other_device = true;
     }
   }
-  // To a pool a default stream is that of its own device.
+  // For a pool a default stream is that of its own device.
   if (is_of_other_device)
     owner->memory.deallocate_sync(pointer, in_pool(bytes));
   else
@@ -306,13 +306,13 @@ int replacement::address_range(const real_calls& real, void** base, std::size_t*
     return real.address_range(base, bytes, pointer);
   try {
     std::pair<const void*, allocation> found{pointer, {}};
-    // Most ask about where an allocation begins, and need no order for that.
+    // Most queries are for the start of an allocation, which needs no order.
     if (const std::optional<allocation> begun = allocations_.find(pointer)) {
       found.second = *begun;
     } else if (const auto last = allocations_.last_not_above(pointer)) {
       found = *last;
     }
-    // Of memory of the pool that nobody has HIP knows a range.
+    // HIP knows the range of unallocated memory of the pool.
     if (number(pointer) - number(found.first) >= found.second.bytes)
       return real.address_range(base, bytes, never_allocated());
     if (base != nullptr) *base = const_cast<void*>(found.first);
@@ -329,7 +329,8 @@ int replacement::ipc_handle(const real_calls& real, void* handle, void* pointer)
   counts_.count_refused_handle();
   if (!said_handle_.exchange(true))
     say("memory of the pool has no handle for hipIpcOpenMemHandle or cudaIpcOpenMemHandle",
-        "run the program with HIPVMM_PRELOAD=off, or let what it shares pass by threshold or most");
+        "run the program with HIPVMM_PRELOAD=off, or let the shared allocations pass by threshold "
+        "or most");
   return real.ipc_handle(handle, never_allocated());
 }
 
@@ -339,7 +340,7 @@ void replacement::end_stream(stream_ref stream) noexcept {
     try {
       each.forget_stream(stream);
     } catch (const std::exception&) {
-      // It is captured or is not there: HIP says so.
+      // It is captured or does not exist: HIP reports it.
     }
   });
 }

@@ -16,7 +16,6 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "c/configured_budget.hpp"
 #include "core/background_task.hpp"
 #include "mr/address_table.hpp"
 #include "preload/calls.hpp"
@@ -25,9 +24,9 @@
 
 namespace hipvmm::preload {
 
-/// What a program's calls for memory become: those of a pool for each device. Thread-safe.
-/// - What the pool does not serve, the real function does, and its code and HIP's last error are
-///   the program's. So is a refusal: HIP is asked about an address that it never allocated.
+/// Serves a program's calls for memory from a pool for each device. Thread-safe.
+/// - Calls that the pool does not serve go to the real function; the program gets its code and
+///   HIP's last error. For a refusal HIP gets an address that it never allocated.
 /// - Lives as long as the process: a program may free memory at any time of its exit.
 class replacement {
  public:
@@ -47,11 +46,11 @@ class replacement {
                     void* pointer) noexcept;
   int ipc_handle(const real_calls& real, void* handle, void* pointer) noexcept;
   void end_stream(stream_ref stream) noexcept;
-  /// Ends the pool of a device and forgets what was allocated from it.
+  /// Ends the pool of a device and forgets its allocations.
   void reset_device(std::optional<device_ref> device) noexcept;
 
-  /// From now on requests pass: the program has a context of its own, which may be of another
-  /// device than HIP's current one, and whose work no wait of HIP's is for.
+  /// From now on requests pass: the program has a context of its own, possibly of another device
+  /// than HIP's current one, and HIP's waits do not cover its work.
   void note_context() noexcept { has_context_ = true; }
   /// After the program has set the pool of a device: requests in stream order pass until the
   /// default pool is the current one again, which a set or the destruction of the other brings
@@ -68,19 +67,18 @@ class replacement {
   };
   using table = detail::address_table<allocation>;
   using pool = mr::vmm_pool_resource;
-  /// A device's pool, and what frees that have waited need.
+  /// A device's pool, with the state for frees that have waited.
   struct served_device {
     /// `has_threshold`: the pool releases idle memory as its options say.
     served_device(replacement& of, device_ref device, const mr::pool_options& options,
                   bool has_threshold);
-    /// Frees memory that any stream may use. Waits for all devices with access, unless it is told
-    /// to leave that to the pool, or a capture forbids it.
+    /// Frees memory that any stream may use. Waits for all devices with access, unless the caller
+    /// leaves that to the pool, or a capture forbids it.
     void free(void* pointer, std::size_t bytes, bool waits) noexcept;
 
     pool memory;
-    const c::trimmed_pool trimmed{memory};
     std::vector<device_ref> users;  // with access
-    // Never has work: what is freed in its order after a wait is reused without another.
+    // Never has work: memory freed in its order after a wait is reused without another wait.
     stream done;
     const bool has_threshold;
     // Of the task.
@@ -91,11 +89,11 @@ class replacement {
   };
   // As many as PyTorch has room for.
   static constexpr std::size_t most_devices = 120;
-  /// What becomes of requests where no pool can be made, which was said.
+  /// The treatment of requests if no pool can be made; the reason was reported.
   enum class refusal : unsigned char {
     none,
     of_pool,  // HIP serves them
-    of_all,   // nobody does, for HIP's memory would count in no budget
+    of_all,   // none does, because HIP's memory would count in no budget
   };
   struct device_pool {
     std::atomic<served_device*> made{nullptr};
@@ -103,8 +101,8 @@ class replacement {
     std::atomic<bool> own_pool{false};
   };
 
-  /// What a pool is asked for: multiples of what addresses are aligned to, as blocks of a pool
-  /// whose requests are all such lie at such multiples too.
+  /// The size of a request to the pool: a multiple of the alignment of addresses, because the
+  /// blocks of a pool are so aligned if all its requests are such multiples.
   [[nodiscard]] static std::size_t in_pool(std::size_t bytes) noexcept {
     constexpr std::size_t alignment = 512;  // that of textures on NVIDIA, the most of all
     const std::size_t rounded = align_down(bytes + (alignment - 1), alignment);
@@ -118,16 +116,16 @@ class replacement {
   [[nodiscard]] const device_pool* find_entry(int device) const noexcept;
   [[nodiscard]] device_pool* find_entry(int device) noexcept;
   [[nodiscard]] served_device* find_device(int device) const noexcept;
-  /// Whether the current pool of a device is one that the program has set.
+  /// Returns whether the program has set a pool of its own for a device.
   [[nodiscard]] bool has_own_pool(device_ref device) noexcept;
-  /// Null where no pool can be made. Throws: out_of_memory; std::out_of_range for a device beyond
+  /// Null if no pool can be made. Throws: out_of_memory; std::out_of_range for a device beyond
   /// most_devices.
   [[nodiscard]] served_device* serve_device(device_ref device);
-  /// Allocates by `from_pool` and notes it. Returns why that cannot be.
+  /// Allocates by `from_pool` and records the allocation. Returns the reason for a failure.
   template <typename Allocate>
   std::optional<passed> serve(void** pointer, std::size_t bytes, device_ref device,
                               Allocate from_pool) noexcept;
-  /// Calls the real function. Where the device is full, idle memory of its pool goes first.
+  /// Calls the real function. If the device is full, it first releases idle memory of its pool.
   template <typename Call>
   int pass(passed why, Call call) noexcept;
   void release_idle() noexcept;
@@ -135,10 +133,10 @@ class replacement {
   void expect_quiet(served_device& of) noexcept;
   void release_when_quiet(served_device& of) noexcept;
 
-  /// Whether an address lies between the lowest and the highest that were allocated.
+  /// Returns whether an address lies between the lowest and the highest that were allocated.
   [[nodiscard]] bool may_be_ours(const void* pointer) const noexcept;
   [[nodiscard]] bool is_in_a_pool(const void* pointer) const noexcept;
-  /// A free of what is not in the table.
+  /// A free of memory that is not in the table.
   template <typename Free>
   int free_unknown(const void* pointer, Free free) noexcept;
   void note_range(const void* pointer, std::size_t bytes) noexcept;
@@ -150,7 +148,7 @@ class replacement {
   table allocations_;
   std::array<device_pool, most_devices> pools_{};
   std::mutex making_;
-  std::mutex noting_;  // the pool that HIP says is the current one
+  std::mutex noting_;  // the current pool, as HIP reports it
   // Shared while pools are visited, so that none ends meanwhile by a reset of its device. A call
   // for one device takes none: HIP allows none of that device beside its reset.
   mutable std::shared_mutex visiting_;

@@ -7,7 +7,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -22,12 +21,11 @@
 #include "c/settings.hpp"
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "runtime/device_wait.hpp"
 
 namespace hipvmm::preload {
 namespace {
 
-// Where HIPVMM_CONF says nothing of it; "unlimited" is another.
+// If HIPVMM_CONF does not set one; "unlimited" is another value.
 constexpr std::size_t no_threshold = std::numeric_limits<std::size_t>::max() - 1;
 
 }  // namespace
@@ -55,7 +53,7 @@ void replacement::served_device::free(void* pointer, std::size_t bytes, bool wai
   if (waits) {
     try {
       const detail::relaxed_captures relaxed;
-      for (const device_ref each : users) detail::wait_for_device(each);
+      for (const device_ref each : users) each.synchronize();
       memory.deallocate(done, pointer, in_pool(bytes));
       return;
     } catch (const std::exception&) {
@@ -106,7 +104,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
   } catch (const std::exception& error) {
     if (c::names_a_budget()) {
       entry.refused = refusal::of_all;
-      say("requests on this device are out of memory, for the budget that HIPVMM_CONF names cannot "
+      say("requests on this device are out of memory, because the budget of HIPVMM_CONF cannot "
           "be kept",
           error.what());
     } else {
@@ -122,7 +120,7 @@ void replacement::note_pool(device_ref device) noexcept {
   if (is_child_ || entry == nullptr) return;
   using pools = mr::hip_async_resource;
   detail::report_exceptions([&] {
-    // What one thread asks is not written over what another has set since.
+    // The result of one thread must not overwrite a newer setting of another.
     const std::lock_guard lock{noting_};
     entry->own_pool = pools::current_pool(device) != pools::default_pool(device);
   });

@@ -35,7 +35,7 @@ settings parse_settings(std::string_view text) {
   if (made.threshold > made.most)
     throw std::invalid_argument{"the environment variable HIPVMM_PRELOAD: a threshold of " +
                                 format_bytes(made.threshold) + " is above the most, " +
-                                format_bytes(made.most) +
+                                format_limit(made.most) +
                                 ": no request would be replaced; say off for that"};
   return made;
 }

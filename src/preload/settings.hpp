@@ -9,13 +9,13 @@
 
 namespace hipvmm::preload {
 
-/// What HIPVMM_PRELOAD says, as docs/guides/preload.md has it.
+/// The settings in HIPVMM_PRELOAD, as docs/guides/preload.md describes them.
 struct settings {
   std::size_t threshold = 0;                                   ///< smaller requests pass, in bytes
   std::size_t most = std::numeric_limits<std::size_t>::max();  ///< larger ones too
   bool free_waits = true;
-  /// A program that allocates nothing for so long is quiet: what it has freed goes to the device.
-  /// For tests: no text sets it.
+  /// A program without an allocation for so long is quiet: its freed memory is released to the
+  /// device. For tests: no text sets it.
   std::chrono::milliseconds quiet{1000};
   std::string statistics;  ///< a file or "stderr"; empty: none
   std::string json;        ///< the same

@@ -40,7 +40,7 @@ std::string row(const char* name, const std::string& value) {
   return line;
 }
 
-/// Appends to an open JSON object or array: what follows another value is behind a comma.
+/// Appends to an open JSON object or array, with a comma behind another value.
 std::string& next_in(std::string& json) {
   if (!json.empty() && json.back() != '{' && json.back() != '[') json += ',';
   return json;
@@ -68,9 +68,7 @@ void statistics::count_free(std::size_t bytes, bool in_stream_order) noexcept {
 }
 
 std::string statistics::text(const std::vector<pool_line>& pools) const {
-  std::string all = "hipvmm_preload " + std::to_string(HIPVMM_VERSION_MAJOR) + "." +
-                    std::to_string(HIPVMM_VERSION_MINOR) + "." +
-                    std::to_string(HIPVMM_VERSION_PATCH) + ": statistics of " +
+  std::string all = std::string{"hipvmm_preload " HIPVMM_VERSION_STRING ": statistics of "} +
                     program_invocation_short_name + " (process " + std::to_string(::getpid()) +
                     ")\n";
   all += row("allocations replaced, for all streams", std::to_string(allocations_[0]));

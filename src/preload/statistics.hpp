@@ -23,7 +23,7 @@ enum class passed : std::uint8_t {
   own_context,    ///< the program has contexts of its own
   own_pool,       ///< the program has set a pool of its own for the device
   foreign,        ///< a free of memory that was not allocated here
-  no_allocation,  ///< a free within the pool where no allocation begins: HIP refuses it
+  no_allocation,  ///< a free within the pool, but of no allocation's start: HIP refuses it
 };
 inline constexpr std::size_t passed_count = static_cast<std::size_t>(passed::no_allocation) + 1;
 
@@ -66,8 +66,8 @@ class statistics {
   counter refused_handles_{0};
 };
 
-/// Writes `text` where a setting says: a file, in which %p is this process, or "stderr". A failure
-/// is one line on standard error.
+/// Writes `text` to the place that a setting names: a file, in which %p is this process, or
+/// "stderr". A failure is one line on standard error.
 void write_to(const std::string& place, const std::string& text) noexcept;
 
 }  // namespace hipvmm::preload

@@ -1,25 +1,85 @@
 // SPDX-License-Identifier: MIT
 #include "region/backing.hpp"
 
+#include <atomic>
+#include <iterator>
+#include <memory>
+#include <thread>
 #include <utility>
 
-namespace hipvmm {
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "vmm/chunk_cache.hpp"
+#include "vmm/unmap_range.hpp"
 
-void recycle_all(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept {
-  for (auto& entry : backings) entry.second.unmap_in(range);
-  // A chunk that HIP will not unmap must not be used again.
-  for (auto& entry : backings) {
-    backing& one = entry.second;
-    if (one.map.empty() && !one.chunk.empty() && !range.refused().keep_chunk(one.chunk))
-      cache.recycle(std::move(one.chunk));
+namespace hipvmm {
+namespace {
+
+std::atomic<std::uint64_t> waits{0};
+
+}  // namespace
+
+void detail::wait_until(moment when) noexcept {
+  if (when <= std::chrono::steady_clock::now()) return;
+  waits.fetch_add(1, std::memory_order_relaxed);
+  std::this_thread::sleep_until(when);
+}
+
+std::uint64_t detail::waits_so_far() noexcept { return waits.load(std::memory_order_relaxed); }
+
+void downward_unmaps::add(mapping& next) {
+  if (next.empty()) return;
+  if (count_ == run_.size() || (count_ != 0 && !range_.may_unmap_together(next, *run_[count_ - 1])))
+    finish();
+  run_[count_++] = &next;
+  if (!range_.unmaps_many()) finish();
+}
+
+void downward_unmaps::finish() {
+  const std::size_t count = std::exchange(count_, 0);
+  try {
+    if (count >= fewest) return detail::unmap_together(run_.data(), count);
+  } catch (const hip_error& error) {
+    if (error.code() != hipErrorInvalidValue) {
+      if (single_ == alone::unmapped) throw;
+      detail::report_caught();
+    }
   }
+  if (single_ == alone::left) return;
+  for (std::size_t i = 0; i < count; ++i) run_[i]->unmap();
+}
+
+namespace {
+
+void unmap_all(backing_map& backings, const address_range& range) noexcept {
+  unmap_runs(
+      backings, [](auto& entry) -> mapping& { return entry.second.map; }, range);
+  for (auto& entry : backings) entry.second.unmap_in(range);
+}
+
+}  // namespace
+
+void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
+                 chunk_cache& cache) noexcept {
+  unmap_all(backings, *range);
+  // A chunk that HIP will not unmap must not be used again.
+  for (auto at = backings.begin(); at != backings.end();) {
+    backing& one = at->second;
+    const bool is_mapped = !one.map.empty() || range->refused().keep_chunk(one.chunk);
+    at = is_mapped ? backings.erase(at) : std::next(at);
+  }
+  // A region that has them still takes their end for a sign that the cache has the chunks.
+  if (range.use_count() == 1) range.reset();
+  for (auto& entry : backings) cache.recycle(std::move(entry.second.chunk));
   backings.clear();
 }
 
-void release_all(backing_map& backings, const address_range& range) noexcept {
+void release_all(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept {
+  unmap_all(backings, range);
   for (auto& entry : backings) {
-    entry.second.unmap_in(range);
-    range.refused().keep_chunk(entry.second.chunk);
+    backing& one = entry.second;
+    if (one.map.empty() && !range.refused().keep_chunk(one.chunk))
+      detail::kept_memory::keep_pinned(cache, one.chunk);
   }
   backings.clear();
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,10 +12,21 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "region/visibility.hpp"
 #include "vmm/address_range.hpp"
 
 namespace hipvmm {
+
+namespace detail {
+
+using moment = std::chrono::steady_clock::time_point;
+
+/// Waits until `when`; returns at once if it has passed.
+void wait_until(moment when) noexcept;
+
+/// How often callers of wait_until() had to wait in this process.
+[[nodiscard]] std::uint64_t waits_so_far() noexcept;
+
+}  // namespace detail
 
 /// A chunk and its mapping, or a mapping without its chunk that a moved chunk left behind. The
 /// members' order unmaps before it releases.
@@ -23,12 +36,13 @@ struct backing {
   detail::moment visible = {};                             // from when on all work sees the bytes
   ihipMemGenericAllocationHandle* elsewhere = nullptr;     // the chunk that moved
   std::uint64_t serial = 0;                                // chunk_view::serial, once in the region
-  std::shared_ptr<const access_map> own_rights = nullptr;  // where they differ from the region's
+  std::shared_ptr<const access_map> own_rights = nullptr;  // if they differ from the region's
 
   [[nodiscard]] std::size_t bytes() const noexcept {
     return chunk.empty() ? map.bytes() : chunk.bytes();
   }
-  /// Unmaps the chunk. What HIP refuses is reported and kept in `range`, with the chunk.
+  /// Unmaps the chunk. A mapping that HIP refuses to unmap is reported and kept in `range`, with
+  /// the chunk.
   void unmap_in(const address_range& range) noexcept {
     range.refused().unmap_or_keep(map, chunk.empty() ? elsewhere : chunk.get(), &chunk);
   }
@@ -37,10 +51,48 @@ struct backing {
 /// By offset in the region. Adjacent backings may touch, never overlap.
 using backing_map = std::map<std::size_t, backing>;
 
-/// Unmaps all `backings`, which are mapped in `range`, and recycles their chunks to `cache`. What
-/// HIP refuses is reported and kept in `range`.
-void recycle_all(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept;
-/// The same, but releases the chunks to the device.
-void release_all(backing_map& backings, const address_range& range) noexcept;
+/// Unmaps mappings in `range` from the highest address to the lowest. If the range takes that, 4
+/// to 64 neighbours by one call: fewer are worth no doubt which of them a failure leaves mapped,
+/// and HIP holds a lock meanwhile. Mappings that it refuses together with InvalidValue are unmapped
+/// one by one.
+class downward_unmaps {
+ public:
+  static constexpr std::size_t fewest = 4;
+  static constexpr std::size_t most = 64;
+  /// The treatment of a mapping that no call undoes together with others.
+  enum class alone { unmapped, left };
+  explicit downward_unmaps(const address_range& range, alone single = alone::unmapped) noexcept
+      : range_{range}, single_{single} {}
+  /// Pre: `next` is below all before.
+  /// Throws: hip_error, but not with alone::left; then `next` or some before are still mapped.
+  void add(mapping& next);
+  /// Unmaps the rest. Throws: as add().
+  void finish();
+
+ private:
+  const address_range& range_;
+  alone single_;
+  std::array<mapping*, most> run_{};  // the first at the highest address
+  std::size_t count_ = 0;
+};
+
+/// Takes all mappings, `map_of(each)` of each in `maps`, from their registrars, and unmaps those
+/// that one call undoes together with others. HIP's refusals are reported and stay mapped.
+template <class Maps, class MapOf>
+void unmap_runs(Maps& maps, MapOf map_of, const address_range& range) noexcept {
+  if (!range.unmaps_many()) return;
+  for (auto& each : maps) map_of(each).deregister();
+  downward_unmaps runs{range, downward_unmaps::alone::left};
+  for (auto at = maps.rbegin(); at != maps.rend(); ++at) runs.add(map_of(*at));
+  runs.finish();
+}
+
+/// Unmaps all `backings`, which are mapped in `range`, and recycles their chunks to `cache`, after
+/// the addresses were freed if nobody else has them: then these pin nothing. Mappings that
+/// HIP refuses to unmap are reported and kept in `range`.
+void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
+                 chunk_cache& cache) noexcept;
+/// The same, but releases the chunks to the device; `cache` keeps those with pinned memory.
+void release_all(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept;
 
 }  // namespace hipvmm

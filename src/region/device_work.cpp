@@ -6,20 +6,19 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
 #include "runtime/device.hpp"
-#include "runtime/device_wait.hpp"
 #include "runtime/peer_copies.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
-/// Waits for one device. Returns false where HIP refuses.
+/// Waits for one device. Returns false if HIP refuses.
 bool may_pass(device_ref device, bool& has_reported) noexcept {
   bool passed = false;
   report_exceptions([&] {
     try {
-      wait_for_device(device);
+      device.synchronize();
       passed = true;
     } catch (const hip_error& error) {
       if (error.code() == hipErrorStreamCaptureUnsupported || has_reported) return;
@@ -40,7 +39,7 @@ bool visit_copying(device_ref owner, HasRight has_right, Visit visit) {
   return true;
 }
 
-/// The same for each device whose work may use the memory. Allocates nothing.
+/// The same for each device that may have work on the memory. Allocates nothing.
 template <typename Visit>
 bool visit_users(const access_map& rights, Visit visit) {
   for (const access_desc& entry : rights.entries())
@@ -79,7 +78,7 @@ device_list list_users(const Users& users) {
 template <typename Users>
 void wait_for_all(const Users& users) {
   visit_users(users, [](device_ref device) {
-    wait_for_device(device);
+    device.synchronize();
     return true;
   });
 }
@@ -88,13 +87,8 @@ thread_local bool has_waited_before_grant = false;
 
 }  // namespace
 
-bool grants_move_pages() {
-  static const bool moves = hip_compat::late_grant_moves_pages(runtime_version());
-  return moves;
-}
-
 void wait_before_grant(const memory_users& users) {
-  if (grants_move_pages() && !has_waited_before_grant) wait_for_users(users);
+  if (rules_of_runtime().wait_before_grant && !has_waited_before_grant) wait_for_users(users);
 }
 
 waited_before_grant::waited_before_grant() noexcept

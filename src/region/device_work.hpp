@@ -14,14 +14,14 @@ namespace hipvmm::detail {
 
 using device_list = std::vector<device_ref>;
 
-/// Who may use the memory of several chunks, each of which may have rights of its own.
+/// The devices that may use the memory of several chunks, each of which may have its own rights.
 struct memory_users {
   device_list devices;  // each has a right to some chunk
   device_list owners;   // each has memory of some chunk
 };
 
-/// Returns every device whose work may use the memory: first those with a right, then those without
-/// that the library copied to or from an owner, see runtime/peer_copies.hpp.
+/// Returns every device that may have work on the memory: first those with a right, then those
+/// without that the library copied to or from an owner, see runtime/peer_copies.hpp.
 [[nodiscard]] device_list devices_of(const access_map& rights);
 [[nodiscard]] device_list devices_of(const memory_users& users);
 
@@ -31,7 +31,7 @@ struct memory_users {
 [[nodiscard]] std::optional<event> mark_in(stream_ref stream, const device_list& devices);
 
 /// Waits for all work of `devices`.
-/// - Returns false where HIP refuses the wait, as where a capture forbids it: the state of the work
+/// - Returns false if HIP refuses the wait, for example because of a capture: the state of the work
 ///   is then unknown, and a later wait may succeed.
 /// - Another failure is reported unless `has_reported`, which becomes true.
 [[nodiscard]] bool wait_for(const device_list& devices, bool& has_reported) noexcept;
@@ -39,14 +39,12 @@ struct memory_users {
 [[nodiscard]] bool wait_for(const access_map& rights, bool& has_reported) noexcept;
 [[nodiscard]] bool wait_for(const memory_users& users, bool& has_reported) noexcept;
 /// Waits for all work of devices_of(rights).
-/// Throws: hip_error, among others where a capture forbids the wait.
+/// Throws: hip_error, among others if a capture forbids the wait.
 void wait_for_users(const access_map& rights);
 void wait_for_users(const memory_users& users);
 
-/// Returns whether work that uses memory while rights to it change may access other pages (ROCm
-/// 7.14).
-[[nodiscard]] bool grants_move_pages();
-/// Call before rights to mapped memory change: waits as wait_for_users() where grants_move_pages().
+/// Call before rights to mapped memory change: waits as wait_for_users() if
+/// runtime_rules::wait_before_grant is set, because work may access other pages meanwhile.
 /// Work submitted until the rights have changed is not covered.
 /// Throws: as wait_for_users.
 void wait_before_grant(const memory_users& users);

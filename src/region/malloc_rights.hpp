@@ -31,8 +31,8 @@ class malloc_rights {
   access_map rights_;
 };
 
-/// Why there are no chunks on `owner`: what its virtual memory lacks, or that the program has
-/// `chosen` so.
+/// The reason for no chunks on `owner`: a lack of its virtual memory, or the choice of the program,
+/// `chosen`.
 [[nodiscard]] std::string why_no_chunks(device_ref owner, std::string_view chosen);
 
 /// Throws: unsupported unless `shareable` is none, because memory of hipMalloc has no chunks to

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -10,9 +11,10 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
+#include "core/error.hpp"
 #include "region/retirement.hpp"
-#include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
+#include "vmm/chunk_cache.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -21,11 +23,10 @@ namespace {
 template <typename Reserve>
 address_reservation reserve_most(std::size_t wanted, std::size_t granularity, Reserve reserve) {
   for (std::size_t bytes = wanted;; bytes = align_up(bytes / 2, granularity)) {
-    try {
-      return make_with_reclaim([&] { return reserve(bytes); });
-    } catch (const out_of_memory&) {
-      if (bytes <= granularity) throw;
-    }
+    std::optional<address_reservation> made;
+    if (attempt([&] { made.emplace(make_with_reclaim([&] { return reserve(bytes); })); },
+                [&](const shortage&) { return bytes > granularity; }))
+      return std::move(*made);
   }
 }
 
@@ -49,13 +50,12 @@ std::size_t common_granularity(device_ref owner, const chunk_placement& placemen
 }
 
 /// The records of `owner` and of all devices of the placement. Throws: std::invalid_argument,
-/// unsupported, where a region of `owner` cannot be placed so.
-std::vector<std::pair<device_ref, capability>> require_placement(device_ref owner,
-                                                                 const capability& found,
-                                                                 const region_options& chosen) {
+/// unsupported, if a region of `owner` cannot be placed so.
+memory_strategy::record_list require_placement(device_ref owner, const capability& found,
+                                               const region_options& chosen) {
   const chunk_placement& placement = chosen.placement;
   const std::vector<device_ref>& devices = placement.devices();
-  std::vector<std::pair<device_ref, capability>> known{{owner, found}};
+  memory_strategy::record_list known{{owner, found}};
   if (const std::optional<std::size_t> budget = placement.budget_bytes()) {
     const std::size_t unit = granularity_of(owner).minimum;
     if (*budget % unit != 0)
@@ -63,12 +63,6 @@ std::vector<std::pair<device_ref, capability>> require_placement(device_ref owne
           "region_options::placement: a budget of " + std::to_string(*budget) +
           " bytes; it must be a multiple of the granularity of device " +
           std::to_string(owner.ordinal()) + ", " + std::to_string(unit) + " bytes"};
-    mapped_region::require_host_chunks("region_options::placement", owner, found, chosen.shareable,
-                                       placement.beyond_budget());
-    if (chosen.memory == chunk_memory::uncached)
-      throw unsupported{
-          "region_options::memory: uncached chunks are memory of devices, and the placement spills "
-          "to the host; leave one of both out"};
   }
   if (!placement.is_striped()) return known;
   if (std::find(devices.begin(), devices.end(), owner) == devices.end())
@@ -109,24 +103,36 @@ access_map mapped_region::rights_of(device_ref owner, const access_list& wanted,
   return result;
 }
 
-void mapped_region::require_host_chunks(const char* what, device_ref owner, const capability& found,
+void mapped_region::require_host_chunks(const char* what, const memory_strategy& devices,
                                         handle_type shareable, memory_location where) {
-  const trait needed = where.node() ? trait::host_node_chunks : trait::host_chunks;
-  if (!found.has(needed))
-    throw unsupported{std::string{what} + ": device " + std::to_string(owner.ordinal()) +
-                      " cannot use chunks in memory of " +
-                      (where.node() ? "a NUMA node of the host: " : "the host: ") +
-                      found.reason(needed)};
+  (where.node() ? devices.host_node_chunks : devices.host_chunks).require(what);
   if (shareable != handle_type::none)
     throw unsupported{std::string{what} +
                       ": memory of the host cannot be shared with other processes: leave "
                       "region_options::shareable at none"};
 }
 
+std::unique_ptr<const memory_strategy> mapped_region::strategy_for(device_ref owner,
+                                                                   const capability& found,
+                                                                   const region_options& chosen) {
+  auto made = std::make_unique<memory_strategy>(require_placement(owner, found, chosen));
+  if (chosen.placement.budget_bytes()) {
+    require_host_chunks("region_options::placement", *made, chosen.shareable,
+                        chosen.placement.beyond_budget());
+    if (chosen.memory == chunk_memory::uncached)
+      throw unsupported{
+          "region_options::memory: uncached chunks are memory of devices, and the placement spills "
+          "to the host; leave one of both out"};
+  }
+  if (chosen.memory == chunk_memory::uncached)
+    made->uncached_chunks.require("region_options::memory");
+  return made;
+}
+
 chunk_place mapped_region::place_at(std::size_t offset, const backing_map* made) const noexcept {
   std::size_t held = 0;
   if (options.placement.budget_bytes()) {
-    for (const backing_map* const each : {&backings, &prepared, made}) {
+    for (const backing_map* const each : {&backings, &prefetch.ready(), made}) {
       if (each == nullptr) continue;
       for (const auto& [at, one] : *each)
         if (!one.chunk.empty() && one.chunk.location() == device) held += one.chunk.bytes();
@@ -135,60 +141,84 @@ chunk_place mapped_region::place_at(std::size_t offset, const backing_map* made)
   return place_of(options.placement, device, placement_start + offset, held);
 }
 
-void mapped_region::require_uncached_chunks(const char* what, device_ref device,
-                                            const capability& found) {
-  if (!found.has(trait::uncached_chunks))
-    throw unsupported{std::string{what} + ": device " + std::to_string(device.ordinal()) +
-                      " makes no uncached chunks: " + found.reason(trait::uncached_chunks)};
-}
-
 physical_chunk mapped_region::acquire(memory_location where, std::size_t bytes,
                                       chunk_memory memory) const {
   if (!where.device()) return physical_chunk{where, bytes, device};
   return cache().acquire(*where.device(), bytes, options.shareable, memory);
 }
 
-bool mapped_region::needs(quirk which) const noexcept {
-  return std::any_of(known.begin(), known.end(),
-                     [which](const auto& each) { return each.second.needs(which); });
+physical_chunk mapped_region::take_pinned(memory_location where, std::size_t bytes,
+                                          std::size_t most) const {
+  if (!takes_pinned || !where.device() || !strategy->pins(*where.device()) ||
+      options.memory != chunk_memory::standard)
+    return {};
+  // Chunks of several sizes would be beside the hole in front.
+  if (!strategy->rights.takes_any_mapping && !backings.empty() && backings.begin()->first != 0)
+    return {};
+  return kept_memory::take_pinned(cache(), *where.device(), bytes, most, options.shareable);
+}
+
+physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t offset,
+                                         std::size_t bytes, const chunk_place& place,
+                                         bool is_last_gap) const {
+  // Retired chunks may still be mapped behind the gap.
+  const std::size_t room = is_last_gap && prefetch.ready().empty() && addresses.use_count() == 1
+                               ? std::min(range.longest_at(offset), place.bytes)
+                               : bytes;
+  physical_chunk kept = take_pinned(place.where, bytes, std::min(room, bytes + bytes / 8));
+  if (!kept.empty()) return kept;
+  const auto acquire_new = [&] { return acquire(place.where, bytes, options.memory); };
+  idle_request asks;
+  // A cache that keeps nothing keeps what addresses pin.
+  if (place.where.device() && options.memory == chunk_memory::standard &&
+      (cache().byte_limit() != 0 || strategy->pins(*place.where.device())))
+    asks = {.taker = &cache(), .chunk_bytes = bytes, .shareable = options.shareable};
+  static_cast<void>(attempt([&] { kept = make_with_reclaim(acquire_new, asks); },
+                            [&](const shortage&) {
+                              kept = take_pinned(place.where, bytes, room);
+                              return !kept.empty();
+                            }));
+  return kept;
 }
 
 address_reservation mapped_region::reserve(std::size_t bytes) const {
-  return needs(quirk::re_reserve) ? reserve_aside(bytes) : address_reservation{bytes};
+  return strategy->pins_memory ? reserve_aside(bytes) : address_reservation{bytes};
 }
 
-const std::pair<device_ref, capability>* mapped_region::first_without(trait which) const noexcept {
-  const auto at = std::find_if(known.begin(), known.end(),
-                               [which](const auto& each) { return !each.second.has(which); });
-  return at != known.end() ? &*at : nullptr;
+std::shared_ptr<address_range> mapped_region::make_range(address_reservation reserved) const {
+  auto made = std::make_shared<address_range>(std::move(reserved));
+  // ROCm before 7.0 keeps a reservation busy after an unmap that spans several mappings
+  // (ROCm/ROCR-Runtime#285).
+  for (const auto& [owner, record] : strategy->owners())
+    if (strategy->unmaps_runs(owner)) made->note_unmaps_many(owner);
+  return made;
 }
 
 mapped_region::mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                              const capability& found)
     : device{owner},
-      known{require_placement(owner, found, chosen)},
+      strategy{strategy_for(owner, found, chosen)},
       granularity{common_granularity(owner, chosen.placement)},
       rights{rights_of(owner, chosen.access, chosen.placement)},
       users{users_of(rights)},
       options{chosen},
-      addresses{std::make_shared<address_range>(
-          reserve_most(align_up(max_bytes, granularity), granularity,
-                       [this](std::size_t bytes) { return reserve(bytes); }))} {
-  if (options.memory == chunk_memory::uncached)
-    for (const auto& [each, its] : known)
-      require_uncached_chunks("region_options::memory", each, its);
-}
+      addresses{make_range(reserve_most(align_up(max_bytes, granularity), granularity,
+                                        [this](std::size_t bytes) { return reserve(bytes); }))} {}
 
 mapped_region::~mapped_region() {
   membership.end();
-  preparation.cancel_or_wait();
-  merge(prepared);
+  prefetch.cancel_or_wait();
+  merge(prefetch.ready());
   backings.merge(left_behind);
-  if (!waking.empty()) static_cast<void>(outlast_refusals(users));
-  backings.merge(waking);
+  if (!sleep.waking().empty()) static_cast<void>(outlast_refusals(users));
+  backings.merge(sleep.waking());
   const bool was_used = holds_memory || !backings.empty();
-  if (addresses) recycle_all(backings, *addresses, cache());
-  if (addresses && was_used && !await_records()) addresses->note_no_wait();
+  if (!addresses) return;
+  unmap_runs(
+      backings, [](auto& entry) -> mapping& { return entry.second.map; }, *addresses);
+  for (auto& entry : backings) entry.second.unmap_in(*addresses);
+  if (was_used && !await_records()) addresses->note_no_wait();
+  recycle_all(backings, std::move(addresses), cache());
 }
 
 // In clr up to 6.4 a command that used addresses holds their record. The free of addresses waits
@@ -197,7 +227,7 @@ mapped_region::~mapped_region() {
 bool mapped_region::frees_late_records() noexcept {
   static const bool late = [] {
     bool found = true;
-    report_exceptions([&] { found = hip_compat::forgets_addresses_late(runtime_version()); });
+    report_exceptions([&] { found = rules_of_runtime().wait_before_address_free; });
     return found;
   }();
   return late;
@@ -205,77 +235,6 @@ bool mapped_region::frees_late_records() noexcept {
 
 bool mapped_region::await_records() const noexcept {
   return !frees_late_records() || outlast_refusals(users);
-}
-
-backing_map mapped_region::make_missing(const address_range& range, std::size_t offset,
-                                        std::size_t bytes) {
-  backing_map made;
-  try {
-    add_missing(made, range, offset, bytes);
-  } catch (...) {
-    release_all(made, range);
-    throw;
-  }
-  return made;
-}
-
-void mapped_region::add_missing(backing_map& made, const address_range& range, std::size_t offset,
-                                std::size_t bytes) {
-  const std::size_t end = offset + bytes;
-  auto next = backings.upper_bound(offset);
-  if (next != backings.begin()) {
-    const auto previous = std::prev(next);
-    offset = std::max(offset, previous->first + previous->second.bytes());
-  }
-  while (offset < end) {
-    const std::size_t gap_end = next == backings.end() ? end : std::min(end, next->first);
-    while (offset < gap_end) {
-      const chunk_place place = place_at(offset, &made);
-      const std::size_t size = std::min({gap_end - offset, range.longest_at(offset), place.bytes});
-      // Chunks that are still to be released hold on to the region's addresses.
-      if (addresses.use_count() > 1) finish_retired(range, offset, size);
-      physical_chunk chunk =
-          make_with_reclaim([&] { return acquire(place.where, size, options.memory); });
-      made.try_emplace(offset).first->second.chunk = std::move(chunk);
-      offset += size;
-    }
-    if (next != backings.end()) {
-      offset = next->first + next->second.bytes();
-      ++next;
-    }
-  }
-  // Not before all chunks are there: a device that is full keeps nothing in addresses.
-  try {
-    for (auto& [at, one] : made) {
-      one.map = map_with_rights({range, range.bytes(), &made}, at, one.chunk);
-      one.visible = visible_if_mapped_now();
-    }
-  } catch (...) {
-    if (&range == addresses.get()) holds_memory = true;
-    throw;
-  }
-}
-
-backing_map mapped_region::make_missing_or_explain(const address_range& range, std::size_t offset,
-                                                   std::size_t bytes) {
-  try {
-    return make_missing(range, offset, bytes);
-  } catch (const out_of_memory& error) {
-    std::string advice;
-    if (error.resource() == exhausted::device_memory) {
-      const bool is_placed = !options.placement.is_one_device();
-      advice = ": free memory of " +
-               (is_placed ? "device " + std::to_string(error.device()) : "the device") +
-               ", or ask for less";
-    } else if (error.resource() == exhausted::host_memory) {
-      advice = ": free memory of the host, or ask for less";
-    }
-    throw out_of_memory{error, "the region holds " + format_bytes(committed) + " in " +
-                                   std::to_string(backings.size()) +
-                                   (backings.size() == 1 ? " chunk" : " chunks") +
-                                   ", was asked to hold " + format_bytes(bytes) + " from offset " +
-                                   std::to_string(offset) + ", and stays as it was" + advice};
-  }
 }
 
 void mapped_region::merge(backing_map& made) noexcept {
@@ -304,17 +263,34 @@ void mapped_region::require_none_left_behind(const char* function, std::size_t o
 }
 
 void mapped_region::restore(backing_map::iterator entry) noexcept {
-  report_exceptions([&] {
-    entry->second.map = map_unregistered(mapped_here(), entry->first, entry->second.chunk,
-                                         entry->second.own_rights.get());
-    wait_until(visible_if_mapped_now());
-    // What it throws does not cost the bytes.
-    add_to_registrar(entry->second.map, entry->second.chunk);
-  });
-  if (entry->second.map.empty()) {
-    committed -= entry->second.bytes();
-    addresses->refused().keep_chunk(entry->second.chunk);
-    backings.erase(entry);
+  report_exceptions([&] { map_again_at(entry); });
+  if (entry->second.map.empty()) is_torn = true;
+}
+
+void mapped_region::map_again_at(backing_map::iterator entry) {
+  backing& held = entry->second;
+  held.map = map_unregistered(mapped_here(), entry->first, held.chunk, held.own_rights.get());
+  wait_until(visible_if_mapped_now());
+  // Its exceptions do not cost the bytes.
+  report_exceptions([&] { add_to_registrar(held.map, held.chunk); });
+}
+
+void mapped_region::map_again() {
+  if (!is_torn) return;
+  const auto is_lost = [](const auto& each) { return each.second.map.empty(); };
+  try {
+    // Upwards, because rights depend on the mappings in front.
+    for (auto at = backings.begin(); at != backings.end(); ++at)
+      if (is_lost(*at)) map_again_at(at);
+    is_torn = false;
+  } catch (...) {
+    std::size_t bytes = 0;
+    for (const auto& each : backings)
+      if (is_lost(each)) bytes += each.second.bytes();
+    throw_with_context(format_bytes(bytes) + " of the region at " + address_text(base()) +
+                       ", which a call that failed had unmapped, could not be mapped again; their "
+                       "chunks are kept with the contents, and nothing else uses the addresses: "
+                       "free memory, and call again");
   }
 }
 

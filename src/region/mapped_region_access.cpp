@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The part of region that maps and says who may use what is mapped.
+// The part of region that maps and sets the rights to mappings.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -23,36 +22,13 @@
 namespace hipvmm::detail {
 namespace {
 
-/// The mappings of one reservation, by offset.
-class mapped_sizes {
- public:
-  void add(std::size_t offset, std::size_t bytes) {
-    start_ = std::min(start_, offset);
-    end_ = std::max(end_, offset + bytes);
-    sum_ += bytes;
-    if (size_ == 0) size_ = bytes;
-    has_one_size_ = has_one_size_ && bytes == size_;
-  }
-  [[nodiscard]] bool has_no_hole() const noexcept { return sum_ == bytes(); }
-  [[nodiscard]] bool has_one_size() const noexcept { return has_one_size_; }
-  [[nodiscard]] std::size_t start() const noexcept { return start_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return end_ - start_; }
-
- private:
-  std::size_t start_ = std::numeric_limits<std::size_t>::max();
-  std::size_t end_ = 0;
-  std::size_t sum_ = 0;
-  std::size_t size_ = 0;
-  bool has_one_size_ = true;
-};
-
 /// Adds the devices of `from` that are not in `to`.
 void add_users(device_list& to, const access_map& from) {
   for (const access_desc& entry : from.entries())
     if (std::find(to.begin(), to.end(), entry.device) == to.end()) to.push_back(entry.device);
 }
 
-/// Adds each device whose right in `after` is not that in `before`, unless it is in `to`.
+/// Adds each device with another right in `after` than in `before`, unless it is in `to`.
 void add_changes(std::vector<access_desc>& to, const access_map& before, const access_map& after) {
   for_each_change(before, after, [&to](device_ref device, access_right right) {
     if (std::none_of(to.begin(), to.end(),
@@ -61,20 +37,8 @@ void add_changes(std::vector<access_desc>& to, const access_map& before, const a
   });
 }
 
-/// Who reaches the region's device need not reach that of one of its chunks.
-void require_all_reach(const access_map& rights, device_ref owner) {
-  if (owner == rights.owner()) return;
-  for (const access_desc& entry : rights.entries()) require_reach(entry.device, owner);
-}
-
 }  // namespace
 
-// ROCm 7.0 to 7.2 take a range only where it is as long as the first mappings of its reservation
-// together, counted in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
-// ggml-org/llama.cpp#23900). That holds for all mappings at once, and where all have one size for
-// any. Where all get the same rights, naming more of them changes nothing. Where a probe met that,
-// the call is made so; elsewhere when the other form was refused, for it may fail now and then. May
-// go when no supported release fails the probe tail_access.
 template <class Change>
 void mapped_region::change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
                                   rights_for which, Change change) const {
@@ -82,11 +46,10 @@ void mapped_region::change_access(const mapped_there& there, std::size_t offset,
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
   const std::uint64_t seen = retired_so_far();
   const bool is_own = &range == addresses.get();
-  const bool refuses = needs(quirk::access_from_base);
   // Chunks that are still to be released are mapped too, and in none of the maps.
   const bool has_retired = is_own && addresses.use_count() > 1;
   std::optional<hip_error> refused;
-  if (!refuses || (has_retired && range.had_one_size())) {
+  if (strategy->rights.begins_with_mapping(range.had_one_size())) {
     try {
       change(at(offset), bytes);
       return;
@@ -114,26 +77,29 @@ void mapped_region::change_access(const mapped_there& there, std::size_t offset,
   if (there.made != nullptr) add_all(*there.made, range.bytes());
   if (is_own) {
     add_all(left_behind, range.bytes());
-    add_all(prepared, range.bytes());
+    add_all(prefetch.ready(), range.bytes());
   }
   if (!is_listed) sizes.add(offset, bytes);
   range.refused().for_each([&](const void* address, std::size_t held) {
     const std::size_t where = static_cast<std::size_t>(static_cast<const char*>(address) - at(0));
     if (where >= part && where < part + part_bytes) sizes.add(where, held);
   });
-  const bool is_alone = sizes.bytes() == bytes;
-  if ((has_same_rights || is_alone) && sizes.has_no_hole() && !(refused && is_alone))
-    return change(at(sizes.start()), sizes.bytes());
-  // Without those that were retired the same call may pass.
-  if (refused ? retired_so_far() != seen : sizes.has_one_size()) return change(at(offset), bytes);
+  switch (rights_setting::next(sizes, bytes, has_same_rights, refused.has_value(),
+                               retired_so_far() != seen)) {
+    case rights_range::reservation:
+      return change(at(sizes.start()), sizes.bytes());
+    case rights_range::mapping:
+      return change(at(offset), bytes);
+    case rights_range::none:
+      break;
+  }
   if (refused) throw hip_error{*refused};
-  const auto* const lacking = first_without(trait::tail_access);
-  const auto& [who, its] = lacking != nullptr ? *lacking : known.front();
-  throw unsupported{"region: device " + std::to_string(who.ordinal()) + " cannot be granted the " +
-                    format_bytes(bytes) + " at offset " + std::to_string(offset) +
+  throw unsupported{"region: device " + std::to_string(strategy->rights.refusing.ordinal()) +
+                    " cannot be granted the " + format_bytes(bytes) + " at offset " +
+                    std::to_string(offset) +
                     (has_same_rights ? " beside a hole and chunks of other sizes ("
                                      : " beside chunks of other sizes with other rights (") +
-                    its.reason(trait::tail_access) +
+                    *strategy->rights.why +
                     "); leave no hole between what is committed, or commit in steps of one size"};
 }
 
@@ -149,8 +115,6 @@ struct mapped_region::rights_run {
 
 std::vector<mapped_region::rights_run> mapped_region::runs_of(const rights_changes& changes,
                                                               const access_map& next) const {
-  // Where one call takes no neighbours each is a run.
-  const bool takes_many = first_without(trait::base_access) == nullptr;
   std::vector<rights_run> runs;
   for (const auto& [offset, held, own] : changes) {
     const std::size_t bytes = held->bytes();
@@ -162,7 +126,7 @@ std::vector<mapped_region::rights_run> mapped_region::runs_of(const rights_chang
                          held->own_rights ? held->own_rights.get() : &rights,
                          own ? own.get() : &next,
                          {bytes}};
-    if (takes_many && !runs.empty()) {
+    if (strategy->rights.takes_runs && !runs.empty()) {
       rights_run& last = runs.back();
       if (last.offset + last.bytes == offset && last.owner == one.owner &&
           last.which == one.which && *last.before == *one.before && *last.after == *one.after &&
@@ -204,7 +168,7 @@ std::vector<access_desc> mapped_region::change_rights(rights_changes& changes, a
   memory_users next_users = users;
   add_users(next_users.devices, next);
   for (const auto& [offset, held, own] : changes) {
-    require_all_reach(own ? *own : next, held->map.device());
+    require_reach(own ? *own : next, held->map.device());
     if (own) add_users(next_users.devices, *own);
   }
   const std::vector<rights_run> runs = runs_of(changes, next);
@@ -231,7 +195,7 @@ std::vector<access_desc> mapped_region::change_rights(rights_changes& changes, a
 
 template <class Own>
 std::vector<access_desc> mapped_region::change_all_rights(access_map next, Own own_of) {
-  // What is ready gets the rights together with the rest.
+  // The prepared chunk gets the rights together with the rest.
   const adoption adopted{*this};
   rights_changes changes;
   changes.reserve(backings.size() + left_behind.size());
@@ -241,7 +205,7 @@ std::vector<access_desc> mapped_region::change_all_rights(access_map next, Own o
 }
 
 void mapped_region::grant(device_ref to, access_right right) {
-  preparation.cancel_or_wait();
+  prefetch.cancel_or_wait();
   forget_unused();
   access_map next = rights;
   next.set(to, right);
@@ -254,7 +218,7 @@ void mapped_region::grant(device_ref to, access_right right) {
 }
 
 std::vector<access_desc> mapped_region::set_access(const access_list& wanted) {
-  preparation.cancel_or_wait();
+  prefetch.cancel_or_wait();
   forget_unused();
   access_map next = rights_of(device, wanted, options.placement);
   for (const device_ref each : rights.other_owners()) next.add_owner(each);
@@ -264,8 +228,8 @@ std::vector<access_desc> mapped_region::set_access(const access_list& wanted) {
 
 std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size_t bytes,
                                                    const access_list& wanted) {
-  preparation.cancel_or_wait();
-  // Where other chunks moved to does not matter to these.
+  prefetch.cancel_or_wait();
+  // The devices that other chunks moved to do not matter to these.
   const access_map chosen = rights_of(device, wanted, options.placement);
   if (bytes == 0) return {};
   const auto own = chosen == rights ? nullptr : std::make_shared<const access_map>(chosen);
@@ -335,17 +299,28 @@ void mapped_region::add_to_registrar(mapping& made, const physical_chunk& chunk)
   made.register_with(options.registrar, chunk);
 }
 
+// A device that reaches the region's need not reach that of one of its chunks.
+void mapped_region::require_reach(const access_map& of, device_ref owner) {
+  if (owner == of.owner()) return;
+  for (const access_desc& entry : of.entries()) detail::require_reach(entry.device, owner);
+}
+
+void mapped_region::set_first_rights(const mapped_there& there, std::size_t offset,
+                                     std::size_t bytes, device_ref owner,
+                                     const access_map* own) const {
+  change_access(there, offset, bytes, own != nullptr ? rights_for::these : rights_for::all,
+                [&](void* start, std::size_t length) {
+                  detail::set_rights(start, length, own != nullptr ? *own : rights, owner);
+                });
+}
+
 mapping mapped_region::map_unregistered(const mapped_there& there, std::size_t offset,
                                         const physical_chunk& chunk, const access_map* own) const {
-  const access_map& chosen = own != nullptr ? *own : rights;
   const device_ref owner = chunk.device();
-  require_all_reach(chosen, owner);
-  const map_answer answer = needs(quirk::verify_maps) ? map_answer::verified : map_answer::believed;
-  mapping result = there.range.map(offset, chunk, answer);
+  require_reach(own != nullptr ? *own : rights, owner);
+  mapping result = there.range.map(offset, chunk, strategy->answer, strategy->pins(owner));
   try {
-    change_access(
-        there, offset, result.bytes(), own != nullptr ? rights_for::these : rights_for::all,
-        [&](void* start, std::size_t length) { detail::set_rights(start, length, chosen, owner); });
+    set_first_rights(there, offset, result.bytes(), owner, own);
   } catch (...) {
     there.range.refused().unmap_or_keep(result, chunk.get());
     throw;
@@ -354,35 +329,47 @@ mapping mapped_region::map_unregistered(const mapped_there& there, std::size_t o
 }
 
 void mapped_region::require_grantable(std::size_t offset, const backing& held) const {
-  if (!needs(quirk::access_from_base)) return;
-  // The same rights once more: what is refused here would be refused after the old chunk was
-  // unmapped, and to it too.
-  const access_map* const own = held.own_rights.get();
-  change_access(
-      mapped_here(), offset, held.bytes(), own != nullptr ? rights_for::these : rights_for::all,
-      [&](void* start, std::size_t length) {
-        detail::set_rights(start, length, own != nullptr ? *own : rights, held.chunk.device());
-      });
+  if (strategy->rights.takes_any_mapping) return;
+  // The same rights once more: a right that HIP refuses here, it would refuse after the old chunk
+  // was unmapped, to that chunk too.
+  set_first_rights(mapped_here(), offset, held.bytes(), held.chunk.device(), held.own_rights.get());
 }
 
-void mapped_region::require_mappable_again() const {
-  if (!needs(quirk::access_from_base)) return;
-  for (auto at = backings.begin(); at != backings.end(); ++at) {
+void region_sleep::require_mappable_again() const {
+  if (region_.strategy->rights.takes_any_mapping) return;
+  for (auto at = region_.backings.begin(); at != region_.backings.end(); ++at) {
     const auto& [offset, held] = *at;
     const auto next = std::next(at);
     // The last one of a reservation is mapped beside all others of it.
-    if (next != backings.end() &&
-        addresses->part_start(next->first) == addresses->part_start(offset))
+    if (next != region_.backings.end() &&
+        region_.addresses->part_start(next->first) == region_.addresses->part_start(offset))
       continue;
-    change_access(mapped_here(), offset, held.bytes(),
-                  held.own_rights ? rights_for::these : rights_for::all, [](void*, std::size_t) {});
+    region_.change_access(
+        region_.mapped_here(), offset, held.bytes(),
+        held.own_rights ? mapped_region::rights_for::these : mapped_region::rights_for::all,
+        [](void*, std::size_t) {});
+  }
+  if (asleep_.size() == region_.backings.size()) return;
+  // Each is mapped beside those that stay and those that sleep in front of it.
+  std::map<std::size_t, mapped_sizes> there;  // by reservation
+  for (const auto& [offset, held] : region_.backings)
+    if (asleep_.count(offset) == 0)
+      there[region_.addresses->part_start(offset)].add(offset, held.bytes());
+  for (const auto& [offset, one] : asleep_) {
+    mapped_sizes& beside = there[region_.addresses->part_start(offset)];
+    beside.add(offset, one.bytes);
+    if (!rights_setting::can_add_to(beside))
+      throw unsupported{
+          "the " + format_bytes(one.bytes) + " at offset " + std::to_string(offset) +
+          " could be granted no rights beside chunks of other sizes that stay behind "
+          "a hole: let only the first chunks stay, or those of a region of their own"};
   }
 }
 
 mapping mapped_region::map_here(std::size_t offset, const physical_chunk& chunk,
-                                const access_map* own, const backing_map* made) {
+                                const access_map* own) {
   try {
-    return map_with_rights(mapped_here(made), offset, chunk, own);
+    return map_with_rights(mapped_here(), offset, chunk, own);
   } catch (...) {
     holds_memory = true;
     throw;
@@ -390,11 +377,9 @@ mapping mapped_region::map_here(std::size_t offset, const physical_chunk& chunk,
 }
 
 moment mapped_region::visible_if_mapped_now() const {
-  if (!needs(quirk::wait_until_visible)) return {};
-  std::chrono::nanoseconds delay{};
-  for (const auto& [each, its] : known) delay = std::max(delay, its.visibility_delay());
+  if (strategy->visible_after.count() == 0) return {};
   return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(delay);
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(strategy->visible_after);
 }
 
 void mapped_region::await_visible(std::size_t offset, std::size_t bytes) const noexcept {
@@ -406,13 +391,14 @@ void mapped_region::await_visible(std::size_t offset, std::size_t bytes) const n
   wait_until(last);
 }
 
-void mapped_region::apply_rights() {
-  for (const auto& [offset, one] : asleep) {
+void region_sleep::apply_rights() {
+  for (const auto& [offset, one] : asleep_) {
     if (!one.opens_late) continue;
-    change_access(mapped_here(&waking), offset, one.bytes, rights_for::these,
-                  [&, &one = one](void* start, std::size_t length) {
-                    set_rights(start, length, *one.own_rights, one.device, &rights);
-                  });
+    region_.change_access(
+        region_.mapped_here(&waking_), offset, one.bytes, mapped_region::rights_for::these,
+        [&, &chunk = one](void* start, std::size_t length) {
+          set_rights(start, length, *chunk.own_rights, chunk.device, &region_.rights);
+        });
   }
 }
 

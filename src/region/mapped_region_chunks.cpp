@@ -6,12 +6,14 @@
 #include <atomic>
 #include <chrono>
 #include <iterator>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include "region/map_runs.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
 
@@ -19,8 +21,8 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// Where the serials of this process begin: another process that takes its place, as seen by one
-/// that imports, has others.
+/// The first serial of this process: an importer may see another process take its place, and that
+/// one has other serials.
 std::uint64_t serials_of_process() noexcept {
   std::uint64_t mixed =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
@@ -102,28 +104,43 @@ exported_range mapped_region::export_range(std::size_t offset, std::size_t bytes
   return result;
 }
 
-void mapped_region::adopt(std::size_t offset, physical_chunk& chunk) {
-  const std::size_t bytes = chunk.bytes();
-  require_none_left_behind("adopt", offset, bytes);
-  if (is_backed_within(offset, bytes) || addresses->longest_at(offset) < bytes)
-    throw std::invalid_argument{"region::adopt: the " + format_bytes(bytes) + " at offset " +
-                                std::to_string(offset) +
-                                " are partly backed already, or lie in two reservations"};
+void mapped_region::adopt(std::map<std::size_t, physical_chunk>& chunks) {
+  prefetch.cancel_or_wait();  // first: after a failure renew_if_empty() reads its chunk
+  std::size_t end = 0;
+  for (const auto& [offset, chunk] : chunks) {
+    const std::size_t bytes = chunk.bytes();
+    require_none_left_behind("adopt", offset, bytes);
+    if (offset < end || is_backed_within(offset, bytes) || addresses->longest_at(offset) < bytes)
+      throw std::invalid_argument{"region::adopt: the " + format_bytes(bytes) + " at offset " +
+                                  std::to_string(offset) +
+                                  " are partly backed already, or lie in two reservations"};
+    end = offset + bytes;
+  }
+  if (chunks.empty()) return;
+  const std::size_t start = chunks.begin()->first;
   drop_prepared();
   // Chunks that are still to be released hold on to the addresses.
-  if (addresses.use_count() > 1) finish_retired(*addresses, offset, bytes);
+  if (addresses.use_count() > 1) finish_retired(*addresses, start, end - start);
   backing_map made;
-  backing& one = made.try_emplace(offset).first->second;
   try {
-    one.map = map_here(offset, chunk);
+    map_runs runs{*this, mapped_here(&made)};
+    for (const auto& [offset, chunk] : chunks) {
+      backing& one = made.try_emplace(offset).first->second;
+      one.elsewhere = chunk.get();
+      runs.add(offset, chunk, nullptr, one.map, &one.visible);
+    }
+    runs.finish();
   } catch (...) {
-    renew_if_empty();
+    release_all(made, *addresses, cache());
     throw;
   }
-  one.visible = visible_if_mapped_now();
-  one.chunk = std::move(chunk);
+  auto next = made.begin();
+  for (auto& [offset, chunk] : chunks) {
+    next->second.elsewhere = nullptr;
+    (next++)->second.chunk = std::move(chunk);
+  }
   merge(made);
-  await_visible(offset, bytes);
+  await_visible(start, end - start);
 }
 
 }  // namespace hipvmm::detail

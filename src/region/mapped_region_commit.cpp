@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a region of mapped chunks does at each call, made of the steps in mapped_region.cpp.
+// The calls of a region of mapped chunks, made of the steps in mapped_region.cpp.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -7,49 +7,122 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
+#include "core/check.hpp"
+#include "core/error.hpp"
 #include "region/device_work.hpp"
+#include "region/map_runs.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
 
 namespace hipvmm::detail {
 
-void mapped_region::commit(std::size_t offset, std::size_t bytes) {
+backing_map mapped_region::make_missing(const address_range& range, std::size_t offset,
+                                        std::size_t bytes, std::size_t largest_chunk) {
+  const std::size_t wanted_from = offset;
+  const std::size_t end = offset + bytes;
+  backing_map made;
   try {
-    commit_or_leave(offset, bytes);
+    auto next = backings.upper_bound(offset);
+    if (next != backings.begin()) {
+      const auto previous = std::prev(next);
+      offset = std::max(offset, previous->first + previous->second.bytes());
+    }
+    while (offset < end) {
+      const std::size_t gap_end = next == backings.end() ? end : std::min(end, next->first);
+      while (offset < gap_end) {
+        const chunk_place place = place_at(offset, &made);
+        const std::size_t size =
+            std::min({gap_end - offset, range.longest_at(offset), place.bytes, largest_chunk});
+        // Chunks that are still to be released hold on to the region's addresses.
+        if (addresses.use_count() > 1) finish_retired(range, offset, size);
+        physical_chunk chunk =
+            make_chunk(range, offset, size, place,
+                       size == gap_end - offset && next == backings.end() && end >= this->end());
+        const std::size_t backed = chunk.bytes();
+        made.try_emplace(offset).first->second.chunk = std::move(chunk);
+        offset += backed;
+      }
+      if (next != backings.end()) {
+        offset = next->first + next->second.bytes();
+        ++next;
+      }
+    }
+    // Not before all chunks are there: a device that is full keeps nothing in addresses.
+    map_runs runs{*this, {range, range.bytes(), &made}};
+    for (auto& [at, one] : made) runs.add(at, one.chunk, nullptr, one.map, &one.visible);
+    runs.finish();
+    return made;
   } catch (...) {
-    renew_if_empty();
-    throw;
+    std::size_t undone = 0;
+    for (const auto& [at, one] : made) undone += one.chunk.bytes();
+    release_all(made, range, cache());
+    // Any other exception goes on from here.
+    const std::optional<out_of_memory> refused = refusal_of([] { throw; });
+    shortage why = refused->why();
+    if (why.cause == exhausted::budget) {
+      // Others are asked for all of it: else there is room for one chunk again and again.
+      why.requested += undone;
+      why.available += undone;
+    }
+    throw out_of_memory{out_of_memory{why}, advice_for(why, wanted_from, bytes)};
   }
 }
 
-void mapped_region::commit_or_leave(std::size_t offset, std::size_t bytes) {
+std::string mapped_region::advice_for(const shortage& why, std::size_t offset,
+                                      std::size_t bytes) const {
+  std::string advice;
+  if (why.cause == exhausted::device_memory) {
+    const bool is_placed = !options.placement.is_one_device();
+    advice = ": free memory of " +
+             (is_placed ? "device " + std::to_string(why.device) : "the device") +
+             ", or ask for less";
+  } else if (why.cause == exhausted::host_memory) {
+    advice = ": free memory of the host, or ask for less";
+  }
+  return "the region holds " + format_bytes(committed) + " in " + std::to_string(backings.size()) +
+         (backings.size() == 1 ? " chunk" : " chunks") + ", was asked to hold " +
+         format_bytes(bytes) + " from offset " + std::to_string(offset) + ", and stays as it was" +
+         advice;
+}
+
+void mapped_region::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
   require_none_left_behind("commit", offset, bytes);
-  preparation.cancel_or_wait();
+  prefetch.cancel_or_wait();
+  if (addresses->is_lost() && !addresses->take_back())
+    throw out_of_memory{exhausted::addresses, device.ordinal(), max_bytes(), 0,
+                        "others hold the addresses at " + address_text(base()) +
+                            ", which were freed while nothing was backed so that memory returned"};
   std::optional<adoption> adopted;
-  if (is_prepared_within(offset, bytes)) adopted.emplace(*this);
-  backing_map made = make_ordered(offset, bytes);
-  if (made.empty()) made = make_missing_or_explain(*addresses, offset, bytes);
+  if (prefetch.is_ready_within(offset, bytes)) adopted.emplace(*this);
+  backing_map made = make_ordered(offset, bytes, largest_chunk);
+  if (made.empty()) made = make_missing(*addresses, offset, bytes, largest_chunk);
   merge(made);
   if (adopted) adopted->keep();
-  may_prepare = true;
+  prefetch.allow();
   await_visible(offset, bytes);
 }
 
-void mapped_region::move_chunk(std::size_t from, std::size_t to) {
-  if (const auto* const lacking = first_without(trait::coherent_aliases);
-      lacking != nullptr && !can_move_chunks())
-    throw unsupported{"region::move_chunk: device " + std::to_string(lacking->first.ordinal()) +
-                      " does not show the same bytes at two addresses of one chunk: " +
-                      lacking->second.reason(trait::coherent_aliases)};
+void mapped_region::move_chunks(const std::vector<std::size_t>& from, std::size_t to) {
+  strategy->second_address.require("region::move_chunk");
   drop_prepared();
-  const auto moving = backings.find(from);
-  if (moving == backings.end())
-    throw std::invalid_argument{"region::move_chunk: no chunk begins at offset " +
-                                std::to_string(from)};
-  const std::size_t bytes = moving->second.bytes();
+  std::size_t end = to;
+  backing_map made;  // the new mappings, then those that are left behind
+  for (const std::size_t each : from) {
+    const auto moving = backings.find(each);
+    if (moving == backings.end())
+      throw std::invalid_argument{"region::move_chunk: no chunk begins at offset " +
+                                  std::to_string(each)};
+    backing& one = made.try_emplace(end).first->second;
+    one.own_rights = moving->second.own_rights;
+    one.elsewhere = moving->second.chunk.get();
+    end += moving->second.bytes();
+  }
+  const std::size_t bytes = end - to;
   require_within("move_chunk", to, bytes);
   require_none_left_behind("move_chunk", to, bytes);
   if (is_backed_within(to, bytes) || addresses->longest_at(to) < bytes)
@@ -58,18 +131,26 @@ void mapped_region::move_chunk(std::size_t from, std::size_t to) {
                                 " are partly backed already, or lie in two reservations"};
   if (addresses.use_count() > 1) finish_retired(*addresses, to, bytes);
 
-  backing_map left;
-  backing& old = left.try_emplace(from).first->second;
-  old.own_rights = moving->second.own_rights;
-  old.map = map_here(to, moving->second.chunk, old.own_rights.get());
-  old.elsewhere = moving->second.chunk.get();
-  std::swap(old.map, moving->second.map);
-  moving->second.visible = visible_if_mapped_now();
-  moving->second.serial = next_serial();
-  auto node = backings.extract(moving);
-  node.key() = to;
-  backings.insert(std::move(node));
-  left_behind.merge(left);
+  try {
+    map_runs runs{*this, mapped_here(&made)};
+    auto next = from.begin();
+    for (auto& [at, one] : made)
+      runs.add(at, backings.at(*next++).chunk, one.own_rights.get(), one.map, &one.visible);
+    runs.finish();
+  } catch (...) {
+    release_all(made, *addresses, cache());
+    throw;
+  }
+  for (const std::size_t each : from) {
+    auto left = made.extract(made.begin());
+    auto moved = backings.extract(each);
+    std::swap(left.mapped().map, moved.mapped().map);
+    moved.mapped().visible = left.mapped().visible;
+    moved.mapped().serial = next_serial();
+    moved.key() = std::exchange(left.key(), each);
+    backings.insert(std::move(moved));
+    left_behind.insert(std::move(left));
+  }
   await_visible(to, bytes);
 }
 
@@ -84,20 +165,20 @@ void mapped_region::end_move(std::size_t from) {
 }
 
 bool mapped_region::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {
-  try {
+  bool has_grown = false;
+  const auto append = [&] {
     address_reservation behind{max_bytes - addresses->bytes(), 0, addresses->end()};
-    if (behind.get() != addresses->end()) return false;
+    if (behind.get() != addresses->end()) return;
     addresses->append(std::move(behind));
-  } catch (const out_of_memory& error) {
-    if (error.resource() != exhausted::addresses) throw;
+    has_grown = true;
+  };
+  if (!attempt(append, [](const shortage& why) { return why.cause == exhausted::addresses; }) ||
+      !has_grown)
     return false;
-  }
   try {
-    commit_or_leave(0, commit_bytes);
+    commit(0, commit_bytes, region::one_chunk);
   } catch (...) {
-    // With what is left in them.
-    addresses->drop_last();
-    renew_if_empty();
+    addresses->drop_last();  // with memory that the failure left in them
     throw;
   }
   return true;
@@ -107,13 +188,13 @@ bool mapped_region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   const std::size_t present = addresses->bytes();
   require_none_left_behind("extend", 0, present);
   if (max_bytes == present) {
-    commit(0, commit_bytes);
+    commit(0, commit_bytes, region::one_chunk);
     return false;
   }
 
-  preparation.cancel_or_wait();
+  prefetch.cancel_or_wait();
   // Copies of the program's own must not meet a border that they cannot cross.
-  if (!needs(quirk::one_reservation) && extend_in_place(max_bytes, commit_bytes)) return false;
+  if (strategy->extends_in_place && extend_in_place(max_bytes, commit_bytes)) return false;
 
   rebase(0, max_bytes, commit_bytes);
   return true;
@@ -124,15 +205,14 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};
   shifted_offsets shifted{*this, from};
-  auto other = std::make_shared<address_range>(
-      make_with_reclaim([&] { return reserve(std::max(max_bytes, end())); }));
+  auto other = make_range(make_with_reclaim([&] { return reserve(std::max(max_bytes, end())); }));
   mapping_list moved{other};
   map_all(moved);
-  backing_map made = make_missing_or_explain(*other, 0, commit_bytes);
+  backing_map made = make_missing(*other, 0, commit_bytes, region::one_chunk);
   try {
     wait_for_users(users);
   } catch (...) {
-    release_all(made, *other);
+    release_all(made, *other, cache());
     throw;
   }
 
@@ -142,8 +222,8 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   merge(made);
   shifted.keep();
   adopted.keep();
-  ordered.reset();
-  may_prepare = true;
+  prefetch.take_cancelled();
+  prefetch.allow();
   await_visible(0, this->max_bytes());
 }
 

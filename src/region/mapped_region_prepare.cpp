@@ -5,24 +5,21 @@
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
 #include "region/mapped_region.hpp"
 
 namespace hipvmm::detail {
 
 void mapped_region::prepare(std::size_t bytes, prefetch_level how) {
-  // Where retired chunks are still mapped the worker would have to wait for them.
-  if (how == prefetch_level::off || preparation.pending() || !prepared.empty() || !may_prepare ||
-      addresses.use_count() > 1 || !left_behind.empty())
+  // If retired chunks are still mapped, the worker would have to wait for them.
+  if (how == prefetch_level::off || !prefetch.is_idle() || addresses.use_count() > 1 ||
+      !left_behind.empty())
     return;
   const std::size_t from = end();
   if (bytes == 0 || from == max_bytes()) return;
   const chunk_place place = place_at(from);
-  ordered = {from, std::min({bytes, addresses->longest_at(from), place.bytes}), how, place.where};
-  if (!preparation.submit()) note_failed_preparation();
-}
-
-std::size_t mapped_region::prepared_bytes() const noexcept {
-  return preparation.pending() || prepared.empty() ? 0 : prepared.begin()->second.bytes();
+  prefetch.submit(
+      {from, std::min({bytes, addresses->longest_at(from), place.bytes}), how, place.where});
 }
 
 std::size_t mapped_region::end() const noexcept {
@@ -31,83 +28,70 @@ std::size_t mapped_region::end() const noexcept {
   return offset + last.bytes();
 }
 
-bool mapped_region::is_prepared_within(std::size_t offset, std::size_t bytes) const noexcept {
-  if (prepared.empty()) return false;
-  const auto& [first, held] = *prepared.begin();
-  return first < offset + bytes && offset < first + held.bytes();
-}
-
-backing_map mapped_region::make_ordered(std::size_t offset, std::size_t bytes) {
-  const auto order = std::exchange(ordered, std::nullopt);
+backing_map mapped_region::make_ordered(std::size_t offset, std::size_t bytes,
+                                        std::size_t largest_chunk) {
+  const auto order = prefetch.take_cancelled();
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
-  try {
-    return make_missing(*addresses, offset, end - offset);
-  } catch (const out_of_memory&) {
-    return {};
-  }
+  backing_map made;
+  static_cast<void>(
+      attempt([&] { made = make_missing(*addresses, offset, end - offset, largest_chunk); }));
+  return made;
 }
 
 void mapped_region::drop_prepared() {
-  preparation.cancel_or_wait();
-  if (!prepared.empty()) {
-    backing& held = prepared.begin()->second;
+  prefetch.cancel_or_wait();
+  if (backing_map& ready = prefetch.ready(); !ready.empty()) {
+    backing& held = ready.begin()->second;
     if (!held.map.empty()) holds_memory = true;
     held.map.unmap();
     recycle(std::move(held.chunk));
-    prepared.clear();
+    ready.clear();
   }
-  ordered.reset();
-  may_prepare = true;
+  prefetch.take_cancelled();
+  prefetch.allow();
 }
 
 void mapped_region::drop_prepared_behind(backing_map::const_iterator last) {
   if (last == backings.end()) return drop_prepared();
-  may_prepare = true;
+  prefetch.allow();
 }
 
-void mapped_region::note_failed_preparation() noexcept {
-  ordered.reset();
-  may_prepare = false;
-  ++failures;
-}
-
-void mapped_region::make_prepared() noexcept {
+backing_map mapped_region::make_ahead(const chunk_prefetch::order& wanted) {
   backing_map made;
   try {
     const scoped_device scope{device};
-    backing& one = made.try_emplace(ordered->offset).first->second;
-    one.chunk = acquire(ordered->where, ordered->bytes, options.memory);
-    if (ordered->how == prefetch_level::mapped) {
-      one.map = map_here(ordered->offset, one.chunk);
+    backing& one = made.try_emplace(wanted.offset).first->second;
+    one.chunk = take_pinned(wanted.where, wanted.bytes, wanted.bytes);
+    if (one.chunk.empty()) one.chunk = acquire(wanted.where, wanted.bytes, options.memory);
+    if (wanted.how == prefetch_level::mapped) {
+      one.map = map_here(wanted.offset, one.chunk);
       one.visible = visible_if_mapped_now();
     }
-    prepared.swap(made);
-    ordered.reset();
   } catch (...) {
-    release_all(made, *addresses);
-    // The commit that needs the chunk meets the same failure, or finds it gone.
-    note_failed_preparation();
+    release_all(made, *addresses, cache());
+    throw;
   }
+  return made;
 }
 
 mapped_region::adoption::adoption(mapped_region& owner) : owner_{owner} {
-  owner.preparation.cancel_or_wait();
-  if (owner.prepared.empty()) return;
-  auto& [offset, held] = *owner.prepared.begin();
+  owner.prefetch.cancel_or_wait();
+  if (owner.prefetch.ready().empty()) return;
+  auto& [offset, held] = *owner.prefetch.ready().begin();
   if (held.map.empty()) {
     held.map = owner.map_here(offset, held.chunk);
     held.visible = owner.visible_if_mapped_now();
   }
   offset_ = offset;
-  owner.merge(owner.prepared);
+  owner.merge(owner.prefetch.ready());
 }
 
 mapped_region::adoption::~adoption() {
   if (!offset_) return;
   auto node = owner_.backings.extract(*offset_);
   owner_.committed -= node.mapped().bytes();
-  owner_.prepared.insert(std::move(node));
+  owner_.prefetch.ready().insert(std::move(node));
 }
 
 }  // namespace hipvmm::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The part of region that gives addresses another chunk and keeps their bytes.
+// The part of region that gives addresses another chunk, or chunks other addresses.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -10,10 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "core/error.hpp"
 #include "region/device_work.hpp"
+#include "region/map_runs.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
 
@@ -21,7 +25,7 @@ namespace hipvmm::detail {
 namespace {
 
 /// The rights for a copy that writes to memory of `target`: whichever device makes it, it may
-/// write. Returns nothing where `rights` say so already.
+/// write. Returns nothing if `rights` say so already.
 std::optional<access_map> widened_for_copy(const access_map& rights, device_ref target) {
   access_map result = rights;
   for (const access_desc& each : rights.entries())
@@ -30,7 +34,7 @@ std::optional<access_map> widened_for_copy(const access_map& rights, device_ref 
   return result == rights ? std::nullopt : std::optional{std::move(result)};
 }
 
-/// Throws: std::invalid_argument where a device whose engine may copy the chunk cannot read it.
+/// Throws: std::invalid_argument if a device that may have to copy the chunk cannot read it.
 void require_readable(const access_map& rights, std::size_t offset, device_ref device) {
   if (rights.get(device) != access_right::none) return;
   throw std::invalid_argument{"region::move_range: device " + std::to_string(device.ordinal()) +
@@ -40,27 +44,48 @@ void require_readable(const access_map& rights, std::size_t offset, device_ref d
 
 }  // namespace
 
-void mapped_region::copy_into(const physical_chunk& fresh, const backing& old,
-                              stream_ref stream) const {
-  auto elsewhere = std::make_shared<address_range>(
-      make_with_reclaim([&] { return address_reservation{fresh.bytes()}; }));
+std::size_t mapped_region::in_one_step(std::size_t count) const noexcept {
+  const bool may_be_several = strategy->rights.begins_with_mapping(addresses->had_one_size());
+  return std::min(count, may_be_several ? map_runs::most : 1);
+}
+
+void mapped_region::copy_into(const std::vector<physical_chunk>& fresh,
+                              const std::vector<backing_map::iterator>& old, stream_ref stream) {
+  for (std::size_t done = 0, count = 0; done < fresh.size(); done += count) {
+    count = in_one_step(fresh.size() - done);
+    copy_into(&fresh[done], &old[done], count, stream);
+  }
+}
+
+void mapped_region::copy_into(const physical_chunk* fresh, const backing_map::iterator* old,
+                              std::size_t count, stream_ref stream) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) bytes += fresh[i].bytes();
+  auto elsewhere = make_range(make_with_reclaim([&] { return address_reservation{bytes}; }));
   mapping_list once{elsewhere};
-  // AMD's runtime lets any device with access copy, whatever the stream.
-  const access_map& kept = old.own_rights ? *old.own_rights : rights;
-  const std::optional<access_map> wider = widened_for_copy(kept, fresh.device());
-  once.maps.push_back(
-      map_unregistered({*elsewhere, 0}, 0, fresh, wider ? &*wider : old.own_rights.get()));
-  const mapping& temporary = once.maps.front();
+  once.maps.resize(count);
+  std::vector<std::optional<access_map>> wider(count);
+  map_runs runs{*this, {*elsewhere, 0}, map_runs::life::ends};
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const backing& held = old[i]->second;
+    // AMD's runtime lets any device with access copy, whatever the stream.
+    wider[i] = widened_for_copy(held.own_rights ? *held.own_rights : rights, fresh[i].device());
+    runs.add(end, fresh[i], wider[i] ? &*wider[i] : held.own_rights.get(), once.maps[i]);
+    end += fresh[i].bytes();
+  }
+  runs.finish();
   wait_until(visible_if_mapped_now());
-  copy_async(stream, temporary.get(), old.map.get(), fresh.bytes());
   try {
+    for (std::size_t i = 0; i < count; ++i)
+      copy_async(stream, once.maps[i].get(), old[i]->second.map.get(), fresh[i].bytes());
     const relaxed_captures others;
     stream.synchronize();
   } catch (...) {
-    // The copy may be under way, and must not outlive the mapping it writes to. Where HIP allows no
-    // wait, the mapping is lost, which is less than the bytes that come there next.
+    // The copies may be under way, and must not outlive the mappings they write to. If HIP allows
+    // no wait, these are lost, which is less than the bytes that come there next.
     if (!outlast_refusals(users)) {
-      static_cast<void>(new (std::nothrow) std::pair{elsewhere, std::move(once.maps.front())});
+      static_cast<void>(new (std::nothrow) std::pair{elsewhere, std::move(once.maps)});
       once.maps.clear();
     }
     throw;
@@ -68,25 +93,42 @@ void mapped_region::copy_into(const physical_chunk& fresh, const backing& old,
   if (!await_records()) elsewhere->note_no_wait();
 }
 
-backing mapped_region::swap_in(backing_map::iterator at, physical_chunk chunk) {
-  auto& [offset, held] = *at;
-  require_grantable(offset, held);
-  backing other;
-  other.chunk = std::move(chunk);
-  held.map.unmap();
+void mapped_region::swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count) {
+  require_grantable(at[count - 1]->first, at[count - 1]->second);
   holds_memory = true;
   try {
-    other.map = map_with_rights(mapped_here(), offset, other.chunk, held.own_rights.get());
-    wait_until(visible_if_mapped_now());
+    downward_unmaps unmaps{*addresses};
+    for (std::size_t i = count; i-- > 0;) unmaps.add(at[i]->second.map);
+    unmaps.finish();
   } catch (...) {
-    addresses->refused().keep_chunk(other.chunk);
-    restore(at);
+    for (std::size_t i = 0; i < count; ++i)
+      if (at[i]->second.map.empty()) restore(at[i]);
     throw;
   }
-  other.own_rights = held.own_rights;
-  other.serial = next_serial();
-  std::swap(held, other);
-  return other;
+  for (std::size_t i = 0; i < count; ++i) std::swap(at[i]->second.chunk, fresh[i]);
+  try {
+    map_runs runs{*this, mapped_here()};
+    for (std::size_t i = 0; i < count; ++i) {
+      backing& held = at[i]->second;
+      runs.add(at[i]->first, held.chunk, held.own_rights.get(), held.map, &held.visible);
+    }
+    runs.finish();
+    wait_until(visible_if_mapped_now());
+  } catch (...) {
+    swap_out(at, fresh, count);
+    throw;
+  }
+}
+
+void mapped_region::swap_out(backing_map::iterator* at, physical_chunk* old,
+                             std::size_t count) noexcept {
+  for (std::size_t i = count; i-- > 0;) {
+    backing& held = at[i]->second;
+    held.unmap_in(*addresses);
+    std::swap(held.chunk, old[i]);
+    addresses->refused().keep_chunk(old[i]);
+  }
+  for (std::size_t i = 0; i < count; ++i) restore(at[i]);
 }
 
 std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t offset,
@@ -112,26 +154,28 @@ std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t off
   return result;
 }
 
-bool mapped_region::add_memory_of(device_ref other) {
+std::unique_ptr<const memory_strategy> mapped_region::add_memory_of(device_ref other) {
   // Chunks with rights of their own are checked when they are mapped.
   access_map next = rights;
   next.add_owner(other);
   memory_users next_users = users;
   if (std::find(users.owners.begin(), users.owners.end(), other) == users.owners.end())
     next_users.owners.push_back(other);
-  const bool is_new = std::none_of(known.begin(), known.end(),
-                                   [&](const auto& each) { return each.first == other; });
-  if (is_new) {
+  std::unique_ptr<const memory_strategy> before;
+  if (!strategy->has(other)) {
     capability found = capability_of(other);
     if (found.path() == memory_path::fallback)
       throw unsupported{
           "region::move_range: device " + std::to_string(other.ordinal()) +
           " offers no virtual memory management that can be used: " + found.why_fallback()};
-    known.emplace_back(other, std::move(found));
+    memory_strategy::record_list owners = strategy->owners();
+    owners.emplace_back(other, std::move(found));
+    before = std::exchange(strategy, std::make_unique<memory_strategy>(std::move(owners)));
+    if (strategy->unmaps_runs(other)) addresses->note_unmaps_many(other);
   }
   rights = std::move(next);
   users = std::move(next_users);
-  return is_new;
+  return before;
 }
 
 void mapped_region::forget_unused() noexcept {
@@ -158,7 +202,7 @@ void mapped_region::forget_unused() noexcept {
 
 std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, memory_location to,
                                       stream_ref stream) {
-  const std::vector<backing_map::iterator> moving = chunks_to_move(offset, bytes, to);
+  std::vector<backing_map::iterator> moving = chunks_to_move(offset, bytes, to);
   if (moving.empty()) return 0;
   if (to.device() && rights.get(*to.device()) != access_right::read_write)
     throw std::invalid_argument{"region::move_range: device " +
@@ -180,22 +224,23 @@ std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, mem
     return at->second.chunk.memory() == chunk_memory::uncached;
   });
   if (to.is_host()) {
-    require_host_chunks("region::move_range", device, known.front().second, options.shareable, to);
+    require_host_chunks("region::move_range", *strategy, options.shareable, to);
     if (is_uncached)
       throw unsupported{
           "region::move_range: uncached chunks are memory of devices, and cannot move to the host"};
   } else if (is_uncached) {
-    require_uncached_chunks("region::move_range", *to.device(), capability_of(*to.device()));
+    memory_strategy{*to.device()}.uncached_chunks.require("region::move_range");
   }
   drop_prepared();
-  const bool is_new = to.device() && add_memory_of(*to.device());
+  std::unique_ptr<const memory_strategy> before;
+  if (to.device()) before = add_memory_of(*to.device());
   std::vector<physical_chunk> fresh;
   try {
     fresh = copies_of(moving, to, stream);
   } catch (...) {
     forget_unused();
     // Nothing of it was mapped in the region's addresses.
-    if (is_new) known.pop_back();
+    if (before) strategy = std::move(before);
     throw;
   }
   try {
@@ -206,47 +251,105 @@ std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, mem
   }
   forget_unused();
   // The old addresses of a chunk that moves are used until end_move().
-  if (left_behind.empty() && must_re_reserve()) re_reserve();
+  if (left_behind.empty() && must_renew()) renew();
   std::size_t moved = 0;
   for (const auto at : moving) moved += at->second.bytes();
   return moved;
 }
 
 std::vector<physical_chunk> mapped_region::copies_of(
-    const std::vector<backing_map::iterator>& moving, memory_location to, stream_ref stream) const {
+    const std::vector<backing_map::iterator>& moving, memory_location to, stream_ref stream) {
   std::vector<physical_chunk> fresh;
   fresh.reserve(moving.size());
-  try {
+  const auto acquire_all = [&] {
     for (const auto at : moving) {
       const physical_chunk& old = at->second.chunk;
       fresh.push_back(make_with_reclaim([&] { return acquire(to, old.bytes(), old.memory()); }));
     }
-  } catch (const out_of_memory& error) {
-    throw out_of_memory{error, "region::move_range was to move " + std::to_string(moving.size()) +
-                                   " chunks there, and moved none: free memory there, or move "
-                                   "fewer bytes at a time"};
-  }
-  for (std::size_t i = 0; i < moving.size(); ++i) copy_into(fresh[i], moving[i]->second, stream);
+  };
+  with_advice(acquire_all, [&] {
+    return "region::move_range was to move " + std::to_string(moving.size()) +
+           " chunks there, and moved none: free memory there, or move "
+           "fewer bytes at a time";
+  });
+  copy_into(fresh, moving, stream);
   return fresh;
 }
 
-void mapped_region::replace_chunks(const std::vector<backing_map::iterator>& moving,
+void mapped_region::replace_chunks(std::vector<backing_map::iterator>& moving,
                                    std::vector<physical_chunk>& fresh) {
-  std::vector<backing> replaced;
-  replaced.reserve(moving.size());
-  try {
-    for (std::size_t i = 0; i < moving.size(); ++i)
-      replaced.push_back(swap_in(moving[i], std::move(fresh[i])));
-  } catch (...) {
-    for (std::size_t i = replaced.size(); i-- > 0;) {
-      moving[i]->second.unmap_in(*addresses);
-      std::swap(moving[i]->second, replaced[i]);
-      addresses->refused().keep_chunk(replaced[i].chunk);
-      restore(moving[i]);
+  for (std::size_t done = 0, count = 0; done < moving.size(); done += count) {
+    count = in_one_step(moving.size() - done);
+    try {
+      swap_in(&moving[done], &fresh[done], count);
+    } catch (...) {
+      swap_out(moving.data(), fresh.data(), done);
+      throw;
     }
-    throw;
   }
-  for (backing& each : replaced) recycle(std::move(each.chunk));
+  for (std::size_t i = 0; i < moving.size(); ++i) {
+    moving[i]->second.serial = next_serial();
+    recycle(std::move(fresh[i]));
+  }
+}
+
+void mapped_region::map_all(mapping_list& moved) {
+  moved.maps.resize(backings.size());
+  map_runs runs{*this, {*moved.range, 0, nullptr}};
+  auto next = moved.maps.begin();
+  for (const auto& [offset, held] : backings)
+    runs.add(offset, held.chunk, held.own_rights.get(), *next++);
+  runs.finish();
+}
+
+void mapped_region::move_to(mapping_list& moved) noexcept {
+  const moment visible = visible_if_mapped_now();
+  auto next = moved.maps.begin();
+  for (auto& [offset, held] : backings) {
+    std::swap(held.map, *next++);
+    held.visible = visible;
+  }
+  std::swap(addresses, moved.range);
+  holds_memory = false;
+}
+
+void mapped_region::renew() noexcept {
+  const auto change_to = [this](address_reservation&& fresh) {
+    auto range = make_range(std::move(fresh));
+    mapping_list moved{range};
+    map_all(moved);
+    move_to(moved);
+  };
+  report_exceptions([&] {
+    void* const base = addresses->base();
+    const std::size_t bytes = addresses->bytes();
+    finish_retired(*addresses, 0, bytes);
+    // Not so in an error handler, which may be part of the work that the wait is for.
+    if (addresses.use_count() > 1) return;
+    if (!backings.empty() || frees_late_records()) wait_for_users(users);
+    // Whole at other addresses first, so that the region is never without any.
+    change_to(reserve(bytes));
+    address_reservation same{bytes, 0, base};
+    if (same.get() == base) change_to(std::move(same));
+  });
+  await_visible(0, max_bytes());
+}
+
+void mapped_region::return_pinned_memory() noexcept {
+  if (!backings.empty() || !left_behind.empty() || !strategy->pins_memory) return;
+  report_exceptions([this] {
+    drop_prepared();
+    if (addresses->pinned_chunks() == 0) return;
+    finish_retired(*addresses, 0, addresses->bytes());
+    addresses->refused().retry(base(), addresses->bytes());
+    if (addresses.use_count() > 1 || !addresses->refused().empty()) return;
+    if (frees_late_records()) wait_for_users(users);
+    if (addresses->renew() != renewal::refused) holds_memory = false;
+    if (addresses->is_lost())
+      warn("region", "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
+                         ", were freed so that their memory returns, and others took them before "
+                         "they were reserved again: commit() throws until they are free");
+  });
 }
 
 }  // namespace hipvmm::detail

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // How a region gives memory back.
 #include <algorithm>
-#include <iterator>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
@@ -26,23 +26,21 @@ backing_map::iterator mapped_region::require_whole_until(backing_map::iterator f
 }
 
 std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
-  preparation.cancel_or_wait();
+  prefetch.cancel_or_wait();
   const auto first = backings.lower_bound(offset);
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
   if (first != last) holds_memory = true;
-  // From the end, so that what is mapped again after a failure is not beside a new hole, where its
-  // rights might be refused.
-  for (auto at = last; at != first;) {
-    --at;
-    try {
-      // One unmap for each mapping: ROCm before 7.0 keeps a reservation busy after an unmap that
-      // spans several (ROCm/ROCR-Runtime#285).
-      at->second.map.unmap();
-    } catch (...) {
-      for (auto undone = std::next(at); undone != last;) restore(undone++);
-      throw;
-    }
+  // From the end, so that a chunk that is mapped again after a failure is not beside a new hole:
+  // HIP might refuse its rights there.
+  try {
+    downward_unmaps unmaps{*addresses};
+    for (auto at = last; at != first;) unmaps.add((--at)->second.map);
+    unmaps.finish();
+  } catch (...) {
+    for (auto at = first; at != last; ++at)
+      if (at->second.map.empty()) restore(at);
+    throw;
   }
   std::size_t returned = 0;
   bool had_own_rights = false;
@@ -53,13 +51,13 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
   }
   committed -= returned;
   if (had_own_rights) forget_unused();
-  if (backings.empty() && must_re_reserve()) re_reserve();
+  if (backings.empty() && must_renew()) renew();
   return returned;
 }
 
 std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
   const std::size_t before = committed;
-  preparation.cancel_or_wait();
+  prefetch.cancel_or_wait();
   const auto first = backings.lower_bound(offset);
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
@@ -83,7 +81,7 @@ std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk
   decommit(kept_end, max_bytes() - kept_end);
   if (replace) {
     replace_tail(kept_end, stream);
-    if (must_re_reserve()) re_reserve();
+    if (must_renew()) renew();
   }
   return before - committed;
 }
@@ -120,11 +118,12 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
 
 bool mapped_region::retire_all() noexcept {
   membership.end();
-  if (backings.empty() && waking.empty() && !(holds_memory && frees_late_records())) return true;
-  preparation.cancel_or_wait();
-  merge(prepared);
+  if (backings.empty() && sleep.waking().empty() && !(holds_memory && frees_late_records()))
+    return true;
+  prefetch.cancel_or_wait();
+  merge(prefetch.ready());
   backings.merge(left_behind);
-  backings.merge(waking);
+  backings.merge(sleep.waking());
   bool retired = false;
   // Without memory for this the caller waits, and frees some.
   try {
@@ -155,23 +154,22 @@ void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
   const access_map* const own = old.own_rights.get();
   if ((own != nullptr ? *own : rights).get(device) != access_right::read_write) return;
   // A chunk of another size could not be granted.
-  if (needs(quirk::access_from_base) &&
+  if (!strategy->rights.takes_any_mapping &&
       std::any_of(backings.begin(), backings.end(),
                   [](const auto& each) { return each.second.own_rights != nullptr; }))
     return;
 
   const std::size_t kept = end - offset;
   const std::size_t before = old.bytes();
-  physical_chunk fresh;
-  try {
-    fresh = acquire(old.chunk.location(), kept, old.chunk.memory());
-    copy_into(fresh, old, stream);
-  } catch (const out_of_memory&) {
-    return;
-  }
-  physical_chunk replaced = swap_in(at, std::move(fresh)).chunk;
+  std::vector<backing_map::iterator> tail{at};
+  std::vector<physical_chunk> fresh(1);
+  const auto copy = [&] {
+    fresh[0] = acquire(old.chunk.location(), kept, old.chunk.memory());
+    copy_into(fresh, tail, stream);
+  };
+  if (!attempt(copy)) return;
+  replace_chunks(tail, fresh);
   committed -= before - kept;
-  recycle(std::move(replaced));
 }
 
 }  // namespace hipvmm::detail

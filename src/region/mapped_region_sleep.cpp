@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The part of region that gives its memory back and keeps its addresses, for suspend() of its tag,
-// and makes the memory again.
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <list>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,241 +14,311 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "region/device_work.hpp"
+#include "region/map_runs.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {
 
-sleeper& sleeper_of(region& of) { return of.live(); }
+namespace {
 
-void mapped_region::require_can_sleep(std::size_t offset, const backing& held,
-                                      const owner_counts& owners) const {
-  // What share_prefix() shows knows of no export, but was made for none.
+/// If contents are copied meanwhile, so many bytes are mapped or unmapped at once: their copy takes
+/// about as long as the dearest call.
+constexpr std::size_t least_overlap = 8 * MiB;
+
+}  // namespace
+
+sleeper& sleeper_of(region& of) { return of.live().sleep; }
+
+void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
+                                     const owner_counts& owners) const {
+  // Chunks that share_prefix() shows know of no export, but were made for none.
   const bool may_be_exported = held.chunk.shared() && held.chunk.shareable() != handle_type::none;
   if (!may_be_exported && !is_retained_by_address(held.chunk) &&
       owners_of(held.chunk) == owners.at(held.chunk.get()))
     return;
   throw std::invalid_argument{
       "suspend: the chunk at offset " + std::to_string(offset) + " of the region at " +
-      address_text(base()) +
+      address_text(region_.base()) +
       " was exported, imported or retained: others may use its memory, which would not return; let "
       "them go, or leave the memory without a tag"};
 }
 
-void mapped_region::choose_contents() {
+void region_sleep::require_backed(const sleep_plan& plan) const {
+  const auto start = reinterpret_cast<std::uintptr_t>(region_.base());
+  for (const suspend_range& each : plan.ranges()) {
+    const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(each.address);
+    if (at < start || at - start >= region_.max_bytes()) continue;  // of another one
+    const std::size_t backed = region_.committed_from(at - start);
+    if (backed < each.bytes)
+      throw std::invalid_argument{"suspend: of the range of " + format_bytes(each.bytes) + " at " +
+                                  address_text(each.address) + " only " + format_bytes(backed) +
+                                  " are backed by memory: name no more"};
+  }
+}
+
+void region_sleep::choose_contents(const sleep_plan& plan) {
   std::map<std::size_t, sleeping_chunk*> chosen;  // by the first mapping of the memory
   const auto can_copy = [&](const sleeping_chunk& one) {
-    const access_map& its = one.own_rights ? *one.own_rights : rights;
+    const access_map& its = one.own_rights ? *one.own_rights : region_.rights;
     return its.get(one.device) == access_right::read_write;
   };
-  for (auto& [offset, one] : asleep) {
+  for (auto& [offset, one] : asleep_) {
     sleeping_chunk*& best = chosen.try_emplace(one.first, nullptr).first->second;
     one.has_contents = false;
     if (best == nullptr || (!can_copy(*best) && can_copy(one))) best = &one;
   }
   for (auto& [first, one] : chosen) {
     one->has_contents = true;
-    if (can_copy(*one)) continue;
-    if (rights.get(one->device) != access_right::read_write)
+    const auto* const start = static_cast<const char*>(region_.base()) + first;
+    if (can_copy(*one) || plan.is_all(keep::nothing, start, one->bytes)) continue;
+    if (region_.rights.get(one->device) != access_right::read_write)
       throw std::invalid_argument{
           "suspend: the chunk at offset " + std::to_string(first) + " of the region at " +
-          address_text(base()) + " gives device " + std::to_string(one->device.ordinal()) +
+          address_text(region_.base()) + " gives device " + std::to_string(one->device.ordinal()) +
           ", which copies it, no read_write: grant it first, or suspend with keep::nothing"};
     one->opens_late = true;
   }
 }
 
-void mapped_region::prepare_to_sleep(keep what) {
-  for (const auto& [each, its] : known) {
-    if (!its.has(trait::returns_memory) && !its.needs(quirk::re_reserve))
-      throw unsupported{
-          "suspend: device " + std::to_string(each.ordinal()) +
-          " does not get released memory back: " + its.reason(trait::returns_with_addresses)};
-  }
-  require_none_left_behind("suspend", 0, max_bytes());
-  asleep.clear();
+void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
+  region_.strategy->returns_memory.require("suspend");
+  region_.require_none_left_behind("suspend", 0, region_.max_bytes());
+  require_backed(plan);
+  asleep_.clear();
   owner_counts owners;
-  for (const auto& [offset, held] : backings) ++owners[held.chunk.get()];
+  for (const auto& [offset, held] : region_.backings) ++owners[held.chunk.get()];
   std::map<ihipMemGenericAllocationHandle*, std::size_t> firsts;
-  for (const auto& [offset, held] : backings) {
+  for (const auto& [offset, held] : region_.backings) {
+    const auto* const start = static_cast<const char*>(region_.base()) + offset;
+    if (owners.at(held.chunk.get()) > 1 && plan.names(start, held.bytes()))
+      throw std::invalid_argument{"suspend: a range has a part of the chunk at offset " +
+                                  std::to_string(offset) + " of the region at " +
+                                  address_text(region_.base()) +
+                                  ", whose memory is shown at other addresses too: leave it out"};
+    if (plan.is_all(keep::mapped, start, held.bytes())) continue;
     require_can_sleep(offset, held, owners);
     const std::size_t first = firsts.try_emplace(held.chunk.get(), offset).first->second;
-    asleep.emplace(offset, sleeping_chunk{held.bytes(), held.chunk.location(), held.chunk.device(),
-                                          held.chunk.memory(), held.own_rights, first});
+    asleep_.emplace(offset, sleeping_chunk{held.bytes(), held.chunk.location(), held.chunk.device(),
+                                           held.chunk.memory(), held.own_rights, first});
   }
-  if (what == keep::contents) choose_contents();
-  drop_prepared();
-  finish_retired(*addresses, 0, max_bytes());
-  addresses->refused().retry(base(), max_bytes());
+  if (region_.strategy->pins_memory && !asleep_.empty() && asleep_.size() < region_.backings.size())
+    throw unsupported{"suspend: memory of the region at " + address_text(region_.base()) +
+                      " returns only with all of its addresses, of which " +
+                      format_bytes(region_.committed - sleeping_bytes()) +
+                      " are to stay mapped: give what stays a region or vector of its own, all of "
+                      "which stays, or "
+                      "keep its contents"};
+  sleeps_with_contents_ = !plan.restores_nothing();
+  if (sleeps_with_contents_) choose_contents(plan);
+  region_.drop_prepared();
+  finish_retired(*region_.addresses, 0, region_.max_bytes());
+  region_.addresses->refused().retry(region_.base(), region_.max_bytes());
   try {
     require_mappable_again();
   } catch (const unsupported& error) {
-    throw unsupported{"suspend: resume() could not map the region at " + address_text(base()) +
-                      " again: " + error.what()};
+    throw unsupported{"suspend: resume() could not map the region at " +
+                      address_text(region_.base()) + " again: " + error.what()};
   }
 }
 
-void mapped_region::wait_for_work() { wait_for_users(users); }
+std::pair<const void*, std::size_t> region_sleep::addresses_of() const noexcept {
+  return {region_.base(), region_.max_bytes()};
+}
 
-std::size_t mapped_region::sleeping_bytes() const {
+void region_sleep::map_again() { region_.map_again(); }
+
+void region_sleep::wait_for_work() { wait_for_users(region_.users); }
+
+std::size_t region_sleep::sleeping_bytes() const {
   std::size_t sum = 0;
-  for (const auto& [offset, one] : asleep)
+  for (const auto& [offset, one] : asleep_)
     if (one.first == offset) sum += one.bytes;
   return sum;
 }
 
-std::vector<sleeping_range> mapped_region::contents() const {
+std::vector<sleeping_range> region_sleep::contents() const {
   std::vector<sleeping_range> result;
-  result.reserve(asleep.size());
-  for (const auto& [offset, one] : asleep)
+  result.reserve(asleep_.size());
+  for (const auto& [offset, one] : asleep_)
     if (one.has_contents)
-      result.push_back({static_cast<char*>(base()) + offset, one.bytes, one.device});
+      result.push_back({static_cast<char*>(region_.base()) + offset, one.bytes, one.device});
   return result;
 }
 
-void mapped_region::unmap_to_sleep(const wait_until_saved& saved) {
-  if (!backings.empty()) holds_memory = true;
-  // From the end, so that what is mapped is never beside a hole that was not there: its rights
-  // might be refused when it is mapped again.
-  for (auto at = backings.end(); at != backings.begin();) {
+chunks_that_stay_mapped region_sleep::staying() const {
+  chunks_that_stay_mapped result;
+  std::set<ihipMemGenericAllocationHandle*> counted;
+  for (const auto& [offset, held] : region_.backings) {
+    if (asleep_.count(offset) != 0) continue;
+    result.ranges.push_back(
+        {static_cast<char*>(region_.base()) + offset, held.bytes(), keep::nothing});
+    if (counted.insert(held.chunk.get()).second) result.bytes += held.bytes();
+  }
+  return result;
+}
+
+void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
+  if (!asleep_.empty()) region_.holds_memory = true;
+  // From the end, so that no mapping is beside a new hole: HIP might refuse its rights when it is
+  // mapped again.
+  downward_unmaps unmaps{*region_.addresses};
+  std::size_t pending = 0;
+  for (auto at = region_.backings.end(); at != region_.backings.begin();) {
     --at;
-    try {
-      saved(static_cast<char*>(base()) + at->first);
-      at->second.map.unmap();
-    } catch (...) {
-      for (auto undone = std::next(at); undone != backings.end();) restore(undone++);
-      throw;
+    if (asleep_.count(at->first) == 0) continue;
+    saved(static_cast<char*>(region_.base()) + at->first);
+    region_.is_torn = true;
+    mapping& each = at->second.map;
+    unmaps.add(each);
+    // While others are still saved.
+    pending += at->second.bytes();
+    if (sleeps_with_contents_ && pending >= least_overlap) {
+      unmaps.finish();
+      pending = 0;
     }
   }
+  unmaps.finish();
 }
 
-void mapped_region::map_again() noexcept {
-  for (auto at = backings.begin(); at != backings.end();) restore(at++);
+void region_sleep::fall_asleep() noexcept {
+  backing_map released;
+  for (const auto& each : asleep_) released.insert(region_.backings.extract(each.first));
+  release_all(released, *region_.addresses, region_.cache());
+  region_.is_torn = false;
+  renew();
+  // Chunks that it has released before, and the one made ahead.
+  for (const auto& [each, its] : region_.strategy->owners())
+    report_exceptions([&, device = each] { region_.cache().trim(device); });
+  const std::size_t bytes = sleeping_bytes();
+  if (bytes != 0)
+    region_.report(memory_event_kind::trim, {.address = region_.address_of(0), .bytes = bytes});
 }
 
-void mapped_region::fall_asleep() noexcept {
-  backings.clear();
-  renew_for_sleep();
-  // What it has released before, and what was made ahead.
-  for (const auto& [each, its] : known)
-    report_exceptions([&, device = each] { cache().trim(device); });
-  if (committed != 0)
-    report(memory_event_kind::trim, {.address = address_of(0), .bytes = committed});
-}
-
-void mapped_region::renew_for_sleep() noexcept {
-  if (!holds_memory || !needs(quirk::re_reserve)) return;
-  // Where something is still mapped, the addresses cannot be freed.
-  if (!addresses->refused().empty() || addresses.use_count() > 1) return;
-  switch (addresses->renew()) {
+void region_sleep::renew() noexcept {
+  if (!region_.holds_memory || !region_.strategy->pins_memory) return;
+  // If something is still mapped, the addresses cannot be freed.
+  if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
+      region_.addresses.use_count() > 1)
+    return;
+  switch (region_.addresses->renew()) {
     case renewal::done:
-      holds_memory = false;
+      region_.holds_memory = false;
       return;
     case renewal::refused:  // and reported; a later one may return the memory
       return;
     case renewal::lost:
-      holds_memory = false;
+      region_.holds_memory = false;
       break;
   }
   report_exceptions([this] {
-    warn("suspend", "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
+    warn("suspend", "the addresses at " + address_text(region_.base()) + ", " +
+                        format_bytes(region_.max_bytes()) +
                         ", were freed so that their memory returns, and others took them before "
                         "they were reserved again: resume() throws until they are free");
   });
 }
 
-void mapped_region::take_addresses_back() {
-  const std::string advice = "resume: others hold the addresses at " + address_text(base()) +
-                             ", which suspend() freed so that their memory returned; all of the "
-                             "tag stays asleep: let the others go, and resume again";
-  try {
-    if (addresses->take_back()) return;
-  } catch (const out_of_memory& error) {
-    throw out_of_memory{error, advice};
-  }
-  throw out_of_memory{exhausted::addresses, device.ordinal(), max_bytes(), 0, advice};
+void region_sleep::take_addresses_back() {
+  const auto advice = [this] {
+    return "resume: others hold the addresses at " + address_text(region_.base()) +
+           ", which suspend() freed so that their memory returned; all of the tag stays asleep: "
+           "let the others go, and resume again";
+  };
+  if (!with_advice([this] { return region_.addresses->take_back(); }, advice))
+    throw out_of_memory{exhausted::addresses, region_.device.ordinal(), region_.max_bytes(), 0,
+                        advice()};
 }
 
-void mapped_region::begin_to_wake(const mapped_again& each) {
-  // What an earlier call could not undo.
-  if (!waking.empty()) {
-    wait_for_users(users);
-    release_all(waking, *addresses);
+void region_sleep::begin_to_wake(const mapped_again& each) {
+  // Memory that an earlier call left.
+  if (!waking_.empty()) {
+    wait_for_users(region_.users);
+    release_all(waking_, *region_.addresses, region_.cache());
   }
-  if (addresses.use_count() > 1) finish_retired(*addresses, 0, max_bytes());
+  if (region_.addresses.use_count() > 1) finish_retired(*region_.addresses, 0, region_.max_bytes());
   const auto make = [this](std::size_t offset, const sleeping_chunk& one) {
-    backing& fresh = waking.try_emplace(offset).first->second;
+    backing& fresh = waking_.try_emplace(offset).first->second;
     fresh.own_rights = one.own_rights;
     if (one.first != offset)
-      fresh.chunk = reference_to(waking.at(one.first).chunk);
+      fresh.chunk = reference_to(waking_.at(one.first).chunk);
     else
-      fresh.chunk = make_with_reclaim([&] { return acquire(one.where, one.bytes, one.memory); });
+      fresh.chunk = make_with_reclaim(
+          [&, &of = region_] { return of.acquire(one.where, one.bytes, one.memory); });
   };
-  // Where rights go by what is around, and where addresses keep the memory of a failure, all chunks
-  // come first. Elsewhere one is filled while the next ones are made.
-  const bool makes_all_first = needs(quirk::access_from_base) || needs(quirk::re_reserve);
-  try {
-    for (auto next = asleep.begin(); makes_all_first && next != asleep.end(); ++next)
+  // If rights depend on neighbours, or addresses keep the memory of a failure, all chunks come
+  // first. Otherwise one is filled while the next ones are made.
+  const bool makes_all_first =
+      !region_.strategy->rights.takes_any_mapping || region_.strategy->pins_memory;
+  const auto make_all = [&] {
+    for (auto next = asleep_.begin(); makes_all_first && next != asleep_.end(); ++next)
       make(next->first, next->second);
-    auto hidden = asleep.begin();  // the first that work may not see yet
+    auto hidden = asleep_.begin();  // the first that work may not see yet
     const auto show_until = [&](moment now) {
-      for (; hidden != asleep.end(); ++hidden) {
-        const auto at = waking.find(hidden->first);
-        if (at == waking.end() || at->second.map.empty() || at->second.visible > now) return;
-        each(static_cast<char*>(base()) + at->first, at->second.bytes());
+      for (; hidden != asleep_.end(); ++hidden) {
+        const auto at = waking_.find(hidden->first);
+        if (at == waking_.end() || at->second.map.empty() || at->second.visible > now) return;
+        each(static_cast<char*>(region_.base()) + at->first, at->second.bytes());
       }
     };
-    for (const auto& [offset, one] : asleep) {
+    mapped_region::map_runs runs{region_, region_.mapped_here(&waking_)};
+    for (const auto& [offset, one] : asleep_) {
       if (!makes_all_first) make(offset, one);
-      backing& fresh = waking.at(offset);
-      fresh.map =
-          map_here(offset, fresh.chunk, one.opens_late ? nullptr : one.own_rights.get(), &waking);
-      fresh.visible = visible_if_mapped_now();
-      show_until(std::chrono::steady_clock::now());
+      backing& fresh = waking_.at(offset);
+      runs.add(offset, fresh.chunk, one.opens_late ? nullptr : one.own_rights.get(), fresh.map,
+               &fresh.visible);
+      if (sleeps_with_contents_ && runs.bytes() >= least_overlap) runs.finish();
+      if (runs.bytes() == 0) show_until(std::chrono::steady_clock::now());
     }
-    if (!waking.empty()) {
-      const moment last = waking.rbegin()->second.visible;
+    runs.finish();
+    if (!waking_.empty()) {
+      const moment last = waking_.rbegin()->second.visible;
       wait_until(last);
       show_until(last);
     }
-  } catch (const out_of_memory& error) {
-    throw out_of_memory{error, "resume: the region needs " + format_bytes(committed) +
-                                   "; all of the tag stays asleep: free memory, and resume again"};
-  }
-}
-
-void mapped_region::sleep_on(bool may_be_in_use) noexcept {
-  if (waking.empty()) return;
-  if (std::any_of(waking.begin(), waking.end(),
-                  [](const auto& each) { return !each.second.map.empty(); }))
-    holds_memory = true;
-  if (may_be_in_use && !outlast_refusals(users)) {
-    retire_waking();
-    return;
-  }
-  release_all(waking, *addresses);
-  renew_for_sleep();
-}
-
-void mapped_region::retire_waking() noexcept {
-  // Where that cannot be, they stay mapped until the next resume(), or the end of the region.
-  report_exceptions([this] {
-    std::list<retired_chunks> one;
-    retired_chunks& item = one.emplace_back(addresses, cache(), std::nullopt, devices_of(users));
-    item.owner = device;
-    item.backings.swap(waking);
-    if (!retire(one)) item.backings.swap(waking);
+  };
+  with_advice(make_all, [this] {
+    return "resume: the region needs " + format_bytes(region_.committed) +
+           "; all of the tag stays asleep: free memory, and resume again";
   });
 }
 
-void mapped_region::finish_waking() noexcept {
-  committed = 0;
-  merge(waking);
-  asleep.clear();
-  if (committed != 0)
-    report(memory_event_kind::grow, {.address = address_of(0), .bytes = committed});
+void region_sleep::sleep_on(bool may_be_in_use) noexcept {
+  if (waking_.empty()) return;
+  if (std::any_of(waking_.begin(), waking_.end(),
+                  [](const auto& each) { return !each.second.map.empty(); }))
+    region_.holds_memory = true;
+  if (may_be_in_use && !outlast_refusals(region_.users)) {
+    retire_waking();
+    return;
+  }
+  release_all(waking_, *region_.addresses, region_.cache());
+  renew();
+}
+
+void region_sleep::retire_waking() noexcept {
+  // If that cannot be, they stay mapped until the next resume(), or the end of the region.
+  report_exceptions([this] {
+    std::list<retired_chunks> one;
+    retired_chunks& item = one.emplace_back(region_.addresses, region_.cache(), std::nullopt,
+                                            devices_of(region_.users));
+    item.owner = region_.device;
+    item.backings.swap(waking_);
+    if (!retire(one)) item.backings.swap(waking_);
+  });
+}
+
+void region_sleep::finish_waking() noexcept {
+  const std::size_t bytes = sleeping_bytes();
+  region_.committed = 0;
+  for (const auto& [offset, held] : region_.backings) region_.committed += held.bytes();
+  region_.merge(waking_);
+  asleep_.clear();
+  if (bytes != 0)
+    region_.report(memory_event_kind::grow, {.address = region_.address_of(0), .bytes = bytes});
 }
 
 }  // namespace hipvmm::detail

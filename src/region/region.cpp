@@ -2,6 +2,7 @@
 #include <hipvmm/region/region.hpp>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -13,7 +14,9 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "core/observers/profiler_range.hpp"
+#include "core/process_mark.hpp"
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
 #include "vmm/chunk_placement.hpp"
@@ -21,14 +24,14 @@
 namespace hipvmm {
 namespace {
 
-/// Keeps what work may still use until the process ends.
+/// Keeps memory that work may still use until the process ends.
 void keep_mapped(std::unique_ptr<detail::mapped_region> ended) noexcept {
   // Never destroyed.
-  static auto& kept = *new std::vector<std::unique_ptr<detail::mapped_region>>;
-  static auto& mutex = *new std::mutex;
+  static detail::never_destroyed<std::vector<std::unique_ptr<detail::mapped_region>>> kept;
+  static std::mutex mutex;
   const std::lock_guard lock{mutex};
   try {
-    kept.push_back(std::move(ended));
+    kept.get().push_back(std::move(ended));
   } catch (const std::bad_alloc&) {
     static_cast<void>(ended.release());
   }
@@ -44,24 +47,38 @@ void require_units(const detail::mapped_region& self, const char* function, std:
   self.require_within(function, offset, bytes);
 }
 
-/// Runs `grow`, which backs [offset, offset + bytes), and reports what the region has gained, or
-/// that it could not.
-template <typename Grow>
-void report_growth(const detail::mapped_region& self, std::size_t offset, std::size_t bytes,
-                   Grow grow) {
-  const detail::profiler_range range{"hipvmm region: growth"};
-  const std::size_t before = self.committed;
-  try {
-    grow();
-  } catch (const out_of_memory&) {
-    self.report(memory_event_kind::out_of_memory,
-                {.address = self.address_of(offset), .bytes = bytes});
+/// A call that adds memory from `offset` on: its end reports how much the region has gained.
+class growth {
+ public:
+  growth(detail::mapped_region& of, std::size_t offset) noexcept
+      : of_{of}, offset_{offset}, before_{of.committed} {}
+  ~growth() {
+    if (of_.committed > before_)
+      of_.report(memory_event_kind::grow,
+                 {.address = of_.address_of(offset_), .bytes = of_.committed - before_});
+  }
+  growth(const growth&) = delete;
+  growth& operator=(const growth&) = delete;
+
+  /// Releases memory that a failed call left, reports a shortage, and goes on with the exception.
+  /// Pre: a handler calls it.
+  [[noreturn]] void fail(std::size_t bytes) {
+    of_.renew_if_empty();
+    const auto note = [&](const shortage&) {
+      of_.report(memory_event_kind::out_of_memory,
+                 {.address = of_.address_of(offset_), .bytes = bytes});
+      return false;
+    };
+    static_cast<void>(detail::attempt([] { throw; }, note));
     throw;
   }
-  if (self.committed > before)
-    self.report(memory_event_kind::grow,
-                {.address = self.address_of(offset), .bytes = self.committed - before});
-}
+
+ private:
+  const detail::profiler_range range_{"hipvmm region: growth"};
+  detail::mapped_region& of_;
+  std::size_t offset_;
+  std::size_t before_;
+};
 
 /// Runs `trim`, which returns how much it released from `offset` on, and reports that.
 template <typename Trim>
@@ -120,35 +137,68 @@ region& region::operator=(region&& other) noexcept {
 
 detail::mapped_region& region::live() const {
   if (!mapped_) throw std::invalid_argument{"the region is empty: it was moved from"};
+  mapped_->process.require_own();
   return *mapped_;
 }
 
 detail::mapped_region& region::awake(const char* function) const {
   detail::mapped_region& self = live();
   self.membership.require_awake(function);
+  self.map_again();
   return self;
 }
 
 bool region::is_asleep() const noexcept { return mapped_ && mapped_->membership.is_asleep(); }
 
-void region::commit(std::size_t offset, std::size_t bytes) {
+void region::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
   detail::mapped_region& self = awake("region::commit");
   require_units(self, "commit", offset, bytes);
-  report_growth(self, offset, bytes, [&] { self.commit(offset, bytes); });
+  if (largest_chunk != one_chunk && (largest_chunk == 0 || largest_chunk % self.granularity != 0))
+    throw std::invalid_argument{"region::commit: chunks of " + std::to_string(largest_chunk) +
+                                " bytes must have a positive multiple of the granularity, " +
+                                std::to_string(self.granularity) + " bytes"};
+  growth added{self, offset};
+  try {
+    self.commit(offset, bytes, largest_chunk);
+  } catch (...) {
+    added.fail(bytes);
+  }
 }
 
 void region::adopt(std::size_t offset, physical_chunk&& chunk) {
-  detail::mapped_region& self = awake("region::adopt");
-  if (chunk.empty())
-    throw std::invalid_argument{"region::adopt: the chunk is empty: it was moved from"};
-  require_units(self, "adopt", offset, chunk.bytes());
-  const std::vector<device_ref> devices = detail::devices_of(self.options.placement, self.device);
-  if (std::find(devices.begin(), devices.end(), chunk.device()) == devices.end())
-    throw std::invalid_argument{"region::adopt: the chunk is memory of device " +
-                                std::to_string(chunk.device().ordinal()) + ", the region's is " +
-                                std::to_string(self.device.ordinal()) +
-                                ", and its stripes are on no such device"};
-  report_growth(self, offset, chunk.bytes(), [&] { self.adopt(offset, chunk); });
+  std::map<std::size_t, physical_chunk> one;
+  physical_chunk& held = one[offset];
+  held = std::move(chunk);
+  try {
+    detail::adopt_chunks(*this, one);
+  } catch (...) {
+    chunk = std::move(held);
+    throw;
+  }
+}
+
+void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks) {
+  mapped_region& self = in.awake("region::adopt");
+  const std::vector<device_ref> devices = devices_of(self.options.placement, self.device);
+  std::size_t bytes = 0;
+  for (const auto& [offset, chunk] : chunks) {
+    if (chunk.empty())
+      throw std::invalid_argument{"region::adopt: the chunk is empty: it was moved from"};
+    require_units(self, "adopt", offset, chunk.bytes());
+    if (std::find(devices.begin(), devices.end(), chunk.device()) == devices.end())
+      throw std::invalid_argument{"region::adopt: the chunk is memory of device " +
+                                  std::to_string(chunk.device().ordinal()) + ", the region's is " +
+                                  std::to_string(self.device.ordinal()) +
+                                  ", and its stripes are on no such device"};
+    bytes += chunk.bytes();
+  }
+  if (chunks.empty()) return;
+  growth added{self, chunks.begin()->first};
+  try {
+    self.adopt(chunks);
+  } catch (...) {
+    added.fail(bytes);
+  }
 }
 
 std::vector<chunk_view> region::chunks() const {
@@ -176,7 +226,7 @@ void region::prepare(std::size_t bytes, prefetch_level how) {
 }
 
 std::size_t region::cancel_or_wait() noexcept {
-  if (mapped_) mapped_->cancel_or_wait();
+  if (mapped_) mapped_->prefetch.cancel_or_wait();
   return prepared_bytes();
 }
 
@@ -198,7 +248,7 @@ bool region::can_move_chunks() const noexcept { return mapped_ && mapped_->can_m
 void region::move_chunk(std::size_t from, std::size_t to) {
   detail::mapped_region& self = awake("region::move_chunk");
   require_units(self, "move_chunk", to, 0);
-  self.move_chunk(from, to);
+  self.move_chunks({from}, to);
 }
 
 void region::end_move(std::size_t from) { awake("region::end_move").end_move(from); }
@@ -253,7 +303,7 @@ void region::retire() noexcept {
   if (ended && ended->process.is_of_parent()) static_cast<void>(ended.release());
   if (!ended || ended->retire_all()) return;
   if (detail::outlast_refusals(ended->users)) return;
-  // Work may still use what would be unmapped.
+  // Work may still use the memory.
   const std::size_t bytes = ended->committed;
   keep_mapped(std::move(ended));
   detail::report_exceptions([bytes] {
@@ -273,9 +323,12 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
     throw std::invalid_argument{"region::extend: cannot hold " + std::to_string(commit_bytes) +
                                 " bytes in " + std::to_string(max_bytes) +
                                 ", or go below the present " + std::to_string(present)};
-  bool has_moved = false;
-  report_growth(self, 0, least, [&] { has_moved = self.extend(wanted, least); });
-  return has_moved;
+  growth added{self, 0};
+  try {
+    return self.extend(wanted, least);
+  } catch (...) {
+    added.fail(least);
+  }
 }
 
 void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
@@ -299,11 +352,11 @@ access_right region::access(device_ref device) const noexcept {
 const access_map& region::rights() const { return live().rights; }
 
 std::size_t region::prepared_bytes() const noexcept {
-  return mapped_ ? mapped_->prepared_bytes() : 0;
+  return mapped_ ? mapped_->prefetch.ready_bytes() : 0;
 }
 
 std::size_t region::failed_preparations() const noexcept {
-  return mapped_ ? mapped_->failed_preparations() : 0;
+  return mapped_ ? mapped_->prefetch.failures() : 0;
 }
 
 void* region::base() const noexcept { return mapped_ ? mapped_->base() : nullptr; }

@@ -11,6 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "strategy/memory_strategy.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm {
@@ -24,7 +25,7 @@ constexpr const char* not_of_a_chunk =
                               ": name an address that hipMemMap backed"};
 }
 
-/// Throws: std::invalid_argument where no mapping can be at `address`.
+/// Throws: std::invalid_argument if no mapping can be at `address`.
 device_ref device_at(const void* address) {
   const detail::pointer_memory found = detail::memory_at(address);
   switch (found.kind) {
@@ -43,19 +44,16 @@ device_ref device_at(const void* address) {
 
 void require_retaining(device_ref device) {
   const capability known = capability_of(device);
-  const std::string who = "retain_chunk: device " + std::to_string(device.ordinal());
   if (known.path() == memory_path::fallback)
     throw unsupported{
-        who + " offers no virtual memory management that can be used: " + known.why_fallback()};
-  if (!known.has(trait::retains_chunks))
-    throw unsupported{who + " gives no reference to a chunk by its address: " +
-                      known.reason(trait::retains_chunks) + "; let the owner export it, or copy"};
-  if (known.needs(quirk::no_aliases))
-    throw unsupported{who + " does not show the same bytes at two addresses of one chunk: " +
-                      known.reason(trait::coherent_aliases) + "; copy instead"};
+        "retain_chunk: device " + std::to_string(device.ordinal()) +
+        " offers no virtual memory management that can be used: " + known.why_fallback()};
+  const detail::memory_strategy strategy{{{device, known}}};
+  strategy.retained_chunks.require("retain_chunk", "; let the owner export it, or copy");
+  strategy.second_address.require("retain_chunk", "; copy instead");
 }
 
-/// Whether hipMemMap backed the address. Asked first: HIP may crash where it is told to retain
+/// Whether hipMemMap backed the address. Asked first: HIP may crash if it is told to retain
 /// memory of another kind.
 bool is_mapped(const void* address, device_ref device) {
   unsigned long long flags = 0;

@@ -28,15 +28,15 @@ using clock = std::chrono::steady_clock;
 
 std::atomic<std::uint64_t> released_count{0};
 
-// Who waits for what was retired waits for these threads, which must not wait for themselves.
+// A caller that waits for retired memory waits for these threads, which must not wait for
+// themselves.
 thread_local bool is_releasing = false;
 
-// without_reclaim
-thread_local bool reclaims_nothing = false;
+thread_local bool reclaims_nothing = false;  // without_reclaim
 
 enum class work { pending, passed, not_to_be_waited_for };
 
-/// What is known of the work that uses the chunks. Pre: they have a mark.
+/// The known state of the work that uses the chunks. Pre: they have a mark.
 work work_on(retired_chunks& item) noexcept {
   bool passed = false;
   bool known = false;
@@ -85,8 +85,8 @@ class retirement {
  public:
   static retirement& instance() {
     // Never destroyed: regions of static storage end after it has stopped.
-    static auto& only = *new retirement;
-    return only;
+    static never_destroyed<retirement> only;
+    return only.get();
   }
 
   retirement() {
@@ -109,8 +109,8 @@ class retirement {
  private:
   using lock_type = std::unique_lock<std::mutex>;
 
-  /// What one thread releases. The thread alone takes items out, so that it may use one while
-  /// the lock is open.
+  /// The items that one thread releases. The thread alone takes items out, so that it may use one
+  /// while the lock is open.
   struct lane {
     template <typename Work>
     explicit lane(Work work) : thread{std::move(work)} {}
@@ -167,12 +167,12 @@ bool retirement::add(retired_list& one) noexcept {
     }
     const bool has_chunks = item.allocation.empty();
     if (!item.owner) item.owner = has_chunks ? owner_of(item.backings) : item.allocation.device();
-    // hipFree waits for that device itself, also where captures forbid to wait for others.
+    // hipFree waits for that device itself, even if captures forbid to wait for others.
     if (!has_chunks) std::erase(item.devices, *item.owner);
     lane& to = item.mark ? events_ : lane_of(*item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
-    // Addresses alone are waited for by nobody who needs a part of them.
+    // No caller that needs a part of the addresses waits for addresses alone.
     item.of_devices.clear();
     if (!has_chunks) add_bytes_of(item, *item.owner, item.bytes);
     if (!item.backings.empty()) {
@@ -289,10 +289,10 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_chunks& item) {
     return item.number <= newest && !item.has_token &&
-           ((shortage.resource() != exhausted::device_memory &&
-             shortage.resource() != exhausted::limit) ||
-            item.owner->ordinal() == shortage.device() ||
-            item.bytes_of(device_ref{shortage.device()}) != 0);
+           (is_relieved_by(shortage.why(), item.owner->ordinal()) ||
+            std::any_of(item.of_devices.begin(), item.of_devices.end(), [&](const auto& held) {
+              return held.second != 0 && is_relieved_by(shortage.why(), held.first.ordinal());
+            }));
   };
   const std::size_t before = count(relieves);
   if (before == 0) return released_count != seen;
@@ -340,7 +340,7 @@ void retirement::poll_events(const std::stop_token& stop) {
       if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);
       delay = shortest;
     }
-    // What is left then is what close() has given up.
+    // The rest is then the chunks that close() has given up.
     if (stop.stop_requested()) return;
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }
@@ -356,7 +356,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
   lock_type lock{mutex_};
   auto delay = shortest;
   while (changed_.wait(lock, stop, [&] { return !items.empty(); })) {
-    // What is retired from now on may be used by work that the wait below does not see.
+    // The wait below does not see work on memory that is retired from now on.
     const std::uint64_t newest = last_number_;
     retired_chunks& first = items.front();
     const device_list& devices = first.devices;
@@ -366,7 +366,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
     if (!passed) {
       for (retired_chunks& each : items) note_refusal(each);
       changed_.notify_all();
-      // What is left then is what close() has given up.
+      // The rest is then the chunks that close() has given up.
       if (stop.stop_requested()) return;
       changed_.wait_for(lock, stop, delay, [] { return false; });
       delay = std::min(2 * delay, longest);
@@ -407,9 +407,8 @@ void retirement::close() {
 void retired_chunks::release() noexcept {
   {
     chunk_cache cache{std::move(cache_state)};
-    if (addresses) recycle_all(backings, *addresses, cache);
+    if (addresses) recycle_all(backings, std::move(addresses), cache);
   }
-  addresses.reset();
   allocation = {};
   mark.reset();
   token.reset();
@@ -472,15 +471,22 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
   });
 }
 
+std::size_t retired_bytes(device_ref device) {
+  return retirement::instance().waiting_bytes_of(device);
+}
+
+std::size_t retirements_waiting() { return retired_memory().waiting; }
+
 std::uint64_t retired_so_far() noexcept { return released_count; }
 
 without_reclaim::without_reclaim() noexcept : before_{std::exchange(reclaims_nothing, true)} {}
 
 without_reclaim::~without_reclaim() { reclaims_nothing = before_; }
 
-bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen) {
+bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const idle_request& asks) {
   if (reclaims_nothing) return false;
-  return retirement::instance().wait_for_one(shortage, seen) || make_room_within_limit(shortage);
+  return ask_idle_holders(shortage, asks) || retirement::instance().wait_for_one(shortage, seen) ||
+         make_room_within_limit(shortage);
 }
 
 }  // namespace detail

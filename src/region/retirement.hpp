@@ -14,9 +14,11 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/error.hpp"
 #include "region/backing.hpp"
 #include "region/device_work.hpp"
 #include "vmm/chunk_cache.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::detail {
 
@@ -37,7 +39,7 @@ struct retired_chunks {
       : retired_chunks{nullptr, chunk_cache::shared(), std::move(passed),
                        std::move(using_devices)} {}
 
-  /// Unmaps, releases and frees. What HIP refuses is reported. Then only host memory is left.
+  /// Unmaps, releases and frees. Refusals of HIP are reported. Then only host memory is left.
   void release() noexcept;
 
   std::shared_ptr<address_range> addresses;
@@ -57,8 +59,8 @@ struct retired_chunks {
   std::size_t end = 0;
   std::size_t bytes = 0;
   bool has_token = false;
-  std::optional<device_ref> owner;  // whose thread waits
-  // How much of `bytes` is memory of each device.
+  std::optional<device_ref> owner;  // its thread waits
+  // The part of `bytes` that is memory of each device.
   std::vector<std::pair<device_ref, std::size_t>> of_devices;
   std::uint64_t number = 0;
   /// Bytes of `device`.
@@ -73,12 +75,12 @@ struct retired_chunks {
 };
 
 /// Takes over the one element of `one`, which holds something, and releases it asynchronously.
-/// Returns false and does not change `one` where that is impossible, such as while the process
+/// Returns false and does not change `one` if that is impossible, such as while the process
 /// exits: the caller must then wait itself.
 [[nodiscard]] bool retire(std::list<retired_chunks>& one) noexcept;
 
 /// Frees `allocation` once `mark` and all work of `devices` are done. A thread of the library calls
-/// hipFree, because hipFree waits for the whole device. Returns false, nothing done, where there is
+/// hipFree, because hipFree waits for the whole device. Returns false, nothing done, if there is
 /// no such thread: then ~device_allocation waits in the caller.
 [[nodiscard]] bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                                      device_list devices) noexcept;
@@ -87,23 +89,31 @@ struct retired_chunks {
 void release_when_unused(device_allocation unused, device_list devices = {}) noexcept;
 
 /// Destroys `token` once all work that `devices` have now has finished. Returns false, nothing
-/// done, where no thread waits for that.
+/// done, if no thread waits for that.
 [[nodiscard]] bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept;
 
 /// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`.
-/// Throws: hip_error where captures forbid the wait for longer than capture_patience.
+/// Throws: hip_error if captures forbid the wait for longer than capture_patience.
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
+
+/// Bytes of `device` that wait to be released.
+[[nodiscard]] std::size_t retired_bytes(device_ref device);
+
+/// Number of retirements not yet released.
+[[nodiscard]] std::size_t retirements_waiting();
 
 /// Number of retirements released so far.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
 
-/// Waits until something that was retired and may relieve `shortage` has been released.
+/// Has idle_holders give memory for `shortage`, as ask_idle_holders(). If none does, waits until
+/// something that was retired and may relieve it has been released.
 /// - Returns true at once when that has happened since retired_so_far() returned `seen`.
 /// - When nothing waits to be released and a limit on chunks is the shortage, has other processes
 ///   make room (make_room_within_limit()).
 /// - Else returns false at once when nothing waits.
-/// Throws: out_of_memory where captures forbid the waits for longer than capture_patience.
-[[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen);
+/// Throws: out_of_memory if captures forbid the waits for longer than capture_patience.
+[[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen,
+                                   const idle_request& asks = {});
 
 /// While an object lives, reclaim_retired() in its thread returns false at once: the caller holds a
 /// lock.
@@ -119,21 +129,24 @@ class without_reclaim {
 };
 
 /// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
-/// descriptors and memory can be released:
-/// 1) what chunk_cache::shared() keeps, which costs no wait;
-/// 2) what is retired.
+/// descriptors, memory can be released, and retry_rounds finds that this may help:
+/// 1) the chunks in chunk_cache::shared(), which costs no wait;
+/// 2) idle memory of other holders, which goes to the taker that `asks` names;
+/// 3) retired memory.
 template <typename Make>
-auto make_with_reclaim(Make make) -> decltype(make()) {
-  for (;;) {
+auto make_with_reclaim(Make make, const idle_request& asks = {}) -> decltype(make()) {
+  std::optional<decltype(make())> made;
+  for (retry_rounds rounds; !made;) {
     const std::uint64_t released = kept_memory::times_released();
     const std::uint64_t seen = retired_so_far();
-    try {
-      return make();
-    } catch (const out_of_memory& shortage) {
-      if (kept_memory::release_for(shortage, released)) continue;
-      if (!reclaim_retired(shortage, seen)) throw;
-    }
+    static_cast<void>(attempt([&] { made.emplace(make()); },
+                              [&](const out_of_memory& shortage) {
+                                return rounds.may_help(shortage.why(), retirements_waiting()) &&
+                                       (kept_memory::release_for(shortage, released) ||
+                                        reclaim_retired(shortage, seen, asks));
+                              }));
   }
+  return std::move(*made);
 }
 
 }  // namespace hipvmm::detail

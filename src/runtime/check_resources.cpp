@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
+#include "core/error.hpp"
 #include "core/logger.hpp"
 
 namespace hipvmm::detail {
@@ -33,7 +34,7 @@ void set_retired_bytes_function(retired_bytes_function function) noexcept {
 void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
                      std::source_location where) {
   if (result == hipSuccess) return;
-  // A call may need several and has closed what it got when it fails: one or two left are too few.
+  // A call may need several and has closed them when it fails: one or two left are too few.
   constexpr std::size_t enough = 4;
   const std::size_t limit = descriptor_limit();
   const std::size_t left = free_descriptors(limit, enough);

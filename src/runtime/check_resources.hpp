@@ -11,8 +11,8 @@
 namespace hipvmm::detail {
 
 /// Like check(), for a call that allocates `bytes` of `device` or file descriptors for them.
-/// - `bytes` is 0 where the call does not say how much it allocates, as for streams and events.
-/// - Throws out_of_memory where HIP reports it.
+/// - `bytes` is 0 if the call does not say how much it allocates, as for streams and events.
+/// - Throws out_of_memory if HIP reports it.
 /// - Throws out_of_memory, which names descriptors as the cause, for any failure of a process that
 ///   has hardly a descriptor left. On ROCm 7.14 every chunk costs one, and the runtime reports a
 ///   lack of descriptors as lack of memory (ROCm/rocm-systems#10604).

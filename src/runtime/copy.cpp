@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/peer_copies.hpp"
@@ -45,7 +46,7 @@ constexpr int most_mappings = 4096;
 
 std::string name_of(device_ref device) { return "device " + std::to_string(device.ordinal()); }
 
-/// Whether the host may read `address`, as far as the system says; yes where it says nothing.
+/// Whether the host may read `address`, as far as the system says; yes if it says nothing.
 bool is_readable(const void* address) {
   std::ifstream maps{"/proc/self/maps"};
   if (!maps) return true;
@@ -61,7 +62,7 @@ bool is_readable(const void* address) {
   return false;
 }
 
-/// What is at an address, for the sentence that names it; empty where HIP does not say.
+/// The memory at an address, for the sentence that names it; empty if HIP does not say.
 std::string kind_text(const detail::pointer_memory& found) {
   switch (found.kind) {
     case detail::pointer_kind::device:
@@ -77,7 +78,7 @@ std::string kind_text(const detail::pointer_memory& found) {
   return {};
 }
 
-/// What is wrong with the right of `user` to `owner`'s memory at `address`; empty if nothing is.
+/// The fault in the right of `user` to `owner`'s memory at `address`; empty if there is none.
 std::string right_defect(const void* address, device_ref owner, device_ref user, bool is_written) {
   constexpr unsigned long long unset = ~0ULL;
   unsigned long long flags = unset;
@@ -106,7 +107,7 @@ std::string right_defect(const void* address, device_ref owner, device_ref user,
   return user_name + " has no right to memory of " + name_of(owner) + ": " + grant + ")";
 }
 
-/// The first address that HIP knows no memory at, where that is so of the last byte before `end`
+/// The first address that HIP knows no memory at, if that is so of the last byte before `end`
 /// and not of `begin`; else `end`. CUDA takes a whole reservation for the memory at an address.
 const char* first_unknown(const char* begin, const char* end) {
   const auto is_known = [](const char* at) {
@@ -122,7 +123,7 @@ const char* first_unknown(const char* begin, const char* end) {
   return unknown;
 }
 
-/// What is wrong with the side called `what`; empty if nothing is known to be.
+/// The fault of the side called `what`; empty if none is known.
 std::string side_defect(const char* what, const copy_side& side, std::size_t bytes,
                         std::optional<device_ref> user, bool is_written) {
   const auto* at = static_cast<const char*>(side.address);
@@ -150,7 +151,7 @@ std::string side_defect(const char* what, const copy_side& side, std::size_t byt
   return {};
 }
 
-/// What HIP reports about a request that it refused; empty where it was not asked or did not say.
+/// HIP's report about a request that it refused; empty if it was not asked or did not say.
 struct findings {
   std::string destination_kind;
   std::string source_kind;
@@ -162,12 +163,12 @@ struct findings {
   }
 };
 
-/// Fills `found` as far as HIP answers. Throws where HIP fails.
+/// Fills `found` as far as HIP answers. Throws if HIP fails.
 void ask(hipError_t result, const copy_request& request, findings& found) {
   if (detail::is_stream_missing(result))
     return found.add(detail::missing_stream_text(request.stream.get()));
   if (result == hipErrorDeinitialized) return;
-  // The first question, for it costs no capture.
+  // The first question, because it costs no capture.
   if (detail::is_captured(request.stream.get()))
     return found.add(
         "the stream is captured, or a capture forbids its use, so that HIP was not asked what is "
@@ -181,14 +182,14 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
 }
 
 /// Throws hip_error for a copy or fill that HIP refused. The text names its addresses, bytes and
-/// stream, what HIP reports is there and what to do. Clears HIP's last error.
+/// stream, the memory that HIP reports there, and a remedy. Clears HIP's last error.
 [[noreturn]] void throw_copy_failure(hipError_t result, const char* call,
                                      const copy_request& request, std::source_location where) {
   findings found;
   try {
     ask(result, request, found);
   } catch (const std::exception&) {
-    // The failure of the copy is what the caller is to get.
+    // The caller is to get the failure of the copy.
   }
   std::string text = std::to_string(request.bytes) + " bytes were to be ";
   text += request.source ? "copied from " + detail::address_text(request.source->address) +
@@ -200,7 +201,7 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   detail::throw_failure(result, call, text, where);
 }
 
-/// Like check(), for a copy or fill. Costs a comparison where `result` is hipSuccess.
+/// Like check(), for a copy or fill. Costs a comparison if `result` is hipSuccess.
 void check_copy(hipError_t result, const char* call, const copy_request& request,
                 std::source_location where = std::source_location::current()) {
   if (result != hipSuccess) throw_copy_failure(result, call, request, where);
@@ -257,7 +258,7 @@ void write_by_fills(stream_ref stream, unsigned char* destination, const unsigne
 void double_until(stream_ref stream, unsigned char* start, std::size_t done, std::size_t total) {
   while (done < total) {
     const std::size_t next = std::min(done, total - done);
-    copy_async(stream, start + done, start, next);
+    detail::copy_among_linked(stream, start + done, start, next);
     done += next;
   }
 }
@@ -272,6 +273,13 @@ std::optional<device_ref> detail::device_of_stream(stream_ref stream) {
 }
 
 void copy_async(stream_ref stream, void* destination, const void* source, std::size_t bytes) {
+  const auto [result, call] = detail::require_links(stream, destination, source, bytes);
+  check_copy(result, call, {stream, {destination, {}}, copy_side{source, {}}, bytes});
+  detail::copy_among_linked(stream, destination, source, bytes);
+}
+
+void detail::copy_among_linked(stream_ref stream, void* destination, const void* source,
+                               std::size_t bytes) {
   check_copy(hipMemcpyAsync(destination, source, bytes, hipMemcpyDefault, stream.get()),
              "hipMemcpyAsync", {stream, {destination, {}}, copy_side{source, {}}, bytes});
 }
@@ -283,6 +291,9 @@ void copy(stream_ref stream, void* destination, const void* source, std::size_t 
 
 void copy_peer_async(stream_ref stream, void* destination, device_ref destination_device,
                      const void* source, device_ref source_device, std::size_t bytes) {
+  const auto [result, call] = detail::require_links(stream, destination_device, source_device);
+  check_copy(result, call,
+             {stream, {destination, destination_device}, copy_side{source, source_device}, bytes});
   check_copy(hipMemcpyPeerAsync(destination, destination_device.ordinal(), source,
                                 source_device.ordinal(), bytes, stream.get()),
              "hipMemcpyPeerAsync",
@@ -291,6 +302,8 @@ void copy_peer_async(stream_ref stream, void* destination, device_ref destinatio
 }
 
 void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes) {
+  const auto [result, call] = detail::require_link_to(stream, destination, bytes);
+  check_fill(result, call, stream, destination, bytes);
   check_fill(hipMemsetAsync(destination, value, bytes, stream.get()), "hipMemsetAsync", stream,
              destination, bytes);
 }
@@ -299,7 +312,9 @@ void fill_pattern_async(stream_ref stream, void* destination, const void* patter
                         std::size_t pattern_bytes, std::size_t count) {
   if (pattern_bytes == 0 || count == 0) return;
   const auto* const bytes = static_cast<const unsigned char*>(pattern);
-  const std::size_t total = pattern_bytes * count;
+  const std::size_t total = bytes_for(count, pattern_bytes);
+  const auto [result, call] = detail::require_link_to(stream, destination, total);
+  check_fill(result, call, stream, destination, total);
 
   const std::size_t period = short_period(bytes, pattern_bytes);
   if (period == 1) return fill_async(stream, destination, bytes[0], total);

@@ -14,6 +14,7 @@
 #include "core/hip_compat.hpp"
 #include "runtime/device.hpp"
 #include "runtime/device_gate.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm {
 
@@ -29,6 +30,10 @@ bool has(device_ref device, hipDeviceAttribute_t attribute) {
 }
 
 }  // namespace
+
+namespace detail {
+const char HIPVMM_DETAIL_INTERFACE = 0;
+}  // namespace detail
 
 int device_count() {
   // The number of devices never changes while a process lives.
@@ -206,12 +211,25 @@ bool device_ref::supports_pageable_access() const {
 }
 
 void device_ref::synchronize() const {
-  const scoped_device scope{*this};
-  const detail::device_wait counted{ordinal_};
-  check(hipDeviceSynchronize(), "hipDeviceSynchronize");
+  if (!detail::has_context(*this)) return;
+  const bool waits = detail::rules_of_runtime().frees_wait;
+  if (detail::frees_wait().value_or(waits)) {
+    try {
+      if (detail::wait_by_free(*this) || (waits && detail::wait_by_host_free(*this))) return;
+    } catch (const hip_error&) {
+      // The call below fails as well, or waits.
+    }
+  }
+  detail::synchronize_device(*this);
 }
 
 namespace detail {
+
+void synchronize_device(device_ref device) {
+  const scoped_device scope{device};
+  const device_wait counted{device.ordinal()};
+  check(hipDeviceSynchronize(), "hipDeviceSynchronize");
+}
 
 std::optional<device_uuid> find_uuid(device_ref device) {
   require_device(device);
@@ -229,15 +247,9 @@ std::optional<device_uuid> find_uuid(device_ref device) {
 }
 
 bool names_device(const device_uuid& uuid) {
-  // For a GPU without one ROCr writes "GPU-XX", of which HIP keeps what is behind the dash.
+  // For a GPU without one ROCr writes "GPU-XX", of which HIP keeps the part behind the dash.
   constexpr device_uuid none_of_rocr{{'X', 'X'}};
   return uuid != device_uuid{} && uuid != none_of_rocr;
-}
-
-int runtime_version() {
-  int version = 0;
-  check(hipRuntimeGetVersion(&version), "hipRuntimeGetVersion");
-  return version;
 }
 
 int driver_version() {
@@ -264,8 +276,7 @@ std::size_t most_memory(device_ref device) {
 bool has_context(device_ref device) noexcept {
   // AMD has no such contexts and takes all work at once; there it says which device is current.
   try {
-    static const bool asks = hip_compat::is_cuda_version(runtime_version());
-    if (!asks) return true;
+    if (!rules_of_runtime().has_contexts) return true;
   } catch (const hip_error&) {
     return true;  // asked again next time
   }
@@ -279,8 +290,13 @@ bool has_context(device_ref device) noexcept {
 #pragma GCC diagnostic pop
 
 void bind_context() {
-  if (!hip_compat::is_cuda_version(runtime_version())) return;
+  if (!rules_of_runtime().has_contexts) return;
   check(hipSetDevice(device_ref::current().ordinal()), "hipSetDevice");
+}
+
+void make_current(device_ref device) {
+  require_device(device);
+  check(hipSetDevice(device.ordinal()), "hipSetDevice");
 }
 
 int warp_size_of(device_ref device) {

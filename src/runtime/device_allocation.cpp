@@ -10,8 +10,8 @@
 #include "core/driver_calls.hpp"
 #include "core/logger.hpp"
 #include "runtime/check_resources.hpp"
+#include "runtime/device.hpp"
 #include "runtime/device_gate.hpp"
-#include "runtime/device_wait.hpp"
 
 namespace hipvmm {
 
@@ -22,9 +22,8 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
                                 std::to_string(device.ordinal()) + ": the size must be at least 1"};
   const scoped_device scope{device};
   void* pointer = nullptr;
-  detail::check_resources(
-      detail::timed(detail::memory_call::malloc, [&] { return hipMalloc(&pointer, bytes); }),
-      "hipMalloc", device, bytes);
+  detail::check_resources(detail::timed{detail::memory_call::malloc}(hipMalloc(&pointer, bytes)),
+                          "hipMalloc", device, bytes);
   pointer_ = pointer;
   detail::log<log_level::trace>([&] {
     return "hipMalloc gave " + format_bytes(bytes) + " of device " +
@@ -35,10 +34,10 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
 device_allocation::~device_allocation() {
   if (pointer_ == nullptr) return;
   // Reported behind the wait: an error handler may end streams.
-  const hipError_t freed = detail::timed(detail::memory_call::free, [&] {
+  const hipError_t freed = [this] {
     const detail::device_wait counted{device_.ordinal()};
-    return hipFree(pointer_);
-  });
+    return detail::timed{detail::memory_call::free}(hipFree(pointer_));
+  }();
   detail::report(freed, "hipFree");
   detail::log<log_level::trace>([&] {
     return "hipFree took " + format_bytes(bytes_) + " of device " +

@@ -9,10 +9,13 @@
 #include <thread>
 #include <utility>
 
+#include "core/process_mark.hpp"
+
 namespace hipvmm::detail {
 namespace {
 
 std::atomic<bool> counts_ending_streams{true};
+std::atomic<std::optional<bool>> free_waits{};
 
 /// One lock for each device: shared by waits for it, held alone while a stream ends that may be
 /// overlooked. Devices beyond the array share locks, which costs time and nothing else.
@@ -24,10 +27,10 @@ struct device_gates {
   const ::pid_t process = ::getpid();
 };
 
-/// Null in a child of fork(), where the gates may be shut for good.
+/// Null in a child of fork(), because the gates may be shut for good there.
 device_gates* all_gates() {
-  static device_gates& all = *new device_gates;
-  return all.process == ::getpid() ? &all : nullptr;
+  static never_destroyed<device_gates> all;
+  return all.get().process == ::getpid() ? &all.get() : nullptr;
 }
 
 std::shared_mutex* gate_of(int device) {
@@ -54,13 +57,16 @@ std::unique_lock<std::shared_mutex> keep_pool_searches_out() noexcept {
   return alone.owns_lock() ? std::move(alone) : std::unique_lock<std::shared_mutex>{};
 }
 
-void set_waits_count_ending_streams(bool count) noexcept {
-  counts_ending_streams.store(count, std::memory_order_relaxed);
+void set_device_wait_rules(device_wait_rules rules) noexcept {
+  counts_ending_streams.store(rules.counts_ending_streams, std::memory_order_relaxed);
+  free_waits.store(rules.free_waits, std::memory_order_relaxed);
 }
 
 bool waits_count_ending_streams() noexcept {
   return counts_ending_streams.load(std::memory_order_relaxed);
 }
+
+std::optional<bool> frees_wait() noexcept { return free_waits.load(std::memory_order_relaxed); }
 
 device_wait::device_wait(int device) {
   if (waits_count_ending_streams()) return;

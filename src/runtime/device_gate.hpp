@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 // Keeps calls of HIP apart that would miss, crash or block each other.
@@ -28,13 +29,23 @@ inline constexpr std::chrono::milliseconds pool_patience{100};
 
 // Prevents a wait for a device from missing a stream that is destroyed meanwhile.
 
-/// Sets whether a wait for the device includes a stream whose hipStreamDestroy has begun in another
-/// thread. True until device_wait_rules changes it.
-void set_waits_count_ending_streams(bool count) noexcept;
+/// Known behaviour of HIP's waits for a device. A capability record sets it once it is made.
+struct device_wait_rules {
+  /// A wait for the device includes a stream in hipStreamDestroy of another thread.
+  bool counts_ending_streams = true;
+  /// In a thread in relaxed mode, hipFree waits for all work of its device during a stream capture
+  /// and invalidates none. hipDeviceSynchronize is refused there and invalidates them all; on AMD
+  /// 6.4.3, 7.2.4 and on NVIDIA it crashes if another thread ends a capture meanwhile
+  /// (`sync_beside_capture_end` in docs/guides/rocm.md). Nullopt: not known yet, which counts as
+  /// yes for NVIDIA's runtime.
+  std::optional<bool> free_waits;
+};
+void set_device_wait_rules(device_wait_rules rules) noexcept;
 [[nodiscard]] bool waits_count_ending_streams() noexcept;
+[[nodiscard]] std::optional<bool> frees_wait() noexcept;
 
-/// Lock held around each HIP call that waits for a device: meanwhile no stream is destroyed whose
-/// work could not be waited for before.
+/// Lock held around each HIP call that waits for a device: meanwhile no stream is destroyed
+/// that could not be waited for before.
 class device_wait {
  public:
   /// `device`: its HIP ordinal.

@@ -35,7 +35,7 @@ struct recorded_points {
 
 namespace {
 
-/// The points that `kept` leads to, made where there are none. Throws: std::bad_alloc.
+/// The points that `kept` leads to, made if there are none. Throws: std::bad_alloc.
 recorded_points& made_at(std::atomic<recorded_points*>& kept) {
   recorded_points* present = kept.load(std::memory_order_acquire);
   if (present != nullptr) return *present;
@@ -99,8 +99,8 @@ event_recording::event_recording(const event& recorded, stream_ref stream) noexc
 }
 
 event_recording::~event_recording() {
-  // Nobody else writes: whoever began before this one had ended, and who began since does not. Then
-  // the state has come further, and this is of no use to anybody.
+  // Nobody else writes: a writer that began before had ended, and one that began since does not.
+  // Then the state has come further, and this is of no use to anybody.
   const std::uint64_t own = (state_ / recorded_order::one_recording) + 1;
   if (has_succeeded_ && !points_.empty())
     report_exceptions([&] { write(points_, own, order_.points_); });
@@ -111,7 +111,7 @@ event_use::event_use(const event& used) noexcept : event_{used} {
   const recorded_order& order = event_.order_;
   const std::uint64_t state = order.state_.load();
   if ((state & recorded_order::handle_exposed) != 0) return;
-  // While a recording is under way the state is further than what was written.
+  // While a recording is under way the state is further than the written one.
   const recorded_points* const points = order.points_.load(std::memory_order_acquire);
   if (points == nullptr ||
       points->recording.load(std::memory_order_acquire) != state / recorded_order::one_recording)

@@ -31,7 +31,7 @@ class event_recording {
 };
 
 /// Constructed before a call that waits for an event or queries it. After the call has succeeded,
-/// the watchers are notified of the order, where it is known:
+/// the watchers are notified of the order, if it is known:
 /// - the event was last recorded through the library, and not again meanwhile;
 /// - nobody else has its handle.
 class event_use {
@@ -42,7 +42,7 @@ class event_use {
   void note_passed() const noexcept;
 
  private:
-  /// Empty where the order is not known.
+  /// Empty if the order is not known.
   [[nodiscard]] watched_points points() const;
 
   const event& event_;

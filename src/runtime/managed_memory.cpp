@@ -17,7 +17,7 @@
 namespace hipvmm {
 namespace {
 
-// What HIP lacks where it says "not supported".
+// The lack of HIP if it reports "not supported".
 constexpr const char* no_xnack =
     "it moves no memory of the host's own here; use managed memory, or HSA_XNACK=1 where an AMD "
     "GPU can";

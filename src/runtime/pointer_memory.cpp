@@ -12,8 +12,8 @@ pointer_memory memory_at(const void* pointer) noexcept {
   if (result != hipSuccess) {
     clear_last_error();
     // HIP 5 and CUDA 10 refuse addresses that they do not know.
-    return {result == hipErrorInvalidValue ? pointer_kind::unknown : pointer_kind::no_answer,
-            device_ref{0}};
+    if (result == hipErrorInvalidValue) return {pointer_kind::unknown, device_ref{0}};
+    return {pointer_kind::no_answer, device_ref{0}, result};
   }
   const device_ref device{attributes.device};
   if (attributes.isManaged != 0) return {pointer_kind::managed, device};
@@ -47,7 +47,7 @@ hipError_t query_access(const void* address, device_ref device,
 }
 
 hipError_t query_range(const void* pointer, const void*& base, std::size_t& bytes) noexcept {
-  // AMD's runtime crashes where either result is left out: docs/guides/rocm.md.
+  // AMD's runtime crashes if either result is left out: docs/guides/rocm.md.
   hipDeviceptr_t start = nullptr;
   const hipError_t result = hipMemGetAddressRange(&start, &bytes, const_cast<void*>(pointer));
   base = start;

@@ -10,11 +10,11 @@
 
 namespace hipvmm::detail {
 
-/// Returns the device whose memory `pointer` is in, from hipMalloc, a pool or a mapping. Empty for
-/// host memory, managed memory and memory unknown to HIP.
+/// Returns the device with the memory that `pointer` is in, from hipMalloc, a pool or a mapping.
+/// Empty for host memory, managed memory and memory unknown to HIP.
 [[nodiscard]] std::optional<device_ref> device_of_memory(const void* pointer);
 
-/// What hipPointerGetAttributes reports about an address.
+/// The report of hipPointerGetAttributes about an address.
 enum class pointer_kind {
   device,     ///< from hipMalloc, a pool or a mapping
   pinned,     ///< memory of the host that HIP knows
@@ -24,12 +24,13 @@ enum class pointer_kind {
 };
 struct pointer_memory {
   pointer_kind kind;
-  device_ref device;  ///< where `kind` is `device`
+  device_ref device;                ///< if `kind` is `device`
+  hipError_t failure = hipSuccess;  ///< of hipPointerGetAttributes, if `kind` is `no_answer`
 };
 [[nodiscard]] pointer_memory memory_at(const void* pointer) noexcept;
 
-/// Returns the first or the last byte of [address, address + bytes) where HIP knows no memory; null
-/// where both have some or HIP does not say.
+/// Returns the first or the last byte of [address, address + bytes) if HIP knows no memory; null
+/// if both have some or HIP does not say.
 [[nodiscard]] const void* first_without_memory(const void* address, std::size_t bytes) noexcept;
 
 /// Calls hipMemGetAccess for the mapping at `address`. Stores the right of `device` in `flags`.
@@ -41,7 +42,7 @@ struct pointer_memory {
 [[nodiscard]] hipError_t query_range(const void* pointer, const void*& base,
                                      std::size_t& bytes) noexcept;
 
-/// Returns the end of the allocation or mapping that `pointer` is in; null where HIP does not know.
+/// Returns the end of the allocation or mapping that `pointer` is in; null if HIP does not know.
 /// Pre: memory_at(pointer) is of a device.
 [[nodiscard]] const void* end_of_memory(const void* pointer) noexcept;
 

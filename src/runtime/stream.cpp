@@ -26,7 +26,7 @@ ihipStream_t* create(device_ref device, stream_kind kind) {
   return value;
 }
 
-/// Waits for the stream. Returns false where that cannot be.
+/// Waits for the stream. Returns false if that cannot be.
 bool finish(stream_ref stream) noexcept {
   try {
     const detail::relaxed_captures relaxed;
@@ -34,7 +34,7 @@ bool finish(stream_ref stream) noexcept {
     stream.synchronize();
     return true;
   } catch (const hip_error&) {
-    // hipStreamDestroy says what is wrong.
+    // hipStreamDestroy reports the fault.
     return false;
   }
 }

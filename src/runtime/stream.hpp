@@ -16,14 +16,15 @@ namespace hipvmm::detail {
 
 [[nodiscard]] inline bool is_captured(stream_ref stream) { return is_captured(stream.get()); }
 
-/// The device that does the work of `stream`; empty where HIP does not say. Declared here, defined
-/// with copies, whose messages name it. Throws: as device_ref::current(), for a default stream.
+/// The device that does the work of `stream`; empty if HIP does not say. Declared here, defined
+/// with copies, which name it in their messages. Throws: as device_ref::current(), for a default
+/// stream.
 [[nodiscard]] std::optional<device_ref> device_of_stream(stream_ref stream);
 
-/// Scope around hipStreamDestroy. It acts where waits for a device miss a stream that is being
+/// Scope around hipStreamDestroy. It acts if waits for a device miss a stream that is being
 /// destroyed.
 /// - The constructor waits for the stream.
-/// - Where that is impossible, as for a captured stream, the first call of begin() blocks until
+/// - If that is impossible, as for a captured stream, the first call of begin() blocks until
 ///   nobody waits for the device. No wait for the device begins until this object is destroyed.
 class stream_end {
  public:

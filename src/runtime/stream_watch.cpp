@@ -8,14 +8,15 @@
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
+#include "core/error.hpp"
 #include "core/observers/memory_events.hpp"
-#include "runtime/device.hpp"
+#include "core/process_mark.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {
 
-/// Where one watcher is found. A place is never destroyed and serves later watchers, so that it can
-/// be looked at without a lock by who remembers an earlier one.
+/// The place of one watcher. A place is never destroyed and serves later watchers, so that it can
+/// be read without a lock by code that remembers an earlier one.
 struct watch_place {
   std::atomic<std::uint64_t> number{0};           // of the watcher; 0: nobody may begin a visit
   std::atomic<stream_watcher*> watcher{nullptr};  // nullptr: the place is free
@@ -32,14 +33,14 @@ struct registry {
 
   std::atomic<watch_place*> places{nullptr};  // only ever more of them
   std::atomic<std::size_t> count{0};          // of watchers
-  std::mutex changes;                         // of who watches; nothing is called under it
+  std::mutex changes;                         // of the watchers; nothing is called under it
   std::uint64_t last_number = 0;
 };
 
 /// Never destroyed: streams and events may end when the program does.
 registry& all() {
-  static registry& made = *new registry;
-  return made;
+  static never_destroyed<registry> made;
+  return made.get();
 }
 
 /// The streams that report their ends.
@@ -55,8 +56,8 @@ struct reporting_streams {
 
 /// Never destroyed, as all().
 reporting_streams& reporting() {
-  static reporting_streams& made = *new reporting_streams;
-  return made;
+  static never_destroyed<reporting_streams> made;
+  return made.get();
 }
 
 /// A watcher does not end while it is visited.
@@ -98,7 +99,7 @@ void notify_all(const watched_points& points, Notify notify) {
   }
 }
 
-/// What fails here fails in the call that the points are for as well, which tells of it: until then
+/// A failure here occurs in the call that the points are for as well, which reports it: until then
 /// the stream has none.
 bool may_be_captured(ihipStream_t* stream) {
   try {
@@ -168,11 +169,6 @@ void stream_use::note_passed() const noexcept {
   report_exceptions([this] { detail::note_passed(points_); });
 }
 
-bool dead_streams_are_refused() {
-  static const bool are_refused = !hip_compat::is_cuda_version(runtime_version());
-  return are_refused;
-}
-
 void note_stream_begin(ihipStream_t* stream) {
   reporting_streams& known = reporting();
   const std::lock_guard lock{known.mutex};
@@ -187,7 +183,7 @@ bool reports_its_end(ihipStream_t* stream) {
 
 void note_stream_release(ihipStream_t* stream) noexcept {
   bool is_end = true;
-  report_exceptions([&] { is_end = !dead_streams_are_refused(); });
+  report_exceptions([&] { is_end = !rules_of_runtime().refuses_ended_streams; });
   if (is_end)
     note_stream_end(stream);
   else
@@ -195,10 +191,10 @@ void note_stream_release(ihipStream_t* stream) noexcept {
 }
 
 void note_stream_end(ihipStream_t* stream) noexcept {
-  // First: who has a state made for it meanwhile must not take it for one that reports its end.
+  // First: a stream that gets a state meanwhile must not take it for one that reports its end.
   reporting().erase(stream);
   if (!all().is_watched()) return;
-  // Told behind the visits, for an error handler may end what watches.
+  // Reported behind the visits, because an error handler may end a watcher.
   held_reports told;
   const reports_wait wait{told};
   const events_wait later;

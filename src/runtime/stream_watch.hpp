@@ -10,7 +10,7 @@ struct ihipStream_t;
 namespace hipvmm::detail {
 
 /// A point in the order of a stream: the watcher's identifier of the stream, and a count that grows
-/// with each point of that stream. `stream` is nullptr where the watcher does not track the stream.
+/// with each point of that stream. `stream` is nullptr if the watcher does not track the stream.
 struct stream_point {
   void* stream = nullptr;
   std::uint64_t count = 0;
@@ -30,7 +30,7 @@ class stream_watcher {
   stream_watcher& operator=(const stream_watcher&) = delete;
 
   /// Returns the point after all work submitted to `stream` until now. With `poll`, which a program
-  /// may call again and again, the point may omit what would take time to count.
+  /// may call again and again, the point may omit a count that takes time.
   [[nodiscard]] virtual stream_point point_of(ihipStream_t* stream, bool poll) = 0;
   /// Work submitted to `waiter` from now on is ordered after that point.
   virtual void add_dependency(ihipStream_t* waiter, const stream_point& point) = 0;
@@ -80,12 +80,9 @@ void note_stream_begin(ihipStream_t* stream);
 /// `stream` will be destroyed: its watchers are called.
 void note_stream_end(ihipStream_t* stream) noexcept;
 /// `stream` goes to the program, and nobody will be told of its end. Its watchers are called as for
-/// the end where a handle cannot be used after that.
+/// the end if a handle cannot be used after that.
 void note_stream_release(ihipStream_t* stream) noexcept;
 /// Whether `stream` reports its end.
 [[nodiscard]] bool reports_its_end(ihipStream_t* stream);
-/// Whether the handle of a stream that was destroyed may be used: HIP on AMD refuses it. CUDA's
-/// driver does not always check its handles, which are addresses, and may crash.
-[[nodiscard]] bool dead_streams_are_refused();
 
 }  // namespace hipvmm::detail

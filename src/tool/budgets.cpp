@@ -24,7 +24,7 @@ std::string budgets_text(const std::vector<budget_report>& budgets) {
   std::string text;
   for (const budget_report& each : budgets) {
     text += "budget " + each.name + " on " + to_string(each.device) + ": " +
-            format_bytes(each.bytes) + " of " + format_bytes(each.limit) + " held by " +
+            format_bytes(each.bytes) + " of " + format_limit(each.limit) + " held by " +
             std::to_string(each.holders.size()) +
             (each.holders.size() == 1 ? " process\n" : " processes\n");
     for (const budget_holder& one : sorted(each.holders)) {
@@ -54,7 +54,7 @@ std::string budgets_json(const std::vector<budget_report>& budgets) {
                    {"bytes", each.bytes},
                    {"holders", holders}});
   }
-  return json{{"budgets", all}}.dump(2) + '\n';
+  return json{{"budgets", all}}.dump(2, ' ', true) + '\n';
 }
 
 }  // namespace hipvmm::tool

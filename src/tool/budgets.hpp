@@ -8,10 +8,10 @@
 
 namespace hipvmm::tool {
 
-/// Budgets for people, some lines each; says so where there are none.
+/// Budgets for people, some lines each, or a line that there are none.
 std::string budgets_text(const std::vector<budget_report>& budgets);
 
-/// The same as one JSON object and a line end; docs/reference/budgets.md lists its members.
+/// The same as one JSON object and a line end; docs/guides/budgets.md lists its members.
 std::string budgets_json(const std::vector<budget_report>& budgets);
 
 }  // namespace hipvmm::tool

@@ -22,7 +22,7 @@ namespace {
 constexpr mode_t new_file_mode = 0666;
 constexpr mode_t mode_bits = 0777;
 
-/// Where a path leads when all symbolic links are followed.
+/// The target of a path after all symbolic links.
 struct place {
   std::string path;
   std::optional<int> descriptor;  ///< of this process, which the path stands for
@@ -54,7 +54,8 @@ place follow(std::string path) {
   for (int i = 0; i < most_links; ++i) {
     const auto [folder, name] = split(path);
     path = folder + name;
-    // These links name what no rename must replace: a pipe, or the file behind standard output.
+    // These links name files that no rename must replace: a pipe, or the file behind standard
+    // output.
     if (folder == own_descriptors) return {path, number_in(name)};
     std::error_code error;
     const std::filesystem::path next = std::filesystem::read_symlink(path, error);
@@ -111,7 +112,7 @@ class temporary_beside {
   }
 
   [[nodiscard]] bool write(std::string_view text) {
-    // File servers and quotas may refuse what was written as late as here.
+    // File servers and quotas may refuse written data as late as here.
     return write_all(descriptor_, text) && (::fsync(descriptor_) == 0 || errno == EINVAL) &&
            ::close(std::exchange(descriptor_, -1)) == 0;
   }
@@ -128,8 +129,8 @@ class temporary_beside {
   int descriptor_ = -1;
 };
 
-/// Whether `error` may be about replacing a file and not about the file: its folder is read-only,
-/// it is another user's, in a sticky folder or not, or it is a mount of its own.
+/// Returns whether `error` may concern replacing a file and not the file itself: its folder is
+/// read-only, it is another user's, in a sticky folder or not, or it is a mount of its own.
 bool is_refusal_to_replace(int error) {
   return error == EACCES || error == EPERM || error == EROFS || error == EBUSY || error == EXDEV;
 }
@@ -138,7 +139,7 @@ bool overwrite(const std::string& path, std::string_view text) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return false;
   const auto bytes = static_cast<off_t>(text.size());
-  // Room first, so that a full disk leaves what is there; not every file system can tell.
+  // Room first, so that a full disk leaves the old file; not every file system can report it.
   const bool has_room =
       ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, std::max<off_t>(bytes, 1)) == 0 ||
       errno == EOPNOTSUPP;
@@ -196,13 +197,13 @@ bool output_file::replace(std::string_view text) const {
 
 namespace {
 
-/// What makes two paths one file.
+/// The identity of the file behind a path.
 struct identity {
   std::string name;  ///< as messages name it
   std::optional<int> descriptor;
   std::optional<std::pair<dev_t, ino_t>> inode;  ///< of a regular file or a pipe
   bool is_regular = false;
-  std::string missing;  ///< the canonical path of what is not there
+  std::string missing;  ///< the canonical path if the file does not exist
 
   [[nodiscard]] bool is_same(const identity& other) const {
     return (descriptor && descriptor == other.descriptor) || (inode && inode == other.inode) ||
@@ -248,7 +249,7 @@ std::string clash_of(const std::vector<named_file>& inputs,
     const identity output = identity_of(each, STDOUT_FILENO);
     for (const identity& other : earlier)
       if (output.is_same(other)) return sentence(output, other);
-    // What names a descriptor takes its turn there.
+    // A name of a descriptor counts as that descriptor.
     if (!output.descriptor && output.is_regular && output.is_same(standard_output))
       return sentence(output, standard_output);
     earlier.push_back(output);

@@ -9,14 +9,14 @@ namespace hipvmm::tool {
 
 /// A file that a program writes one result to, when all work is done.
 /// - A regular file is replaced whole, by a temporary file beside it and a rename: a failure before
-///   or while it is written leaves what was there. Symbolic links are followed; owner, group and
-///   mode stay. Where it cannot be replaced (the folder takes no file, the owner would change, it
-///   is a mount of its own) it is overwritten in place, once there is room for the new text.
-/// - Devices, pipes and descriptors (/dev/stdout, /dev/fd/3) are written to as they are.
+///   or during the write leaves the old file. Symbolic links are followed; owner, group and mode
+///   stay. If it cannot be replaced (the folder takes no file, the owner would change, it is a
+///   mount of its own), it is overwritten in place, once there is room for the new text.
+/// - Devices, pipes and descriptors (/dev/stdout, /dev/fd/3) are written directly.
 class output_file {
  public:
-  /// Finds out whether it can be written, before work whose result would be lost. Leaves a regular
-  /// file as it is, and makes none. Throws: std::system_error that names `path`.
+  /// Checks that it can be written, before work whose result would be lost. Leaves a regular file
+  /// unchanged, and creates none. Throws: std::system_error that names `path`.
   explicit output_file(std::string path);
   ~output_file();
   output_file(const output_file&) = delete;
@@ -29,8 +29,8 @@ class output_file {
   [[nodiscard]] bool replace(std::string_view text) const;
 
   std::string path_;
-  std::string target_;   ///< path_ behind symbolic links; empty where descriptor_ is written to
-  int descriptor_ = -1;  ///< of what is no regular file
+  std::string target_;   ///< path_ behind symbolic links; empty if descriptor_ is written to
+  int descriptor_ = -1;  ///< of anything but a regular file
 };
 
 /// A file on a command line.
@@ -39,9 +39,8 @@ struct named_file {
   std::string path;    ///< "-" is standard input or output
 };
 
-/// What two of the files have in common: a sentence where an output, standard output among them, is
-/// the same regular file or pipe as an input or another output, by whatever name; else empty. Opens
-/// nothing.
+/// Returns a message if an output, standard output among them, is the same regular file or pipe as
+/// an input or another output, by any name; else an empty string. Opens nothing.
 [[nodiscard]] std::string clash_of(const std::vector<named_file>& inputs,
                                    const std::vector<named_file>& outputs);
 

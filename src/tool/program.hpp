@@ -23,14 +23,33 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "tool/output_file.hpp"
+#include "tool/printable.hpp"
 
-// What the mains of programs for the shell have in common. In a header, since each of them compiles
-// CLI11 as it is.
+// Common parts of the programs for the shell. In a header, because each of them compiles CLI11 as
+// it is.
 namespace hipvmm::tool {
 
 /// Exit codes beside 0.
 inline constexpr int failed = 1;
 inline constexpr int misused = 2;
+
+/// The signal handlers that a program changes at its start; a program that it becomes inherits
+/// them.
+struct inherited_signals {
+  void (*broken_pipe)(int) = SIG_DFL;
+  void (*file_size)(int) = SIG_DFL;
+
+  void change() {
+    // A reader that went away, or a limit on the length of files, shows as a failed write.
+    broken_pipe = std::signal(SIGPIPE, SIG_IGN);
+    file_size = std::signal(SIGXFSZ, SIG_IGN);
+  }
+  void restore() const {
+    std::signal(SIGPIPE, broken_pipe);
+    std::signal(SIGXFSZ, file_size);
+  }
+};
+inline inherited_signals inherited;
 
 /// A size as parse_bytes reads it, or zero.
 inline std::string size_or_zero_in_bytes(const std::string& text) {
@@ -50,8 +69,7 @@ inline std::string size_in_bytes(const std::string& text) {
   return bytes;
 }
 
-/// The file that a result goes to, created before the work; null where there is none, or where it
-/// is standard output.
+/// The file for a result, created before the work; null without a file, or for standard output.
 inline std::unique_ptr<output_file> file_for_result(const std::string& path) {
   return path.empty() || path == "-" ? nullptr : std::make_unique<output_file>(path);
 }
@@ -63,7 +81,7 @@ inline void require_different(const std::vector<named_file>& inputs,
     throw CLI::ValidationError{clash};
 }
 
-/// None where the text is anything but one number.
+/// None if the text is not exactly one number.
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
   Number value{};
@@ -72,7 +90,7 @@ std::optional<Number> number_in(std::string_view text) {
                                                                   : std::nullopt;
 }
 
-/// The option for a device. Whether there is that one, device_of finds out.
+/// The option for a device; device_of checks that it exists.
 template <typename Ordinal>
 CLI::Option* add_device_option(CLI::App& app, Ordinal& ordinal, const char* meaning) {
   const auto whole_number = [](const std::string& text) -> std::string {
@@ -103,25 +121,43 @@ inline CLI::Option* add_result_option(CLI::App& app, const char* name, std::stri
   return app.add_option(name, path, meaning)->check(refuse_nothing)->type_name("FILE");
 }
 
+/// Escapes characters that cannot be written to a terminal. If the reader has ended, as `head`
+/// does, this process ends as others do: by SIGPIPE, without a message.
 inline void write_to_standard_output(const std::string& text) {
   errno = 0;
-  if (!(std::cout << text << std::flush))
-    throw std::system_error{errno, std::generic_category(),
-                            "cannot write the result to standard output"};
+  if (std::cout << printable(text, "\n\t") << std::flush) return;
+  const int error = errno;
+  if (error == EPIPE) {
+    inherited.restore();
+    std::raise(SIGPIPE);  // returns if it is ignored
+  }
+  throw std::system_error{error, std::generic_category(),
+                          "cannot write the result to standard output"};
 }
 
-/// Opens what is missing of descriptors 0 to 2 the wrong way round: a file or memory of HIP that is
-/// opened later must not take the place of standard output, and using the missing one must fail.
-inline void occupy_standard_descriptors() {
+/// A sentence, in one line.
+inline void write_error(const std::string& program, const std::string& text) {
+  std::cerr << program << ": " << printable(text) << '\n';
+}
+
+/// Whether a program writes its result to standard output.
+enum class needs_output { yes, no };
+
+/// Opens missing descriptors of 0 to 2 for the opposite direction: a file or memory of HIP that is
+/// opened later must not take the place of standard output, and use of the missing one must fail.
+/// They are missing again in a program that this process becomes.
+inline void occupy_standard_descriptors(needs_output output) {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) != -1) continue;
-    if (descriptor == STDOUT_FILENO)
+    if (descriptor == STDOUT_FILENO && output == needs_output::yes)
       throw std::runtime_error{"standard output is closed; send it to a file or to /dev/null"};
-    static_cast<void>(::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+    static_cast<void>(
+        ::open("/dev/null", (descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC));
   }
 }
 
-/// CLI11 takes the next word for the value that `--json=` lacks, as where a variable is empty.
+/// CLI11 takes the next word for the value that `--json=` lacks, for example with an empty
+/// variable.
 inline void refuse_missing_values(int argc, char** argv) {
   for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) {
     const std::string_view word = argv[i];
@@ -130,25 +166,24 @@ inline void refuse_missing_values(int argc, char** argv) {
   }
 }
 
-/// Parses the command line and works. What goes wrong is one sentence on standard error, behind the
+/// Parses the command line and works. A failure is one sentence on standard error, behind the
 /// program's name, and one of the exit codes above.
 template <typename Work>
-int run_program(CLI::App& app, int argc, char** argv, Work work) {
-  // A reader that went away shows as a failed write, which gets a sentence.
-  std::signal(SIGPIPE, SIG_IGN);
+int run_program(CLI::App& app, int argc, char** argv, Work work,
+                needs_output output = needs_output::yes) {
+  inherited.change();
   try {
-    occupy_standard_descriptors();
+    occupy_standard_descriptors(output);
     refuse_missing_values(argc, argv);
     app.parse(argc, argv);
     return work();
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::Error& error) {
-    std::cerr << app.get_name() << ": " << error.what() << " (see " << app.get_name()
-              << " --help)\n";
+    write_error(app.get_name(), std::string{error.what()} + " (see " + app.get_name() + " --help)");
     return misused;
   } catch (const std::exception& error) {
-    std::cerr << app.get_name() << ": " << error.what() << '\n';
+    write_error(app.get_name(), error.what());
     return failed;
   }
 }

@@ -21,8 +21,8 @@ using detail::to_hip;
 
 namespace {
 
-/// Throws hip_error where `call`, about rights to [address, address + bytes), failed. `device` is
-/// one of those whose rights they are.
+/// Throws hip_error if `call`, about rights to [address, address + bytes), failed. `device` is
+/// one of those with the rights.
 void check_rights(hipError_t result, const char* call, const void* address, std::size_t bytes,
                   device_ref device, std::source_location where = std::source_location::current()) {
   if (result == hipSuccess) return;
@@ -177,16 +177,16 @@ void detail::set_rights(void* address, std::size_t bytes, const access_map& righ
   if (const access_right own = rights.get(owner); own != access_right::none || is_revoked(owner))
     descs.push_back(to_hip({owner, own}));
   if (descs.empty()) return;
-  check_rights(timed(memory_call::set_access,
-                     [&] { return hipMemSetAccess(address, bytes, descs.data(), descs.size()); }),
-               "hipMemSetAccess", address, bytes, owner);
+  check_rights(
+      timed{memory_call::set_access}(hipMemSetAccess(address, bytes, descs.data(), descs.size())),
+      "hipMemSetAccess", address, bytes, owner);
 }
 
 void set_access(void* address, std::size_t bytes, access_desc desc) {
   const hipMemAccessDesc wanted = to_hip(desc);
-  check_rights(detail::timed(detail::memory_call::set_access,
-                             [&] { return hipMemSetAccess(address, bytes, &wanted, 1); }),
-               "hipMemSetAccess", address, bytes, desc.device);
+  check_rights(
+      detail::timed{detail::memory_call::set_access}(hipMemSetAccess(address, bytes, &wanted, 1)),
+      "hipMemSetAccess", address, bytes, desc.device);
 }
 
 access_right get_access(const void* address, device_ref device) {

@@ -47,11 +47,11 @@ void require_reach(device_ref device, device_ref owner);
 
 /// Sets all rights in `rights` over [address, address + bytes), whole mappings of memory of
 /// `owner`, and none for the devices that have one in `before` only. Makes one call of
-/// hipMemSetAccess, which names `owner` last; none where there is nothing to set.
+/// hipMemSetAccess, which names `owner` last; none if there is nothing to set.
 void set_rights(void* address, std::size_t bytes, const access_map& rights, device_ref owner,
                 const access_map* before = nullptr);
 
-/// Calls `visit(device, right)` for each device whose right in `after` is not that in `before`.
+/// Calls `visit(device, right)` for each device with another right in `after` than in `before`.
 template <typename Visit>
 void for_each_change(const access_map& before, const access_map& after, Visit visit) {
   for (const access_desc& entry : before.entries())

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -15,7 +17,7 @@
 namespace hipvmm {
 
 /// The addresses of a region: one reservation, and those that extend() found free directly after
-/// it. They are freed as addresses whose work was waited for, unless note_no_wait() was called.
+/// it. They are freed as addresses without pending work, unless note_no_wait() was called.
 class address_range {
  public:
   explicit address_range(address_reservation first) { append(std::move(first)); }
@@ -38,20 +40,44 @@ class address_range {
   void note_no_wait() noexcept {
     for (reserved_part& each : parts_) each.is_waited_for = false;
   }
-  /// Maps `chunk` at `offset`.
+  /// Maps `chunk` at `offset`. `pins`: its device returns memory only with the addresses.
   /// Pre: the chunk is within one part, see longest_at().
-  /// Throws: as mapping; as hipMemUnmap where something is mapped there that HIP refuses to unmap.
-  [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk,
-                            map_answer answer) const {
+  /// Throws: as mapping; as hipMemUnmap if something is mapped there that HIP refuses to unmap.
+  [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk, map_answer answer,
+                            bool pins) const {
     refused_.retry(static_cast<char*>(base()) + offset, chunk.bytes());
     if (size_of_all_ == 0) size_of_all_ = chunk.bytes();
     has_two_sizes_ = has_two_sizes_ || chunk.bytes() != size_of_all_;
     std::size_t start = 0;
     auto part = parts_.begin();
     while (offset >= start + part->bytes) start += (part++)->bytes;
-    mapping made{part->addresses, offset - start, chunk, map_answer::believed};
-    if (answer == map_answer::verified) refused_.verify_or_keep(made, chunk);
-    return made;
+    const bool is_new = pins && part->pins.add(chunk);
+    try {
+      mapping made{part->addresses, offset - start, chunk, map_answer::believed};
+      if (answer == map_answer::verified) refused_.verify_or_keep(made, chunk, part->addresses);
+      return made;
+    } catch (...) {
+      // If HIP did not answer the query, the chunk may be mapped.
+      if (is_new && refused_.empty()) part->pins.remove(chunk);
+      throw;
+    }
+  }
+  /// One hipMemUnmap may undo neighbouring mappings of `device`'s memory. Not noted beyond 64
+  /// devices. Other threads may unmap meanwhile.
+  void note_unmaps_many(device_ref device) noexcept { unmaps_many_of_ |= bit_of(device); }
+  [[nodiscard]] bool unmaps_many() const noexcept { return unmaps_many_of_ != 0; }
+  /// Returns whether one hipMemUnmap may undo both, of which `first` is at the lower address.
+  [[nodiscard]] bool may_unmap_together(const mapping& first,
+                                        const mapping& second) const noexcept {
+    const auto* const start = static_cast<const char*>(first.get());
+    const auto offset = [this](const void* at) {
+      return static_cast<std::size_t>(static_cast<const char*>(at) -
+                                      static_cast<const char*>(base()));
+    };
+    return !first.empty() && start + first.bytes() == second.get() &&
+           first.device() == second.device() && (unmaps_many_of_ & bit_of(first.device())) != 0 &&
+           !first.is_on_host() && !second.is_on_host() &&
+           part_start(offset(start)) == part_start(offset(second.get()));
   }
   /// Returns whether all mappings so far had one size.
   [[nodiscard]] bool had_one_size() const noexcept { return !has_two_sizes_; }
@@ -69,17 +95,24 @@ class address_range {
     return end - offset;
   }
 
-  /// Frees and reserves all of them. Lost where others took some in between: these are only
+  /// Frees and reserves all of them. Lost if others took some in between: these are only
   /// remembered then. Pre: as detail::renew().
   [[nodiscard]] detail::renewal renew() noexcept {
     detail::renewal result = detail::renewal::done;
     for (reserved_part& each : parts_) {
       if (each.addresses.empty()) continue;
-      result = std::max(result, detail::renew(each.addresses));
+      const detail::renewal renewed = detail::renew(each.addresses);
+      if (renewed != detail::renewal::refused) each.pins.end();
+      result = std::max(result, renewed);
     }
     return result;
   }
-  /// Reserves what renew() lost. Returns false where others hold some of it still.
+  /// Returns whether renew() lost some.
+  [[nodiscard]] bool is_lost() const noexcept {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const reserved_part& each) { return each.addresses.empty(); });
+  }
+  /// Reserves the addresses that renew() lost. Returns false if others hold some of it still.
   /// Throws: out_of_memory, hip_error.
   [[nodiscard]] bool take_back() {
     for (reserved_part& each : parts_) {
@@ -91,27 +124,38 @@ class address_range {
     return true;
   }
 
+  /// How many chunks the addresses hold, mapped or not.
+  [[nodiscard]] std::size_t pinned_chunks() const noexcept {
+    std::size_t sum = 0;
+    for (const reserved_part& each : parts_) sum += each.pins.count();
+    return sum;
+  }
   /// Mappings that still exist here though nobody uses them.
   [[nodiscard]] refused_unmaps& refused() const noexcept { return refused_; }
 
  private:
+  [[nodiscard]] static std::uint64_t bit_of(device_ref device) noexcept {
+    return device.ordinal() < 64 ? std::uint64_t{1} << device.ordinal() : 0;
+  }
+
   struct reserved_part {
     address_reservation addresses;  // empty after a renew() that lost them
     void* start;
     std::size_t bytes;
     bool is_waited_for = true;
+    mutable detail::chunk_pins pins;  // destroyed after the addresses
 
     reserved_part(address_reservation taken) noexcept
         : addresses{std::move(taken)}, start{addresses.get()}, bytes{addresses.bytes()} {}
     reserved_part(reserved_part&&) noexcept = default;
-    reserved_part& operator=(reserved_part&&) noexcept = default;
     ~reserved_part() {
-      if (is_waited_for) detail::free_waited_for(addresses);
+      if (!detail::free_or_report(addresses, is_waited_for)) pins.stay();
     }
   };
 
   boost::container::small_vector<reserved_part, 2> parts_;
   std::size_t bytes_ = 0;
+  std::atomic<std::uint64_t> unmaps_many_of_{0};  // by ordinal
   mutable std::size_t size_of_all_ = 0;
   mutable bool has_two_sizes_ = false;
   mutable refused_unmaps refused_;  // destroyed before the addresses

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -14,10 +16,12 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
-#include "core/hip_compat.hpp"
-#include "runtime/device.hpp"
 #include "runtime/host_function.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "vmm/address_reservation.hpp"
+#include "vmm/chunk_cache.hpp"
+#include "vmm/chunk_limit.hpp"
+#include "vmm/physical_chunk.hpp"
 
 namespace hipvmm {
 namespace {
@@ -33,10 +37,21 @@ std::mutex& address_calls_mutex() {
   return mutex;
 }
 
+std::atomic<std::size_t> reserved_count{0};
+std::atomic<std::size_t> reserved_bytes{0};
+
+hipError_t count_if(hipError_t result, std::size_t count, std::size_t bytes) noexcept {
+  if (result != hipSuccess) return result;
+  reserved_count += count;
+  reserved_bytes += bytes;
+  return result;
+}
+
 hipError_t reserve_addresses(void** base, std::size_t bytes, std::size_t alignment, void* hint) {
   const std::lock_guard lock{address_calls_mutex()};
-  return detail::timed(detail::memory_call::address_reserve,
-                       [&] { return hipMemAddressReserve(base, bytes, alignment, hint, 0); });
+  return count_if(detail::timed{detail::memory_call::address_reserve}(
+                      hipMemAddressReserve(base, bytes, alignment, hint, 0)),
+                  1, bytes);
 }
 
 // Longest wait for HIP's own thread, which a host function of the program may occupy.
@@ -45,12 +60,12 @@ constexpr std::chrono::milliseconds handler_patience{1000};
 // In clr up to 6.4 a command that used addresses holds their record until HIP's thread of signal
 // handlers drops it, which is after events, streams and devices say that it is done. The record is
 // dropped by its address: addresses that are freed before and reserved again lose the new one. The
-// version decides, for the answer of a probe would be a matter of time.
+// version decides, because the answer of a probe would be a matter of time.
 // Returns whether it was one of these releases, and all was dropped.
 bool await_late_records() noexcept {
   bool dropped = false;
   detail::report_exceptions([&dropped] {
-    if (!hip_compat::forgets_addresses_late(detail::runtime_version())) return;
+    if (!detail::rules_of_runtime().wait_before_address_free) return;
     dropped = detail::outlast_handlers(reference_device, handler_patience);
     if (dropped) return;
     throw std::runtime_error{
@@ -60,19 +75,33 @@ bool await_late_records() noexcept {
   return dropped;
 }
 
-hipError_t free_locked(void* base, std::size_t bytes) {
-  return detail::timed(detail::memory_call::address_free,
-                       [&] { return hipMemAddressFree(base, bytes); });
+// Ends the records of failed maps in freed addresses. Stops if others have the addresses by now.
+void drop_failed_maps(void* base, std::size_t bytes, unsigned count) noexcept {
+  for (void* again = base; count != 0 && again == base; --count) {
+    again = nullptr;
+    hipError_t result = hipMemAddressReserve(&again, bytes, 0, base, 0);
+    if (result == hipSuccess && again != nullptr) result = hipMemAddressFree(again, bytes);
+    if (result != hipSuccess) return detail::clear_last_error();
+  }
 }
 
-hipError_t free_addresses(void* base, std::size_t bytes) {
+hipError_t free_locked(void* base, std::size_t bytes, unsigned failed_maps) {
+  // Modulo 2^64: adds the difference.
+  const hipError_t result =
+      count_if(detail::timed{detail::memory_call::address_free}(hipMemAddressFree(base, bytes)),
+               ~std::size_t{0}, ~bytes + 1);
+  if (result == hipSuccess) drop_failed_maps(base, bytes, failed_maps);
+  return result;
+}
+
+hipError_t free_addresses(void* base, std::size_t bytes, unsigned failed_maps = 0) {
   static_cast<void>(await_late_records());
   const std::lock_guard lock{address_calls_mutex()};
-  return free_locked(base, bytes);
+  return free_locked(base, bytes, failed_maps);
 }
 
-// Reserves the start of freed addresses once more, in another size: HIP frees that only where it
-// has no record of the first size. With such a record a granule stays reserved. Does nothing where
+// Reserves the start of freed addresses once more, in another size: HIP frees that only if it
+// has no record of the first size. With such a record a granule stays reserved. Does nothing if
 // others have the addresses by now.
 void keep_start_if_recorded(void* base, std::size_t bytes) {
   const std::size_t unit = granularity_of(reference_device).minimum;
@@ -88,15 +117,15 @@ void keep_start_if_recorded(void* base, std::size_t bytes) {
                    "hipStreamDestroy");
 }
 
-// Where Linux looks for free addresses last, or never, on processors with 47 bits of them or more:
-// mmap goes down from the stack, and up from a third of the address space where the stack has no
+// Linux looks for free addresses here last, or never, on processors with 47 bits of them or more:
+// mmap goes down from the stack, and up from a third of the address space if the stack has no
 // limit. Above the shadow of AddressSanitizer.
 constexpr std::uintptr_t aside_begin = 0x1100'0000'0000;
 constexpr std::uintptr_t aside_end = 0x2a00'0000'0000;
 constexpr std::size_t aside_step = 1 * GiB;
 
 /// The next of these addresses for so many bytes, not yet given by this function unless all were;
-/// null where so many are not there.
+/// null if so many are not there.
 void* next_aside(std::size_t bytes) {
   if (bytes > (aside_end - aside_begin) / 2) return nullptr;
   // A gap remains between any two. The first is as random as the stack.
@@ -149,36 +178,59 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
 }
 
 address_reservation::~address_reservation() {
-  if (base_ != nullptr) detail::report(free_addresses(base_, bytes_), "hipMemAddressFree");
+  if (base_ == nullptr) return;
+  detail::report(free_addresses(base_, bytes_, failed_maps_), "hipMemAddressFree");
 }
 
 address_reservation& address_reservation::operator=(address_reservation&& other) noexcept {
   address_reservation moved{std::move(other)};
   std::swap(base_, moved.base_);
   std::swap(bytes_, moved.bytes_);
+  moved.failed_maps_ = failed_maps_.exchange(moved.failed_maps_);
   return *this;
 }
 
 void address_reservation::free() {
   if (base_ == nullptr) return;
-  detail::check(free_addresses(base_, bytes_), "hipMemAddressFree");
+  detail::check(free_addresses(base_, bytes_, failed_maps_), "hipMemAddressFree");
+  failed_maps_ = 0;
   static_cast<void>(release());
+}
+
+detail::reserved_addresses detail::all_reserved() noexcept {
+  return {reserved_count, reserved_bytes};
+}
+
+bool detail::can_reserve(std::size_t bytes) {
+  void* base = nullptr;
+  const std::lock_guard lock{address_calls_mutex()};
+  const hipError_t result =
+      timed{memory_call::address_reserve}(hipMemAddressReserve(&base, bytes, 0, nullptr, 0));
+  if (result == hipErrorOutOfMemory) clear_last_error();
+  if (result == hipErrorOutOfMemory || (result == hipSuccess && base == nullptr)) return false;
+  check(result, "hipMemAddressReserve");
+  check(timed{memory_call::address_free}(hipMemAddressFree(base, bytes)), "hipMemAddressFree");
+  return true;
 }
 
 address_reservation detail::reserve_aside(std::size_t bytes) {
   return address_reservation{bytes, 0, next_aside(bytes)};
 }
 
-void detail::free_waited_for(address_reservation& addresses) noexcept {
-  if (addresses.empty()) return;
-  const bool records_stay = await_late_records();
+bool detail::free_or_report(address_reservation& addresses, bool is_waited_for) noexcept {
+  if (addresses.empty()) return true;
+  const bool records_stay = await_late_records() && is_waited_for;
   const std::size_t bytes = addresses.bytes();
   void* const base = addresses.release();
+  const unsigned failed_maps = addresses.failed_maps_.exchange(0);
+  bool freed = false;
   report_exceptions([&] {
     const std::lock_guard lock{address_calls_mutex()};
-    check(free_locked(base, bytes), "hipMemAddressFree");
+    check(free_locked(base, bytes, failed_maps), "hipMemAddressFree");
+    freed = true;
     if (records_stay) keep_start_if_recorded(base, bytes);
   });
+  return freed;
 }
 
 detail::renewal detail::renew(address_reservation& addresses) noexcept {
@@ -191,13 +243,15 @@ detail::renewal detail::renew(address_reservation& addresses) noexcept {
   {
     // No other thread of the library can take them meanwhile.
     const std::lock_guard lock{address_calls_mutex()};
-    result = free_locked(base, bytes);
+    result = free_locked(base, bytes, addresses.failed_maps_);
     freed = result == hipSuccess;
     if (freed) {
+      addresses.failed_maps_ = 0;
       call = "hipMemAddressReserve";
       addresses.base_ = nullptr;
-      result = timed(memory_call::address_reserve,
-                     [&] { return hipMemAddressReserve(&addresses.base_, bytes, 0, base, 0); });
+      result = count_if(timed{memory_call::address_reserve}(
+                            hipMemAddressReserve(&addresses.base_, bytes, 0, base, 0)),
+                        1, bytes);
     }
   }
   report(result, call);
@@ -207,6 +261,47 @@ detail::renewal detail::renew(address_reservation& addresses) noexcept {
   addresses.base_ = nullptr;
   addresses.bytes_ = 0;
   return renewal::lost;
+}
+
+void detail::note_failed_map(const address_reservation& addresses) noexcept {
+  ++addresses.failed_maps_;
+}
+
+bool detail::chunk_pins::add(const physical_chunk& chunk) {
+  set_pinned_chunk_keeper([](physical_chunk& dropped) {
+    return kept_memory::keep_pinned(chunk_cache::shared(), dropped);
+  });
+  if (!chunk.charge_ || !charges_.insert(chunk.charge_).second) return false;
+  ++chunk.charge_->pins;
+  return true;
+}
+
+void detail::chunk_pins::remove(const physical_chunk& chunk) noexcept {
+  if (charges_.erase(chunk.charge_) != 0) --chunk.charge_->pins;
+}
+
+void detail::chunk_pins::end() noexcept {
+  if (charges_.empty()) return;
+  for (const std::shared_ptr<chunk_charge>& each : charges_) --each->pins;
+  charges_.clear();
+  kept_memory::release_unpinned();
+}
+
+void detail::chunk_pins::stay() noexcept {
+  if (charges_.empty()) return;
+  // Never destroyed: the limit of the device counts the memory for good.
+  struct lost_charges {
+    decltype(charges_) charges;
+    const lost_charges* before = nullptr;
+  };
+  static std::atomic<const lost_charges*> last{nullptr};
+  if (auto* const lost = new (std::nothrow) lost_charges) {
+    for (const auto& each : charges_) --each->pins;
+    lost->charges.swap(charges_);
+    lost->before = last.exchange(lost);
+    kept_memory::release_unpinned();
+  }
+  end();  // of chunks that no list could take
 }
 
 }  // namespace hipvmm

@@ -5,14 +5,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include "core/background_task.hpp"
+#include "core/check.hpp"
+#include "core/error.hpp"
+#include "core/process_mark.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/kept_chunks.hpp"
 #include "vmm/physical_chunk.hpp"
@@ -49,7 +55,7 @@ struct chunk_cache::state {
   ~state() {
     decay.cancel_or_wait();
     departing_chunks out;
-    for_each([&](kept_chunks& each) { each.drop_down_to(0, out); });
+    for_each([&](kept_chunks& each) { each.drop_all(out); });
     for (kept_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);
   }
   state(const state&) = delete;
@@ -66,7 +72,7 @@ struct chunk_cache::state {
     while (each != nullptr && each->device != device) each = each->next;
     return each;
   }
-  /// What is held of a device that exists; nullptr when the host's memory is exhausted.
+  /// The chunks held of a device that exists; nullptr when the host's memory is exhausted.
   kept_chunks* find_or_add(device_ref device) noexcept {
     if (kept_chunks* const found = find(device)) return found;
     const std::lock_guard lock{adding};
@@ -85,9 +91,9 @@ struct chunk_cache::state {
     if (kept_chunks* const added = find_or_add(device)) return *added;
     throw std::bad_alloc{};
   }
-  /// Releases what `choose(kept_chunks&, departing_chunks&)` drops of each device; returns the sum
-  /// of the bytes that it returns. A thread that finds nothing left to release waits here for those
-  /// that are releasing.
+  /// Releases the chunks that `choose(kept_chunks&, departing_chunks&)` drops of each device;
+  /// returns the sum of the bytes that it returns. A thread that finds nothing left to release
+  /// waits here for those that are releasing.
   template <typename Choose>
   std::size_t release(Choose choose) {
     const std::lock_guard one_at_a_time{releasing};
@@ -99,16 +105,16 @@ struct chunk_cache::state {
     if (bytes != 0) ++times_released;
     return bytes;
   }
-  /// Releases what is kept of `device`, or of all devices where the process lacks something.
-  /// Returns whether anything was released since `seen`, by this thread or another.
-  bool release_for(exhausted resource, int device, std::uint64_t seen) {
+  /// Releases kept chunks that may relieve `why`. Returns whether anything was released since
+  /// `seen`, by this thread or another.
+  bool release_for(const shortage& why, std::uint64_t seen) {
+    bool helps = false;
     release([&](kept_chunks& each, departing_chunks& out) {
-      const bool is_of_device =
-          resource == exhausted::device_memory || resource == exhausted::limit;
-      const bool helps = !is_of_device || each.device.ordinal() == device;
-      return helps ? each.drop_down_to(0, out) : 0;
+      if (!detail::is_relieved_by(why, each.device.ordinal())) return std::size_t{0};
+      helps = true;
+      return each.drop_down_to(0, out);
     });
-    return times_released != seen;
+    return helps && times_released != seen;
   }
   void release_expired(clock::time_point now, std::size_t most) {
     const auto age = bounds.longest();
@@ -127,7 +133,7 @@ struct chunk_cache::state {
     });
     return first_since;
   }
-  /// The body of `decay`: a few chunks at a time, for others wait for the worker too.
+  /// The body of `decay`: a few chunks at a time, because others wait for the worker too.
   void release_some_expired() {
     constexpr std::size_t most_of_each_device = 16;
     constexpr int wakes_per_retention = 8;
@@ -140,11 +146,28 @@ struct chunk_cache::state {
         left <= left.zero() ? left.zero() : std::max(left, *age / wakes_per_retention);
     decay.run_again_in(std::chrono::ceil<std::chrono::microseconds>(delay));
   }
-  /// Sees to it that what was kept before this call expires; where no thread can do that, releases
-  /// all of it.
+  /// Ensures that chunks kept before this call expire; if no thread can do that, releases all of
+  /// them.
   void start_decay() {
     if (!bounds.longest() || decay.request()) return;
     release([](kept_chunks& each, departing_chunks& out) { return each.drop_down_to(0, out); });
+  }
+
+  /// Keeps `kept`, or releases it.
+  void keep(std::unique_ptr<detail::kept_chunk> kept, kept_chunks& of) {
+    using outcome = kept_chunks::outcome;
+    departing_chunks out;
+    const detail::descriptor_budget budget{devices};
+    const outcome came = of.keep(std::move(kept), bounds, budget, out);
+    if (came == outcome::kept_uncounted) of.drop_unless_harmless(budget, out);
+    if (came != outcome::dropped) start_decay();
+  }
+  /// Drops chunks that were kept only because of pins, and starts the decay of the rest.
+  void release_unpinned() {
+    release([this](kept_chunks& each, departing_chunks& out) {
+      return each.drop_unpinned(bounds, out);
+    });
+    if (oldest()) start_decay();
   }
 
   const lifetime ends_with;
@@ -152,6 +175,7 @@ struct chunk_cache::state {
   std::atomic<std::size_t> devices{0};
   detail::kept_bounds bounds;
   std::atomic<std::uint64_t> times_released{0};
+  std::atomic<bool> is_listed{false};  // by kept_memory::list()
   std::mutex adding;
   // Recursive: a release that fails calls the error handler, which may acquire.
   std::recursive_mutex releasing;
@@ -166,11 +190,13 @@ bool ends_at_exit() {
   // A child of fork() has this handler and must not call HIP.
   static const ::pid_t process = ::getpid();
   static const bool registered = std::atexit([] {
-                                   if (::getpid() == process)
-                                     chunk_cache::shared().set_byte_limit(0);
+                                   if (::getpid() == process) detail::kept_memory::end_shared();
                                  }) == 0;
   return registered;
 }
+
+// It allocates, and noexcept functions use it first.
+[[maybe_unused]] const chunk_cache& shared_at_start = chunk_cache::shared();
 
 }  // namespace
 
@@ -194,37 +220,49 @@ physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle
   kept_chunks& cache = state_->of(device);
   if (memory == chunk_memory::standard)
     if (const auto kept = cache.take(bytes, shareable)) return std::move(kept->chunk);
-  while (true) {
+  physical_chunk made;
+  for (detail::retry_rounds rounds; made.empty();) {
     const std::uint64_t seen = state_->times_released;
-    try {
-      return physical_chunk{device, bytes, memory, shareable};
-    } catch (const out_of_memory& error) {
-      if (state_->release_for(error.resource(), device.ordinal(), seen)) continue;
-      cache.count(&chunk_cache_statistics::refused);
-      throw;
-    }
+    static_cast<void>(detail::attempt(
+        [&] {
+          made = physical_chunk{device, bytes, memory, shareable};
+        },
+        [&](const shortage& why) {
+          if (rounds.may_help(why) && state_->release_for(why, seen)) return true;
+          cache.count(&chunk_cache_statistics::refused);
+          return false;
+        }));
   }
+  return made;
 }
 
 void chunk_cache::recycle(physical_chunk chunk) noexcept {
-  if (chunk.empty()) return;
+  static_cast<void>(keep(chunk, purpose::reuse));
+}
+
+bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
+  // Another owner in this process has the memory still.
+  if (chunk.empty() || detail::owners_of(chunk) > 1) return false;
   kept_chunks* const cache = state_->find_or_add(chunk.device());
-  if (cache == nullptr) return;
-  if (chunk.shared() || detail::is_retained(chunk) || chunk.location().is_host() ||
-      chunk.memory() != chunk_memory::standard) {
-    cache->count(&chunk_cache_statistics::dropped);
-    return;
+  if (cache == nullptr) return false;
+  const bool is_reusable = !chunk.shared() && !detail::is_retained(chunk) &&
+                           !chunk.location().is_host() && chunk.memory() == chunk_memory::standard;
+  const bool only_while_pinned = why == purpose::release || !is_reusable;
+  if (only_while_pinned && !detail::is_pinned(chunk)) {
+    if (why == purpose::reuse) cache->count(&chunk_cache_statistics::dropped);
+    return false;
   }
-  auto kept =
-      std::unique_ptr<detail::kept_chunk>{new (std::nothrow) detail::kept_chunk{std::move(chunk)}};
-  if (!kept) return;
-  if (state_->ends_with == state::lifetime::of_process && !ends_at_exit()) return;
-  using outcome = kept_chunks::outcome;
-  departing_chunks out;
-  const detail::descriptor_budget budget{state_->devices};
-  const outcome came = cache->keep(std::move(kept), state_->bounds, budget, out);
-  if (came == outcome::kept_uncounted) cache->drop_unless_harmless(budget, out);
-  if (came != outcome::dropped) state_->start_decay();
+  if (state_->ends_with == state::lifetime::of_process && !ends_at_exit()) return false;
+  auto kept = std::unique_ptr<detail::kept_chunk>{
+      new (std::nothrow) detail::kept_chunk{std::move(chunk), is_reusable, only_while_pinned}};
+  if (!kept) return false;
+  if (detail::is_pinned(kept->chunk)) {
+    detail::kept_memory::list(state_);
+    // Nothing would report that it is pinned no longer.
+    if (!state_->is_listed) return false;
+  }
+  state_->keep(std::move(kept), *cache);
+  return true;
 }
 
 std::size_t chunk_cache::trim(std::size_t bytes_to_keep) noexcept {
@@ -250,7 +288,7 @@ std::size_t chunk_cache::byte_limit() const noexcept { return state_->bounds.byt
 void chunk_cache::set_retention(std::chrono::milliseconds retention) noexcept {
   state_->bounds.age = age_of(retention);
   state_->release_expired(clock::now(), std::numeric_limits<std::size_t>::max());
-  // It may be asleep until what was kept by the former retention expires.
+  // It may be asleep until chunks kept by the former retention expire.
   if (state_->bounds.longest() && !state_->decay.request_now()) trim();
 }
 
@@ -281,7 +319,66 @@ std::uint64_t kept_memory::times_released() noexcept {
 }
 
 bool kept_memory::release_for(const out_of_memory& shortage, std::uint64_t seen) noexcept {
-  return chunk_cache::shared().state_->release_for(shortage.resource(), shortage.device(), seen);
+  return chunk_cache::shared().state_->release_for(shortage.why(), seen);
+}
+
+bool kept_memory::keep_pinned(chunk_cache& cache, physical_chunk& chunk) noexcept {
+  return is_pinned(chunk) && cache.keep(chunk, chunk_cache::purpose::release);
+}
+
+physical_chunk kept_memory::take_pinned(chunk_cache& cache, device_ref device, std::size_t bytes,
+                                        std::size_t most, handle_type shareable) {
+  const auto kept = cache.state_->of(device).take_pinned(bytes, most, shareable);
+  return kept ? std::move(kept->chunk) : physical_chunk{};
+}
+
+// The caches that kept pinned chunks, for when these are pinned no longer.
+struct kept_memory::pinning_caches {
+  static pinning_caches& instance() {
+    static never_destroyed<pinning_caches> only;  // regions of static storage use it
+    return only.get();
+  }
+  std::mutex mutex;
+  std::vector<std::weak_ptr<chunk_cache::state>> states;
+};
+
+void kept_memory::list(const std::shared_ptr<chunk_cache::state>& state) noexcept {
+  if (state->is_listed) return;
+  report_exceptions([&state] {
+    auto& [mutex, states] = pinning_caches::instance();
+    const std::lock_guard lock{mutex};
+    if (state->is_listed) return;
+    std::erase_if(states, [](const auto& each) { return each.expired(); });
+    states.push_back(state);
+    state->is_listed = true;
+  });
+}
+
+physical_chunk kept_memory::take(chunk_cache& cache, device_ref device, std::size_t bytes,
+                                 handle_type shareable) {
+  const auto kept = cache.state_->of(device).take(bytes, shareable);
+  return kept ? std::move(kept->chunk) : physical_chunk{};
+}
+
+void kept_memory::release_unpinned() noexcept {
+  report_exceptions([] {
+    // Without an allocation unless many: a failure would leave chunks among those that are pinned.
+    boost::container::small_vector<std::shared_ptr<chunk_cache::state>, 16> listed;
+    {
+      auto& [mutex, states] = pinning_caches::instance();
+      const std::lock_guard lock{mutex};
+      for (const auto& each : states)
+        if (auto state = each.lock()) listed.push_back(std::move(state));
+    }
+    for (const auto& each : listed) each->release_unpinned();
+  });
+}
+
+void kept_memory::end_shared() noexcept {
+  chunk_cache::state& all = *chunk_cache::shared().state_;
+  all.bounds.keeps_pinned = false;
+  all.bounds.bytes = 0;
+  all.release([](kept_chunks& each, departing_chunks& out) { return each.drop_all(out); });
 }
 
 void kept_memory::release_expired(chunk_cache& cache, clock::time_point now) noexcept {

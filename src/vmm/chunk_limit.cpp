@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/chunk_limit.hpp"
 
+#include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
+
+#include "core/process_mark.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -19,8 +22,8 @@ class all_counts {
  public:
   // Never destroyed: chunk caches may live as long as the process.
   static all_counts& instance() {
-    static auto& only = *new all_counts;
-    return only;
+    static never_destroyed<all_counts> only;
+    return only.get();
   }
   /// Null for a device of which nothing was counted and that has had no limit.
   [[nodiscard]] device_count* find(device_ref device) noexcept {
@@ -69,6 +72,11 @@ void end_chunk_limit(device_ref device) noexcept {
   ended.swap(count->limit);
 }
 
+std::size_t chunk_bytes_left(device_ref device) noexcept {
+  const std::shared_ptr<chunk_limit> limit = limit_of(device);
+  return limit ? limit->bytes_left() : std::numeric_limits<std::size_t>::max();
+}
+
 std::size_t created_chunk_bytes(device_ref device) noexcept {
   device_count* const count = all_counts::instance().find(device);
   if (count == nullptr) return 0;
@@ -76,7 +84,7 @@ std::size_t created_chunk_bytes(device_ref device) noexcept {
   return count->bytes;
 }
 
-void charge_chunk(device_ref device, std::size_t bytes) {
+chunk_charge::chunk_charge(device_ref device, std::size_t bytes) : device_{device}, bytes_{bytes} {
   std::shared_ptr<chunk_limit> refusing;
   {
     device_count& count = all_counts::instance().of(device);
@@ -87,20 +95,22 @@ void charge_chunk(device_ref device, std::size_t bytes) {
     }
     refusing = count.limit;
   }
-  throw out_of_memory{exhausted::limit, device.ordinal(), bytes, refusing->bytes_left(),
-                      refusing->explain()};
+  throw out_of_memory{refusing->refusal(device, bytes)};
 }
 
-void uncharge_chunk(device_ref device, std::size_t bytes) noexcept {
-  device_count* const count = all_counts::instance().find(device);
+chunk_charge::~chunk_charge() {
+  device_count* const count = all_counts::instance().find(device_);
   if (count == nullptr) return;
   const std::lock_guard lock{count->mutex};
-  count->bytes -= bytes;
-  if (count->limit) count->limit->uncharge(bytes);
+  count->bytes -= bytes_;
+  if (count->limit) count->limit->uncharge(bytes_);
 }
 
+bool may_ask_others() noexcept { return !asks_nobody; }
+
 bool make_room_within_limit(const out_of_memory& shortage) noexcept {
-  if (asks_nobody || shortage.resource() != exhausted::limit || shortage.device() < 0) return false;
+  if (asks_nobody || shortage.resource() != exhausted::budget || shortage.device() < 0)
+    return false;
   const std::shared_ptr<chunk_limit> limit = limit_of(device_ref{shortage.device()});
   return limit && limit->make_room(shortage.bytes_requested());
 }

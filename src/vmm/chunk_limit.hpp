@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -19,7 +20,7 @@ class chunk_limit {
   chunk_limit& operator=(const chunk_limit&) = delete;
 
   // With the lock of the device's count; they must not wait for others.
-  /// Counts what was created before the limit was set, whether or not it fits.
+  /// Counts chunks created before the limit was set, whether or not they fit.
   virtual void begin(std::size_t bytes) noexcept = 0;
   /// Counts `bytes` more, unless they do not fit: then returns false.
   [[nodiscard]] virtual bool charge(std::size_t bytes) noexcept = 0;
@@ -28,8 +29,16 @@ class chunk_limit {
   // Without it.
   /// Bytes that would fit.
   [[nodiscard]] virtual std::size_t bytes_left() const noexcept = 0;
-  /// Who holds what, for the message of a request that was refused.
+  /// The holders and their bytes, for the message of a refused request.
   [[nodiscard]] virtual std::string explain() const = 0;
+  /// The refusal of `bytes` of `device`.
+  [[nodiscard]] virtual shortage refusal(device_ref device, std::size_t bytes) const {
+    return {.cause = exhausted::budget,
+            .device = device.ordinal(),
+            .requested = bytes,
+            .available = bytes_left(),
+            .context = explain()};
+  }
   /// Has others make room for `bytes` bytes. Returns whether they fit now.
   [[nodiscard]] virtual bool make_room(std::size_t bytes) noexcept = 0;
 
@@ -38,26 +47,45 @@ class chunk_limit {
 };
 
 /// Sets the limit of a device. Thread-safe, like all of these functions.
-/// Throws: std::invalid_argument where it has one; std::bad_alloc.
+/// Throws: std::invalid_argument if it has one; std::bad_alloc.
 void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit);
-/// Ends it. What is created or released from now on it does not see.
+/// Ends it. It does not see chunks created or released from now on.
 void end_chunk_limit(device_ref device) noexcept;
-/// Bytes of the chunks that this process has created on `device` and not released.
+/// Bytes of new chunks that the limit of `device` would allow now; the greatest number without one.
+[[nodiscard]] std::size_t chunk_bytes_left(device_ref device) noexcept;
+/// Bytes of the chunks that this process has created on `device` and that hold memory of it: see
+/// chunk_charge.
 [[nodiscard]] std::size_t created_chunk_bytes(device_ref device) noexcept;
 
-/// Counts a chunk before it is created.
-/// Throws: out_of_memory with exhausted::limit where the device's limit refuses it.
-void charge_chunk(device_ref device, std::size_t bytes);
-/// Counts it no longer.
-void uncharge_chunk(device_ref device, std::size_t bytes) noexcept;
+/// The memory of one chunk, which its device's limit counts while the object lives. The owners of
+/// the chunk share it with the addresses that pin its memory (chunk_pins): it counts memory
+/// that was released and has not returned.
+class chunk_charge {
+ public:
+  /// Pre: the chunk is not created yet.
+  /// Throws: out_of_memory with exhausted::budget if the device's limit refuses it.
+  chunk_charge(device_ref device, std::size_t bytes);
+  ~chunk_charge();
+  chunk_charge(const chunk_charge&) = delete;
+  chunk_charge& operator=(const chunk_charge&) = delete;
 
-/// After `shortage` and when this process has nothing left to release: has others make room, where
+  std::atomic<std::size_t> pins{0};  ///< reservations that hold the memory until they are freed
+
+ private:
+  device_ref device_;
+  std::size_t bytes_;
+};
+
+/// Whether no without_asking_others of this thread lives.
+[[nodiscard]] bool may_ask_others() noexcept;
+
+/// After `shortage` and when this process has nothing left to release: has others make room, if
 /// it was the limit of a device that refused. Returns whether the request may succeed now. May wait
 /// for other processes, so that no lock may be held that their requests to this one need.
 [[nodiscard]] bool make_room_within_limit(const out_of_memory& shortage) noexcept;
 
-/// While an object lives, make_room_within_limit() in its thread returns false at once: what the
-/// thread makes ahead is not worth what others hold.
+/// While an object lives, make_room_within_limit() and ask_idle_holders() in its thread return
+/// false at once: a chunk made ahead is not worth memory that others hold.
 class without_asking_others {
  public:
   without_asking_others() noexcept;

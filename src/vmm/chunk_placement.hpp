@@ -13,7 +13,7 @@ namespace hipvmm::detail {
 [[nodiscard]] std::vector<device_ref> devices_of(const chunk_placement& placement,
                                                  device_ref owner);
 
-/// Where one chunk is to be made, and the most bytes that it may have.
+/// The place of one new chunk, and the most bytes that it may have.
 struct chunk_place {
   memory_location where;
   std::size_t bytes;

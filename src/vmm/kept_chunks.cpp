@@ -3,25 +3,50 @@
 
 #include <algorithm>
 
+#include "vmm/physical_chunk.hpp"
+
 namespace hipvmm::detail {
 
 std::unique_ptr<kept_chunk> kept_chunks::take(std::size_t bytes, handle_type shareable) {
   const std::lock_guard lock{mutex};
-  const auto at = chunks_.lower_bound(kept_position{shareable, bytes, 0});
-  if (at == chunks_.end() || at->chunk.bytes() != bytes || at->chunk.shareable() != shareable) {
-    ++statistics.misses;
-    return nullptr;
+  // Memory that cannot return is used before memory that can.
+  for (group* const each : {&pinned_, &free_}) {
+    const auto at = each->chunks.lower_bound(kept_position{true, shareable, bytes, 0});
+    if (at == each->chunks.end() || at->chunk.bytes() != bytes ||
+        at->chunk.shareable() != shareable)
+      continue;
+    ++statistics.hits;
+    return std::unique_ptr<kept_chunk>{&take_out(*at)};
   }
+  ++statistics.misses;
+  return nullptr;
+}
+
+std::unique_ptr<kept_chunk> kept_chunks::take_pinned(std::size_t bytes, std::size_t most,
+                                                     handle_type shareable) {
+  const std::lock_guard lock{mutex};
+  kept_chunk* best = nullptr;
+  for (auto at = pinned_.chunks.lower_bound(kept_position{true, shareable, 0, 0});
+       at != pinned_.chunks.end() && at->chunk.shareable() == shareable &&
+       at->chunk.bytes() <= most;
+       ++at) {
+    if (!is_pinned(at->chunk) || (best != nullptr && best->chunk.bytes() == at->chunk.bytes()))
+      continue;
+    best = &*at;
+    if (best->chunk.bytes() >= bytes) break;
+  }
+  if (best == nullptr) return nullptr;
   ++statistics.hits;
-  return std::unique_ptr<kept_chunk>{&take_out(*at)};
+  return std::unique_ptr<kept_chunk>{&take_out(*best)};
 }
 
 kept_chunks::outcome kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
                                        const descriptor_budget& budget, departing_chunks& out) {
   const std::lock_guard lock{mutex};
-  // Read under the lock: who lowers it trims afterwards, and must not miss this chunk.
+  // Read under the lock: a caller that lowers it trims afterwards, and must not miss this chunk.
   const std::size_t byte_limit = bounds.byte_limit();
-  if (kept->chunk.bytes() > byte_limit) {
+  const bool pinned = bounds.keeps_pinned && is_pinned(kept->chunk);
+  if (!pinned && (kept->only_while_pinned || kept->chunk.bytes() > byte_limit)) {
     ++statistics.dropped;
     out.add(*kept.release());
     return outcome::dropped;
@@ -29,9 +54,11 @@ kept_chunks::outcome kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const k
   statistics.bytes += kept->chunk.bytes();
   ++statistics.chunks;
   kept->since = std::chrono::steady_clock::now();
-  chunks_.insert(*kept);
-  ages_.push_back(*kept.release());
-  while (statistics.bytes > byte_limit) drop(ages_.front(), out);
+  kept->came_pinned = pinned;
+  group& of = group_of(*kept);
+  of.chunks.insert(*kept);
+  of.ages.push_back(*kept.release());
+  drop_beyond(byte_limit, out);
   statistics.peak_bytes = std::max(statistics.peak_bytes, statistics.bytes);
   statistics.peak_chunks = std::max(statistics.peak_chunks, statistics.chunks);
   if (budget.share != share_) {
@@ -53,13 +80,50 @@ void kept_chunks::drop_unless_harmless(const descriptor_budget& budget, departin
   const std::size_t most = budget.share_beside(others);
   harmless_ = std::max(most, budget.uncounted());
   // An eighth more than need be, so that not every recycled chunk leads to a count.
-  while (statistics.chunks > most - most / 8) drop(ages_.front(), out);
+  for (group* const each : {&free_, &pinned_})
+    while (statistics.chunks > most - most / 8 && !each->ages.empty())
+      drop(each->ages.front(), out);
 }
 
 std::size_t kept_chunks::drop_down_to(std::size_t bytes_to_keep, departing_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
-  while (statistics.bytes > bytes_to_keep) drop(ages_.front(), out);
+  drop_beyond(bytes_to_keep, out);
+  return before - statistics.bytes;
+}
+
+void kept_chunks::drop_beyond(std::size_t bytes, departing_chunks& out) {
+  while (statistics.bytes > bytes && !free_.ages.empty()) drop(free_.ages.front(), out);
+}
+
+std::size_t kept_chunks::drop_all(departing_chunks& out) {
+  const std::lock_guard lock{mutex};
+  const std::size_t before = statistics.bytes;
+  for (group* const each : {&free_, &pinned_})
+    while (!each->ages.empty()) drop(each->ages.front(), out);
+  return before;
+}
+
+std::size_t kept_chunks::drop_unpinned(const kept_bounds& bounds, departing_chunks& out) {
+  const std::lock_guard lock{mutex};
+  const std::size_t before = statistics.bytes;
+  boost::intrusive::list<kept_chunk> unpinned;
+  for (auto at = pinned_.ages.begin(); at != pinned_.ages.end();) {
+    kept_chunk& one = *at++;
+    if (is_pinned(one.chunk)) continue;
+    if (one.only_while_pinned) {
+      drop(one, out);
+      continue;
+    }
+    pinned_.chunks.erase(pinned_.chunks.iterator_to(one));
+    pinned_.ages.erase(pinned_.ages.iterator_to(one));
+    one.came_pinned = false;
+    free_.chunks.insert(one);
+    unpinned.push_back(one);
+  }
+  free_.ages.merge(unpinned,
+                   [](const kept_chunk& a, const kept_chunk& b) { return a.since < b.since; });
+  drop_beyond(bounds.byte_limit(), out);
   return before - statistics.bytes;
 }
 
@@ -67,8 +131,8 @@ std::size_t kept_chunks::drop_expired(std::chrono::steady_clock::time_point limi
                                       departing_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
-  for (; most != 0 && !ages_.empty() && ages_.front().since <= limit; --most) {
-    drop(ages_.front(), out);
+  for (; most != 0 && !free_.ages.empty() && free_.ages.front().since <= limit; --most) {
+    drop(free_.ages.front(), out);
     ++statistics.expired;
   }
   return before - statistics.bytes;
@@ -76,8 +140,8 @@ std::size_t kept_chunks::drop_expired(std::chrono::steady_clock::time_point limi
 
 std::optional<std::chrono::steady_clock::time_point> kept_chunks::oldest() const {
   const std::lock_guard lock{mutex};
-  if (ages_.empty()) return std::nullopt;
-  return ages_.front().since;
+  if (free_.ages.empty()) return std::nullopt;
+  return free_.ages.front().since;
 }
 
 void kept_chunks::count(std::size_t chunk_cache_statistics::*what) {
@@ -86,8 +150,9 @@ void kept_chunks::count(std::size_t chunk_cache_statistics::*what) {
 }
 
 kept_chunk& kept_chunks::take_out(kept_chunk& kept) {
-  chunks_.erase(chunks_.iterator_to(kept));
-  ages_.erase(ages_.iterator_to(kept));
+  group& of = group_of(kept);
+  of.chunks.erase(of.chunks.iterator_to(kept));
+  of.ages.erase(of.ages.iterator_to(kept));
   statistics.bytes -= kept.chunk.bytes();
   --statistics.chunks;
   return kept;

@@ -6,7 +6,7 @@
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 #include <chrono>
-#include <compare>  // IWYU pragma: keep: what <=> gives
+#include <compare>  // IWYU pragma: keep: the result of <=>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,6 +22,7 @@ namespace hipvmm::detail {
 
 /// Sort key of a device's kept chunks: by properties, then in the order of creation.
 struct kept_position {
+  bool is_reusable;
   handle_type shareable;
   std::size_t bytes;
   std::uint64_t creation_index;
@@ -30,18 +31,28 @@ struct kept_position {
 };
 
 struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_base_hook<> {
-  explicit kept_chunk(physical_chunk&& kept) noexcept : chunk{std::move(kept)} {}
+  /// Whether take() may return it, and whether it is kept only while addresses pin its memory.
+  kept_chunk(physical_chunk&& kept, bool may_reuse, bool while_pinned) noexcept
+      : chunk{std::move(kept)}, is_reusable{may_reuse}, only_while_pinned{while_pinned} {}
+  ~kept_chunk() { chunk.end(); }
+  kept_chunk(const kept_chunk&) = delete;
+  kept_chunk& operator=(const kept_chunk&) = delete;
+
   physical_chunk chunk;
+  bool is_reusable;
+  bool only_while_pinned;
+  bool came_pinned = false;  // and kept_chunks::drop_unpinned() has not found otherwise
   std::chrono::steady_clock::time_point since;  // when it was recycled
 };
 
 /// How much a chunk_cache keeps of each device, and for how long. Code that lowers a bound must
-/// then drop what exceeds it.
+/// then drop the excess.
 struct kept_bounds {
   using duration = std::chrono::steady_clock::duration;
 
   std::atomic<std::size_t> bytes;
-  std::atomic<duration> age;  // duration::max(): without limit
+  std::atomic<duration> age;             // duration::max(): without limit
+  std::atomic<bool> keeps_pinned{true};  // not once the process exits
 
   /// The most bytes that may be kept now.
   [[nodiscard]] std::size_t byte_limit() const noexcept {
@@ -70,14 +81,14 @@ class departing_chunks {
 /// The descriptors that kept chunks may use, if they cost any: half of the process's descriptors.
 /// - The other half is for chunks in use and for the program's own files, which fail less
 ///   gracefully.
-/// - Where those need more than half, kept chunks leave about a quarter free.
-/// - Each device has an equal share: none evicts what another holds.
+/// - If those need more than half, kept chunks leave about a quarter free.
+/// - Each device has an equal share: none evicts chunks of another.
 struct descriptor_budget {
   std::size_t devices;
   std::size_t limit = descriptor_limit();
   std::size_t share = limit / 2 / devices;
 
-  /// The share of one device where `others` descriptors are open that its kept chunks do not cost.
+  /// The share of one device if `others` descriptors are open that its kept chunks do not cost.
   [[nodiscard]] std::size_t share_beside(std::size_t others) const noexcept {
     const std::size_t most_open = limit - limit / 4;
     return std::min(share, (most_open - std::min(most_open, others)) / devices);
@@ -87,14 +98,19 @@ struct descriptor_budget {
   [[nodiscard]] std::size_t uncounted() const noexcept { return share / 16; }
 };
 
-/// What a chunk_cache holds of one device. The mutex guards the members after it. The members
-/// before it never change. They are on another cache line: threads of other devices can read them
-/// without waiting for the lock.
+/// The chunks of one device in a chunk_cache. A chunk with memory that addresses pin costs nothing
+/// to keep, and a release would return nothing: no bound drops it but that on descriptors. The
+/// mutex guards the members after it. The members before it never change. They are on another cache
+/// line: threads of other devices can read them without waiting for the lock.
 struct kept_chunks {
   kept_chunks(device_ref owner, kept_chunks* following) noexcept : device{owner}, next{following} {}
 
-  /// Takes out a chunk of these properties; null where none is kept.
+  /// Takes out a chunk of these properties, a pinned one if there is one; null if none is kept.
   std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
+  /// Takes out a pinned chunk for a gap of `bytes` bytes: the smallest of at least as many, up to
+  /// `most`, or else the largest; null if none is kept.
+  std::unique_ptr<kept_chunk> take_pinned(std::size_t bytes, std::size_t most,
+                                          handle_type shareable);
   enum class outcome {
     dropped,
     kept,
@@ -102,15 +118,20 @@ struct kept_chunks {
   };
   outcome keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
                const descriptor_budget& budget, departing_chunks& out);
-  /// Counts the process's descriptors. Drops what exceeds the device's share if half are open.
+  /// Counts the process's descriptors. Drops chunks above the device's share if half are open.
   void drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out);
-  /// Drops what exceeds `bytes_to_keep`, the chunks kept longest first. Returns the bytes dropped.
+  /// Drops chunks above `bytes_to_keep`, the chunks kept longest first. Returns the bytes dropped.
   std::size_t drop_down_to(std::size_t bytes_to_keep, departing_chunks& out);
+  /// Drops all, pinned ones too. Returns their bytes.
+  std::size_t drop_all(departing_chunks& out);
+  /// Drops chunks that were kept only while pinned, and those above the byte limit. Returns the
+  /// bytes dropped.
+  std::size_t drop_unpinned(const kept_bounds& bounds, departing_chunks& out);
   /// Drops at most `most` chunks that were recycled before `limit`, oldest first. Returns the bytes
   /// dropped.
   std::size_t drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
                            departing_chunks& out);
-  /// When the chunk kept longest was recycled; empty when none is kept.
+  /// When the chunk kept longest was recycled, of those not pinned; empty when there is none.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> oldest() const;
   void count(std::size_t chunk_cache_statistics::*what);
 
@@ -124,16 +145,25 @@ struct kept_chunks {
     using type = kept_position;
     kept_position operator()(const kept_chunk& kept) const {
       const physical_chunk& chunk = kept.chunk;
-      return {chunk.shareable(), chunk.bytes(), chunk.creation_index()};
+      return {kept.is_reusable, chunk.shareable(), chunk.bytes(), chunk.creation_index()};
     }
   };
+  struct group {
+    boost::intrusive::set<kept_chunk, boost::intrusive::key_of_value<position_of>> chunks;
+    boost::intrusive::list<kept_chunk> ages;  // the first recycled first
+  };
+  [[nodiscard]] group& group_of(const kept_chunk& kept) noexcept {
+    return kept.came_pinned ? pinned_ : free_;
+  }
   kept_chunk& take_out(kept_chunk& kept);
   void drop(kept_chunk& kept, departing_chunks& out);
+  /// Drops chunks that are not pinned, the first recycled first, while more than `bytes` are kept.
+  void drop_beyond(std::size_t bytes, departing_chunks& out);
 
-  boost::intrusive::set<kept_chunk, boost::intrusive::key_of_value<position_of>> chunks_;
-  boost::intrusive::list<kept_chunk> ages_;  // the first recycled first
-  std::size_t share_ = 0;                    // of the budget, when it was last computed
-  std::size_t harmless_ = 0;                 // this many chunks are known not to use it up
+  group free_;
+  group pinned_;              // by addresses; apart, because a trim passes none of them
+  std::size_t share_ = 0;     // of the budget, when it was last computed
+  std::size_t harmless_ = 0;  // this many chunks are known not to use it up
 };
 
 }  // namespace hipvmm::detail

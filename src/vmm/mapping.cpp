@@ -16,6 +16,7 @@
 #include "core/driver_calls.hpp"
 #include "core/observers/memory_events.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "vmm/address_reservation.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
@@ -31,7 +32,8 @@ bool has_no_right(const void* address, device_ref device) {
   }
 }
 
-/// Throws hip_error for a refused mapping of `chunk` at `address`. The text says what is there.
+/// Throws hip_error for a refused mapping of `chunk` at `address`. The text names the present
+/// mapping.
 [[noreturn]] void throw_refused_map(hipError_t result, const void* address,
                                     const physical_chunk& chunk,
                                     std::source_location where = std::source_location::current()) {
@@ -97,17 +99,19 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
                                 " exceeds its reservation of " +
                                 std::to_string(reservation.bytes()) + " bytes"};
   void* const address = static_cast<char*>(reservation.get()) + offset;
-  const hipError_t result = detail::timed(detail::memory_call::map, [&] {
-    return hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0);
-  });
+  const hipError_t result =
+      detail::timed{detail::memory_call::map}(hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0));
   if (result != hipSuccess) throw_refused_map(result, address, chunk);
-  // Nothing is unmapped where it has not: up to ROCm 6.4 that ends the process. Where HIP does not
-  // answer what may be mapped stays: that costs memory.
-  if (answer == map_answer::verified && !detail::is_freshly_mapped(address, chunk.device()))
+  // A chunk that is not mapped is not unmapped: up to ROCm 6.4 that ends the process. If HIP does
+  // not answer, a chunk that may be mapped stays: that costs memory.
+  if (answer == map_answer::verified && !detail::is_freshly_mapped(address, chunk.device())) {
+    detail::note_failed_map(reservation);
     throw_refused_map(hipErrorInvalidValue, address, chunk);
+  }
   address_ = address;
   bytes_ = chunk.bytes();
   device_ = chunk.device().ordinal();
+  is_on_host_ = chunk.location().is_host();
   report_mapping(memory_event_kind::map, device_, address_, bytes_);
 }
 
@@ -115,7 +119,7 @@ mapping::~mapping() {
   if (address_ == nullptr) return;
   deregister();
   const hipError_t unmapped =
-      detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); });
+      detail::timed{detail::memory_call::unmap}(hipMemUnmap(address_, bytes_));
   if (unmapped == hipSuccess) report_mapping(memory_event_kind::unmap, device_, address_, bytes_);
   detail::report(unmapped, "hipMemUnmap");
 }
@@ -125,6 +129,7 @@ mapping& mapping::operator=(mapping&& other) noexcept {
   std::swap(address_, moved.address_);
   std::swap(bytes_, moved.bytes_);
   std::swap(device_, moved.device_);
+  std::swap(is_on_host_, moved.is_on_host_);
   std::swap(registered_, moved.registered_);
   return *this;
 }
@@ -142,7 +147,7 @@ void mapping::unmap() {
   if (address_ == nullptr) return;
   if (registered_) registered_->remove();
   const hipError_t unmapped =
-      detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); });
+      detail::timed{detail::memory_call::unmap}(hipMemUnmap(address_, bytes_));
   if (unmapped != hipSuccess && registered_)
     detail::report_exceptions([this] { registered_->add(); });
   detail::check(unmapped, "hipMemUnmap");
@@ -150,8 +155,31 @@ void mapping::unmap() {
   static_cast<void>(release());
 }
 
+void detail::unmap_together(mapping* const* run, std::size_t count) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (run[i]->registered_) run[i]->registered_->remove();
+    bytes += run[i]->bytes_;
+  }
+  void* const start = run[count - 1]->address_;
+  const hipError_t unmapped = timed{memory_call::unmap}(hipMemUnmap(start, bytes));
+  for (std::size_t i = 0; i < count; ++i) {
+    mapping& each = *run[i];
+    // From ROCm 7.14 on a failure may leave some of them mapped only.
+    unsigned long long flags = 0;
+    if (unmapped == hipSuccess ||
+        query_access(each.address_, each.device(), flags) == hipErrorInvalidValue) {
+      report_mapping(memory_event_kind::unmap, each.device_, each.address_, each.bytes_);
+      static_cast<void>(each.release());
+    } else if (each.registered_) {
+      report_exceptions([&] { each.registered_->add(); });
+    }
+  }
+  check(unmapped, "hipMemUnmap");
+}
+
 void detail::unmap_range(void* address, std::size_t bytes) {
-  check(timed(memory_call::unmap, [&] { return hipMemUnmap(address, bytes); }), "hipMemUnmap");
+  check(timed{memory_call::unmap}(hipMemUnmap(address, bytes)), "hipMemUnmap");
 }
 
 }  // namespace hipvmm

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/physical_chunk.hpp>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -13,8 +13,10 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "core/error.hpp"
 #include "core/hip_compat.hpp"
 #include "core/logger.hpp"
+#include "core/process_mark.hpp"
 #include "runtime/check_resources.hpp"
 #include "vmm/chunk_limit.hpp"
 #include "vmm/physical_chunk.hpp"
@@ -52,13 +54,13 @@ class handle_counts {
  public:
   /// The references by an address that this process has, by the handle, which is that of the owner.
   static handle_counts& retained() {
-    static auto& only = in_place<0>();
-    return only;
+    static detail::never_destroyed<handle_counts> only;
+    return only.get();
   }
   /// Of chunks that several owners of this process have, how many more than one.
   static handle_counts& further_owners() {
-    static auto& only = in_place<1>();
-    return only;
+    static detail::never_destroyed<handle_counts> only;
+    return only.get();
   }
   void add(hipMemGenericAllocationHandle_t handle) {
     const std::lock_guard lock{mutex_};
@@ -88,13 +90,6 @@ class handle_counts {
   }
 
  private:
-  template <int Which>
-  static handle_counts& in_place() {
-    // Without an allocation: chunks are released by who may be without memory.
-    alignas(handle_counts) static std::array<std::byte, sizeof(handle_counts)> place;
-    return *new (place.data()) handle_counts;
-  }
-
   std::mutex mutex_;
   std::unordered_map<hipMemGenericAllocationHandle_t, std::size_t> counts_;
   std::atomic<bool> has_some_{false};
@@ -109,23 +104,7 @@ hipMemLocation to_hip_location(memory_location where) {
   return where.node() ? hip_compat::place_on_host_node(*where.node()) : hip_compat::place_on_host();
 }
 
-/// Counts a chunk for as long as it is being created, and then for good.
-class chunk_charge {
- public:
-  chunk_charge(device_ref device, std::size_t bytes) : device_{device}, bytes_{bytes} {
-    detail::charge_chunk(device, bytes);
-  }
-  ~chunk_charge() {
-    if (bytes_ != 0) detail::uncharge_chunk(device_, bytes_);
-  }
-  chunk_charge(const chunk_charge&) = delete;
-  chunk_charge& operator=(const chunk_charge&) = delete;
-  void keep() noexcept { bytes_ = 0; }
-
- private:
-  device_ref device_;
-  std::size_t bytes_;
-};
+std::atomic<bool (*)(physical_chunk&)> pinned_chunk_keeper{nullptr};
 
 std::uint64_t next_creation_index() {
   static std::atomic<std::uint64_t> last{0};
@@ -168,16 +147,16 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, chunk_memor
 }
 
 void physical_chunk::create() {
-  std::optional<chunk_charge> charge;
-  if (!host_) charge.emplace(device_, bytes_);
+  std::shared_ptr<detail::chunk_charge> charge;
+  if (!host_) charge = std::make_shared<detail::chunk_charge>(device_, bytes_);
   // The newest ROCm takes the device from the calling thread and not from the properties.
   const scoped_device scope{device_};
   hipMemAllocationProp wanted = properties(device_, shareable_);
   if (host_) wanted.location = to_hip_location(*host_);
   if (memory_ == chunk_memory::uncached) hip_compat::set_uncached(wanted);
   hipMemGenericAllocationHandle_t handle = nullptr;
-  const hipError_t result = detail::timed(
-      detail::memory_call::create, [&] { return hipMemCreate(&handle, bytes_, &wanted, 0); });
+  const hipError_t result =
+      detail::timed{detail::memory_call::create}(hipMemCreate(&handle, bytes_, &wanted, 0));
   if (result == hipErrorInvalidValue) {
     detail::clear_last_error();
     const std::size_t unit = granularity_of(device_).minimum;
@@ -191,15 +170,12 @@ void physical_chunk::create() {
                             "a chunk of " + format_bytes(bytes_) + " was to be memory of " +
                                 text_of(*host_) + ": name a node that the system has");
   }
-  try {
-    detail::check_resources(result, "hipMemCreate", device_, bytes_);
-  } catch (const out_of_memory& error) {
-    if (!host_ || error.resource() != exhausted::device_memory) throw;
+  if (!detail::attempt(
+          [&] { detail::check_resources(result, "hipMemCreate", device_, bytes_); },
+          [this](const shortage& why) { return host_ && why.cause == exhausted::device_memory; }))
     detail::throw_out_of_host_memory(bytes_, "hipMemCreate");
-  }
   handle_ = handle;
-  if (charge) charge->keep();
-  counted_ = charge.has_value();
+  charge_ = std::move(charge);
   creation_index_ = next_creation_index();
   detail::log<log_level::trace>([&] {
     return "hipMemCreate gave chunk " + std::to_string(creation_index_) + ", " +
@@ -236,7 +212,8 @@ physical_chunk detail::reference_to(const physical_chunk& chunk) {
   result.shareable_ = chunk.shareable();
   result.memory_ = chunk.memory();
   result.host_ = chunk.host_;
-  result.counted_ = chunk.counted_;
+  result.charge_ = chunk.charge_;
+  result.creation_index_ = chunk.creation_index_;
   return result;
 }
 
@@ -248,27 +225,40 @@ bool detail::is_retained_by_address(const physical_chunk& chunk) noexcept {
   return handle_counts::retained().has(chunk.get());
 }
 
+void detail::set_pinned_chunk_keeper(bool (*keep)(physical_chunk&)) noexcept {
+  pinned_chunk_keeper = keep;
+}
+
+bool detail::is_pinned(const physical_chunk& chunk) noexcept {
+  return chunk.charge_ && chunk.charge_->pins != 0;
+}
+
 bool detail::is_retained(const physical_chunk& chunk) noexcept {
   return handle_counts::retained().has(chunk.get()) ||
          handle_counts::further_owners().has(chunk.get());
 }
 
 physical_chunk::~physical_chunk() {
+  // Any owner may drop it: memory that does not return is counted, and may be used.
+  if (!detail::is_pinned(*this) || !pinned_chunk_keeper.load()(*this)) end();
+}
+
+void physical_chunk::end() noexcept {
   if (handle_ == nullptr) return;
   if (handle_counts::further_owners().remove(handle_)) return;
   if (shared_) handle_counts::retained().remove(handle_);
-  detail::report(
-      detail::timed(detail::memory_call::release, [&] { return hipMemRelease(handle_); }),
-      "hipMemRelease");
-  if (counted_) detail::uncharge_chunk(device_, bytes_);
+  detail::report(detail::timed{detail::memory_call::release}(hipMemRelease(handle_)),
+                 "hipMemRelease");
   detail::log<log_level::trace>([&] {
     return "hipMemRelease took chunk " + std::to_string(creation_index_) + ", " +
            format_bytes(bytes_) + " of " + text_of(location()) + ", back";
   });
+  handle_ = nullptr;
+  charge_.reset();
 }
 
 ihipMemGenericAllocationHandle* physical_chunk::release() noexcept {
-  if (std::exchange(counted_, false)) detail::uncharge_chunk(device_, bytes_);
+  charge_.reset();
   bytes_ = 0;
   return std::exchange(handle_, nullptr);
 }
@@ -282,7 +272,7 @@ physical_chunk& physical_chunk::operator=(physical_chunk&& other) noexcept {
   std::swap(shareable_, moved.shareable_);
   std::swap(memory_, moved.memory_);
   std::swap(shared_, moved.shared_);
-  std::swap(counted_, moved.counted_);
+  std::swap(charge_, moved.charge_);
   std::swap(host_, moved.host_);
   return *this;
 }

@@ -9,9 +9,9 @@
 namespace hipvmm::detail {
 
 /// Makes a dma-buf of the memory mapped at [address, address + bytes), whole pages of the host: one
-/// chunk, or several of the same device that were made alike. Where a chunk's own descriptor is a
-/// dma-buf, as on AMD, that is better: HIP does not say where the range begins in what it gives.
-/// Throws: unsupported where the runtime has no such function, or says that the memory or the
+/// chunk, or several of the same device that were made alike. If a chunk's own descriptor is a
+/// dma-buf, as on AMD, that is better: HIP does not report the offset of the range in its dma-buf.
+/// Throws: unsupported if the runtime has no such function, or says that the memory or the
 /// device has none; out_of_memory without descriptors; hip_error.
 [[nodiscard]] shareable_handle dma_buf_of_range(const void* address, std::size_t bytes,
                                                 device_ref device);

@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
+#include "vmm/address_reservation.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
@@ -33,7 +34,7 @@ void refused_unmaps::entry::unmap() {
 void refused_unmaps::entry::resolve_doubt() noexcept {
   bool is_mapped = false;
   detail::report_exceptions([&] { is_mapped = detail::is_freshly_mapped(map.get(), owner); });
-  // Else it costs memory, where unmapping could cost the process.
+  // Else it costs memory; an unmap could cost the process.
   if (!is_mapped) static_cast<void>(map.release());
 }
 
@@ -44,7 +45,7 @@ void refused_unmaps::unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle*
   map.deregister();
   detail::report_exceptions([&map] { map.unmap(); });
   if (map.empty()) return;
-  // Where the host's memory is short, ~mapping tries once more.
+  // If the host's memory is short, ~mapping tries once more.
   detail::report_exceptions([&] {
     list one;
     entry& kept = one.emplace_back();
@@ -55,11 +56,15 @@ void refused_unmaps::unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle*
   });
 }
 
-void refused_unmaps::verify_or_keep(mapping& made, const physical_chunk& chunk) {
+void refused_unmaps::verify_or_keep(mapping& made, const physical_chunk& chunk,
+                                    const address_reservation& addresses) {
   try {
     if (detail::is_freshly_mapped(made.get(), chunk.device())) return;
     static_cast<void>(made.release());
+    detail::note_failed_map(addresses);
   } catch (...) {
+    // A record too many costs two calls when the addresses are freed.
+    detail::note_failed_map(addresses);
     keep(made, chunk.get(), chunk.device());
     throw;
   }
@@ -77,7 +82,7 @@ void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
     kept.owner = owner;
     put_back(one);
   });
-  // Where the host's memory is short it is left as it is.
+  // If the host's memory is short it is left as it is.
   static_cast<void>(map.release());
 }
 
@@ -94,7 +99,7 @@ bool refused_unmaps::keep_chunk(physical_chunk& chunk) noexcept {
 
 void refused_unmaps::retry(const void* address, std::size_t bytes) {
   if (empty()) return;
-  list unmapped;  // whose chunks are released after the lock
+  list unmapped;  // its chunks are released after the lock
   std::optional<hip_error> refused;
   const detail::events_wait later;
   {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
@@ -26,39 +27,40 @@ class refused_unmaps {
     /// Unmaps it.
     /// Throws: hip_error; then it is still here.
     void unmap();
-    /// Queries HIP for whether it is mapped at all. Where HIP does not answer, it stays as it is.
+    /// Queries HIP for whether it is mapped at all. If HIP does not answer, it stays as it is.
     void resolve_doubt() noexcept;
 
     physical_chunk chunk;  // released when no longer mapped here
     mapping map;
     ihipMemGenericAllocationHandle* mapped = nullptr;  // of the chunk, maybe in use elsewhere
-    // HIP reported success of the map, and did not answer the query that verifies it. Unmapping
-    // what is not mapped ends the process up to ROCm 6.4.
+    // HIP reported success of the map, and did not answer the query that verifies it. An
+    // unmap of addresses without a mapping ends the process up to ROCm 6.4.
     bool is_doubtful = false;
     device_ref owner{0};
   };
   using list = std::list<entry>;
 
   refused_unmaps() = default;
-  /// Tries again to unmap; what HIP still refuses is reported.
+  /// Tries again to unmap; refusals of HIP are reported.
   ~refused_unmaps() = default;
   refused_unmaps(const refused_unmaps&) = delete;
   refused_unmaps& operator=(const refused_unmaps&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
-  /// Unmaps `map`, which maps the chunk of the handle `mapped`. What HIP refuses is reported and
-  /// kept here, together with the chunk `owned`, which nobody else uses.
+  /// Unmaps `map`, which maps the chunk of the handle `mapped`. A mapping that HIP refuses to unmap
+  /// is reported and kept here, together with the chunk `owned`, which nobody else uses.
   void unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
                      physical_chunk* owned = nullptr) noexcept;
-  /// Verifies with HIP that `chunk` is mapped.
-  /// Throws: hip_error where it is not mapped; hip_error where HIP does not answer, and then `made`
+  /// Verifies with HIP that `chunk` is mapped, which is in `addresses`.
+  /// Throws: hip_error if it is not mapped; hip_error if HIP does not answer, and then `made`
   /// is kept here.
-  void verify_or_keep(mapping& made, const physical_chunk& chunk);
+  void verify_or_keep(mapping& made, const physical_chunk& chunk,
+                      const address_reservation& addresses);
   /// Takes over `chunk` if it is mapped here. Returns whether it did: such a chunk must not be used
   /// again.
   bool keep_chunk(physical_chunk& chunk) noexcept;
-  /// Tries again to unmap what is here.
-  /// Throws: hip_error where HIP still refuses a mapping that is partly in [address, address +
+  /// Tries again to unmap the mappings kept here.
+  /// Throws: hip_error if HIP still refuses a mapping that is partly in [address, address +
   /// bytes). Other refusals, which were reported, change nothing.
   void retry(const void* address, std::size_t bytes);
   /// Takes out the mappings that are partly in [address, address + bytes).

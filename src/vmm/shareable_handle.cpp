@@ -13,6 +13,7 @@
 #include "core/descriptors.hpp"
 #include "core/hip_compat.hpp"
 #include "runtime/check_resources.hpp"
+#include "vmm/descriptor_closer.hpp"
 #include "vmm/shareable_handle.hpp"
 
 namespace hipvmm {
@@ -57,14 +58,17 @@ shareable_handle::shareable_handle(physical_chunk& chunk) {
 }
 
 shareable_handle::~shareable_handle() {
-  // A failing close has closed the descriptor all the same on Linux.
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (is_received_)
+    detail::close_foreign(descriptor_);
+  else if (descriptor_ >= 0)
+    ::close(descriptor_);
 }
 
 shareable_handle& shareable_handle::operator=(shareable_handle&& other) noexcept {
   shareable_handle moved{std::move(other)};
   std::swap(descriptor_, moved.descriptor_);
   std::swap(bytes_, moved.bytes_);
+  std::swap(is_received_, moved.is_received_);
   return *this;
 }
 
@@ -97,7 +101,7 @@ physical_chunk import_chunk(const fabric_handle& handle, device_ref device) {
 namespace detail {
 namespace {
 
-/// Whoever maps the chunk maps as many bytes as the sender says.
+/// An importer maps as many bytes of the chunk as the sender says.
 void require_bytes_behind(const shareable_handle& handle) {
   const std::optional<std::size_t> present = bytes_behind(handle.get());
   if (!present || handle.bytes() <= *present) return;

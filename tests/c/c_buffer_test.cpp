@@ -13,6 +13,7 @@
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 
@@ -62,6 +63,39 @@ TEST_CASE("C buffer: bytes are overwritten, erased at the front and appended fro
   require_ok(hipvmm_buffer_data(buffer, &data));
   require_ok(hipvmm_buffer_append_from_device(buffer, data, 3, nullptr));
   CHECK(bytes_of(buffer) == "1xy4567891xy");
+}
+
+TEST_CASE("C buffer: bytes of the host, of a device and its own are inserted, and erased") {
+  const owned_buffer buffer = make_buffer();
+  require_ok(hipvmm_buffer_append(buffer, "0123", 4, nullptr));
+  require_ok(hipvmm_buffer_insert(buffer, 2, "ab", 2, nullptr));
+  CHECK(bytes_of(buffer) == "01ab23");
+  require_ok(hipvmm_buffer_insert(buffer, 6, "z", 1, nullptr));
+  void* data = nullptr;
+  require_ok(hipvmm_buffer_data(buffer, &data));
+  // Its own bytes, of which some are behind the gap.
+  require_ok(hipvmm_buffer_insert(buffer, 3, static_cast<char*>(data) + 1, 4, nullptr));
+  CHECK(bytes_of(buffer) == "01a1ab2b23z");
+  const owned_buffer other = make_buffer();
+  require_ok(hipvmm_buffer_append(other, "XY", 2, nullptr));
+  require_ok(hipvmm_buffer_data(other, &data));
+  require_ok(hipvmm_buffer_insert(buffer, 0, data, 2, nullptr));
+  CHECK(bytes_of(buffer) == "XY01a1ab2b23z");
+  require_ok(hipvmm_buffer_erase(buffer, 4, 6, nullptr));
+  CHECK(bytes_of(buffer) == "XY0123z");
+  require_ok(hipvmm_buffer_erase(buffer, 6, 1, nullptr));
+  require_ok(hipvmm_buffer_erase(buffer, 6, 0, nullptr));
+  require_ok(hipvmm_buffer_insert(buffer, 6, nullptr, 0, nullptr));
+  CHECK(bytes_of(buffer) == "XY0123");
+
+  CHECK(hipvmm_buffer_insert(buffer, 7, "a", 1, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_insert(buffer, 7, nullptr, 0, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_insert(buffer, 0, nullptr, 1, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_buffer_insert(buffer, 0, data, ~std::size_t{0}, nullptr) ==
+        HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_erase(buffer, 5, 2, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_erase(buffer, 1, ~std::size_t{0}, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(bytes_of(buffer) == "XY0123");
 }
 
 TEST_CASE("C buffer: ranges and null pointers are checked before anything changes") {
@@ -153,13 +187,15 @@ TEST_CASE("C buffer: a buffer that is destroyed during a call ends after it") {
   for (int i = 0; i < 20; ++i) {
     hipvmm_buffer buffer = nullptr;
     require_ok(hipvmm_buffer_create(0, "max=64MiB", &buffer));
-    std::thread user{[buffer] {
+    hipvmm_status last = HIPVMM_OK;
+    std::thread user{[buffer, &last] {
       std::size_t bytes = 0;
-      while (hipvmm_buffer_append(buffer, "abc", 3, nullptr) == HIPVMM_OK)
+      while ((last = hipvmm_buffer_append(buffer, "abc", 3, nullptr)) == HIPVMM_OK)
         static_cast<void>(hipvmm_buffer_size(buffer, &bytes));
     }};
     require_ok(hipvmm_buffer_destroy(buffer));
     user.join();
+    CHECK(last == HIPVMM_ERROR_INVALID_HANDLE);
   }
 }
 
@@ -181,8 +217,9 @@ TEST_CASE("C buffer: a null stream is that of the buffer's device, not of the cu
   require_ok(hipvmm_allocate(pool, 1000, 0, nullptr, &first));
   require_ok(hipvmm_deallocate(pool, first, 1000, 0, nullptr));
   std::promise<void> gate;
-  const auto wait = [](void* of) { static_cast<std::promise<void>*>(of)->get_future().wait(); };
-  REQUIRE(hipLaunchHostFunc(nullptr, wait, &gate) == hipSuccess);  // of device 0
+  std::shared_future<void> opened{gate.get_future()};
+  const auto wait = [](void* of) { static_cast<std::shared_future<void>*>(of)->wait(); };
+  REQUIRE(hipLaunchHostFunc(nullptr, wait, &opened) == hipSuccess);  // of device 0
   std::future<bool> passed = std::async(std::launch::async, [&] {
     char byte = 'x';
     void* memory = nullptr;
@@ -221,6 +258,46 @@ TEST_CASE("C copies: to the device, set and back, in a stream of the library") {
   require_ok(hipvmm_per_thread_stream(&own));
   CHECK(own != nullptr);
   require_ok(hipvmm_device_synchronize(0));
+  require_ok(hipvmm_drain_retired_memory());
+}
+
+TEST_CASE("C events: a stream waits for the work in front of a record of another") {
+  owned_stream second;
+  owned_event between;
+  require_ok(hipvmm_stream_create(0, second.out()));
+  require_ok(hipvmm_event_create(0, between.out()));
+  void* behind = nullptr;
+  require_ok(hipvmm_stream_get(second, &behind));
+  int done = 0;
+  require_ok(hipvmm_event_is_done(between, &done));
+  CHECK(done == 1);  // never recorded
+  require_ok(hipvmm_event_synchronize(between));
+  const owned_resource pool = make_pool();
+  void* memory = nullptr;
+  require_ok(hipvmm_allocate(pool, 8, 0, behind, &memory));
+  require_ok(hipvmm_synchronize(behind));
+  blocked_stream first{first_device};
+  void* const ahead = static_cast<stream_ref>(first).get();
+  require_ok(hipvmm_fill_async(memory, 'x', 8, ahead));
+  require_ok(hipvmm_event_record(between, ahead));
+  require_ok(hipvmm_stream_wait(behind, between));
+  require_ok(hipvmm_fill_async(memory, 'y', 4, behind));
+  require_ok(hipvmm_event_is_done(between, &done));
+  CHECK(done == 0);
+  first.release();
+  require_ok(hipvmm_event_synchronize(between));
+  require_ok(hipvmm_event_is_done(between, &done));
+  CHECK(done == 1);
+  char read[9] = {};
+  require_ok(hipvmm_copy(read, memory, 8, behind));
+  CHECK(std::string{read} == "yyyyxxxx");
+  require_ok(hipvmm_deallocate(pool, memory, 8, 0, behind));
+  void* value = nullptr;
+  require_ok(hipvmm_event_get(between, &value));
+  CHECK(value != nullptr);
+  CHECK(hipvmm_event_create(99, owned_event{}.out()) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_event_create(0, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_event_is_done(between, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
   require_ok(hipvmm_drain_retired_memory());
 }
 

@@ -3,7 +3,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <future>
 #include <string>
@@ -16,6 +15,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -149,21 +149,21 @@ TEST_CASE_FIXTURE(pool_in_use, "C device memory: another thread's default stream
   const stream_ref mine = stream_ref::per_thread_default();
   void* const memory = allocate_in(mine);
   std::promise<void> gate;
+  std::shared_future<void> opened{gate.get_future()};
   std::atomic<bool> passed{false};
-  const auto wait = [](void* until) {
-    static_cast<std::promise<void>*>(until)->get_future().wait();
-  };
-  REQUIRE(hipLaunchHostFunc(mine.get(), wait, &gate) == hipSuccess);
-  std::thread other{[&] {
+  const auto wait = [](void* until) { static_cast<std::shared_future<void>*>(until)->wait(); };
+  REQUIRE(hipLaunchHostFunc(mine.get(), wait, &opened) == hipSuccess);
+  watched_thread other{[&] {
     deallocate_in(mine, memory);
     void* const next = hipvmm_device_allocate(mine.get(), array_bytes, 0);
     CHECK((next != memory || passed));  // this thread's stream still may use it until then
     deallocate_in(mine, next);
   }};
-  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  other.comes_to_wait();
   passed = true;
   gate.set_value();
   other.join();
+  mine.synchronize();  // the host function may have begun only now
   CHECK(used_of(pool) == 0);
 }
 

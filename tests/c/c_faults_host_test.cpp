@@ -228,6 +228,13 @@ TEST_CASE("C interface: a buffer, a pool or a stream that cannot be made has no 
     throw_unless_ok(status);
     require_ok(hipvmm_stream_destroy(stream));
   });
+  fault_sweep{"hipvmm_event_create"}.run([] {
+    hipvmm_event event = nullptr;
+    const hipvmm_status status = hipvmm_event_create(0, &event);
+    CHECK((event != nullptr) == (status == HIPVMM_OK));
+    throw_unless_ok(status);
+    require_ok(hipvmm_event_destroy(event));
+  });
   CHECK(live_handles() == before);
 }
 

@@ -126,6 +126,18 @@ std::vector<entry> entries(const right_handles& right) {
        [](void* h, scratch&) { return hipvmm_stream_destroy(as<hipvmm_stream>(h)); }},
       {"hipvmm_stream_get", "stream",
        [](void* h, scratch& s) { return hipvmm_stream_get(as<hipvmm_stream>(h), &s.pointer); }},
+      {"hipvmm_event_destroy", "event",
+       [](void* h, scratch&) { return hipvmm_event_destroy(as<hipvmm_event>(h)); }},
+      {"hipvmm_event_get", "event",
+       [](void* h, scratch& s) { return hipvmm_event_get(as<hipvmm_event>(h), &s.pointer); }},
+      {"hipvmm_event_record", "event",
+       [](void* h, scratch&) { return hipvmm_event_record(as<hipvmm_event>(h), nullptr); }},
+      {"hipvmm_event_is_done", "event",
+       [](void* h, scratch& s) { return hipvmm_event_is_done(as<hipvmm_event>(h), &s.number); }},
+      {"hipvmm_event_synchronize", "event",
+       [](void* h, scratch&) { return hipvmm_event_synchronize(as<hipvmm_event>(h)); }},
+      {"hipvmm_stream_wait", "event",
+       [](void* h, scratch&) { return hipvmm_stream_wait(nullptr, as<hipvmm_event>(h)); }},
       {"hipvmm_buffer_destroy", "buffer",
        [](void* h, scratch&) { return hipvmm_buffer_destroy(buffer_of(h)); }},
       HIPVMM_OF_BUFFER(hipvmm_buffer_size, &s.bytes),
@@ -140,6 +152,8 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_BUFFER(hipvmm_buffer_append, s.text, 4, nullptr),
       HIPVMM_OF_BUFFER(hipvmm_buffer_append_from_device, s.text, 4, nullptr),
       HIPVMM_OF_BUFFER(hipvmm_buffer_erase_front, 0, nullptr),
+      HIPVMM_OF_BUFFER(hipvmm_buffer_insert, 0, s.text, 4, nullptr),
+      HIPVMM_OF_BUFFER(hipvmm_buffer_erase, 0, 0, nullptr),
       HIPVMM_OF_BUFFER(hipvmm_buffer_shrink, HIPVMM_TAIL_KEEP, nullptr, &s.bytes),
       HIPVMM_OF_BUFFER(hipvmm_buffer_read, 0, s.text, 4, nullptr),
       HIPVMM_OF_BUFFER(hipvmm_buffer_write, 0, s.text, 4, nullptr),
@@ -275,7 +289,7 @@ std::set<std::string> parameters_in_header() {
   const std::string header = content.str();
   const std::regex function{R"(\nhipvmm_status (hipvmm_\w+)\(([^;]*)\);)"};
   const std::regex handle{
-      R"(hipvmm_(?:buffer|resource|stream|publication|attachment|slot_arena|budget) (\w+))"};
+      R"(hipvmm_(?:buffer|resource|stream|event|publication|attachment|slot_arena|budget) (\w+))"};
   std::set<std::string> found;
   for (std::sregex_iterator f{header.begin(), header.end(), function}, end; f != end; ++f) {
     const std::string parameters = (*f)[2];
@@ -353,8 +367,8 @@ TEST_CASE("C interface: functions for one kind of resource refuse the others") {
     // Names of one kind; the others take any.
     if (each.parameter == "resource" || each.parameter == "upstream" || each.parameter == "other" ||
         each.parameter == "bin" || each.parameter == "buffer" || each.parameter == "stream" ||
-        each.parameter == "publication" || each.parameter == "attachment" ||
-        each.parameter == "arena" || each.parameter == "budget")
+        each.parameter == "event" || each.parameter == "publication" ||
+        each.parameter == "attachment" || each.parameter == "arena" || each.parameter == "budget")
       continue;
     CAPTURE(each.function);
     scratch use;
@@ -413,7 +427,7 @@ TEST_CASE("C interface: a shorter struct of an earlier header is filled as far a
 
 TEST_CASE("C interface: status names, versions and texts") {
   CHECK(hipvmm_version() == HIPVMM_C_VERSION);
-  CHECK(std::regex_match(hipvmm_version_text(), std::regex{R"(\d+\.\d+\.\d+)"}));
+  CHECK(std::regex_match(hipvmm_version_text(), std::regex{R"(\d+\.\d+\.\d+(-dev)?)"}));
   CHECK(std::string{hipvmm_status_name(HIPVMM_ERROR_OUT_OF_MEMORY)} == "out_of_memory");
   CHECK(std::string{hipvmm_status_name(static_cast<hipvmm_status>(99))} == "unknown");
   char small[4];

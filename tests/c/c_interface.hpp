@@ -37,6 +37,7 @@ class owned_handle {
 using owned_buffer = owned_handle<hipvmm_buffer, hipvmm_buffer_destroy>;
 using owned_resource = owned_handle<hipvmm_resource, hipvmm_resource_destroy>;
 using owned_stream = owned_handle<hipvmm_stream, hipvmm_stream_destroy>;
+using owned_event = owned_handle<hipvmm_event, hipvmm_event_destroy>;
 using owned_publication = owned_handle<hipvmm_publication, hipvmm_publication_destroy>;
 using owned_slot_arena = owned_handle<hipvmm_slot_arena, hipvmm_slot_arena_destroy>;
 using owned_budget = owned_handle<hipvmm_budget, hipvmm_budget_leave>;
@@ -44,7 +45,7 @@ using owned_attachment = owned_handle<hipvmm_attachment, hipvmm_attachment_destr
 
 /// Fails the case, with the sentence of the library.
 inline void require_ok(hipvmm_status status) {
-  REQUIRE_MESSAGE(status == HIPVMM_OK, hipvmm_last_error());
+  REQUIRE_MESSAGE(status == HIPVMM_OK, std::string{hipvmm_last_error()});
 }
 
 /// Whether a call failed so, with a sentence that has `text`.

@@ -16,6 +16,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "c/c_interface.hpp"
+#include "c/guard.hpp"
 #include "c/settings.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
@@ -83,7 +84,7 @@ TEST_CASE("options: an error names the option, the value and what is allowed") {
         "size, flag");
   CHECK(options.refusal("size=1,").find("'' has no value") != std::string::npos);
   CHECK(options.refusal(",size=1").find("'' has no value") != std::string::npos);
-  CHECK(options.refusal("size=1,size=2") == "options of a test: size is there twice");
+  CHECK(options.refusal("size=1,size=2") == "options of a test: size is given twice");
   CHECK(options.refusal("=1").find("there is no ''") != std::string::npos);
   CHECK(options.refusal("size=").find("size= can't be") != std::string::npos);
 }
@@ -231,6 +232,22 @@ TEST_CASE("options: a text that is refused makes nothing") {
   hipvmm_attachment attachment = nullptr;
   CHECK(hipvmm_attach("/nowhere", "x=1", &attachment) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(live_handles() == before + 1);
+}
+
+TEST_CASE("options: sentences name them as the texts do") {
+  const auto named = [](const char* sentence) { return c::with_option_names(sentence); };
+  CHECK(named("growth_options::granule_bytes is 3") == "granule is 3");
+  CHECK(named("raise maximum_bytes") == "raise maximum");
+  CHECK(named("pool_options::tag: growth_options::fallback is without_vmm::always") ==
+        "sleep_tag: without_vmm is always");
+  CHECK(named("region_options::memory: use chunk_memory::standard") == "memory: use standard");
+  CHECK(named("vmm_pool_resource::grant: the tag") == "vmm_pool_resource::grant: the tag");
+  CHECK(named("") == "");
+  hipvmm_buffer made = nullptr;
+  CHECK(hipvmm_buffer_create(0, "granule=3", &made) != HIPVMM_OK);
+  const std::string said = hipvmm_last_error();
+  CHECK_MESSAGE(said.find("granule is 3") != std::string::npos, said);
+  CHECK_MESSAGE(said.find("::") == std::string::npos, said);
 }
 
 TEST_CASE("options: no text is more than an error") {

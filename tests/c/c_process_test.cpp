@@ -9,12 +9,14 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
@@ -217,6 +219,90 @@ TEST_CASE("C interface: a child of fork() leaves its parent's slots and tags as 
   CHECK(bytes == length);
   require_ok(hipvmm_tag_get_statistics("c_forked", &now));
   CHECK(now.objects == 1);
+}
+
+TEST_CASE("C interface: a child of fork() is refused each resource, and may end it") {
+  const owned_resource pool = make_pool("maximum=512MiB");
+  std::vector<owned_resource> all(9);
+  std::size_t made = 0;
+  require_ok(hipvmm_hip_create(0, all[made++].out()));
+  require_ok(hipvmm_managed_create(all[made++].out()));
+  require_ok(hipvmm_arena_create(pool, "maximum=8MiB", all[made++].out()));
+  require_ok(hipvmm_fixed_size_create(pool, nullptr, all[made++].out()));
+  require_ok(hipvmm_binning_create(pool, nullptr, all[made++].out()));
+  require_ok(hipvmm_statistics_create(pool, all[made++].out()));
+  require_ok(hipvmm_tracking_create(pool, nullptr, all[made++].out()));
+  require_ok(hipvmm_limiting_create(pool, 64 * MiB, nullptr, all[made++].out()));
+  require_ok(hipvmm_set_device_resource(0, pool));
+  std::vector<void*> memory;
+  // Small blocks that a cache would serve to the child and to its parent.
+  for (const owned_resource& each : all) {
+    if (each.get() == nullptr) continue;
+    require_ok(hipvmm_allocate(each, 1000, 0, nullptr, &memory.emplace_back()));
+    require_ok(hipvmm_deallocate(each, memory.back(), 1000, 0, nullptr));
+    require_ok(hipvmm_allocate(each, 1000, 0, nullptr, &memory.back()));
+  }
+  CHECK(succeeds_in_forked_child([&] {
+    const auto is_refused = [](hipvmm_status status) {
+      return fails(status, HIPVMM_ERROR_UNSUPPORTED, "a child of fork() cannot use");
+    };
+    bool is_right = true;
+    const error_recorder reported;
+    for (std::size_t i = 0; i < made; ++i) {
+      void* taken = nullptr;
+      int device = 0;
+      is_right = is_right && is_refused(hipvmm_allocate(all[i], 1000, 0, nullptr, &taken)) &&
+                 is_refused(hipvmm_deallocate(all[i], memory[i], 1000, 0, nullptr)) &&
+                 is_refused(hipvmm_resource_device(all[i], &device));
+    }
+    hipvmm_pool_statistics now{};
+    now.struct_size = sizeof now;
+    std::size_t length = 0;
+    hipvmm_resource found = nullptr;
+    hipvmm_buffer buffer = nullptr;
+    is_right = is_right && is_refused(hipvmm_pool_trim(pool, 0, 0, nullptr)) &&
+               is_refused(hipvmm_pool_get_statistics(pool, &now)) &&
+               is_refused(hipvmm_pool_report(pool, nullptr, 0, &length)) &&
+               is_refused(hipvmm_get_device_resource(0, &found)) &&
+               is_refused(hipvmm_set_device_resource(0, pool)) &&
+               is_refused(hipvmm_reset_device_resource(0)) &&
+               is_refused(hipvmm_buffer_create_on(pool, nullptr, &buffer));
+    for (owned_resource& each : all) each.reset();
+    return is_right && hipvmm_resource_destroy(pool) == HIPVMM_OK && reported.count() == 0;
+  }));
+  for (std::size_t i = 0; i < made; ++i)
+    require_ok(hipvmm_deallocate(all[i], memory[i], 1000, 0, nullptr));
+  require_ok(hipvmm_reset_device_resource(0));
+}
+
+HIPVMM_CHILD("forks beside threads that allocate by pointer alone") {
+  hipvmm_device_deallocate(nullptr, hipvmm_device_allocate(nullptr, 100, 0), 0);
+  std::atomic<bool> done{false};
+  std::thread allocating{[&done] {
+    while (!done) hipvmm_device_deallocate(nullptr, hipvmm_device_allocate(nullptr, 100, 0), 0);
+  }};
+  void* const kept = hipvmm_device_allocate(nullptr, 100, 0);
+  for (int i = 0; i < 100; ++i)
+    CHECK(succeeds_in_forked_child([&] {
+      hipvmm_resource pool = nullptr;
+      hipvmm_device_deallocate(nullptr, kept, 0);
+      hipvmm_device_deallocate_sync(kept);
+      const bool is_refused =
+          hipvmm_device_allocate(nullptr, 100, 0) == nullptr &&
+          fails(HIPVMM_ERROR_UNSUPPORTED, HIPVMM_ERROR_UNSUPPORTED, "a child of fork()") &&
+          hipvmm_device_allocate_sync(100, 0) == nullptr &&
+          hipvmm_device_forget_stream(nullptr) == HIPVMM_ERROR_UNSUPPORTED &&
+          hipvmm_device_pool(0, &pool) == HIPVMM_ERROR_UNSUPPORTED;
+      std::exit(is_refused ? 0 : 1);
+      return false;
+    }));
+  done = true;
+  allocating.join();
+  hipvmm_device_deallocate(nullptr, kept, 0);
+}
+
+TEST_CASE("device_allocate: a child of fork() is refused, and exits beside its parent's threads") {
+  check_child("forks beside threads that allocate by pointer alone");
 }
 
 TEST_CASE("C interface: objects end once, whoever destroys them while calls are under way") {

@@ -15,6 +15,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -89,6 +90,30 @@ TEST_CASE("C slots: an error handler may not use the arena, also when it has evi
   require_ok(hipvmm_set_error_handler(nullptr));
   CHECK_FALSE(answers.empty());
   for (const hipvmm_status each : answers) CHECK(each == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+HIPVMM_TEST_CASE_IN("C idle memory: requests that got it are counted",
+                    {"HIPVMM_HOST_MEMORY=64MiB"}) {
+  const auto use = [](hipvmm_resource pool, std::size_t bytes) {
+    void* memory = nullptr;
+    require_ok(hipvmm_allocate(pool, bytes, 0, nullptr, &memory));
+    require_ok(hipvmm_deallocate(pool, memory, bytes, 0, nullptr));
+    require_ok(hipvmm_synchronize(nullptr));
+  };
+  hipvmm_idle_statistics now{};
+  CHECK(hipvmm_idle_get_statistics(&now) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  now.struct_size = sizeof now;
+  const owned_resource first = make_pool();
+  use(first, 48 << 20);
+  require_ok(hipvmm_idle_get_statistics(&now));
+  CHECK(now.asked == 0);
+  const owned_resource second = make_pool();
+  use(second, 32 << 20);
+  require_ok(hipvmm_idle_get_statistics(&now));
+  CHECK(now.asked > 0);
+  CHECK(now.refused == 0);
+  CHECK(now.released_bytes + now.moved_bytes >= 16 << 20);
+  CHECK(now.nanoseconds > 0);
 }
 
 TEST_SUITE_END();

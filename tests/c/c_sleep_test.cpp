@@ -37,6 +37,23 @@ bool suspends(const char* tag, hipvmm_keep keep, const char* options = nullptr) 
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
+TEST_CASE("C sleep: an address of memory that sleeps is refused") {
+  const owned_buffer one = make_buffer("max=64MiB,sleep_tag=c_refused");
+  require_ok(hipvmm_buffer_append(one, "abc", 3, nullptr));
+  void* address = nullptr;
+  require_ok(hipvmm_buffer_data(one, &address));
+  if (!suspends("c_refused", HIPVMM_KEEP_CONTENTS)) return;
+  char host[3];
+  CHECK(hipvmm_require_awake(address) == HIPVMM_ERROR_INVALID_STATE);
+  CHECK(hipvmm_require_awake(host) == HIPVMM_OK);
+  CHECK(hipvmm_copy(host, address, 3, nullptr) == HIPVMM_ERROR_INVALID_STATE);
+  CHECK(hipvmm_copy_async(address, host, 3, nullptr) == HIPVMM_ERROR_INVALID_STATE);
+  CHECK(hipvmm_fill_async(address, 1, 3, nullptr) == HIPVMM_ERROR_INVALID_STATE);
+  require_ok(hipvmm_resume("c_refused", nullptr));
+  CHECK(hipvmm_require_awake(address) == HIPVMM_OK);
+  require_ok(hipvmm_copy(host, address, 3, nullptr));
+}
+
 TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents") {
   const owned_buffer one = make_buffer("max=64MiB,sleep_tag=c_weights");
   const owned_buffer other = make_buffer("max=64MiB,sleep_tag=c_weights");
@@ -96,6 +113,49 @@ TEST_CASE("C sleep: contents may be dropped, be pageable, and be those of one st
   require_ok(hipvmm_resume("c_cache", nullptr));
   require_ok(hipvmm_buffer_write(buffer, 0, "xyz", 3, nullptr));
   CHECK(first_bytes(buffer) == "xyz");
+}
+
+TEST_CASE("C sleep: ranges are zeros, or dropped, or stay where they can") {
+  const owned_buffer zeros = make_buffer("max=64MiB,sleep_tag=c_ranges");
+  const owned_buffer stays = make_buffer("max=64MiB,sleep_tag=c_ranges");
+  void* zeroed = nullptr;
+  void* kept = nullptr;
+  require_ok(hipvmm_buffer_append(zeros, "abcd", 4, nullptr));
+  require_ok(hipvmm_buffer_append(stays, "def", 3, nullptr));
+  require_ok(hipvmm_buffer_data(zeros, &zeroed));
+  require_ok(hipvmm_buffer_data(stays, &kept));
+  std::size_t capacity = 0;
+  require_ok(hipvmm_buffer_capacity(stays, &capacity));
+  const hipvmm_suspend_range ranges[] = {{static_cast<char*>(zeroed) + 1, 2, HIPVMM_KEEP_ZEROS},
+                                         {kept, capacity, HIPVMM_KEEP_MAPPED}};
+  const auto sleep = [&](std::size_t count, void* const* stream = nullptr) {
+    return hipvmm_suspend_ranges("c_ranges", HIPVMM_KEEP_CONTENTS, ranges, count,
+                                 "storage=pageable", stream, nullptr);
+  };
+  CHECK(fails(hipvmm_suspend_ranges("c_ranges", HIPVMM_KEEP_CONTENTS, nullptr, 1, nullptr, nullptr,
+                                    nullptr),
+              HIPVMM_ERROR_INVALID_ARGUMENT, "ranges is null"));
+  const hipvmm_suspend_range wrong[] = {{kept, 1, static_cast<hipvmm_keep>(7)}};
+  CHECK(fails(
+      hipvmm_suspend_ranges("c_ranges", HIPVMM_KEEP_CONTENTS, wrong, 1, nullptr, nullptr, nullptr),
+      HIPVMM_ERROR_INVALID_ARGUMENT, "keep is 7"));
+  if (sleep(2) == HIPVMM_ERROR_UNSUPPORTED) return;
+  CHECK(statistics_of("c_ranges").bytes_mapped == capacity);
+  CHECK(hipvmm_require_awake(kept) == HIPVMM_OK);
+  CHECK(hipvmm_require_awake(zeroed) == HIPVMM_ERROR_INVALID_STATE);
+  char byte = 0;
+  require_ok(hipvmm_copy(&byte, kept, 1, nullptr));
+  CHECK(byte == 'd');
+  require_ok(hipvmm_resume("c_ranges", nullptr));
+  CHECK(statistics_of("c_ranges").bytes_mapped == 0);
+  char bytes[4];
+  require_ok(hipvmm_buffer_read(zeros, 0, bytes, 4, nullptr));
+  CHECK(std::string(bytes, 4) == std::string("a\0\0d", 4));
+  CHECK(first_bytes(stays) == "def");
+  void* const stream = nullptr;
+  require_ok(sleep(0, &stream));
+  CHECK(statistics_of("c_ranges").bytes_mapped == 0);
+  require_ok(hipvmm_resume("c_ranges", nullptr));
 }
 
 TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refused") {

@@ -23,6 +23,7 @@
 #include "c/torch_error.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 
 namespace hipvmm::test {
@@ -290,6 +291,52 @@ TEST_CASE_FIXTURE(torch_subject, "torch_pool: memory freed in a capture waits fo
   end(captured);
   CHECK(used() == 0);
   torch.release_graphs(graphs);
+}
+
+TEST_CASE_FIXTURE(torch_subject, "torch_pool: a free that is refused is not counted") {
+  const error_recorder reported;
+  void* const memory = torch.allocate(block, own);
+  std::size_t refused = 0;
+  const auto is_counted = [&](std::size_t bytes) {
+    return torch.allocated() == bytes && torch.statistics().count_current == (bytes == 0 ? 0 : 1) &&
+           reported.count() == refused;
+  };
+  torch.deallocate(memory, block + 1, own);
+  torch.deallocate(&refused, 4, own);
+  refused = 2;
+  CHECK(is_counted(block));
+  torch.record_stream(memory, stream_ref::legacy_default());
+  torch.deallocate(memory, block, own);
+  CHECK(is_counted(0));
+  torch.deallocate(memory, block, own);
+  ++refused;
+  CHECK(is_counted(0));
+}
+
+TEST_CASE_FIXTURE(torch_subject, "torch_pool: memory freed twice in a capture is counted once") {
+  const error_recorder reported;
+  const stream captured{first_device};
+  void* const memory = torch.allocate(block, captured);
+  begin(captured);
+  torch.deallocate(memory, block, captured);
+  torch.deallocate(memory, block, captured);
+  CHECK((torch.allocated() == 0 && reported.count() == 1));
+  end(captured);
+  CHECK(used() + torch.allocated() == 0);
+  torch.release_graphs(graphs);
+}
+
+TEST_CASE_FIXTURE(torch_subject, "torch_pool: a filter may allocate and free") {
+  torch.begin_graphs(graphs, [&](ihipStream_t* asked) {
+    torch.deallocate(torch.allocate(block, own), block, own);
+    return asked == own.get();
+  });
+  void* const of_graph = torch.allocate(block, own);
+  CHECK(torch.allocated() == block);
+  torch.deallocate(of_graph, block, own);
+  torch.end_graphs(graphs);
+  torch.release_graphs(graphs);
+  CHECK(used() == 0);
 }
 
 TEST_CASE_FIXTURE(torch_subject, "torch_pool: a limit is kept, and said") {

@@ -138,6 +138,40 @@ TEST_CASE("capability: assumptions are asked again with what is open") {
   check_child("assumes while memory is short", environment);
 }
 
+HIPVMM_CHILD("times calls that are slow") {
+  const planned_faults rules{"hipMemSetAccess delay=1ms; hipMemUnmap delay=2ms"};
+  const call_costs costs = capability_of(first_device).costs();
+  CHECK(costs.set_access >= 1'000'000);
+  CHECK(costs.unmap >= 2'000'000);
+  CHECK(costs.create > 0);
+  CHECK(costs.free > 0);
+}
+
+TEST_CASE("capability: the prices of calls are those that probes met") {
+  check_in_fresh_process("times calls that are slow");
+}
+
+HIPVMM_CHILD("times calls with room for few chunks") {
+  for (const std::string plan : {"descriptors=40", "memory=64MiB"}) {
+    const planned_faults rules{plan};
+    const call_costs costs = probe_capability(first_device).costs();
+    CAPTURE(plan);
+    CHECK(costs.create > 0);
+    CHECK(costs.unmap > 0);
+  }
+}
+
+TEST_CASE("capability: calls are timed if few chunks can be had") {
+  for (const std::string profile : {"strict", "rocm-6.4", "rocm-7.2", "rocm-7.14"}) {
+    const temporary_folder cache;
+    CAPTURE(profile);
+    check_child("times calls with room for few chunks",
+                {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
+                 "XDG_CACHE_HOME=" + cache.path().string(), "HIPVMM_HOST_MEMORY=64GiB",
+                 "HIPVMM_HOST_PROFILE=" + profile});
+  }
+}
+
 HIPVMM_CHILD("asks from many threads") {
   std::array<const std::string*, 8> subjects{};
   std::vector<std::thread> threads;

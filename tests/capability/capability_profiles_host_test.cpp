@@ -81,10 +81,11 @@ struct profile_row {
 
 const std::vector<profile_row>& rows() {
   static const std::set<std::string> rocm_6{
-      "reports_failed_map",   "returns_memory",        "imports_by_value", "unmaps_many",
-      "crosses_reservations", "counts_ending_streams", "peer_copies",      "host_chunks",
-      "host_node_chunks",     "retains_chunks",        "uncached_chunks",  "pools_reuse_in_order",
-      "pool_frees_return"};
+      "reports_failed_map", "returns_memory",       "imports_by_value",
+      "unmaps_many",        "crosses_reservations", "counts_ending_streams",
+      "peer_copies",        "host_chunks",          "host_node_chunks",
+      "retains_chunks",     "uncached_chunks",      "pools_reuse_in_order",
+      "pool_frees_return",  "host_access"};
   static const std::set<std::string> quirks_of_6{"verify_maps", "re_reserve", "import_by_pointer",
                                                  "one_reservation"};
   static const std::vector<profile_row> all{
@@ -108,26 +109,26 @@ const std::vector<profile_row>& rows() {
        "vmm_with_quirks",
        {"reports_failed_map", "returns_memory", "tail_access", "crosses_reservations",
         "counts_ending_streams", "host_chunks", "host_node_chunks", "pools_reuse_in_order",
-        "pool_frees_return"},
+        "pool_frees_return", "host_access"},
        {},
        {"verify_maps", "re_reserve", "access_from_base", "one_reservation"}},
       {"rocm-7.14",
        "vmm_with_quirks",
        {"crosses_reservations", "counts_ending_streams", "host_node_chunks", "pools_reuse_in_order",
-        "pool_frees_return"},
+        "pool_frees_return", "host_access"},
        {},
        {"larger_chunks", "one_reservation"}},
       {"rocm-10",
        "vmm_with_quirks",
        {"crosses_reservations", "counts_ending_streams", "pools_reuse_in_order",
-        "pool_frees_return"},
+        "pool_frees_return", "host_access"},
        {},
        {"one_reservation"}},
       // Asked in the process, where these would take another one.
       {"cuda-13",
        "vmm",
        {"uncached_chunks"},
-       {"peer_access", "peer_copies", "unmaps_many", "keeps_read_only", "host_access"},
+       {"peer_access", "peer_copies", "keeps_read_only", "host_access"},
        {}}};
   return all;
 }

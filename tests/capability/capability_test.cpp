@@ -297,14 +297,21 @@ TEST_CASE("capability text: a line that makes no sense is refused and quoted") {
 }
 
 TEST_CASE("capability text: what HIP says itself cannot be assumed") {
-  for (const char* line :
-       {"minimum_granularity=4096", "recommended_granularity=4096", "cost_map=3"}) {
+  for (const char* line : {"minimum_granularity=4096", "recommended_granularity=4096",
+                           "cost_map=3600000000001", "cost_map=3us", "cost_wait=3"}) {
     CAPTURE(line);
     capability::record found;
     CHECK_THROWS_AS(
         detail::read_line(line, detail::keys::assumable, persistence::passing, {}, found),
         std::invalid_argument);
   }
+}
+
+TEST_CASE("capability text: prices of calls can be assumed") {
+  capability::record found;
+  detail::read_line("cost_unmap=1000000", detail::keys::assumable, persistence::passing, {}, found);
+  CHECK(found.costs.unmap == 1'000'000);
+  CHECK(found.costs.map == 0);
 }
 
 }  // namespace

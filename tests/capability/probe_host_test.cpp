@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "capability/probe.hpp"
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -313,10 +316,67 @@ TEST_CASE("probes: a program that other users could have put there is not starte
     const fs::perms before = fs::status(part).permissions();
     fs::permissions(part, fs::perms::others_write, fs::perm_options::add);
     const std::string told = look();
-    CHECK(told.find("found []") != std::string::npos);
-    CHECK(told.find("other users may change " + part.string()) != std::string::npos);
+    CHECK(told.find(planted.string()) == std::string::npos);
     fs::permissions(part, before);
   }
+}
+
+constexpr const char* construction_notes = "HIPVMM_TESTS_CONSTRUCTION_NOTES";
+
+/// What a program does before main(), which a process that probes must not do again.
+const bool noted_construction = [] {
+  if (const char* const notes = std::getenv(construction_notes))
+    std::ofstream{notes, std::ios::app} << "constructed\n";
+  return true;
+}();
+
+HIPVMM_CHILD("probes a device by the program found") {
+  const detail::probe_program program = detail::find_probe_program();
+  capability::record found = without_findings();
+  std::printf("by [%s] because [%s]\n", program.path.c_str(),
+              detail::probe_in_child(first_device, found, program.path).c_str());
+  for (const finding each : found.findings) std::printf("%s\n", std::string{name_of(each)}.c_str());
+  check_no_child_left();
+}
+
+TEST_CASE("probes: a program without hipvmm-probe beside it probes by itself, before its main()") {
+  namespace fs = std::filesystem;
+  REQUIRE(noted_construction);
+  const test::temporary_folder folder;
+  const fs::path program = folder.path() / "moved";
+  const fs::path notes = folder.path() / "notes";
+  fs::copy_file(fs::read_symlink("/proc/self/exe"), program);
+  for (const char* profile : {"strict", "rocm-6.4", "rocm-7.2", "rocm-7.14"}) {
+    CAPTURE(profile);
+    fs::remove(notes);
+    const auto run_it = [&](const std::string& with) {
+      return test::run("/usr/bin/env",
+                       {"HIPVMM_HOST_PROFILE=" + std::string{profile}, with,
+                        construction_notes + ("=" + notes.string()), program.string(),
+                        "--child=probes a device by the program found"})
+          .out;
+    };
+    const std::string told = run_it("HIPVMM_TESTS=1");
+    CHECK(told.find("by [/proc/self/exe] because []") != std::string::npos);
+    CHECK(content_of(notes) == "constructed\n");
+    const fs::path helper = fs::read_symlink("/proc/self/exe").parent_path() / "hipvmm-probe";
+    const std::string by_helper = run_it("HIPVMM_PROBE=" + helper.string());
+    REQUIRE(by_helper.find("by [" + helper.string() + "] because []") != std::string::npos);
+    CHECK(told.substr(told.find("because")) == by_helper.substr(by_helper.find("because")));
+    CHECK(run_it("HIPVMM_PROBE=none").find("by [] because [") != std::string::npos);
+  }
+}
+
+TEST_CASE("probes: a program that its loader was told to start is not started again") {
+  namespace fs = std::filesystem;
+  const test::temporary_folder folder;
+  const fs::path program = folder.path() / "moved";
+  fs::copy_file(fs::read_symlink("/proc/self/exe"), program);
+  Dl_info loader{};
+  REQUIRE(::dladdr(reinterpret_cast<const void*>(::getauxval(AT_BASE)), &loader) != 0);
+  CHECK(test::run(loader.dli_fname, {program.string(), "--child=looks for the program of probes"})
+            .out.find("found [] because [the program hipvmm-probe was not found") !=
+        std::string::npos);
 }
 
 TEST_CASE("probes: what fails before the first probe answers none") {
@@ -336,6 +396,20 @@ TEST_CASE("probes: what fails before the first probe answers none") {
   }
 }
 
+HIPVMM_TEST_CASE_IN(
+    "probes: whether frees wait is not found out by time where each of them takes long",
+    {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipFree delay=120ms"}) {
+  for (const probe& each : detail::all_probes()) {
+    if (each.first != trait::free_waits) continue;
+    capability::record found;
+    run_alone(each, found);
+    CHECK(found.findings[index_of(trait::free_waits)] == finding::unknown);
+    CHECK(found.persistences[index_of(trait::free_waits)] == persistence::open);
+    CHECK(found.reasons[index_of(trait::free_waits)].find("on an idle device") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("probes: one that finds nothing to export answers for itself alone") {
   for (const probe& each : detail::all_probes()) {
     if (each.first != trait::shares_chunks && each.first != trait::imports_by_value) continue;
@@ -347,6 +421,19 @@ TEST_CASE("probes: one that finds nothing to export answers for itself alone") {
     for (const trait which : {trait::shares_chunks, trait::imports_by_value})
       CHECK((found.persistences[index_of(which)] == persistence::open) == (which != each.first));
   }
+}
+
+TEST_CASE("probes: copies across reservations are not known where no two are neighbours") {
+  capability::record found;
+  const hipvmm_host_counters before = live_objects();
+  const planned_faults elsewhere{"hints=ignored"};
+  for (const probe& each : detail::all_probes())
+    if (each.first == trait::crosses_reservations) run_alone(each, found);
+  CHECK(found.findings[index_of(trait::crosses_reservations)] == finding::unknown);
+  CHECK(found.persistences[index_of(trait::crosses_reservations)] == persistence::open);
+  CHECK(found.reasons[index_of(trait::crosses_reservations)] ==
+        "not found out: no two neighbouring reservations could be made");
+  CHECK(live_objects() == before);
 }
 
 TEST_CASE("probes: what is known already is not asked again") {

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -226,16 +227,25 @@ TEST_CASE("hipmm: adaptors find their upstream's type, and each does its work") 
 TEST_CASE("hipmm: callbacks get sizes and streams as hipMM gives them") {
   const rmm::cuda_stream stream;
   rmm::mr::cuda_memory_resource device;
+  using call = std::tuple<void*, std::size_t, ihipStream_t*>;
+  std::vector<call> allocated;
+  std::vector<call> freed;
   rmm::mr::callback_memory_resource called{
-      [](std::size_t bytes, rmm::cuda_stream_view s, void* mr) {
-        return static_cast<rmm::mr::device_memory_resource*>(mr)->allocate(bytes, s);
+      [&](std::size_t bytes, rmm::cuda_stream_view s, void* mr) {
+        void* const pointer = static_cast<rmm::mr::device_memory_resource*>(mr)->allocate(bytes, s);
+        allocated.emplace_back(pointer, bytes, s.value());
+        return pointer;
       },
-      [](void* pointer, std::size_t bytes, rmm::cuda_stream_view s, void* mr) {
+      [&](void* pointer, std::size_t bytes, rmm::cuda_stream_view s, void* mr) {
         static_cast<rmm::mr::device_memory_resource*>(mr)->deallocate(pointer, bytes, s);
+        freed.emplace_back(pointer, bytes, s.value());
       },
       static_cast<rmm::mr::device_memory_resource*>(&device),
       static_cast<rmm::mr::device_memory_resource*>(&device)};
-  called.deallocate(called.allocate(100, stream), 100, stream);
+  void* const pointer = called.allocate(100, stream);
+  called.deallocate(pointer, 100, stream);
+  CHECK(allocated == std::vector{call{pointer, 100, stream.value()}});
+  CHECK(freed == allocated);
 }
 
 TEST_CASE("hipmm: an owning wrapper keeps its upstream alive") {

@@ -86,6 +86,26 @@ TEST_CASE("hipmm: a ref allocates as hipMM's does, with a stream and without one
   CHECK(watched.deallocations.size() == 3);
 }
 
+TEST_CASE("hipmm: a ref and a resource have the names of hipMM 4, the stream first") {
+  const rmm::cuda_stream stream;
+  watched_resource watched{first_device};
+  const rmm::device_async_resource_ref ref{watched};
+  ref.deallocate(stream, ref.allocate(stream, 100), 100);
+  ref.deallocate(stream, ref.allocate(stream, 200, 512), 200, 512);
+  ref.deallocate_sync(ref.allocate_sync(300), 300);
+  ref.deallocate_sync(ref.allocate_sync(400, 512), 400, 512);
+  REQUIRE(watched.allocations.size() == 4);
+  for (const std::size_t each : {std::size_t{0}, std::size_t{1}}) {
+    CHECK(watched.allocations[each].stream == stream.value());
+    CHECK(watched.deallocations[each].stream == stream.value());
+  }
+  CHECK(watched.allocations[2].stream == nullptr);
+  CHECK(watched.allocations[3].bytes == 400);
+  rmm::mr::cuda_memory_resource device;
+  device.deallocate(stream, device.allocate(stream, 100, 256), 100, 256);
+  device.deallocate_sync(device.allocate_sync(100, 256), 100, 256);
+}
+
 TEST_CASE("hipmm: a ref is never made of nullptr") {
   rmm::mr::device_memory_resource* const none = nullptr;
   CHECK_THROWS_AS(rmm::device_async_resource_ref{none}, rmm::logic_error);
@@ -128,6 +148,12 @@ TEST_CASE("hipmm: containers tell their stream and resource by hipMM's types") {
   ihipStream_t* const raw = numbers.stream();
   CHECK(raw == stream.value());
   const int* const first = numbers.data();
+  CHECK(numbers.rbegin().base() == first + 4);
+  CHECK(numbers.rend().base() == first);
+  const auto& unchanged = numbers;
+  CHECK(unchanged.rend() - unchanged.rbegin() == 4);
+  CHECK(numbers.crbegin() == unchanged.rbegin());
+  CHECK(numbers.crend() == unchanged.rend());
   const rmm::device_buffer bytes = numbers.release();
   CHECK(bytes.data() == first);
   CHECK(bytes.memory_resource() == &device);

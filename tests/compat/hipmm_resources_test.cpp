@@ -174,6 +174,23 @@ TEST_CASE("hipmm: managed memory is the host's and the device's") {
   managed.deallocate(value, sizeof(int), stream);
 }
 
+TEST_CASE("hipmm: the initial resource is a cuda_memory_resource of its device") {
+  auto* const initial =
+      dynamic_cast<rmm::mr::cuda_memory_resource*>(rmm::mr::get_current_device_resource());
+  REQUIRE(initial != nullptr);
+  CHECK(initial->wrapped().device() == device_ref::current());
+  CHECK(rmm::mr::cuda_memory_resource{} == *initial);
+  rmm::mr::managed_memory_resource managed;
+  CHECK(rmm::mr::set_current_device_resource(&managed) == initial);
+  CHECK(rmm::mr::set_current_device_resource(nullptr) == &managed);
+  CHECK(rmm::mr::get_current_device_resource() == initial);
+  if (device_count() < 2) return;
+  const auto* const other = dynamic_cast<rmm::mr::cuda_memory_resource*>(
+      rmm::mr::get_per_device_resource(rmm::cuda_device_id{1}));
+  REQUIRE(other != nullptr);
+  CHECK(other->wrapped().device() == device_ref{1});
+}
+
 TEST_CASE("hipmm: a pool coalesces, fits best and holds its initial size from the start") {
   rmm::mr::cuda_memory_resource upstream;
   rmm::mr::pool_memory_resource pool{&upstream, 8 * MiB, 8 * MiB};
@@ -286,8 +303,8 @@ TEST_CASE("hipmm: each device has a pool of its own as its default resource") {
 }
 
 TEST_CASE("hipmm: a resource set by hipvmm's own functions is told with hipMM's interface") {
-  const default_resource_restored restored;
   hipvmm::mr::hip_resource plain{first_device};
+  const default_resource_restored restored;  // asks the resource that it replaces
   hipvmm::mr::set_current_device_resource(&plain);
   rmm::mr::device_memory_resource* const mr = rmm::mr::get_current_device_resource();
   CHECK(mr == rmm::mr::get_current_device_resource());

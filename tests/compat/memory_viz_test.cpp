@@ -4,12 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -19,6 +17,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
+#include "support/happens.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -219,8 +218,7 @@ TEST_CASE("memory_viz_json: events go back from the snapshot to nothing allocate
     const pool_statistics now = pool.statistics();
     return now.mapped_bytes != now.reserved_current;
   };
-  for (int i = 0; i < 1000 && is_mapped_twice(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  REQUIRE(test::comes_true([&] { return !is_mapped_twice(); }));
   const pool_snapshot seen = pool.snapshot();
   const json parsed = json::parse(memory_viz_json({seen}, events.read()));
 

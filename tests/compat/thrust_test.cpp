@@ -18,7 +18,7 @@
 #include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
 
-// Compiled by nvcc for a GPU, and elsewhere over Thrust's CPP system.
+// Compiled by nvcc or hipcc for a GPU, and elsewhere over Thrust's CPP system.
 namespace hipvmm::test {
 namespace {
 

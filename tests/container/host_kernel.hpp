@@ -12,7 +12,7 @@
 namespace hipvmm::test {
 
 /// Runs `kernel` in the order of `stream` as a kernel would: it touches the elements itself, which
-/// the memory of the host provider allows, but for one profile (quirks::host_may_not_touch).
+/// the memory of the host provider allows under strict (quirks::host_may_not_touch).
 inline void launch(stream_ref stream, std::function<void()> kernel) {
   auto owned = std::make_unique<std::function<void()>>(std::move(kernel));
   const auto run = [](void* data) {

@@ -87,6 +87,19 @@ TEST_CASE_FIXTURE(sleeping_vector, "sleep: what needs a vector's memory is refus
   check_awake();
 }
 
+TEST_CASE_FIXTURE(sleeping_vector, "sleep: a sleeping vector may be shortened") {
+  suspend(tag, keep::contents);
+  vector.resize_uninitialized(3);
+  vector.resize(2, stream);
+  CHECK_THROWS_AS(vector.resize_uninitialized(3), std::logic_error);
+  resume(tag);
+  CHECK(vector.copy_to_host(stream) == std::vector<int>{1, 2});
+  suspend(tag, keep::contents);
+  vector.resize_uninitialized(0);
+  resume(tag);
+  CHECK(vector.empty());
+}
+
 TEST_CASE_FIXTURE(sleeping_vector, "sleep: a sleeping vector may be moved, swapped and destroyed") {
   suspend(tag, keep::contents);
   growable_device_vector<int> other = std::move(vector);

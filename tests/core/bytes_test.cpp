@@ -80,6 +80,15 @@ TEST_CASE("bytes: format_bytes is exact for small counts and binary units for la
   CHECK(format_bytes(2 * MiB + 512 * KiB) == "2.50 MiB");
   CHECK(format_bytes(141 * GiB) == "141.00 GiB");
   CHECK(format_bytes(64 * TiB) == "64.00 TiB");
+  CHECK(format_bytes(largest) == "16777216.00 TiB");
+}
+
+TEST_CASE("bytes: format_limit names the limit that no memory reaches") {
+  CHECK(format_limit(0) == "0 B");
+  CHECK(format_limit(64 * TiB) == "64.00 TiB");
+  CHECK(format_limit(largest / 2) == format_bytes(largest / 2));
+  CHECK(format_limit(align_down(largest, 2 * MiB)) == "unlimited");
+  CHECK(format_limit(largest) == "unlimited");
 }
 
 TEST_CASE("bytes: format_bytes writes a point in every locale, which parse_bytes reads") {

@@ -8,6 +8,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "support/error_recorder.hpp"
 
 namespace hipvmm {
@@ -52,6 +53,20 @@ TEST_CASE("out_of_memory: its text names the device, the bytes asked for and the
   CHECK(says(error, "2.00 MiB"));
 }
 
+TEST_CASE("retry_rounds: end after 16 that changed nothing, unless fewer retirements wait") {
+  const shortage why{.cause = exhausted::addresses, .device = 0, .requested = MiB};
+  detail::retry_rounds unchanged;
+  int rounds = 0;
+  while (unchanged.may_help(why, 5)) ++rounds;
+  CHECK(rounds == 16);
+  detail::retry_rounds fewer;
+  for (std::size_t waiting = 100; waiting != 0; --waiting) REQUIRE(fewer.may_help(why, waiting));
+  // What comes and goes proves nothing.
+  rounds = 0;
+  for (std::size_t i = 0; fewer.may_help(why, 1 + i % 3); ++i) ++rounds;
+  CHECK(rounds == 15);
+}
+
 TEST_CASE("out_of_memory: its text tells the resources apart") {
   CHECK(says(out_of_memory{exhausted::device_memory, 0, MiB, 0, {}}, "device memory"));
   CHECK(says(out_of_memory{exhausted::addresses, 0, MiB, 0, {}}, "addresses"));
@@ -77,7 +92,8 @@ TEST_CASE("out_of_memory: a caller's context follows what the cause says") {
 TEST_CASE("out_of_memory: a copy keeps text and figures") {
   const auto original =
       std::make_unique<out_of_memory>(exhausted::descriptors, 2, 4 * MiB, GiB, "context");
-  const out_of_memory copied = *original;
+  out_of_memory copied{exhausted::limit, 0, 1, 0, ""};
+  copied = *original;
   CHECK(std::string{copied.what()} == original->what());
   CHECK(copied.resource() == exhausted::descriptors);
   CHECK(copied.bytes_requested() == 4 * MiB);

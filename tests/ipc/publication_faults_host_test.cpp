@@ -40,6 +40,7 @@
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -71,17 +72,11 @@ using published_ptr = std::unique_ptr<published_region>;
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-// Connections that were closed before are closed on the owner's side too by then.
-std::size_t descriptors_left() {
-  std::this_thread::sleep_for(50ms);
-  return open_descriptors();
-}
-
 /// Runs `action` with each step that this thread makes failing in turn, until none is left. An
 /// action that fails must leave descriptors and mappings as they were.
 template <typename Action>
 void sweep_steps(Action action) {
-  const std::size_t before = descriptors_left();
+  const std::size_t before = steady_descriptors();
   for (const int code : {EMFILE, ENOMEM}) {
     bool struck = true;
     for (long step = 1; struck; ++step) {
@@ -215,7 +210,7 @@ int hold_accept(const char* step) {
 }
 
 TEST_CASE("publication: a request that came while its thread was held up counts for the lease") {
-  constexpr std::chrono::milliseconds lease = 200ms;  // a busy machine takes some of it
+  constexpr std::chrono::milliseconds lease = 1'000ms;  // a busy machine takes some of it
   published_region memory{with_lease(lease)};
   attached_region seen{memory.path};
   holds_accept = true;
@@ -229,7 +224,7 @@ TEST_CASE("publication: a request that came while its thread was held up counts 
   std::this_thread::sleep_for(lease + 20ms);
   holds_accept = false;
   CHECK_NOTHROW(CHECK(looks.get()));
-  CHECK(memory.published.wait_until_withdrawn(5s));
+  CHECK(memory.published.wait_until_withdrawn(20s));
   CHECK(memory.published.importers() == 1);
   detail::protocol_step_hook = nullptr;
 }
@@ -273,7 +268,7 @@ TEST_CASE("attached_region: the owner hears that chunks are unmapped, whatever f
     failing_step = 0;
     CHECK(seen.refresh(memory.stream) == granule());
     CHECK(seen.chunks().size() == 1);
-    CHECK(memory.published.wait_until_withdrawn(5s));
+    CHECK(memory.published.wait_until_withdrawn(20s));
     seen.refresh(memory.stream);
     CHECK(seen.is_open());
   }
@@ -320,7 +315,7 @@ void sweep_thread_allocations(const char* step, Action action) {
 TEST_CASE_FIXTURE(published_region, "publication: goes on where its thread has no memory") {
   attached_region honest{path};
   REQUIRE(comes_true([&] { return published.importers() == 1; }));
-  const std::size_t before = descriptors_left();
+  const std::size_t before = steady_descriptors();
   sweep_thread_allocations("accept4", [&] {
     try {
       attached_region seen{path, attach_within(2s)};
@@ -389,7 +384,7 @@ TEST_CASE_FIXTURE(published_region,
   attached_region second{path};
   CHECK(second.chunks().size() == 1);
   first.refresh(stream);
-  CHECK(published.wait_until_withdrawn(5s));
+  CHECK(published.wait_until_withdrawn(20s));
 }
 
 TEST_CASE_FIXTURE(published_region,
@@ -412,15 +407,16 @@ TEST_CASE_FIXTURE(published_region, "publication: a child of fork() ends it whil
   attached_region seen{path};
   owned.trim(granule(), stream);
   published.announce(owned, granule(), stream);
-  auto waiting =
-      std::async(std::launch::async, [&] { return published.wait_until_withdrawn(10s); });
-  std::this_thread::sleep_for(50ms);
+  bool is_withdrawn = false;
+  watched_thread waiting{[&] { is_withdrawn = published.wait_until_withdrawn(10s); }};
+  REQUIRE(waiting.comes_to_wait());
   CHECK(succeeds_in_forked_child([&] {
     { const publication ended{std::move(published)}; }
     return true;
   }));
   seen.refresh(stream);
-  CHECK(waiting.get());
+  waiting.join();
+  CHECK(is_withdrawn);
 }
 
 TEST_CASE_FIXTURE(published_region,
@@ -438,7 +434,7 @@ TEST_CASE_FIXTURE(published_region,
   }));
   CHECK_FALSE(published.wait_until_withdrawn(0ms));
   CHECK(seen.refresh(stream) == granule());
-  CHECK(published.wait_until_withdrawn(5s));
+  CHECK(published.wait_until_withdrawn(20s));
 }
 
 TEST_CASE_FIXTURE(published_region, "publication: limits of time may be as long as can be said") {

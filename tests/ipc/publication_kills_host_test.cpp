@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(published_region, "publication: importers killed at any moment
   announce(3);
   attached_region honest{path};
   REQUIRE(comes_true([&] { return published.importers() == 1; }));
-  const std::size_t before = open_descriptors();
+  const std::size_t before = steady_descriptors();
   const std::size_t mapped = mappings_of("memfd");
   // Else each chunk that goes leaves a descriptor until the addresses are freed.
   const bool returns_memory = capability_of(first_device).has(trait::returns_memory);
@@ -165,21 +165,21 @@ TEST_CASE_FIXTURE(published_region, "publication: importers killed at any moment
       CHECK(honest.refresh(stream) == 3 * granule());
     }
     CHECK(comes_true([&] { return published.importers() == 1; }));
-    CHECK(published.wait_until_withdrawn(5s));
+    CHECK(published.wait_until_withdrawn(20s));
     CHECK(descriptors_become(before));
     CHECK(mappings_of("memfd") == mapped);
     return child.get();
   });
   owned.commit(3 * granule(), granule());
   announce(4);
-  CHECK(honest.wait_for(4 * granule(), 5s, stream));
+  CHECK(honest.wait_for(4 * granule(), 20s, stream));
 }
 
 TEST_CASE("attached_region: owners killed at any moment leave a path that is taken over") {
   const temporary_folder folder;
   const std::string path = path_in(folder);
   const stream stream;
-  const std::size_t before = open_descriptors();
+  const std::size_t before = steady_descriptors();
   const std::size_t mapped = mappings_of("memfd");
   kill_children([&](const kill_plan& plan) {
     auto child = std::async(std::launch::async, [&] {

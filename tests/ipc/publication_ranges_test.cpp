@@ -18,10 +18,9 @@
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/copy.hpp>
-#include "core/hip_compat.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/state_page.hpp"
-#include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
@@ -108,7 +107,7 @@ TEST_CASE_FIXTURE(four_chunks, "publication: memory whose first chunks are gone"
 
 TEST_CASE_FIXTURE(four_chunks,
                   "publication: what is erased at the front leaves the rest readable") {
-  if (hip_compat::unmap_waits_for_streams(detail::runtime_version())) {
+  if (detail::rules_of_runtime().unmap_waits) {
     MESSAGE("skipped: an unmap waits for the stream that this test holds");
     return;
   }

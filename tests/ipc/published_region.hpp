@@ -2,9 +2,13 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -18,6 +22,7 @@
 #include "ipc/packet.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
+#include "ipc/state_page.hpp"
 #include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
@@ -72,10 +77,23 @@ struct published_region {
   }
 };
 
-/// Waits, some seconds at most, until so many descriptors are open: the owner closes its end of a
-/// connection when it sees that the other is closed.
+/// Descriptors of this process, as soon as their number stays the same for half a second: an owner
+/// closes its end of a connection up to 0.2 s after the other end.
+inline std::size_t steady_descriptors() {
+  std::size_t count = open_descriptors();
+  for (int same = 0; same < 500; ++same) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    if (const std::size_t now = open_descriptors(); now != count) {
+      count = now;
+      same = 0;
+    }
+  }
+  return count;
+}
+
+/// Waits, some seconds at most, until `count` descriptors are open.
 inline bool descriptors_become(std::size_t count) {
-  for (int ms = 0; ms < 5000; ++ms) {
+  for (int ms = 0; ms < 15000; ++ms) {
     if (open_descriptors() == count) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
@@ -115,6 +133,45 @@ struct raw_importer {
     CHECK_FALSE(receive().has_value());
     return refused->text;
   }
+};
+
+/// An owner that speaks the protocol by hand, for one importer: it welcomes it, and then answers a
+/// request as it is told to.
+class raw_owner {
+ public:
+  using answer = std::function<void(int socket, std::uint64_t ticket)>;
+
+  explicit raw_owner(const std::string& path) {
+    detail::bind_to(listener_.get(), path, detail::who_connects::same_user);
+    REQUIRE(::listen(listener_.get(), 4) == 0);
+    page_.set_epoch(1);
+  }
+  [[nodiscard]] detail::state_page& page() noexcept { return page_; }
+  /// Serves one importer until it closes, beside this thread.
+  std::future<void> serve(answer how) {
+    return std::async(std::launch::async, [this, how = std::move(how)] {
+      static_cast<void>(
+          detail::wait_readable(listener_.get(), detail::deadline_in(std::chrono::seconds{5})));
+      const detail::owned_descriptor socket{
+          ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+      detail::received_packet next;
+      while (detail::wait_readable(socket.get(), detail::deadline_in(std::chrono::seconds{5}))) {
+        if (detail::receive_packet(socket.get(), next) == detail::transfer_result::closed) return;
+        if (const auto* const asked = std::get_if<detail::request_packet>(&next.content)) {
+          how(socket.get(), asked->ticket);
+          continue;
+        }
+        detail::welcome_packet welcome{detail::own_identity(), {}, 1};
+        welcome.shape.granularity = granule();
+        welcome.shape.max_bytes = 4 * granule();
+        static_cast<void>(detail::send_packet(socket.get(), welcome, {page_.descriptor()}));
+      }
+    });
+  }
+
+ private:
+  detail::owned_descriptor listener_ = detail::make_socket();
+  detail::state_page page_;
 };
 
 }  // namespace hipvmm::test

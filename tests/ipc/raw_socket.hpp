@@ -18,6 +18,8 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 // What a peer sends that does not use the library, and what a process holds.
 namespace hipvmm::test {
@@ -46,8 +48,15 @@ inline bool send_raw(int socket, const std::vector<unsigned char>& bytes,
   return send_raw(socket, bytes.data(), bytes.size(), descriptors);
 }
 
-/// Entries of /proc/self/fd, without the one that reads them.
+/// Entries of /proc/self/fd, without the one that reads them. A driver opens some of its own when
+/// the process first uses a device: they are open before the first count.
 inline std::size_t open_descriptors() {
+  static const bool all_are_used = [] {
+    for (int device = 0; device < device_count(); ++device)
+      static_cast<void>(stream{device_ref{device}});
+    return true;
+  }();
+  REQUIRE(all_are_used);
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
     static_cast<void>(entry);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "append_kernels.hpp"
 
-#include <cuda_runtime_api.h>
+#include "gpu_runtime.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -54,8 +54,8 @@ template <typename... Parameters, typename... Arguments>
 int launch(void (*kernel)(Parameters...), unsigned threads, ihipStream_t* stream,
            Arguments... arguments) {
   const unsigned blocks = (threads + block_threads - 1) / block_threads;
-  kernel<<<blocks, block_threads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(arguments...);
-  return cudaGetLastError();
+  kernel<<<blocks, block_threads, 0, gpu::native(stream)>>>(arguments...);
+  return gpu::last_error();
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ HIPVMM_HOST_DEVICE inline bool is_hit(unsigned index, unsigned divisor) {
   return (index * 2654435761U >> 8) % divisor == 0;
 }
 
-/// All give the CUDA runtime's code: 0 is success. Each starts `count` threads; thread i
+/// All return the runtime's code: 0 is success. Each starts `count` threads; thread i
 
 /// appends first + i.
 int launch_append_all(appender ref, unsigned first, unsigned count, ihipStream_t* stream);

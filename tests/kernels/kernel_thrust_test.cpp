@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -38,6 +39,16 @@ TEST_CASE("thrust: takes temporary storage of a resource by exec_policy") {
   CHECK(seen == expected);
   CHECK(counted.get_allocations_counter().total > 0);
   CHECK(counted.get_bytes_counter().value == 0);
+}
+
+TEST_CASE("cub: takes temporary storage of a resource") {
+  const stream used;
+  mr::vmm_pool_resource pool{used.device()};
+  device_uvector<int> numbers{100'000, used, &pool};
+  device_scalar<int> sum{0, used, &pool};
+  fill_by_thrust(numbers, 3, used);
+  REQUIRE(sum_by_cub(numbers, sum, used, &pool) == 0);
+  CHECK(sum.value(used) == 300'000);
 }
 
 }  // namespace hipvmm

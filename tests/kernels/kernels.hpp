@@ -7,7 +7,7 @@ struct ihipStream_t;
 
 namespace hipvmm::test {
 
-/// All give the CUDA runtime's code: 0 is success.
+/// All return the runtime's code: 0 is success.
 
 /// Adds 1 to each of `count` elements again and again, until the word at `stop`, in pinned memory,
 /// is not 0 or some seconds have passed; `rounds[0]` tells how often.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # One home per HIP function: check_homes.sh ROOT. Each function is called from one .cpp file of the
-# library, the one that providers/hip_surface.def and docs/reference/hip_surface.md name.
+# library, the one that providers/hip_surface.def names. docs/reference/hip_surface.md names no others.
 source "$(dirname "$0")/common.sh"
 
 list=providers/hip_surface.def
@@ -63,15 +63,26 @@ for function in "${!home[@]}"; do
     complain "$list: $function is called nowhere: drop the line or offer it by HIPVMM_HIP_OFFERED"
 done
 
-# The page's tables have the function in the first column; used ones have the home in the second.
-page_rows() {
-  sed -n 's/^| `\(hip[A-Za-z0-9_]*\)` | \(`\([a-z0-9_/]*\.cpp\)`\)\{0,1\}.*/\1 \3/p' "$root/$page"
-}
-difference=$(diff <(surface_used | sort) <(page_rows | grep ' .' | sort)) ||
-  complain "$page and $list differ in used functions and their homes (< list, > page):
-$difference"
-difference=$(diff <(surface_offered | sort) <(page_rows | sed -n 's/ $//p' | sort)) ||
-  complain "$page and $list differ in offered functions (< list, > page):
-$difference"
+# The page has only functions whose behaviour needs a word, those in the first column of its tables.
+while IFS= read -r line; do
+  complain "$page: $line"
+done < <(awk -F'|' '
+  NR == FNR { list[$1] = 1; next }
+  /^\| `hip/ {
+    n = split($2, names, "`")
+    for (i = 2; i <= n; i += 2) {
+      if (!list[names[i]]) print "names " names[i] ", which no line of providers/hip_surface.def has"
+      if (seen[names[i]]++) print "has two rows for " names[i]
+    }
+  }' <({ surface_used | cut -d' ' -f1; surface_offered; }) "$root/$page")
+
+# The environment has three homes, one of the library and one of each provider that reads it: a
+# program with rights of its own hears no variable.
+mapfile -t files < <(cpp_files include src testing && provider_files)
+while IFS=: read -r file line _; do
+  complain "$file:$line: reads a variable of its own: call environment() of core/environment.hpp, \
+which a setuid program's caller cannot use"
+done < <(code_of "${files[@]}" | grep -E '[^A-Za-z0-9_](secure_)?getenv([^A-Za-z0-9_]|$)' |
+  grep -Ev '^(src/core/environment\.hpp|providers/(host/base/settings|cuda/base/call_delay)\.cpp):')
 
 finish "one home per HIP function"

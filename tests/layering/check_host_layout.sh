@@ -15,7 +15,7 @@ mapfile -t files < <(cpp_files "$house" | grep -v "^$root/$house/tests/")
 declare -A used=()
 for path in "${files[@]}"; do
   file=${path#"$root/$house/"}
-  folder=${file%/*}
+  folder=${file%%/*}
   used[$folder]=1
   [[ -n ${rank[$folder]:-} ]] ||
     complain "$house/$file: its folder is not in the table of $page: add a row or move the file"
@@ -29,8 +29,8 @@ while read -r file line header; do
   resolve target "$file" "${header:1:-1}"
   [[ $target == "$house"/* ]] || continue
   from=${file#"$house/"} to=${target#"$house/"}
-  ((${rank[${to%/*}]:-0} <= ${rank[${from%/*}]:-0})) ||
-    complain "$file:$line: ${from%/*}/ may not include ${to%/*}/, which stands below it in $page"
+  ((${rank[${to%%/*}]:-0} <= ${rank[${from%%/*}]:-0})) ||
+    complain "$file:$line: ${from%%/*}/ may not include ${to%%/*}/, which stands below it in $page"
 done < <(includes_of "${files[@]}")
 
 finish "folders of the host provider"

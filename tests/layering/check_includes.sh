@@ -8,14 +8,15 @@ declare -A may_include=(
   [runtime]="core runtime"
   [vmm]="core runtime vmm"
   [capability]="core runtime vmm capability"
-  [region]="core runtime vmm capability region"
-  [mr]="core runtime vmm capability region mr"
-  [container]="core runtime vmm capability region mr container"
-  [ipc]="core runtime vmm capability region mr container ipc"
-  [c]="core runtime vmm capability region mr container ipc c"
-  [preload]="core runtime vmm capability region mr container ipc c preload"
-  [tool]="core runtime vmm capability region mr container ipc tool"
-  [compat]="core runtime vmm capability region mr container ipc compat"
+  [strategy]="core runtime vmm capability strategy"
+  [region]="core runtime vmm capability strategy region"
+  [mr]="core runtime vmm capability strategy region mr"
+  [container]="core runtime vmm capability strategy region mr container"
+  [ipc]="core runtime vmm capability strategy region mr container ipc"
+  [c]="core runtime vmm capability strategy region mr container ipc c"
+  [preload]="core runtime vmm capability strategy region mr container ipc c preload"
+  [tool]="core runtime vmm capability strategy region mr container ipc c tool"
+  [compat]="core runtime vmm capability strategy region mr container ipc compat"
   [testing]="core runtime mr testing"
 )
 
@@ -81,7 +82,7 @@ library nor of hipvmm"
     complain "$where: ${layer} may not include <$header>"
   elif ! is_vendor "$header" && ! is_system "$header"; then
     complain "$where: <$header> belongs to no known library: name it in tests/layering/\
-check_includes.sh and its reason in CONTRIBUTING.md"
+check_includes.sh and its reason in docs/development/building.md"
   fi
 }
 
@@ -106,33 +107,10 @@ check_inside() {  # WHERE FILE LAYER TARGET
   fi
 }
 
-# The old paths of headers that have moved, which name the new ones for one release.
-declare -A moved_to=()
-while IFS=: read -r path include; do
-  include=${include#*<}
-  moved_to[${path#"$root"/}]=${include%>*}
-done < <(grep -rl '^// Moved\. This path ends with ' "$root/include" | xargs -r grep '^#include')
-for file in "${!moved_to[@]}"; do
-  to=include/${moved_to[$file]}
-  [[ -f $root/$to && -z ${moved_to[$to]:-} ]] ||
-    complain "$file: names <${moved_to[$file]}>, which is no header that stays"
-done
-while IFS=: read -r path lines; do
-  ((lines == 4)) || complain "$path: a moved header holds its new name only"
-done < <(cd "$root" && printf '%s\n' "${!moved_to[@]}" | xargs -r grep -Hcv '^$')
-
-mapfile -t files < <(cpp_files include src testing tests samples bench)
-while read -r file line header; do
-  to=include/${header:1:-1}
-  [[ -z ${moved_to[$to]:-} ]] ||
-    complain "$file:$line: $header has moved: include <${moved_to[$to]}>"
-done < <(includes_of "${files[@]}" | grep '<hipvmm/')
-
 mapfile -t files < <(cpp_files include src testing && provider_files)
 ((${#files[@]} > 0)) || complain "$root holds no C++ file in include/ or src/"
 for path in "${files[@]}"; do
   file=${path#"$root"/}
-  [[ -z ${moved_to[$file]:-} ]] || continue
   set_layer layer "$file"
   [[ $file == include/* && $file != include/hipvmm/* ]] && layer=
   case $layer in
@@ -144,7 +122,6 @@ and tests/layering/check_includes.sh" ;;
 done
 
 while read -r file line header; do
-  [[ -z ${moved_to[$file]:-} ]] || continue
   where=$file:$line
   set_layer layer "$file"
   name=${header:1:-1}

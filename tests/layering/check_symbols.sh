@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Symbols used = listed = exported: check_symbols.sh ROOT NM LIBRARY [PROVIDER]. What the built
+# Symbols used = listed = exported: check_symbols.sh ROOT COMPILER NM LIBRARY [PROVIDER]. What the built
 # library leaves undefined is what hip_surface.def calls used; what a provider of this tree exports
-# is that and what the list calls offered.
+# is that and what the list calls offered. A program that is compiled with the headers refers to a
+# name with their version, which the library defines.
 source "$(dirname "$0")/common.sh"
-nm=$2
-library=$3
-provider=${4:-}
+compiler=$2
+nm=$3
+library=$4
+provider=${5:-}
 
 # hip_names NM_OPTION...: the HIP functions among the symbols, without their versions and without the
 # suffix that headers from 6.0 on give to functions of hipDeviceProp_t. In the HIP 10 line
@@ -41,5 +43,22 @@ if [[ -n $provider ]]; then
   hip_names --dynamic --defined-only "$provider" >"$work/exported"
   compare "$work/surface" "$work/exported" "$provider" exported
 fi
+
+# interface_of FOLDER...: the name to which an optimised program refers, by the headers of these folders.
+interface_of() {
+  printf '#include <hipvmm/runtime/device.hpp>\nint main() {}\n' |
+    "$compiler" -std=c++17 -O2 "${@/#/-I}" -x c++ -c - -o "$work/program.o"
+  "$nm" -C -u "$work/program.o" | sed -n 's/^ *U hipvmm::detail::\(interface_[0-9].*\)/\1/p'
+}
+interface=$(interface_of "$root/include")
+"$nm" -C "$library" 2>/dev/null >"$work/defined" || true
+grep -qE " [BRVS] hipvmm::detail::${interface:-nothing}\$" "$work/defined" ||
+  complain "${library##*/} does not define the name with its version to which programs refer: \
+'$interface', of include/hipvmm/version.hpp"
+mkdir -p "$work/other/hipvmm"
+sed 's/^\(#define HIPVMM_VERSION_MINOR\) .*/\1 99/' "$root/include/hipvmm/version.hpp" \
+  >"$work/other/hipvmm/version.hpp"
+[[ $(interface_of "$work/other" "$root/include") == interface_*_99* ]] ||
+  complain "a program that is compiled with headers of another version refers to no other name"
 
 finish "HIP symbols used, listed and exported"

@@ -38,7 +38,7 @@ done < <(sed -n 's|^ *"file": "\(.*\)",\{0,1\}$|\1|p' "$compile_commands")
 ((${#is_compiled[@]} > 0)) || complain "$compile_commands lists no source"
 
 mapfile -t files < <(cpp_files src testing tests samples bench providers/host/tests && provider_files)
-mapfile -t kernels < <(find "$root/samples" -name '*.cu' 2>/dev/null)
+mapfile -t kernels < <(find "$root"/{samples,tests,bench} -name '*.cu' 2>/dev/null)
 while read -r file _ header; do
   [[ $header == '"'* ]] || continue
   resolve target "$file" "${header:1:-1}" src tests
@@ -60,7 +60,7 @@ done
 # For tests, and what other public headers are made of.
 not_in_umbrella='hipvmm/(container/(append_slots|growable_sharing|growable_storage)|ipc/ranks/communicator_parts)\.hpp'
 umbrella=$(includes_of "$root/include/hipvmm/hipvmm.hpp" | sed 's/.*<\(.*\)>$/\1/' | sort)
-public=$(cpp_files include | xargs grep -L '^// Moved\. ' | sed "s|^$root/include/||" |
+public=$(cpp_files include | sed "s|^$root/include/||" |
   grep -Ev '^hipvmm/(hipvmm\.hpp$|hipvmm\.h$|serving\.h$|torch\.h$|vector\.hpp$|pool\.hpp$|provider/|compat/|testing/)' |
   grep -Evx "$not_in_umbrella" | sort)
 difference=$(diff <(echo "$public") <(echo "$umbrella")) ||

@@ -16,7 +16,7 @@ complain() {
 # finish WHAT: ends the check, with the number of broken rules.
 finish() {
   if ((problems > 0)); then
-    printf '%s: %d broken, see CONTRIBUTING.md for the rules\n' "$1" "$problems" >&2
+    printf '%s: %d broken, see docs/development/checks.md for the rules\n' "$1" "$problems" >&2
     exit 1
   fi
   printf '%s: kept\n' "$1"

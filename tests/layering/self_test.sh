@@ -16,7 +16,7 @@ die() {
 
 rm -rf "$tree"
 mkdir -p "$tree"
-for part in "$original"/{include,src,testing,tests,samples,bench,packaging,providers,docs,*.md}; do
+for part in "$original"/{include,src,testing,tests,samples,bench,packaging,providers,python,docs,LICENSE,*.md}; do
   [[ ! -e $part ]] || cp -r "$part" "$tree/"
 done
 trap 'rm -rf "$tree"' EXIT
@@ -31,13 +31,17 @@ homes() { bash "$checks/check_homes.sh" "$tree"; }
 header() { bash "$checks/check_headers.sh" "$tree" "$COMPILER" c++17 "$1"; }
 c_interface() { bash "$checks/check_c_interface.sh" "$tree"; }
 words() { bash "$checks/check_words.sh" "$tree"; }
+release() { bash "$checks/../../packaging/release.sh" --check "$tree"; }
 versions() { bash "$checks/check_versions.sh" "$tree"; }
+debt() { bash "$checks/check_debt.sh" "$tree"; }
 sizes() { bash "$checks/check_sizes.sh" "$tree"; }
 quotes() { bash "$checks/check_quotes.sh" "$tree"; }
 results() { bash "$checks/check_results.sh" "$tree"; }
+figures() { bash "$checks/check_figures.sh" "$tree"; }
+names() { bash "$checks/check_names.sh" "$tree"; }
 links() { bash "$checks/check_links.sh" "$tree"; }
 mutants() { bash "$checks/check_mutants.sh" "$tree"; }
-symbols() { bash "$checks/check_symbols.sh" "$tree" "$NM" "$LIBRARY" "$OWN_PROVIDER"; }
+symbols() { bash "$checks/check_symbols.sh" "$tree" "$COMPILER" "$NM" "$LIBRARY" "$OWN_PROVIDER"; }
 targets() {
   sed "s|\"$original/|\"$tree/|" "$COMPILE_COMMANDS" >"$tree/compile_commands.json"
   bash "$checks/check_targets.sh" "$tree" "$tree/compile_commands.json" "$PROVIDER"
@@ -91,10 +95,34 @@ case $breakage in
 #endif'
     rejects 'src/region/region.cpp:' versions
     ;;
+  defect_named_elsewhere)
+    append src/core/bytes.cpp '// Where quirk::re_reserve is in force.'
+    rejects 'src/core/bytes.cpp names a defect of a device' debt
+    ;;
+  debt_paid)
+    sed -i 's/thread_local //' "$tree/src/c/guard.cpp"
+    rejects 'write' debt
+    ;;
+  name_that_is_gone)
+    append docs/design/pool_design.md 'The pool asks `region::never_was()`.'
+    rejects 'docs/design/pool_design.md:' names
+    ;;
+  word_that_is_gone)
+    append tests/core/bytes_test.cpp '/* the count_of_nothing of old */'
+    rejects 'names count_of_nothing, which no code has' names
+    ;;
+  file_that_is_gone)
+    append src/core/bytes.cpp '// As core/never_was.hpp says.'
+    rejects 'names core/never_was.hpp, which does not exist' names
+    ;;
   word_given_up)
     append src/core/bytes.cpp '// Settles what is open.
 void settle();'
-    rejects 'src/core/bytes.cpp:124:void settle();: a word that was given up' words
+    rejects 'src/core/bytes.cpp:129:void settle();: a word that was given up' words
+    ;;
+  subject_that_does_not_act)
+    append src/core/bytes.cpp '// Ends. Where it cannot, it waits.'
+    rejects 'src/core/bytes.cpp:128:// Ends. Where it cannot, it waits.: a sentence whose subject' words
     ;;
   circle_of_units)
     append src/core/bytes.cpp '#include <hipvmm/runtime/stream.hpp>'
@@ -106,15 +134,7 @@ void settle();'
     ;;
   misplaced_member)
     append src/core/bytes.cpp 'void stream::elsewhere() {}'
-    rejects 'src/core/bytes.cpp:123: defines a member of stream, which runtime/stream declares' circles
-    ;;
-  moved_header_used)
-    append samples/grow_in_place.cpp '#include <hipvmm/vmm/region.hpp>'
-    rejects '<hipvmm/vmm/region.hpp> has moved: include <hipvmm/region/region.hpp>' includes
-    ;;
-  moved_header_with_more)
-    append include/hipvmm/vmm/region.hpp '#include <hipvmm/vmm/access.hpp>'
-    rejects 'include/hipvmm/vmm/region.hpp: a moved header holds its new name only' includes
+    rejects 'src/core/bytes.cpp:128: defines a member of stream, which runtime/stream declares' circles
     ;;
   unknown_folder)
     mkdir -p "$tree/src/helpers" && touch "$tree/src/helpers/helper.cpp"
@@ -145,6 +165,14 @@ void settle();'
     append src/core/hip_compat.hpp '#include <hipvmm/core/bytes.hpp>'
     rejects 'core/hip_compat.hpp includes nothing of hipvmm' includes
     ;;
+  version_of_python)
+    sed -i 's/^__version__ = .*/__version__ = "9.9.9"/' "$tree/python/src/hipvmm/_version.py"
+    rejects 'python/src/hipvmm/_version.py: the version is ' release
+    ;;
+  version_of_changelog)
+    sed -i 's/^## Unreleased$/## 9.9.9/' "$tree/CHANGELOG.md"
+    rejects "CHANGELOG.md: the first heading is '9.9.9'" release
+    ;;
   second_home)
     append src/region/region.cpp 'void again(void* p) { static_cast<void>(hipMemUnmap(p, 1)); }'
     rejects 'hipMemUnmap is called from src/region/region.cpp and from src/vmm/mapping.cpp' homes
@@ -163,13 +191,17 @@ void settle();'
    hipMemUnmap(address) here */ static const char* const text = "hipMemUnmap(\"here\") " R"(hipMemUnmap())";'
     accepts homes
     ;;
-  wrong_home_in_docs)
-    sed -i 's#`vmm/mapping.cpp`#`region/region.cpp`#' "$page"
-    rejects 'differ in used functions and their homes' homes
+  function_of_no_list)
+    sed -i 's#^| `hipMemUnmap` #| `hipMemUnmapAll` #' "$page"
+    rejects 'names hipMemUnmapAll, which no line of providers/hip_surface.def has' homes
     ;;
   unsorted_surface)
     { tac "$surface" | sed '/^\/\//d'; } >"$surface.new" && mv "$surface.new" "$surface"
     rejects 'HIPVMM_HIP_USED lines are not sorted' homes
+    ;;
+  variable_read_elsewhere)
+    append src/preload/settings.cpp 'const char* const mode = std::getenv("HIPVMM_MODE");'
+    rejects 'src/preload/settings.cpp:44: reads a variable of its own' homes
     ;;
   needs_another_header)
     append include/hipvmm/core/bytes.hpp 'inline std::vector<int> numbers();'
@@ -252,6 +284,22 @@ void settle();'
     yes '//' | head -n 501 >"$tree/src/core/long.cpp" || true
     rejects 'src/core/long.cpp has 501 lines' sizes
     ;;
+  page_too_long)
+    yes 'a line' | head -n 301 >"$tree/docs/guides/long.md" || true
+    rejects 'docs/guides/long.md has more than 300 lines' sizes
+    ;;
+  table_without_header)
+    sed -i '0,/^| chunk /s/^| chunk /\n&/' "$tree/docs/design/style.md"
+    rejects 'begins a table without a header' sizes
+    ;;
+  link_on_two_lines)
+    append docs/design/style.md $'The [reference\nof HIP](../reference/hip_surface.md).'
+    rejects 'ends the text of a link of the line before' sizes
+    ;;
+  prose_not_wrapped)
+    append docs/design/style.md "$(yes word | head -n 21 | paste -sd' ')"
+    rejects 'has 104 characters: wrap it at 100' sizes
+    ;;
   folder_full)
     touch "$tree"/tests/layering/more_{1..26}
     rejects 'tests/layering holds ' sizes
@@ -309,6 +357,22 @@ int main() { return 17; }
     for result in "$tree"/bench/results/*.csv; do break; done
     head --bytes 102401 /dev/zero >"$result"
     rejects 'is above 100 KB: pack it' results
+    ;;
+  figure_not_measured)
+    sed -i '/^| an array doubles to 64 GiB/s/ 125 ms/ 124 ms/' "$tree/README.md"
+    rejects 'README.md has 124 but 2026-11-22-growth-h200.csv has 125.399' figures
+    ;;
+  figure_unlisted)
+    append docs/guides/python.md '[file](../../bench/results/2026-11-22-growth-h200.csv)'
+    rejects 'docs/guides/python.md quotes bench/results/2026-11-22-growth-h200.csv: say in' figures
+    ;;
+  figure_of_table_unlisted)
+    sed -i 's/^| the largest array that grew.*/& twice as large: 2 times |/' "$tree/README.md"
+    rejects 'README.md: 2 of the 3 figures beside "the largest array that grew' figures
+    ;;
+  figure_text_gone)
+    sed -i '/^| an array doubles to 64 GiB/d' "$tree/README.md"
+    rejects 'README.md has this text 0 times, not once: | an array doubles to 64 GiB' figures
     ;;
   stale_mutant)
     sed -i 's/index % streams_/index + 0 % streams_/' "$tree/src/runtime/stream_pool.cpp"

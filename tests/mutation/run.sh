@@ -93,7 +93,7 @@ configure() {
   [[ ! -f $binaries/CMakeCache.txt ]] || return 0
   local options=(-DHIPVMM_PROVIDER=host -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -g1"
     -DHIPVMM_SANITIZE="$1" -DHIPVMM_BENCH=OFF -DHIPVMM_SAMPLES=OFF -DHIPVMM_TOOLS=OFF
-    -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF -DCMAKE_PROJECT_hipvmm_INCLUDE="$here/units.cmake")
+    -DCMAKE_PROJECT_hipvmm_INCLUDE="$here/units.cmake")
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
   if command -v ld.lld >/dev/null; then
     options+=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld -DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=lld)

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -23,6 +24,17 @@ inline outcome run_replaced(std::vector<std::string> options, const std::string&
   surroundings given;
   given.environment = environment;
   return run(PRELOAD_RUN_PROGRAM, options, given);
+}
+
+/// The same under LD_PRELOAD as a user sets it by hand: nobody looks at the variables before.
+inline outcome run_preloaded(const std::string& task, std::vector<std::string> environment) {
+  const char* const before = std::getenv("LD_PRELOAD");  // a sanitizer, which must be first
+  environment.push_back(
+      "LD_PRELOAD=" + (before == nullptr ? std::string{} : std::string{before} + ":") +
+      PRELOAD_LIBRARY);
+  surroundings given;
+  given.environment = std::move(environment);
+  return run(PRELOAD_MEMORY_PROGRAM, {task}, given);
 }
 
 /// What was replaced in a run, and what that wrote besides.

@@ -163,10 +163,10 @@ TEST_CASE("preload: a library that is loaded late and hidden is served too") {
 }
 
 TEST_CASE("preload: where it is off nothing is loaded, nor where no call is made") {
-  for (const std::vector<std::string>& options :
-       {std::vector<std::string>{"--off"}, std::vector<std::string>{}}) {
-    const outcome ended = run_replaced(options, options.empty() ? "nothing" : "copies",
-                                       {"HIPVMM_CONF=pool.maximum=nonsense"});
+  const std::string wrong = "HIPVMM_CONF=pool.maximum=nonsense";
+  for (const outcome& ended : {run_replaced({"--off"}, "copies", {wrong}),
+                               run_preloaded("copies", {wrong, "HIPVMM_PRELOAD=off"}),
+                               run_preloaded("nothing", {wrong})}) {
     CHECK(ended.status == 0);
     CHECK(ended.err.empty());
   }
@@ -186,11 +186,11 @@ TEST_CASE("preload: statistics are one block on standard error") {
 
 TEST_CASE("preload: what cannot be understood is said, and the program runs as without") {
   const std::string plain = run_plain("copies").out;
-  outcome ended = run_replaced({}, "copies", {"HIPVMM_PRELOAD=treshold=1MiB"});
+  outcome ended = run_preloaded("copies", {"HIPVMM_PRELOAD=treshold=1MiB"});
   CHECK(ended.out == plain);
   check_sentence(ended.err,
                  "hipvmm_preload: nothing is replaced: ", {"treshold", "threshold, most"});
-  ended = run_replaced({}, "copies", {"HIPVMM_CONF=pool.maximum=nonsense"});
+  ended = run_preloaded("copies", {"HIPVMM_CONF=pool.maximum=nonsense"});
   CHECK(ended.out == plain);
   check_sentence(ended.err, "hipvmm_preload: ", {"device", "nonsense"});
   ended = run_replaced({"--json", "/nonexistent/file"}, "copies");

@@ -69,13 +69,53 @@ TEST_CASE("hipvmm-run: mistakes are one sentence") {
   check_fails({"--threshold", "much", "true"}, 2, {"--threshold: 'much'", "4MiB"});
   check_fails({"--most", "0", "true"}, 2, {"--most: '0' is no byte"});
   check_fails({"--thresh", "1MiB", "true"}, 2, {"--thresh", "there is no option", "--help"});
-  CHECK(hipvmm_run({"--", "--thresh"}).status == 1);
+  CHECK(hipvmm_run({"--", "--thresh"}).status == 127);
   check_fails({"--free", "never", "true"}, 2, {"never"});
   check_fails({"--off", "--most", "1GiB", "true"}, 2, {"--off"});
   check_fails({"--json", "a,b", "true"}, 2, {"a,b", "comma"});
-  check_fails({"/nonexistent"}, 1, {"/nonexistent", "No such file"});
+  check_fails({"/nonexistent"}, 127, {"/nonexistent", "No such file"});
+  check_fails({"/dev/null"}, 126, {"/dev/null", "Permission denied"});
+  check_fails({"--conf", "nonsense=3", "echo", "ran"}, 2,
+              {"HIPVMM_CONF", "nonsense", "pool.maximum"});
+  check_fails({"--conf", "pool.maximum=much", "echo", "ran"}, 2,
+              {"HIPVMM_CONF", "pool.maximum", "much"});
+  check_fails({"--conf", "budget=:1GiB", "echo", "ran"}, 2, {"HIPVMM_CONF", "budget"});
+  check_fails({"--conf", "nonsense=3", "--print"}, 2, {"nonsense"});
   check_fails({"--library", "/nonexistent.so", "true"}, 1, {"/nonexistent.so"});
   check_fails({"--library", "/a b.so", "true"}, 1, {"/a b.so", "space"});
+}
+
+TEST_CASE("hipvmm-run: variables that are wrong already are refused too") {
+  CHECK(hipvmm_run({"echo", "ran"}, {"HIPVMM_CONF=nonsense=3"}).status == 2);
+  CHECK(hipvmm_run({"echo", "ran"}, {"HIPVMM_PRELOAD=nonsense=3"}).status == 2);
+  CHECK(hipvmm_run({"--off", "echo", "ran"}, {"HIPVMM_CONF=nonsense=3"}).out == "ran\n");
+}
+
+/// What a shell that does `before` sees of the program that it becomes.
+std::string seen(const std::string& before, const std::string& program) {
+  return run("/bin/sh", {"-c", before + "; exec " + program}).out;
+}
+
+TEST_CASE("hipvmm-run: signals, descriptors and variables are the program's as they were") {
+  const std::string run_by{PRELOAD_RUN_PROGRAM " "};
+  for (const char* const before : {"true", "trap '' PIPE", "trap '' XFSZ CHLD", "ulimit -f 100",
+                                   "exec 7</dev/null", "exec 0<&-", "exec 2>&-"}) {
+    CAPTURE(before);
+    for (const char* const program :
+         {"grep 'Sig[BCIP]' /proc/self/status", "ls /proc/self/fd", "sh -c 'ulimit -a'"})
+      CHECK(seen(before, run_by + program) == seen(before, program));
+    CHECK(seen(before, run_by + "sh -c 'env | grep -v -e ^LD_PRELOAD= -e ^_= | sort'") ==
+          seen(before, "sh -c 'env | grep -v -e ^LD_PRELOAD= -e ^_= | sort'"));
+  }
+}
+
+TEST_CASE("hipvmm-run: a program runs without standard output, too") {
+  const auto status = [](const std::string& command) {
+    return run("/bin/sh", {"-c", command}).status;
+  };
+  const std::string asks = " sh -c '[ ! -e /proc/self/fd/1 ] && exit 5' >&-";
+  CHECK(status(PRELOAD_RUN_PROGRAM + asks) == 5);
+  CHECK(status(PRELOAD_RUN_PROGRAM " --print >&- 2>/dev/null") == 1);
 }
 
 TEST_CASE("hipvmm-run: help and version") {

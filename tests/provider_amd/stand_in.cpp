@@ -64,6 +64,7 @@ void hipvmm_host_release_streams() {
 // The stand-in does not judge the order of work.
 void hipvmm_host_suspend_order_check() {}
 void hipvmm_host_resume_order_check() {}
+void hipvmm_host_clear_order_reports() {}
 
 void hipvmm_host_get_counters(hipvmm_host_counters*) {
   throw std::logic_error{"only the host provider counts its objects"};

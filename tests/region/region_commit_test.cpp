@@ -2,6 +2,7 @@
 #include <hipvmm/region/region.hpp>
 
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <limits>
 #include <stdexcept>
@@ -10,6 +11,8 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
 #include "support/region/region_contents.hpp"
 
@@ -202,6 +205,33 @@ TEST_CASE("region: lies on the device asked for") {
   CHECK(device_ref::current() == first_device);
   write_tags(region, 0, 4, 1, stream);
   check_tags(region, 0, 4, 1, stream);
+}
+
+TEST_CASE("region: its addresses are as good as any after a commit that failed in them") {
+  const std::size_t unit = granule();
+  void* base = nullptr;
+  {
+    hipvmm::region region{first_device, 16 * unit};
+    base = region.base();
+    region.commit(0, unit);
+    const physical_chunk intruder{first_device, unit};
+    void* const at = advance(base, unit);
+    REQUIRE(hipMemMap(at, unit, 0, intruder.get(), 0) == hipSuccess);
+    set_access(at, unit, {first_device, access_right::read_write});
+    CHECK_THROWS_AS(region.commit(unit, 2 * unit), hip_error);
+    REQUIRE(hipMemUnmap(at, unit) == hipSuccess);
+  }
+  // HIP 7.0 to 7.2 keep a record of the map that failed (docs/guides/rocm.md, refused_map_stays).
+  const address_reservation again{16 * unit, 0, base};
+  base = again.get();
+  const physical_chunk chunk{first_device, unit};
+  for (std::size_t count = 1; count <= 4; ++count) {
+    CAPTURE(count);
+    REQUIRE(hipMemMap(advance(base, (count - 1) * unit), unit, 0, chunk.get(), 0) == hipSuccess);
+    CHECK_NOTHROW(set_access(base, count * unit, {first_device, access_right::read_write}));
+  }
+  for (std::size_t index = 0; index < 4; ++index)
+    CHECK(hipMemUnmap(advance(base, index * unit), unit) == hipSuccess);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules, "region: a moved-from one is empty") {

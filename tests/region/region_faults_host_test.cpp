@@ -217,7 +217,7 @@ TEST_CASE("region: grant that fails sets the rights back where it failed too") {
   CHECK(calls.count() == 4);
 }
 
-TEST_CASE("region: decommit that fails gives up a chunk that cannot be mapped again") {
+TEST_CASE("region: decommit that fails keeps a chunk that cannot be mapped again") {
   const hipvmm_host_counters before = live_objects();
   {
     region region{first_device, 8 * granule()};
@@ -226,12 +226,19 @@ TEST_CASE("region: decommit that fails gives up a chunk that cannot be mapped ag
     REQUIRE(hipvmm_host_set_faults("hipMemUnmap nth=2 error=hipErrorUnknown; "
                                    "hipMemMap nth=1 error=hipErrorUnknown") == nullptr);
     CHECK_THROWS_AS(region.decommit(0, 3 * granule()), hip_error);
-    hipvmm_host_set_faults(nullptr);
     CHECK(reported.count() == 1);
-    CHECK(region.committed_bytes() == 2 * granule());
-    CHECK(region.committed_from(0) == 2 * granule());
-    CHECK(region.chunk_count() == 2);
-    CHECK(region.decommit(0, 3 * granule()) == 2 * granule());
+    CHECK(region.committed_from(0) == 3 * granule());
+    CHECK(region.chunk_count() == 3);
+    REQUIRE(hipvmm_host_set_faults("hipMemMap error=hipErrorUnknown") == nullptr);
+    const auto grow = [&] { region.commit(3 * granule(), granule()); };
+    CHECK_THROWS_WITH_AS(grow(), doctest::Contains("could not be mapped again"), hip_error);
+    hipvmm_host_set_faults(nullptr);
+    grow();
+    CHECK(region.committed_bytes() == 4 * granule());
+    for (const std::size_t index : {0U, 1U, 2U})
+      CHECK(get_access(advance(region.base(), index * granule()), first_device) ==
+            access_right::read_write);
+    CHECK(region.decommit(0, 3 * granule()) == 3 * granule());
   }
   CHECK(live_objects() == before);
 }

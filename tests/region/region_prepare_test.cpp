@@ -6,9 +6,11 @@
 #include <utility>
 
 #include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
+#include "support/device_use.hpp"
 #include "support/devices.hpp"
 #include "support/held_worker.hpp"
 #include "support/region/prefetch_levels.hpp"
@@ -249,6 +251,9 @@ TEST_CASE("region: a move takes what was prepared or is on its way along") {
 
 TEST_CASE("region: one that dies takes its preparation back") {
   const std::size_t unit = granule();
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  const std::size_t before = bytes_in_use();
   for (const prefetch_level how : both_ways) {
     {
       const held_worker held;
@@ -259,7 +264,11 @@ TEST_CASE("region: one that dies takes its preparation back") {
     begun.prepare(unit, how);
     region ready{first_device, 16 * unit};
     prepare_and_wait(ready, unit, how);
+    CHECK(ready.prepared_bytes() == unit);
   }
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  CHECK(bytes_in_use() == before);
 }
 
 TEST_CASE("region: extend in place keeps and takes what was prepared") {

@@ -4,11 +4,9 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
@@ -16,7 +14,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include "core/background_task.hpp"
-#include "region/visibility.hpp"
+#include "region/backing.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -26,6 +24,7 @@
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/waiting_thread.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -337,16 +336,11 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory they are renewed when a
                     under("rocm-6.4", kept_memory)) {
   row_of_three subject;
   blocked_stream other{first_device};
-  std::atomic<bool> released = false;
-  const std::jthread opener{[&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds{50});
-    released = true;
-    other.release();
-  }};
+  opened_by_wait opener{[&] { other.release(); }};
   const call_counter frees{"hipMemAddressFree"};
   subject.region.trim(0, subject.stream);
   CHECK(frees.count() > 0);
-  CHECK(released);
+  CHECK(opener.was_waited_for());
 }
 
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory those of an emptied one outlast all work",

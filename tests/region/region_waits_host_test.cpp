@@ -13,6 +13,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "region/device_work.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
@@ -191,7 +192,7 @@ HIPVMM_TEST_CASE_IN("region: where HIP forgets addresses late their end waits fo
 }
 
 TEST_CASE("region: a grant waits for work under way where it moves pages, and nowhere else") {
-  const bool waits = detail::grants_move_pages();
+  const bool waits = detail::rules_of_runtime().wait_before_grant;
   CHECK(waits == quirks::grants_move_pages.holds());
   for (const access_right right : {access_right::read_write, access_right::none}) {
     region region{first_device, 4 * granule()};

@@ -11,7 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include "region/device_work.hpp"
-#include "runtime/device_wait.hpp"
+#include "runtime/device_gate.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"

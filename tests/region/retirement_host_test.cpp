@@ -337,6 +337,27 @@ HIPVMM_TEST_CASE_IN("retirement: addresses that only wait are waited for where t
   }
 }
 
+HIPVMM_TEST_CASE_IN("retirement: addresses are waited for however many regions have them",
+                    {"HIPVMM_HOST_ADDRESS_SPACE=256MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
+  // What lacks addresses has the same figures before and after each release.
+  constexpr std::size_t regions = 40;
+  std::vector<std::unique_ptr<blocked_stream>> streams;
+  for (std::size_t i = 0; i < regions; ++i) {
+    streams.push_back(std::make_unique<blocked_stream>(first_device));
+    region each{first_device, 4 * MiB};
+    each.commit(0, granule());
+    fill_async(*streams.back(), each.base(), 1, granule());
+    each.retire();
+  }
+  CHECK(retired_memory().waiting == regions);
+  std::thread ending{[&] {
+    for (const auto& each : streams) each->release();
+  }};
+  const region all{first_device, 220 * MiB};
+  CHECK(all.max_bytes() == 220 * MiB);
+  ending.join();
+}
+
 TEST_CASE("retirement: a cache may end before the chunks that would go to it") {
   const hipvmm_host_counters before = live_objects();
   {

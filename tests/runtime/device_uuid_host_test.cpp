@@ -39,6 +39,20 @@ TEST_CASE("device_with_uuid: finds a device of another process, whatever its ord
                "TEST_THIRD=" + text(2)});
 }
 
+HIPVMM_CHILD("device 0 has another UUID than the one that was sent") {
+  CHECK(to_string(device_ref{0}.uuid()) != std::getenv("TEST_FIRST"));
+}
+
+TEST_CASE("device_ref: devices that behave otherwise have another UUID") {
+  for (const char* const setting :
+       {"HIPVMM_HOST_FABRIC=1", "HIPVMM_HOST_PAGEABLE=1", "HIPVMM_HOST_CONCURRENT_MANAGED=0",
+        "HIPVMM_HOST_MEMORY=512MiB", "HIPVMM_HOST_PEERS=none"}) {
+    CAPTURE(setting);
+    check_child("device 0 has another UUID than the one that was sent",
+                {setting, "TEST_FIRST=" + to_string(device_ref{0}.uuid())});
+  }
+}
+
 TEST_CASE(
     "device_ref: a runtime that knows no UUIDs is unsupported, and the text says what to do") {
   const planned_faults plan{"hipDeviceGetUuid error=hipErrorNotSupported"};

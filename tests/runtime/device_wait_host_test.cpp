@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "runtime/device_wait.hpp"
+#include "runtime/device_gate.hpp"
 
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -13,6 +13,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "core/capture_mode.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "runtime/stream.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
@@ -21,6 +22,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/descriptor_limit.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -43,27 +45,47 @@ class assumed_wait_rules {
   const capability known_ = capability_of(first_device);
 };
 
-TEST_CASE("wait_for_device: waits otherwise where there is no memory for a wait by hipFree") {
+TEST_CASE("device_ref: synchronizes otherwise if no memory is free for a wait by hipFree") {
   const assumed_wait_rules rules{{true, true}};
   const calls_of waits{std::array{"hipDeviceSynchronize"}};
-  detail::wait_for_device(first_device);
+  first_device.synchronize();
   CHECK(waits.count() == 0);
   const planned_fault full{"hipMalloc", 1, hipErrorOutOfMemory};
-  detail::wait_for_device(first_device);
+  first_device.synchronize();
   CHECK(full.struck());
-  CHECK(waits.count() == 1);
+  // On NVIDIA by hipHostFree.
+  CHECK(waits.count() == (hipvmm::detail::rules_of_runtime().is_cuda ? 0 : 1));
 }
 
-HIPVMM_TEST_CASE_IN("wait_for_device: by hipFree on NVIDIA's runtime before the device was asked",
-                    under("cuda-13", "virtual_memory=yes")) {
-  const assumed_wait_rules rules{{true, std::nullopt}};
+/// Waits for the device in a thread of its own while a stream is captured, which goes on.
+void check_wait_beside_capture() {
   const stream captured{first_device};
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
   std::thread{[] {
     const detail::relaxed_captures relaxed;
-    detail::wait_for_device(first_device);
+    first_device.synchronize();
   }}.join();
   end_capture(captured.get());
+}
+
+HIPVMM_TEST_CASE_IN("device_ref: synchronizes by hipFree on NVIDIA before the device was asked",
+                    under("cuda-13", "virtual_memory=yes")) {
+  const assumed_wait_rules rules{{true, std::nullopt}};
+  check_wait_beside_capture();
+}
+
+HIPVMM_TEST_CASE_IN("device_ref: synchronizes by hipHostFree if an NVIDIA device is full",
+                    under("cuda-13", "virtual_memory=yes")) {
+  const assumed_wait_rules rules{{true, true}};
+  const calls_of waits{std::array{"hipDeviceSynchronize"}};
+  REQUIRE(hipvmm_host_set_faults("hipMalloc error=hipErrorOutOfMemory") == nullptr);
+  blocked_stream blocked{first_device};
+  opened_by_wait opener{[&] { blocked.release(); }};
+  first_device.synchronize();
+  CHECK(opener.was_waited_for());
+  CHECK(waits.count() == 0);
+  check_wait_beside_capture();
+  REQUIRE(hipvmm_host_set_faults("") == nullptr);
 }
 
 TEST_CASE("relaxed_captures: a thread changes its mode once for objects inside each other") {

@@ -43,16 +43,23 @@ TEST_CASE("event: an unknown device throws invalid_argument") {
   CHECK_THROWS_AS(event{device_ref{-1}}, std::invalid_argument);
 }
 
-TEST_CASE("event: elapsed time between two marks is not negative") {
+TEST_CASE("event: elapsed times of two parts add up to that of the whole") {
   const stream stream;
   const device_memory memory{4 * MiB};
   event from{event_timing::enabled};
+  event between{event_timing::enabled};
   event to{event_timing::enabled};
   from.record(stream);
   fill_async(stream, memory.get(), 1, 4 * MiB);
+  between.record(stream);
+  fill_async(stream, memory.get(), 2, 4 * MiB);
   to.record(stream);
   to.synchronize();
-  CHECK(event::elapsed(from, to).count() >= 0);
+  const auto first = event::elapsed(from, between).count();
+  const auto second = event::elapsed(between, to).count();
+  CHECK(first >= 0);
+  CHECK(second >= 0);
+  CHECK(event::elapsed(from, to).count() == doctest::Approx(first + second).epsilon(0.01));
 }
 
 TEST_CASE("event: elapsed throws for an event that keeps no time") {

@@ -17,8 +17,29 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace {
+
+/// Folders of this run, in place of the user's: two runs on one machine do not meet in budgets or
+/// in records of capabilities. Children are in the same, and cases may name others.
+class own_folders {
+ public:
+  own_folders() {
+    set("HIPVMM_BUDGETS", budgets_);
+    set("XDG_CACHE_HOME", cache_);
+  }
+
+ private:
+  static void set(const char* variable, std::optional<hipvmm::test::temporary_folder>& folder) {
+    if (std::getenv(variable) != nullptr) return;
+    folder.emplace();
+    ::setenv(variable, folder->path().c_str(), 1);
+  }
+
+  std::optional<hipvmm::test::temporary_folder> budgets_;
+  std::optional<hipvmm::test::temporary_folder> cache_;
+};
 
 /// What a case has retired comes back before the next one counts what there is.
 void drain() {
@@ -53,6 +74,7 @@ int main(int argc, char** argv) {
   const bool only_lists = std::any_of(argv, argv + argc, [](std::string_view argument) {
     return argument.find("list-test-cases") != std::string_view::npos;
   });
+  const own_folders folders;
   doctest::Context context{argc, argv};
   // What a case releases is released, so that it can count what there is. Cases about what is kept
   // out of the box have children, which begin without this.

@@ -117,11 +117,13 @@ require_packages() {
 tests_at_once() { printf '%d' $((2 * $(nproc))); }
 
 # configure FOLDER [OPTION...]: the tree, all of it, in FOLDER. Every script gives the same options
-# for the same folder, so that none undoes what another has built.
+# for the same folder, so that none undoes what another has built. HIPVMM_WARNINGS_AS_ERRORS=ON, which
+# CI sets, makes warnings errors; a user's compiler may warn of more than CI's.
 configure() {
   local folder=$1
   shift
   cmake -S "$root" -B "$folder" -DCMAKE_BUILD_TYPE=Release -DHIPVMM_TESTS=ON -DHIPVMM_SAMPLES=ON \
     -DHIPVMM_BENCH="${HIPVMM_BENCH:-ON}" -DHIPVMM_PROVIDER="${HIPVMM_PROVIDER:-auto}" \
+    ${HIPVMM_WARNINGS_AS_ERRORS:+-DCMAKE_COMPILE_WARNING_AS_ERROR="$HIPVMM_WARNINGS_AS_ERRORS"} \
     ${HIPVMM_HIP_INCLUDE_DIR:+-DHIPVMM_HIP_INCLUDE_DIR="$HIPVMM_HIP_INCLUDE_DIR"} "$@"
 }

@@ -5,16 +5,18 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <random>
 
 namespace hipvmm::test {
 
-/// A generator whose seed is printed; HIPVMM_TEST_SEED repeats a run.
-inline std::mt19937 seeded_generator() {
+/// A generator whose seed is printed: that of HIPVMM_TEST_SEED, else `fixed`, else a random one.
+inline std::mt19937 seeded_generator(std::optional<std::uint32_t> fixed = std::nullopt) {
   const char* const chosen = std::getenv("HIPVMM_TEST_SEED");
   const std::uint32_t seed = chosen != nullptr
                                  ? static_cast<std::uint32_t>(std::strtoul(chosen, nullptr, 10))
-                                 : std::random_device{}();
+                             : fixed ? *fixed
+                                     : std::random_device{}();
   MESSAGE("seed: repeat with HIPVMM_TEST_SEED=", seed);
   return std::mt19937{seed};
 }

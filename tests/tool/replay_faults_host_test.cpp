@@ -9,6 +9,7 @@
 #include <hipvmm/core/error.hpp>
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/process/child_process.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 
@@ -39,7 +40,10 @@ class report_counter {
 
 }  // namespace
 
-TEST_CASE("replay: each HIP call that fails is told and leaves nothing behind") {
+// Memory whose hipFree, hipMemUnmap or hipMemAddressFree was refused is lost: in the whole sweep
+// about 0.3 GiB under strict, and 0.9 to 1.1 GiB under rocm-7.2.
+HIPVMM_TEST_CASE_IN("replay: each HIP call that fails is told and leaves nothing behind",
+                    {"HIPVMM_HOST_MEMORY=8GiB"}) {
   const tool::trace recorded = trace_of(
       "0,0,allocate,a,5000,1\n"
       "0,1,allocate,b,7001,2\n"

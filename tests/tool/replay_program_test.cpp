@@ -2,6 +2,7 @@
 // hipvmm-replay as its users run it, on any provider.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -141,6 +142,79 @@ bool has_gnuplot() {
   if (std::system("gnuplot --version >/dev/null 2>&1") == 0) return true;
   MESSAGE("skipped: gnuplot is not installed");
   return false;
+}
+
+/// Starts the trace's name with what a shell, gnuplot, a terminal and XML take for more than text.
+const std::string hostile = "`touch pwned`$(touch pwned)'\"\\ <&>\x1b]0;owned\x07\x1b[2J\n\x9b.csv";
+
+/// Whether text can be written to a terminal: no control character but ends of lines and tabs.
+bool is_harmless(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char each) {
+    return each == '\n' || each == '\t' || (each >= ' ' && each <= '~');
+  });
+}
+
+TEST_CASE("hipvmm-replay: a trace's name runs no command and changes no terminal") {
+  const temporary_file trace{small_trace, hostile};
+  const std::filesystem::path pwned = std::filesystem::current_path() / "pwned";
+  const outcome text = replay_program({trace.path(), "--resource", "hip"});
+  CHECK(text.status == 0);
+  CHECK(is_harmless(text.out));
+  CHECK(text.out.find("\\x1b]0;owned\\x07\\x1b[2J\\x0a\\x9b.csv: 4 events") != std::string::npos);
+  const outcome json = replay_program({trace.path(), "--resource", "hip", "--json", "-"});
+  CHECK(is_harmless(json.out));
+  CHECK(nlohmann::json::parse(json.out)["trace"].get<std::string>().find("\x1b]0;") !=
+        std::string::npos);
+  const outcome failed = replay_program({trace.path() + "none", "--resource", "hip"});
+  CHECK(failed.status == 1);
+  CHECK(is_harmless(failed.err));
+  if (!has_gnuplot()) return;
+  const outcome picture = replay_program({trace.path(), "--resource", "hip", "--timeline", "-"});
+  CHECK_MESSAGE(picture.status == 0, picture.err);
+  CHECK(is_harmless(picture.out));
+  CHECK(picture.out.find("`touch pwned`$(touch pwned)'\"\\ &lt;&amp;&gt;\\x1b]0;") !=
+        std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(pwned));
+}
+
+TEST_CASE("hipvmm-replay: values of a trace change no terminal") {
+  for (const char* const row : {"0,0,alloc\x1b[2Jate,a,16,1\n", "0,\x1b[2J,allocate,a,16,1\n",
+                                "0,0,allocate,\x9b"
+                                "31m,16,1\n",
+                                "0,0,allocate,a,1\r6,1\n", "0,0,allocate,a,16,\x07\n"}) {
+    const temporary_file trace{trace_header + row, ".csv"};
+    const outcome ended = replay_program({trace.path(), "--resource", "hip"});
+    check_fails(ended, 1, {"row 2", "\\x"});
+    CHECK(is_harmless(ended.err));
+  }
+  const outcome misused = replay_program({"--resource", "\x1b[2J", "-"});
+  CHECK(misused.status == 2);
+  CHECK(is_harmless(misused.err));
+}
+
+TEST_CASE("hipvmm-replay: --pool sets options of the resource, and refuses others") {
+  const temporary_file trace{small_trace, ".csv"};
+  const auto with = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), trace.path());
+    return replay_program(options);
+  };
+  for (const std::vector<std::string>& each : std::vector<std::vector<std::string>>{
+           {"--pool", "largest_chunk=2MiB", "--pool", "release_threshold=unlimited"},
+           {"--resource", "arena", "--pool", "maximum=64MiB"},
+           {"--resource", "binning", "--pool", "min_exponent=8", "--pool", "max_exponent=9"},
+           {"--resource", "arena", "--limit", "64MiB", "--check", "--epochs", "2"},
+           {"--resource", "binning", "--limit", "128MiB", "--check", "--epochs", "2"}}) {
+    const outcome ended = with(each);
+    const bool lacks = ended.err.find("hipMalloc") != std::string::npos && ended.status == 1;
+    CHECK_MESSAGE((ended.status == 0 || lacks), ended.err);
+  }
+  check_fails(with({"--pool", "nonsense=3"}), 2, {"nonsense", "largest_chunk"});
+  check_fails(with({"--pool", "largest_chunk=much"}), 2, {"largest_chunk", "much"});
+  check_fails(with({"--pool", "largest_chunk"}), 2, {"largest_chunk"});
+  check_fails(with({"--resource", "arena", "--pool", "largest_chunk=2MiB"}), 2, {"largest_chunk"});
+  check_fails(with({"--resource", "hip", "--pool", "maximum=2MiB"}), 2,
+              {"hipMalloc has no options"});
+  check_fails(with({"--limit", "2MiB", "--pool", "maximum=2MiB"}), 2, {"--limit", "maximum"});
 }
 
 TEST_CASE("hipvmm-replay: a result that cannot be written is a failure") {

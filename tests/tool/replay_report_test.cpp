@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include "tool/printable.hpp"
 #include "tool/replay/replay_timeline.hpp"
 
 namespace hipvmm::test {
@@ -185,11 +186,13 @@ TEST_CASE("replay_report: a share of no time cannot pass") {
   CHECK(contains(result[0], "no duration"));
 }
 
-TEST_CASE("replay_timeline: the script draws what the resource tells, under a quoted title") {
+TEST_CASE("replay_timeline: the script draws what the resource tells, under a mark for the title") {
   std::vector<tool::replay_sample> samples{{0.5, 2 * MiB, {3 * MiB, 4 * MiB}},
                                            {1.0, 1 * MiB, {2 * MiB, 3 * MiB}}};
-  const std::string whole = tool::timeline_script("it's\na \"trace\" \\n", samples);
-  CHECK(contains(whole, R"(title "it's a \"trace\" \\n")"));
+  const std::string whole = tool::timeline_script(samples);
+  // Texts between double quotes and backquotes mean more to gnuplot than their letters.
+  CHECK_FALSE(contains(whole, "`"));
+  CHECK_FALSE(contains(whole, "\""));
   // From the first moment on, in units that the peak and the duration are some of.
   CHECK(contains(whole, "\n0 2 3 4\n500 1 2 3\n500 1 2 3\nEND\n"));
   CHECK(contains(whole, "recorded time (ms)"));
@@ -200,7 +203,34 @@ TEST_CASE("replay_timeline: the script draws what the resource tells, under a qu
   // Dashes over areas, or one hides the other.
   CHECK(whole.find("'mapped into") > whole.find("'held from"));
   samples.front().held.mapped.reset();
-  CHECK_FALSE(contains(tool::timeline_script("a", samples), "'mapped into"));
+  CHECK_FALSE(contains(tool::timeline_script(samples), "'mapped into"));
+}
+
+TEST_CASE("replay_timeline: a title is text of the picture, whatever it has") {
+  const std::string title = "a<b>&\"c'`id`\n\x1b[2J $(id) hipvmm-replay-title";
+  CHECK(tool::with_title("<text>hipvmm-replay-title</text>", title) ==
+        "<text>a&lt;b&gt;&amp;\"c'`id`\\x0a\\x1b[2J $(id) hipvmm-replay-title</text>");
+}
+
+TEST_CASE("printable: what changes a terminal or its lines is escaped, letters stay") {
+  using tool::printable;
+  CHECK(printable("plain \\ 'text' \"1\"") == "plain \\ 'text' \"1\"");
+  CHECK(printable("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80") ==
+        "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
+  CHECK(printable("\x1b]0;title\x07\r\n\t\x7f") == "\\x1b]0;title\\x07\\x0d\\x0a\\x09\\x7f");
+  CHECK(printable("a\n\tb\r", "\n\t") == "a\n\tb\\x0d");
+  CHECK(printable(std::string_view{"\0", 1}) == "\\x00");
+  CHECK(printable("\xc2\x9b"
+                  "31m") == "\\xc2\\x9b31m");  // CSI in one character
+  CHECK(printable("\x9b"
+                  "31m") == "\\x9b31m");  // and in one byte
+  CHECK(printable("\xe2\x80\xae"
+                  "txt") ==
+        "\\xe2\\x80\\xae"
+        "txt");  // right to left
+  CHECK(printable("\xff\xc3") == "\\xff\\xc3");
+  CHECK(printable("\xc0\x9b\xed\xa0\x80\xf4\x90\x80\x80") ==
+        "\\xc0\\x9b\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");
 }
 
 TEST_CASE("replay_timeline: units follow the duration and the peak") {
@@ -216,11 +246,11 @@ TEST_CASE("replay_timeline: units follow the duration and the peak") {
         expected{0, 0, "(us)", "(B)"}}) {
     CAPTURE(each.seconds);
     const std::string script = tool::timeline_script(
-        "a", {{0, each.bytes, {each.bytes, {}}}, {each.seconds, each.bytes, {each.bytes, {}}}});
+        {{0, each.bytes, {each.bytes, {}}}, {each.seconds, each.bytes, {each.bytes, {}}}});
     CHECK(contains(script, each.time));
     CHECK(contains(script, each.memory));
   }
-  CHECK(contains(tool::timeline_script("a", {}), "peak requested 0 B, peak held 0 B\""));
+  CHECK(contains(tool::timeline_script({}), "peak requested 0 B, peak held 0 B'"));
 }
 
 }  // namespace hipvmm::test

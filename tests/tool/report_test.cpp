@@ -107,6 +107,10 @@ TEST_CASE("text_report: a device without defects is told in a page") {
       "  descriptors   0 for each chunk\n"
       "  calls         reserve 1.0, create 10.2, map 2.0, set access 22.0, unmap 15.0,\n"
       "                release 3.0, free 1.5 us\n"
+      "  pools         a new chunk takes 34.2 us, an unmap 15.0 us: a pool's request\n"
+      "                unmaps old addresses that it needs, and may wait 500.0 us for\n"
+      "                freed memory instead of new memory; a trim takes 4 chunks at a\n"
+      "                time\n"
       "  record        probed now, HIPVMM_CAPABILITY=assume:tail_access=no applied\n"
       "  of            a device of the test\n"
       "\n"
@@ -176,6 +180,7 @@ TEST_CASE("json_report: tells the record as it is") {
   CHECK(told["reasons"]["tail_access"] == nlohmann::json{{"finding", "no"}, {"reason", "seen."}});
   CHECK(told["reasons"]["host_access"]["finding"] == "unknown");
   CHECK(told["costs_ns"]["create"] == 10250);
+  CHECK(told["pools"]["unmaps_in_requests"] == true);
   CHECK(told["origin"] == record.origin);
   CHECK(told["fingerprint"] == record.fingerprint);
 }

@@ -4,13 +4,19 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <cstdint>
+
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
+#include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -73,6 +79,30 @@ HIPVMM_TEST_CASE_IN("address_reservation: addresses are freed where no host func
   reservation.free();
   CHECK(errors.count() == 1);
   CHECK(frees.count() == 1);
+}
+
+HIPVMM_TEST_CASE_IN("address_reservation: addresses are met once more for each map that failed",
+                    under("rocm-7.2", "virtual_memory=yes")) {
+  const physical_chunk chunk{first_device, granule()};
+  for (const int failed : {0, 1, 3}) {
+    CAPTURE(failed);
+    address_reservation addresses{2 * granule()};
+    {
+      const mapping map{addresses, 0, chunk};
+      set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
+      for (int i = 0; i < failed; ++i)
+        CHECK_THROWS_AS((mapping{addresses, 0, chunk, map_answer::verified}), hip_error);
+    }
+    const auto calls = static_cast<std::uint64_t>(failed);
+    const call_counter frees{"hipMemAddressFree"};
+    const call_counter reservations{"hipMemAddressReserve"};
+    REQUIRE(detail::renew(addresses) == detail::renewal::done);
+    CHECK(frees.count() == 1 + calls);
+    CHECK(reservations.count() == 1 + calls);
+    addresses.free();  // has nothing to end any more
+    CHECK(frees.count() == 2 + calls);
+    CHECK(reservations.count() == 1 + calls);
+  }
 }
 
 }  // namespace

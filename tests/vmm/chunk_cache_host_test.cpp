@@ -16,6 +16,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/descriptor_limit.hpp"
+#include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -245,6 +246,41 @@ TEST_CASE("chunk_cache: a lack of descriptors to the end throws out_of_memory th
     CHECK(error.resource() == exhausted::descriptors);
   }
   CHECK(cache.statistics().refused == 1);
+}
+
+// Chunks whose memory returns only with addresses, as up to ROCm 7.2.
+TEST_CASE("chunk_cache: trims pass over pinned chunks and drop them by age once unpinned") {
+  chunk_cache cache{GiB};
+  detail::chunk_pins pins;
+  std::vector<physical_chunk> chunks;
+  for (int i = 0; i < 4; ++i) chunks.push_back(cache.acquire(first_device, granule()));
+  for (const std::size_t pinned : {0U, 2U}) REQUIRE(pins.add(chunks[pinned]));
+  for (physical_chunk& each : chunks) cache.recycle(std::move(each));
+  CHECK(cache.trim(3 * granule()) == granule());
+  CHECK(cache.trim() == granule());
+  CHECK(cache.trim() == 0);
+  CHECK(cache.statistics().chunks == 2);
+  physical_chunk young = cache.acquire(first_device, 2 * granule());
+  cache.recycle(std::move(young));
+  pins.end();
+  CHECK(cache.statistics().chunks == 3);
+  // The two that were pinned are the older ones.
+  CHECK(cache.trim(2 * granule()) == 2 * granule());
+  CHECK(cache.statistics().bytes == 2 * granule());
+}
+
+TEST_CASE("chunk_cache: a pinned chunk is taken before others of its size") {
+  chunk_cache cache{GiB};
+  detail::chunk_pins pins;
+  physical_chunk older = cache.acquire(first_device, granule());
+  physical_chunk pinned = cache.acquire(first_device, granule());
+  const auto* const handle = pinned.get();
+  REQUIRE(pins.add(pinned));
+  cache.recycle(std::move(older));
+  cache.recycle(std::move(pinned));
+  const physical_chunk taken = cache.acquire(first_device, granule());
+  CHECK(taken.get() == handle);
+  CHECK(cache.statistics().chunks == 1);
 }
 
 TEST_CASE("chunk_cache: an acquisition that fails changes nothing that other devices hold") {

@@ -79,7 +79,7 @@ TEST_CASE_FIXTURE(limited_device,
     const physical_chunk refused{first_device, 5 * unit};
     FAIL("created");
   } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::limit);
+    CHECK(error.resource() == exhausted::budget);
     CHECK(error.device() == first_device.ordinal());
     CHECK(error.bytes_requested() == 5 * unit);
     CHECK(error.bytes_free() == 4 * unit);
@@ -118,7 +118,7 @@ TEST_CASE_FIXTURE(limited_device, "chunk_limit: others are asked for what a limi
   const int device = first_device.ordinal();
   CHECK_FALSE(
       detail::make_room_within_limit(out_of_memory{exhausted::device_memory, device, unit, 0, ""}));
-  const out_of_memory refused{exhausted::limit, device, unit, 0, ""};
+  const out_of_memory refused{exhausted::budget, device, unit, 0, ""};
   {
     const detail::without_asking_others outer;
     { const detail::without_asking_others inner; }

@@ -40,6 +40,8 @@ void check_text(Body body, std::initializer_list<std::string> parts) {
     const std::string begin = std::string{error.call()} + " failed: ";
     CHECK_MESSAGE(text->rfind(begin, 0) == 0, *text);
     CHECK(text->find("(" + std::to_string(error.code()) + ")") != std::string::npos);
+  } catch (const unsupported& error) {
+    text = error.what();  // before the call
   }
   REQUIRE(text);
   CHECK(hipPeekAtLastError() == hipSuccess);
@@ -161,6 +163,11 @@ TEST_CASE("copy_peer_async: memory of another device than the one named is named
   const stream stream;
   const mapped_chunk mapped{physical_chunk{first_device, granule()}};
   const mapped_chunk other{physical_chunk{second_device, granule()}};
+  if (quirks::copies_need_no_right.holds()) {
+    copy_peer_async(stream, other.map.get(), first_device, mapped.map.get(), first_device, 64);
+    stream.synchronize();
+    return;
+  }
   check_text(
       [&] {
         copy_peer_async(stream, other.map.get(), first_device, mapped.map.get(), first_device, 64);

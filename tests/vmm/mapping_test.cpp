@@ -3,14 +3,20 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -45,9 +51,7 @@ TEST_CASE_FIXTURE(four_granules, "mapping: a chunk that does not fit throws") {
 }
 
 TEST_CASE("mapping: an address that is taken throws hip_error") {
-  // Kept to the end of the process: on ROCm 7.2.4 a refused map leaves its record to the next
-  // reservation of the same addresses (docs/guides/rocm.md, refused_map_stays).
-  static const address_reservation& reservation = *new address_reservation{4 * granule()};
+  const address_reservation reservation{4 * granule()};
   const physical_chunk chunk{first_device, granule()};
   const mapping map{reservation, granule(), chunk};
   set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
@@ -57,6 +61,65 @@ TEST_CASE("mapping: an address that is taken throws hip_error") {
   CHECK_THROWS_AS((mapping{reservation, 0, large, map_answer::verified}), hip_error);
   CHECK(get_access(map.get(), first_device) == access_right::read_write);
   CHECK_NOTHROW(mapping{reservation, 0, other, map_answer::verified});
+}
+
+/// Maps four chunks at `reservation` and gives the device access from the first on.
+void check_holds_mappings(const address_reservation& reservation) {
+  const stream stream;
+  const std::array<physical_chunk, 4> chunks{
+      physical_chunk{first_device, granule()}, physical_chunk{first_device, granule()},
+      physical_chunk{first_device, granule()}, physical_chunk{first_device, granule()}};
+  std::array<mapping, 4> maps;
+  for (std::size_t index = 0; index < maps.size(); ++index) {
+    CAPTURE(index);
+    maps[index] = mapping{reservation, index * granule(), chunks[index], map_answer::verified};
+    set_access(reservation.get(), (index + 1) * granule(),
+               {first_device, access_right::read_write});
+    write_bytes(stream, maps[index].get(), pattern(granule(), static_cast<std::uint32_t>(index)));
+  }
+  for (std::size_t index = 0; index < maps.size(); ++index) {
+    CAPTURE(index);
+    CHECK(read_bytes(stream, maps[index].get(), granule()) ==
+          pattern(granule(), static_cast<std::uint32_t>(index)));
+    CHECK_NOTHROW(maps[index].unmap());
+  }
+}
+
+/// Has `maps` chunks of `bytes` bytes refused behind one of a granule. HIP 7.0 to 7.2 keep a record
+/// of each (docs/guides/rocm.md, refused_map_stays).
+void refuse_maps(const address_reservation& reservation, int maps, std::size_t bytes) {
+  const physical_chunk chunk{first_device, granule()};
+  const mapping map{reservation, 0, chunk};
+  set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
+  const physical_chunk other{first_device, bytes};
+  for (int i = 0; i < maps; ++i)
+    CHECK_THROWS_AS((mapping{reservation, 0, other, map_answer::verified}), hip_error);
+}
+
+TEST_CASE("mapping: addresses of refused maps are as good as any once they are freed") {
+  for (const int maps : {1, 2, 3}) {
+    for (const std::size_t granules : {1U, 2U, 3U}) {
+      CAPTURE(maps);
+      CAPTURE(granules);
+      void* base = nullptr;
+      {
+        address_reservation reservation{4 * granule()};
+        refuse_maps(reservation, maps, granules * granule());
+        base = reservation.get();
+        if (granules == 2) reservation.free();
+        if (granules == 3) reservation = address_reservation{granule()};
+      }
+      check_holds_mappings(address_reservation{4 * granule(), 0, base});
+    }
+  }
+}
+
+TEST_CASE("mapping: a renewal ends what refused maps left in the addresses") {
+  address_reservation reservation{4 * granule()};
+  refuse_maps(reservation, 2, 2 * granule());
+  address_reservation moved{std::move(reservation)};
+  REQUIRE(detail::renew(moved) == detail::renewal::done);
+  check_holds_mappings(moved);
 }
 
 TEST_CASE_FIXTURE(four_granules, "mapping: access is lost on unmap, the bytes are not") {

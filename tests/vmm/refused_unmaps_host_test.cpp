@@ -5,11 +5,8 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <chrono>
 #include <exception>
-#include <future>
 #include <string>
-#include <thread>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -21,6 +18,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/waiting_thread.hpp"
 #include "vmm/refused_unmaps.hpp"
 
 namespace hipvmm::test {
@@ -195,20 +193,20 @@ TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again
   }
   REQUIRE_FALSE(refused.empty());
   blocked_stream work{first_device};
-  constexpr auto long_enough = std::chrono::milliseconds{100};
-  const auto retried =
-      std::async(std::launch::async, [&] { refused.retry(addresses.get(), addresses.bytes()); });
-  std::this_thread::sleep_for(long_enough);
+  watched_thread retried{[&] { refused.retry(addresses.get(), addresses.bytes()); }};
+  REQUIRE(retried.comes_to_wait());
   REQUIRE(live_objects().mappings == mapped);
   // What keep_chunk() does not take may be mapped elsewhere.
-  auto left = std::async(std::launch::async, [&] {
+  std::uint64_t left = mapped;
+  watched_thread keeping{[&] {
     const bool is_kept = refused.keep_chunk(chunk);
-    return is_kept ? 0 : live_objects().mappings;
-  });
-  std::this_thread::sleep_for(long_enough);
+    left = is_kept ? 0 : live_objects().mappings;
+  }};
+  keeping.comes_to_wait();
   work.release();
-  CHECK(left.get() < mapped);
-  retried.wait();
+  keeping.join();
+  CHECK(left < mapped);
+  retried.join();
   CHECK(refused.empty());
 }
 

@@ -17,8 +17,6 @@ version=$(sed -n 's/^#define HIPVMM_VERSION_[A-Z]* \([0-9]*\)$/\1/p' include/hip
 mapfile -t samples < <(find samples -maxdepth 1 -name '*.c[pu]*' &&
   find samples/{guides,ranks,slots} -name '*.c[pu]*')
 printf '/** \\example %s */\n' "${samples[@]}" | sort >"$folder/samples.dox"
-# Headers that hold nothing but the new name of another.
-mapfile -t moved < <(grep -rl '^// Moved' include)
 
 # What was made of pages that are gone.
 rm -rf "$folder/html"
@@ -26,7 +24,7 @@ rm -rf "$folder/html"
   cat docs/reference/Doxyfile
   ((strict)) || echo "WARN_AS_ERROR = NO"
   printf '%s\n' "PROJECT_NUMBER = $version" "OUTPUT_DIRECTORY = \"$folder\"" \
-    "INPUT += \"$folder/samples.dox\"" "EXCLUDE = ${moved[*]}"
+    "INPUT += \"$folder/samples.dox\""
 } | "${DOXYGEN:-doxygen}" -
 
 # Files that pages link to and that are no pages.

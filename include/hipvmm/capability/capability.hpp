@@ -15,8 +15,8 @@
 
 namespace hipvmm {
 
-/// A yes-or-no property of a device's memory that differs between releases of HIP. Yes is what a
-/// runtime without defects does.
+/// A yes-or-no property of a device's memory that differs between releases of HIP. Yes is the
+/// answer of a runtime without defects.
 enum class trait : unsigned {
   virtual_memory,          ///< chunks can be created, mapped, granted and used at all
   several_reservations,    ///< several reservations can be in use at a time
@@ -26,18 +26,18 @@ enum class trait : unsigned {
   base_access,             ///< all mappings from the first on can be granted at once
   equal_access,            ///< mappings of one size can be granted one by one, after holes too
   reports_failed_map,      ///< a failed map reports the failure
-  visible_at_once,         ///< work submitted after a map finds what is mapped
+  visible_at_once,         ///< work submitted after a map finds the memory
   crosses_chunks,          ///< one copy may span adjacent mappings
   crosses_reservations,    ///< one copy may span adjacent reservations
   returns_memory,          ///< unmapped and released memory is free, addresses still reserved
   returns_with_addresses,  ///< memory is free at the latest when the addresses are freed
-  coherent_aliases,        ///< what is written at one address of a chunk is read at another
+  coherent_aliases,        ///< a write at one address of a chunk is read at another
   keeps_read_only,         ///< read-only bytes cannot be written
   peer_access,             ///< every device that HIP calls a peer can be granted, and reads right
   peer_copies,             ///< a copy from a peer needs no rights of that peer to the target
   shares_chunks,           ///< chunks can be exported and imported
   imports_by_value,        ///< import takes the descriptor's value, else a pointer to it
-  host_access,             ///< host code may touch what the owner may
+  host_access,             ///< the host may access every byte that the owner may access
   counts_ending_streams,   ///< hipDeviceSynchronize waits for streams that a thread is destroying
   free_waits,              ///< hipFree waits for its device during captures, and invalidates none
   host_chunks,             ///< chunks can be memory of the host, and the device may use them
@@ -46,12 +46,10 @@ enum class trait : unsigned {
   host_node_chunks,        ///< chunks can be memory of one NUMA node of the host
   pools_reuse_in_order,    ///< HIP's pools reuse a block only behind the stream that freed it
   pool_frees_return,       ///< hipFreeAsync returns while work is ahead of an earlier free
-  // The name until 0.2.
-  tells_failed_map = reports_failed_map,
 };
 inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::pool_frees_return) + 1;
 
-/// What is known about a trait. Unknown: not probed, or the probe came to no result.
+/// The finding about a trait. Unknown: not probed, or the probe came to no result.
 enum class finding { unknown, no, yes };
 
 /// How hipvmm uses the memory of a device.
@@ -71,23 +69,20 @@ enum class quirk {
   import_by_pointer,   ///< import gets a pointer to the descriptor
   larger_chunks,       ///< chunks cost descriptors: takes more slack when these run short
   one_reservation,     ///< a region past its maximum moves, though addresses after it are free
-  // The names until 0.2.
-  settle_mappings = wait_until_visible,
-  renew_addresses = re_reserve,
 };
 
-/// Time of one call in nanoseconds, the median of a few; zero when not measured.
+/// Time of one call in nanoseconds, the second least of seven; zero when not measured.
 struct call_costs {
   std::int64_t reserve, create, map, set_access, unmap, release, free;
 };
 
-/// How the memory of one device behaves under this runtime: what probes found, not what versions
+/// The behaviour of one device's memory under this runtime, as probes found it, not as versions
 /// promise. An immutable value that is cheap to copy.
 class capability {
  public:
   [[nodiscard]] finding operator[](trait which) const noexcept;
   /// Returns whether the library relies on the trait. docs/reference/capability.md lists for each
-  /// trait what unknown counts as.
+  /// trait the meaning of unknown.
   [[nodiscard]] bool has(trait which) const noexcept;
   /// The reason for the finding, as a sentence: what the probe observed, or the source of the
   /// finding.
@@ -107,9 +102,6 @@ class capability {
   /// How long after a map work may miss the mapping, with a margin. Zero unless wait_until_visible
   /// is in force.
   [[nodiscard]] std::chrono::nanoseconds visibility_delay() const noexcept;
-  // The names until 0.2.
-  [[nodiscard]] std::chrono::nanoseconds settle_time() const noexcept { return visibility_delay(); }
-  [[nodiscard]] const std::string& subject() const noexcept { return fingerprint(); }
   [[nodiscard]] const call_costs& costs() const noexcept;
 
   /// The key of the cache: device, driver, runtime, kernel and library that the record is about.
@@ -137,7 +129,7 @@ class capability {
 using copy_kernel = std::function<void(std::uint32_t* to, const std::uint32_t* from,
                                        std::size_t count, stream_ref stream)>;
 
-/// Probes `device` again, whatever is cached, and replaces the record of the process and on disk.
+/// Probes `device` again, without the cache, and replaces the record of the process and on disk.
 /// Existing regions keep the old record.
 /// Throws: as capability_of.
 capability probe_capability(device_ref device, const copy_kernel& kernel = {});
@@ -147,7 +139,7 @@ capability probe_capability(device_ref device, const copy_kernel& kernel = {});
 [[nodiscard]] std::string_view name_of(finding which) noexcept;
 [[nodiscard]] std::string_view name_of(memory_path which) noexcept;
 [[nodiscard]] std::string_view name_of(quirk which) noexcept;
-/// What the quirk does and where the defect is documented, in one sentence.
+/// The quirk's action and the documentation of the defect, in one sentence.
 [[nodiscard]] std::string_view description_of(quirk which) noexcept;
 
 }  // namespace hipvmm

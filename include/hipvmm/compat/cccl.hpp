@@ -21,9 +21,12 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-#if defined(CCCL_VERSION) && CCCL_VERSION < 3001000 && \
-    !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+#if !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+#if defined(CCCL_VERSION) && CCCL_VERSION < 3001000
 #error "CCCL before 3.1 has cuda::mr with -DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE only"
+#elif defined(_CUDA_STREAM_REF) && !defined(CCCL_VERSION) && !defined(_LIBCUDACXX_CUDA_API_VERSION)
+#error "this libhipcxx has cuda::mr with -DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE only"
+#endif
 #endif
 
 namespace hipvmm {
@@ -68,14 +71,14 @@ namespace mr {
 /// before CCCL 3.1 async_resource_with. Made of cuda::mr::device_accessible or host_accessible, or
 /// both. Copies are handles of the same resource and equal.
 /// - Made of a pointer, it does not own the resource; made of a std::shared_ptr, it shares it.
-/// - It is as thread-safe as the resource, throws what that throws, and aligns as that does.
+/// - Its thread rules, exceptions and alignments are the resource's.
 /// - allocate_sync() and deallocate_sync(), before CCCL 3.1 allocate() and deallocate() without a
 ///   stream, are the resource's functions of that name.
 template <typename... Properties>
 class cccl_resource {
  public:
 #if defined(CCCL_VERSION) && CCCL_VERSION >= 3002000
-  using default_queries = cuda::mr::properties_list<Properties...>;  // what cuda::buffer asks for
+  using default_queries = cuda::mr::properties_list<Properties...>;  // for cuda::buffer
 #endif
 
   /// Throws: std::invalid_argument when `resource` is nullptr or lacks one of the properties.
@@ -131,7 +134,7 @@ class cccl_resource {
   /// Never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return resource_.get(); }
 
-  /// Whether memory allocated by either may be deallocated by the other.
+  /// Returns whether memory allocated by either may be deallocated by the other.
   friend bool operator==(const cccl_resource& a, const cccl_resource& b) noexcept {
     return a.resource_->is_equal(*b.resource_);
   }
@@ -159,16 +162,16 @@ class cccl_resource {
 };
 
 /// A resource of CCCL as one of hipvmm. `Resource` satisfies cuda::mr::resource, before CCCL 3.1
-/// async_resource, and says by its properties who may use the memory. It is stored by value: pass
-/// a cuda::mr::resource_ref to refer to one that lives elsewhere.
+/// async_resource; its properties say whether the host and the device may use the memory. It is
+/// stored by value: pass a cuda::mr::resource_ref to refer to an existing one.
 /// - Calls are made with the given device current.
-/// - Alignments are passed on; many resources of CCCL refuse more than 256. What they throw is
-///   thrown.
+/// - Alignments are passed on; many resources of CCCL refuse more than 256. Their exceptions
+///   propagate.
 template <typename Resource>
 class from_cccl_resource : public foreign_resource {
  public:
   /// `device` owns the memory, unless only the host may use it.
-  /// Throws: what copying `resource` throws; unsupported when there is no HIP device.
+  /// Throws: as the copy of `resource`; unsupported if there is no HIP device.
   explicit from_cccl_resource(Resource resource, device_ref device = device_ref::current())
       : from_cccl_resource{"from_cccl_resource", std::move(resource), device} {}
 

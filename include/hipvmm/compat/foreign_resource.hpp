@@ -10,7 +10,7 @@
 
 namespace hipvmm::mr {
 
-/// Who may use the memory of a foreign_resource.
+/// The users of the memory of a foreign_resource.
 enum class foreign_reach {
   device,           ///< kernels of the resource's device
   host_and_device,  ///< host code as well, as pinned or managed memory
@@ -22,16 +22,16 @@ enum class foreign_reach {
 /// - Each call is made with the resource's device current, if it has one.
 /// - An address that is nullptr or not aligned as requested is an error, never returned.
 /// - allocate_sync() allocates in the null stream and waits for that stream.
-/// - deallocate_sync() waits for all devices, then deallocates in the null stream. Where a device
-///   cannot be waited for, the memory stays allocated and that is reported to the error handler.
+/// - deallocate_sync() waits for all devices, then deallocates in the null stream. If the wait
+///   fails, the memory stays allocated, and the error handler gets a report.
 class foreign_resource : public memory_resource {
  public:
   foreign_resource(const foreign_resource&) = delete;
   foreign_resource& operator=(const foreign_resource&) = delete;
 
  protected:
-  /// `name` begins the messages, a string with static storage. `device` owns the memory; nullopt
-  /// where no single device does.
+  /// `name` begins the messages, a string with static storage. `device` owns the memory; nullopt if
+  /// no single device does.
   foreign_resource(const char* name, foreign_reach reach, std::optional<device_ref> device) noexcept
       : name_{name}, reach_{reach}, device_{device} {}
 

@@ -43,8 +43,9 @@ using hipvmm::mr::failure_callback_t;
 template <typename Upstream, typename ExceptionType = bad_alloc>
 class failure_callback_resource_adaptor final
     : public adaptor_of<hipvmm::mr::failure_callback_resource_adaptor> {
-  static_assert(std::is_base_of_v<bad_alloc, ExceptionType>,
-                "failure_callback_resource_adaptor: of what is no std::bad_alloc nobody is asked");
+  static_assert(
+      std::is_base_of_v<bad_alloc, ExceptionType>,
+      "failure_callback_resource_adaptor: the callback is for std::bad_alloc and derived classes");
 
  public:
   failure_callback_resource_adaptor(hipvmm::mr::memory_resource* upstream,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include <hipvmm/compat/hipmm_core.hpp>
@@ -19,7 +20,7 @@ template <typename Container>
 class container_of : public Container {
  public:
   using Container::Container;
-  // NOLINTNEXTLINE(google-explicit-constructor): converts where hipMM's is expected
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to hipMM's parameters
   container_of(Container&& other) noexcept : Container{std::move(other)} {}
 
   [[nodiscard]] cuda_stream_view stream() const noexcept { return Container::stream(); }
@@ -38,7 +39,20 @@ template <typename T>
 class device_uvector : public container_of<hipvmm::device_uvector<T>> {
  public:
   using container_of<hipvmm::device_uvector<T>>::container_of;
+  using reverse_iterator = std::reverse_iterator<T*>;
+  using const_reverse_iterator = std::reverse_iterator<const T*>;
+
   [[nodiscard]] device_buffer release() noexcept { return hipvmm::device_uvector<T>::release(); }
+  [[nodiscard]] reverse_iterator rbegin() noexcept { return reverse_iterator{this->end()}; }
+  [[nodiscard]] reverse_iterator rend() noexcept { return reverse_iterator{this->begin()}; }
+  [[nodiscard]] const_reverse_iterator rbegin() const noexcept { return crbegin(); }
+  [[nodiscard]] const_reverse_iterator rend() const noexcept { return crend(); }
+  [[nodiscard]] const_reverse_iterator crbegin() const noexcept {
+    return const_reverse_iterator{this->cend()};
+  }
+  [[nodiscard]] const_reverse_iterator crend() const noexcept {
+    return const_reverse_iterator{this->cbegin()};
+  }
 };
 
 template <typename T>

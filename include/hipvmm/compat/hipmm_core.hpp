@@ -21,7 +21,7 @@ class cuda_device_id : public device_ref {
 
   cuda_device_id() : device_ref{device_ref::current()} {}
   explicit constexpr cuda_device_id(value_type id) noexcept : device_ref{id} {}
-  // NOLINTNEXTLINE(google-explicit-constructor): converts where hipMM's is expected
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to hipMM's parameters
   constexpr cuda_device_id(device_ref device) noexcept : device_ref{device} {}
 
   [[nodiscard]] constexpr value_type value() const noexcept { return ordinal(); }
@@ -38,11 +38,11 @@ class cuda_stream_view : public stream_ref {
  public:
   using stream_ref::stream_ref;
   cuda_stream_view() noexcept : stream_ref{stream_ref::legacy_default()} {}
-  // NOLINTNEXTLINE(google-explicit-constructor): converts where hipMM's is expected
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to hipMM's parameters
   cuda_stream_view(stream_ref stream) noexcept : stream_ref{stream} {}
 
   [[nodiscard]] ihipStream_t* value() const noexcept { return get(); }
-  // NOLINTNEXTLINE(google-explicit-constructor): converts where HIP takes a stream
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to HIP's parameters
   operator ihipStream_t*() const noexcept { return get(); }
 };
 
@@ -67,7 +67,7 @@ class cuda_stream {
   explicit operator ihipStream_t*() const noexcept { return value(); }
   /// Throws: std::invalid_argument when moved from.
   [[nodiscard]] cuda_stream_view view() const { return stream_.ref(); }
-  // NOLINTNEXTLINE(google-explicit-constructor): converts where a view is expected
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to parameters that are views
   operator cuda_stream_view() const { return view(); }
   friend bool operator==(const cuda_stream& a, const cuda_stream& b) noexcept {
     return a.value() == b.value();

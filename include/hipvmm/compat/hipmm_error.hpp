@@ -12,8 +12,8 @@
 // hipMM's exceptions and the macros that throw them; part of <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-// The classes that programs catch where they catch hipMM's: hipvmm throws classes derived from
-// them. Programs throw them too, except bad_alloc, which takes no text: they throw out_of_memory.
+// Programs catch these classes instead of hipMM's: hipvmm throws classes derived from them.
+// Programs throw them too, except bad_alloc, which takes no text: they throw out_of_memory.
 using logic_error = std::logic_error;
 using out_of_range = std::out_of_range;
 using bad_alloc = std::bad_alloc;
@@ -26,7 +26,7 @@ namespace detail {
 /// Throws: hip_error unless `code`, a hipError_t, is success; HIP's last error is cleared then.
 void require_success(int code, const char* call, const char* file, unsigned line);
 /// Checks as require_success() a call that allocates `bytes` of the current device's memory.
-/// Throws: also out_of_memory, where HIP reports that.
+/// Throws: also out_of_memory, if HIP reports that.
 void require_allocation(int code, const char* call, const char* file, unsigned line,
                         std::size_t bytes = 0);
 
@@ -64,7 +64,7 @@ template <typename Exception = logic_error>
                                                          __LINE__)
 
 /// Checks as RMM_CUDA_TRY a call that allocates; a second argument is the number of bytes. Throws
-/// out_of_memory when memory is lacking, else hip_error, where hipMM throws bad_alloc.
+/// out_of_memory when memory is lacking, else hip_error; hipMM throws bad_alloc then.
 #define RMM_CUDA_TRY_ALLOC(...)                                                     \
   HIPVMM_HIPMM_THIRD(__VA_ARGS__, HIPVMM_HIPMM_TRY_BYTES, HIPVMM_HIPMM_TRY_ALLOC, ) \
   (__VA_ARGS__)

@@ -35,7 +35,7 @@ class adaptor_of : public resource_of<Resource> {
   hipvmm::mr::memory_resource* upstream_;
 };
 
-/// Whether a resource has an upstream.
+/// True for a resource that has an upstream.
 template <typename Resource, typename = void>
 inline constexpr bool is_resource_adaptor = false;
 template <typename Resource>
@@ -63,7 +63,8 @@ template <typename Upstream, typename... Rest>
 pool_memory_resource(Upstream*, Rest&&...) -> pool_memory_resource<Upstream>;
 
 /// A vmm_pool_resource on its upstream's device. Differs from hipMM's: it allocates no memory from
-/// the upstream, but maps the device's memory where it is needed, and releases it to the device.
+/// the upstream, but maps memory of the device, remaps it as necessary, and releases it to the
+/// device.
 template <>
 class pool_memory_resource<cuda_memory_resource> final
     : public resource_of<hipvmm::mr::vmm_pool_resource> {

@@ -10,7 +10,7 @@
 // hipMM's references to resources; part of <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-/// A reference to a resource, which it does not own; converts to a pointer wherever one is taken.
+/// A reference to a resource, which it does not own; converts to a pointer to a resource.
 /// Never empty. Differs from hipMM's, which are NVIDIA's:
 /// - it refers to hipvmm resources only;
 /// - one type serves for all of them: query the resource for its properties (is_host_accessible()),
@@ -21,7 +21,7 @@ class device_async_resource_ref {
   using if_resource = std::enable_if_t<std::is_base_of_v<resource, Resource>>;
 
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): converts where hipMM's is expected
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to hipMM's parameters
   device_async_resource_ref(resource& named) noexcept : resource_{&named} {}
   /// Throws: std::invalid_argument when `named` is nullptr.
   // NOLINTNEXTLINE(google-explicit-constructor): as above
@@ -44,7 +44,24 @@ class device_async_resource_ref {
   void deallocate_async(void* pointer, std::size_t bytes, cuda_stream_view stream) const noexcept {
     resource_->deallocate(stream, pointer, bytes);
   }
+  /// The same by the names of hipMM 4.
+  [[nodiscard]] void* allocate(cuda_stream_view stream, std::size_t bytes,
+                               std::size_t alignment = resource::default_alignment) const {
+    return resource_->allocate(stream, bytes, alignment);
+  }
+  void deallocate(cuda_stream_view stream, void* pointer, std::size_t bytes,
+                  std::size_t alignment = resource::default_alignment) const noexcept {
+    resource_->deallocate(stream, pointer, bytes, alignment);
+  }
   /// As memory_resource::allocate_sync() and deallocate_sync().
+  [[nodiscard]] void* allocate_sync(std::size_t bytes,
+                                    std::size_t alignment = resource::default_alignment) const {
+    return resource_->allocate_sync(bytes, alignment);
+  }
+  void deallocate_sync(void* pointer, std::size_t bytes,
+                       std::size_t alignment = resource::default_alignment) const noexcept {
+    resource_->deallocate_sync(pointer, bytes, alignment);
+  }
   [[nodiscard]] void* allocate(std::size_t bytes,
                                std::size_t alignment = resource::default_alignment) const {
     return resource_->allocate_sync(bytes, alignment);
@@ -54,8 +71,8 @@ class device_async_resource_ref {
     resource_->deallocate_sync(pointer, bytes, alignment);
   }
 
-  /// Whether memory allocated by either may be deallocated by the other. A pointer is compared as
-  /// the resource it points to.
+  /// Returns whether memory allocated by either may be deallocated by the other. A pointer is
+  /// compared as the resource it points to.
   friend bool operator==(device_async_resource_ref a, device_async_resource_ref b) noexcept {
     return are_equal(a.resource_, b.resource_);
   }

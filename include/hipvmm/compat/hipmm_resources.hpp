@@ -22,20 +22,18 @@
 namespace hipvmm::hipmm::mr {
 
 /// hipMM's base class, as a hipvmm resource: programs derive from it, override do_allocate() and
-/// do_deallocate(), and pass it wherever a resource is expected. Parameters are sizes first, then
-/// streams. As with hipMM, a reference to a resource is accepted wherever a pointer to one is
-/// taken.
+/// do_deallocate(), and pass it as any other resource. Parameters are sizes first, then streams. As
+/// with hipMM, a reference converts to a pointer to a resource.
 /// - allocate_sync() calls do_allocate() with the null stream, and waits for that stream.
-/// - deallocate_sync() waits for all devices, then calls do_deallocate() with the null stream.
-///   Where a device cannot be waited for, the memory stays allocated and that is reported to the
-///   error handler.
+/// - deallocate_sync() waits for all devices, then calls do_deallocate() with the null stream. If
+///   the wait fails, the memory stays allocated, and the error handler gets a report.
 class device_memory_resource : public hipvmm::mr::memory_resource {
  public:
   using memory_resource::allocate;
   using memory_resource::deallocate;
   using memory_resource::is_equal;
 
-  // NOLINTNEXTLINE(google-explicit-constructor): what takes our pointers takes hipMM's references
+  // NOLINTNEXTLINE(google-explicit-constructor): our functions take hipMM's references
   operator memory_resource*() & noexcept { return this; }
 
   /// Allocates `bytes` bytes at a multiple of 256. Stream, Throws: as memory_resource::allocate.
@@ -145,7 +143,7 @@ class managed_memory_resource final : public resource_of<hipvmm::mr::managed_res
   managed_memory_resource() : resource_of{std::in_place} {}
 };
 
-/// A system_resource of the current device. Throws: unsupported where kernels cannot access it.
+/// A system_resource of the current device. Throws: unsupported if kernels cannot access it.
 class system_memory_resource final : public resource_of<hipvmm::mr::system_resource> {
  public:
   system_memory_resource() : resource_of{std::in_place, device_ref::current()} {}

@@ -15,7 +15,7 @@ namespace hipvmm {
 ///   in the requested sizes.
 /// - Pre: `events` are in the order of time, and no other thread used the pools while the snapshots
 ///   were taken and the events read: the viewer goes back from the snapshot event by event.
-/// - On slabs of hipMalloc, whose mapping is no event, events of memory that is not in the snapshot
+/// - On slabs of hipMalloc, which have no map events, events of memory that is not in the snapshot
 ///   are left out.
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string memory_viz_json(const std::vector<mr::pool_snapshot>& pools,

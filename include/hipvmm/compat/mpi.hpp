@@ -29,41 +29,41 @@
 
 namespace hipvmm {
 
-/// How device memory gets to MPI.
+/// The path of device memory to MPI.
 enum class mpi_device_memory {
-  ask,     ///< direct where MPI or the provider reports that it works, else staged
-  direct,  ///< MPI gets device addresses. Not every GPU-aware MPI takes mapped memory, as of
+  ask,     ///< direct if MPI or the provider reports that it works, else staged
+  direct,  ///< MPI gets device addresses. Some GPU-aware MPIs do not take mapped memory, as of
            ///< vectors
   staged,  ///< in pieces through pinned host memory
 };
 
 struct mpi_options : communicator_options {
   mpi_device_memory device_memory = mpi_device_memory::ask;
-  /// Where memory is staged: bytes of each of four pinned buffers, which the first transfer
-  /// allocates, and of a message. All ranks use the smallest that one of them has.
+  /// If memory is staged: bytes of a message, and of each of four pinned buffers, which the first
+  /// transfer allocates. All ranks use the smallest value of any rank.
   std::size_t staging_bytes = 4 * MiB;
 };
 
-/// The ranks of an MPI communicator, which is duplicated.
+/// The ranks of a duplicate of an MPI communicator.
 /// - Messages between each two ranks, nonblocking and polled; their errors are returned. The limit
-///   begins anew whenever a message has arrived. From 64 ranks on, all_gather(), and all_to_all()
+///   begins anew with each message that arrives. From 64 ranks on, all_gather(), and all_to_all()
 ///   of small pieces, take as many rounds as P has bits instead of P - 1 messages.
 /// - transfer() returns when all has arrived, or is on its way from pinned memory to the device.
-/// - A rank that calls another function or gives other sizes is found by its messages, or by the
+/// - A rank that calls another function or passes other sizes is found by its messages, or by the
 ///   limit. Each rank_error ends the use of the communicator; make another one.
-/// - A rank whose communicator an exception ends is lost to the others, at once.
-/// - A rank that dies: Open MPI's mpirun ends all others, unless it is told otherwise. Else they
-///   see an error of MPI, or the limit.
+/// - If an exception ends a rank's communicator, the other ranks see it as lost at once.
+/// - If a rank dies, Open MPI's mpirun ends all others by default. Otherwise they see an error of
+///   MPI, or the limit.
 /// - After rank_error of a transfer that is not staged, MPI may still use the memory of its pieces:
 ///   keep it until MPI_Finalize or the end of the process.
-/// - Needs MPI_THREAD_SERIALIZED where another thread than that of MPI_Init calls it.
+/// - Another thread than that of MPI_Init needs MPI_THREAD_SERIALIZED.
 /// - After MPI_Finalize, and in a child of fork(), each call throws rank_error of lost; the object
-///   may end there.
+///   may end then.
 class mpi_communicator final : public communicator {
  public:
-  /// Collective. Throws: std::invalid_argument where MPI is not initialized or already finalized,
+  /// Collective. Throws: std::invalid_argument if MPI is not initialized or already finalized,
   /// `ranks` is MPI_COMM_NULL or an inter-communicator, or staging_bytes or the limit is 0;
-  /// rank_error, also of refused where ranks have another version of hipvmm or another provider.
+  /// rank_error, also of refused if ranks have another version of hipvmm or another provider.
   explicit mpi_communicator(MPI_Comm ranks, device_ref device = device_ref::current(),
                             const mpi_options& options = {})
       : device_{checked(ranks, device, options)}, link_{ranks, detail::checked_limit(options)} {
@@ -135,7 +135,7 @@ class mpi_communicator final : public communicator {
   }
 
  private:
-  /// A pinned buffer with what uses it: a copy in a stream, or a message.
+  /// A pinned buffer and its user: a copy in a stream, or a message.
   struct staging_buffer {
     pinned_array<std::byte> memory;
     event copied;
@@ -149,7 +149,7 @@ class mpi_communicator final : public communicator {
     std::deque<staging_buffer*> busy;
   };
 
-  /// Where this rank fails, the other ranks wait for what it has not sent.
+  /// Reports a failure of this rank, because the other ranks wait for its messages.
   template <typename Action>
   void guarded(Action action) {
     try {
@@ -194,8 +194,8 @@ class mpi_communicator final : public communicator {
     }
   }
 
-  /// The pieces by the distance of ranks, which is the same in both directions: whoever is first in
-  /// this order finds its peer there, so that few buffers suffice.
+  /// The pieces by the distance of ranks, which is the same in both directions: the first two ranks
+  /// in this order find each other, so that few buffers suffice.
   template <typename Piece>
   lane lane_of(std::vector<Piece> pieces, int sign) {
     const auto distance = [&](const Piece& each) {
@@ -308,7 +308,7 @@ class mpi_communicator final : public communicator {
       received.busy.pop_front();
       any = true;
     }
-    // What a buffer got last, in an earlier call too, is copied before it gets more.
+    // The previous contents of a buffer, from an earlier call too, are copied before it gets more.
     while (!received.left.empty() && !free.empty() && free.back()->copied.is_done()) {
       staging_buffer& buffer = *free.back();
       const piece next = take_piece(received);

@@ -28,7 +28,7 @@
 namespace hipvmm {
 namespace detail {
 
-/// Whether MPI itself reports that it takes addresses of device memory of this build's provider.
+/// Returns whether MPI reports that it takes device addresses of this build's provider.
 inline bool mpi_takes_device_memory() {
   const std::string provider = provider_name();
 #if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
@@ -49,7 +49,7 @@ inline bool mpi_takes_device_memory() {
 #endif
 }
 
-/// Throws, in the words of `who`: std::invalid_argument unless MPI is in use and `ranks` is one
+/// Throws std::invalid_argument, in the words of `who`, unless MPI is in use and `ranks` is one
 /// group of ranks. MPI itself ends a process that passes anything else.
 inline void require_ranks(const char* who, MPI_Comm ranks) {
   int initialized = 0;
@@ -72,15 +72,15 @@ inline void require_ranks(const char* who, MPI_Comm ranks) {
                                 "as MPI_Intercomm_merge makes"};
 }
 
-/// Part of an object that uses MPI: whether it still may.
+/// Part of an object that uses MPI: knows whether MPI may still be called.
 class mpi_lifetime {
  public:
-  /// Why MPI must not be called for the object any more; nullptr where it may. MPI ends a process
-  /// that calls it after MPI_Finalize, and a child of fork() has the memory by which its parent and
-  /// other ranks talk.
+  /// The reason why MPI must not be called for the object any more; nullptr if it may. MPI ends a
+  /// process that calls it after MPI_Finalize, and a child of fork() shares the memory by which its
+  /// parent communicates.
   [[nodiscard]] const char* end() const noexcept {
     if (::getpid() != made_in_)
-      return "this is a child of fork(), where MPI must not be called; use it in the parent";
+      return "this is a child of fork(), and must not call MPI; use it in the parent";
     int finalized = 0;
     MPI_Finalized(&finalized);
     return finalized != 0 ? "MPI is finalized; make the call before MPI_Finalize" : nullptr;
@@ -102,10 +102,10 @@ enum class mpi_function { all_gather, all_to_all, transfer };
 
 /// A duplicate of an MPI communicator, whose errors are returned, and the messages of one call at a
 /// time. A message's tag has the number of the call and its function, so that a rank that calls
-/// another function is found. A rank that fails sends a note to all others, which then end too.
-/// In rounds a rank may wait for one that waits for another: when half of the limit is over, it
-/// asks that one whom it waits for, then asks that, and so on; whoever does not answer is late.
-/// Rounds before are waited for only, so that this ends.
+/// another function is found. A rank that fails sends a note to all others, which then fail too. In
+/// rounds a rank may wait for one that waits for another. After half of the limit it asks that rank
+/// for the rank that it waits for, then asks this one, and so on; a rank that does not answer is
+/// late. A rank only waits for earlier rounds, so the chain ends.
 class mpi_link {
  public:
   /// Collective. Throws: rank_error.
@@ -125,7 +125,7 @@ class mpi_link {
   /// Most bytes of one message; MPI counts them by an int.
   std::size_t piece_bytes = GiB;
 
-  /// A call begins. Throws: the rank_error of an earlier one; rank_error of lost where MPI has
+  /// A call begins. Throws: the rank_error of an earlier one; rank_error of lost if MPI has
   /// ended.
   void begin(mpi_function which) {
     if (const char* const end = lifetime_.end(); end != nullptr)
@@ -143,7 +143,7 @@ class mpi_link {
                       " could not do its part: " + reason});
   }
 
-  /// This rank makes no further call: what the others call throws rank_error from then on.
+  /// This rank makes no further call: calls of the others throw rank_error from then on.
   void leave() noexcept {
     if (lifetime_.end() != nullptr) return;
     try {
@@ -174,14 +174,14 @@ class mpi_link {
     std::size_t begin = 0;
     do {
       const std::size_t piece = std::min(piece_bytes, bytes - begin);
-      // What is under way is always among them, or it could not be cancelled.
+      // `messages` always contains the ones under way; otherwise they could not be cancelled.
       mpi_message& next = messages.emplace_back();
       next = is_received ? receive(rank, data + begin, piece) : send(rank, data + begin, piece);
       begin += piece;
     } while (begin < bytes);
   }
 
-  /// Whether the message is done; asked no more then.
+  /// Returns whether the message is done; not asked again then.
   bool is_done(mpi_message& message) {
     int done = 0;
     MPI_Status status;
@@ -201,7 +201,7 @@ class mpi_link {
     int count = 0;
     MPI_Get_count(&status, MPI_BYTE, &count);
     if (count < 0 || static_cast<std::size_t>(count) != message.bytes)
-      refuse(message.rank, "sent " + std::to_string(count) + " bytes where rank " +
+      refuse(message.rank, "sent " + std::to_string(count) + " bytes, but rank " +
                                std::to_string(rank_) + " expects " + std::to_string(message.bytes) +
                                "; all ranks give the same sizes");
     return true;
@@ -209,11 +209,11 @@ class mpi_link {
 
   /// Waits for all. Throws: rank_error.
   void wait_for(std::vector<mpi_message>& messages) { wait_for(messages, false); }
-  /// The same, where the ranks of the messages may wait for others.
+  /// The same if the ranks of the messages may wait for others.
   void wait_in_round(std::vector<mpi_message>& messages) { wait_for(messages, true); }
 
-  /// Where nothing has arrived for a while: throws where a rank has failed or called another
-  /// function, or the limit is over.
+  /// If nothing has arrived for a while: throws if a rank has failed or called another function, or
+  /// the limit is over.
   void check_late(const std::vector<const mpi_message*>& pending, const rank_wait& wait,
                   bool is_in_round = false) {
     check_notes();
@@ -235,7 +235,7 @@ class mpi_link {
              " did not take part within " + std::to_string(limit_.count()) +
              " ms; see whether they failed or wait elsewhere, and end the program");
   }
-  /// Receives that nobody has answered are undone, so that their memory is not written later.
+  /// Receives without an answer are cancelled, so that their memory is not written later.
   static void cancel(std::vector<mpi_message>& messages) noexcept {
     for (mpi_message& each : messages) {
       if (each.request == MPI_REQUEST_NULL || !each.is_received) continue;
@@ -253,7 +253,7 @@ class mpi_link {
   static constexpr int question_tag = note_tag + 1;
   static constexpr int answer_tag = note_tag + 2;
 
-  /// What a rank that has failed tells the others.
+  /// The note of a failed rank to the others.
   struct failure_note {
     int reason = 0;
     int rank = 0;
@@ -264,7 +264,7 @@ class mpi_link {
     rank_wait wait{limit_};
     suspect_ = -1;
     for (int idle = 0; !messages.empty();) {
-      // Those that are done stay where they are until all were asked, which may throw.
+      // Completed messages stay in place until all were asked, which may throw.
       bool any = false;
       for (mpi_message& each : messages) any = is_done(each) || any;
       if (any) {
@@ -286,8 +286,8 @@ class mpi_link {
       wait.pause();
     }
   }
-  /// A question has the tag of the call; the answer has that of the call that the rank is in, and
-  /// whom it waits for, or -1.
+  /// A question has the tag of the call. The answer has the tag of the responder's call, and the
+  /// rank that it waits for, or -1.
   struct whereabouts {
     int tag = 0;
     int awaited = -1;
@@ -311,7 +311,7 @@ class mpi_link {
     require(MPI_Recv(&what, sizeof(what), MPI_BYTE, from, tag, ranks_, &status), "MPI_Recv");
     return true;
   }
-  /// Answers, and follows what has been answered to the rank for which all wait.
+  /// Answers questions, and follows the answers to the rank for which all wait.
   void look_for_late(int awaited, bool asks) {
     int from = 0;
     whereabouts what;
@@ -371,7 +371,7 @@ class mpi_link {
     note_failure(error);
     throw rank_error{error};
   }
-  /// Throws where a rank has failed, in this call or in one before.
+  /// Throws if a rank has failed, in this call or in one before.
   void check_notes() {
     int found = 0;
     MPI_Status status;
@@ -418,7 +418,7 @@ class mpi_link {
   int tag_ = 0;
   mpi_function function_ = mpi_function::all_gather;
   last_failure failure_;
-  int suspect_ = -1;  // whose answer is awaited, as far as a rank in a round has asked
+  int suspect_ = -1;  // the rank whose answer is awaited
   std::list<std::pair<whereabouts, MPI_Request>> told_;
 };
 

@@ -18,10 +18,10 @@ namespace hipvmm::detail {
 /// From so many ranks on, collectives go in rounds. The same on all ranks; tests lower it.
 inline std::atomic<int> mpi_rounds_from{64};
 
-/// One all_gather() or all_to_all() on one rank. The number of its messages is P - 1 each way, or
-/// where it goes in rounds the logarithm of P to base 2, rounded up: in round k = 1, 2, 4, ... each
-/// rank r sends to r + k what it has, and receives from r - k (Bruck's algorithms). A rank that is
-/// late holds up the others through those between, see mpi_link.
+/// One all_gather() or all_to_all() on one rank. The number of its messages is P - 1 each way, or,
+/// in rounds, the logarithm of P to base 2, rounded up: in round k = 1, 2, 4, ... each rank r sends
+/// its pieces to r + k, and receives from r - k (Bruck's algorithms). A late rank holds up the
+/// others through those between, see mpi_link.
 class mpi_collective {
  public:
   /// `bytes` bytes of each piece. Throws: std::bad_alloc.

@@ -24,10 +24,10 @@
 
 namespace hipvmm {
 
-/// Whether MPI takes addresses of device memory.
+/// The source of the answer whether MPI takes addresses of device memory.
 enum class mpi_device_windows {
   ask,      ///< as MPI says: MPIX_Query_cuda_support, MPIX_Query_rocm_support
-  assumed,  ///< it does, whatever it says; where it does not, MPI ends the process
+  assumed,  ///< yes, for any answer of MPI; if it does not take them, it ends the process
 };
 
 /// A registrar that attaches each chunk to a dynamic window (MPI_Win_create_dynamic) while it is
@@ -43,8 +43,8 @@ class mpi_window final : public library_registrar {
  public:
   /// Collective over `ranks`, which is duplicated.
   /// Throws: std::invalid_argument before MPI_Init or after MPI_Finalize, and for MPI_COMM_NULL or
-  /// an inter-communicator. Those of one rank are told to the others, which throw rank_error of
-  /// remote: unsupported where MPI is older than 3.0, gives fewer threads, or takes no memory of
+  /// an inter-communicator. If one rank throws one of the following, the others throw rank_error of
+  /// remote: unsupported if MPI is older than 3.0, has a lower thread level, or takes no memory of
   /// `device`; std::bad_alloc; hip_error. std::runtime_error with MPI's text.
   explicit mpi_window(MPI_Comm ranks, device_ref device,
                       mpi_device_windows takes = mpi_device_windows::ask) {
@@ -52,7 +52,7 @@ class mpi_window final : public library_registrar {
     MPI_Comm_size(ranks, &size_);
     attempt(ranks, "make its mpi_window", [&] {
       require_ready(device, takes);
-      all_.resize(static_cast<std::size_t>(size_));
+      memories_.resize(static_cast<std::size_t>(size_));
       most_ = most_attached();
     });
     require(MPI_Comm_dup(ranks, &ranks_), "MPI_Comm_dup");
@@ -64,11 +64,10 @@ class mpi_window final : public library_registrar {
     }
     MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
   }
-  /// Collective, as MPI_Win_free is: keep a reference to the window until its memory has gone
-  /// (drain_retired_memory()), and let it go last, in a thread of the program's. After MPI_Finalize
-  /// and in a child of fork() nothing is done, nor where memory ends then. Drain too before
-  /// MPI_Finalize: memory that a thread of the library unmaps meanwhile would be detached from a
-  /// window that ends.
+  /// Collective, as MPI_Win_free is: keep a reference to the window until its memory is unmapped
+  /// (drain_retired_memory()), and release it last, in a thread of the program's. After
+  /// MPI_Finalize and in a child of fork() it does nothing. Drain before MPI_Finalize too, because
+  /// a thread of the library could otherwise detach memory from a window that ends.
   ~mpi_window() override {
     if (lifetime_.end() != nullptr) return;
     MPI_Win_free(&window_);
@@ -78,12 +77,12 @@ class mpi_window final : public library_registrar {
   /// For MPI_Put, MPI_Get, MPI_Win_lock and so on.
   [[nodiscard]] MPI_Win get() const noexcept { return window_; }
 
-  /// Collective: every rank learns what all ranks have attached, and the address that each names
-  /// its base, such as data() of its vector. To be called after growth, before others use what is
-  /// new; and before memory shrinks, when nobody uses it any more.
+  /// Collective: every rank learns the attached memory of all ranks, and the address that each
+  /// passes as its base, such as data() of its vector. Call it after growth, before others use the
+  /// new memory; and before memory shrinks, when no rank uses it any more.
   /// Throws: std::runtime_error with MPI's text; std::logic_error after MPI_Finalize and in a child
-  /// of fork(); std::bad_alloc, and on the other ranks rank_error of remote. Then what was known
-  /// stays, on all ranks.
+  /// of fork(); std::bad_alloc, and on the other ranks rank_error of remote. All ranks then keep
+  /// the previous state.
   void update(const void* base) {
     require_mpi("mpi_window::update");
     constexpr const char* what = "take part in mpi_window::update()";
@@ -97,9 +96,9 @@ class mpi_window final : public library_registrar {
         sent.push_back(each.address);
         sent.push_back(each.bytes);
       }
-      counts.resize(all_.size());
-      starts.resize(all_.size());
-      next.resize(all_.size());
+      counts.resize(memories_.size());
+      starts.resize(memories_.size());
+      next.resize(memories_.size());
     });
     const int count = static_cast<int>(sent.size());
     require(MPI_Allgather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, ranks_), "MPI_Allgather");
@@ -124,11 +123,11 @@ class mpi_window final : public library_registrar {
         next[rank].chunks.push_back(
             {at[0], static_cast<std::size_t>(at[1]), next[rank].chunks.size()});
     }
-    all_ = std::move(next);
+    memories_ = std::move(next);
   }
 
-  /// Where `bytes` bytes from byte `offset` behind the base of `rank` are, as of the last update():
-  /// a piece for each chunk, for MPI takes no access that reaches into the next. The addresses are
+  /// Locates `bytes` bytes from byte `offset` behind the base of `rank`, as of the last update():
+  /// one piece for each chunk, because an MPI access must not span two. The addresses are
   /// displacements for MPI_Put and MPI_Get.
   /// Throws: std::out_of_range for another rank, or memory that is not attached there.
   [[nodiscard]] std::vector<registered_bytes> locate(int rank, std::size_t offset,
@@ -136,9 +135,9 @@ class mpi_window final : public library_registrar {
     if (rank < 0 || rank >= size_)
       throw std::out_of_range{"mpi_window::locate: rank " + std::to_string(rank) + " of " +
                               std::to_string(size_)};
-    const rank_memory& theirs = all_[static_cast<std::size_t>(rank)];
+    const rank_memory& theirs = memories_[static_cast<std::size_t>(rank)];
     try {
-      // What goes around the end of all addresses would come out in front of the base.
+      // A sum beyond the last address would wrap around to one in front of the base.
       if (offset > std::numeric_limits<std::uint64_t>::max() - theirs.base)
         throw std::out_of_range{"the offset is beyond the last address"};
       return cut_by_chunk(theirs.chunks, theirs.base + offset, bytes);
@@ -163,8 +162,8 @@ class mpi_window final : public library_registrar {
     throw std::runtime_error{std::string{call} + ": " + text.data()};
   }
 
-  /// Runs `action`, and returns where it has thrown on no rank of `ranks`, who call this together.
-  /// Throws: what it did; else rank_error of remote, with the first rank where it did.
+  /// Runs `action`, and returns if it has thrown on no rank of `ranks`. All ranks call it together.
+  /// Throws: the exception of `action`; else rank_error of remote, with the first rank that failed.
   template <typename Action>
   static void attempt(MPI_Comm ranks, const char* what, Action action) {
     std::array<char, 400> reason{};  // ends with a zero
@@ -216,12 +215,12 @@ class mpi_window final : public library_registrar {
                         std::to_string(MPI_THREAD_MULTIPLE)};
     require_reach("mpi_window", device,
                   takes == mpi_device_windows::assumed || detail::mpi_takes_device_memory(),
-                  "use an MPI that is built for the device, or, where it is and does not say so, "
+                  "use an MPI that is built for the device, or, if it is but does not say so, "
                   "mpi_device_windows::assumed");
   }
 
-  /// How many pieces Open MPI attaches, where it says so. Once it has refused one, version 4.1.4
-  /// waits forever at the next call that looks for one; so it is not asked for more.
+  /// The most pieces that Open MPI attaches, if it reports that. After one refusal, version 4.1.4
+  /// waits forever at the next call that looks for a piece; so no further one is requested.
   static std::size_t most_attached() {
     std::size_t result = std::numeric_limits<std::size_t>::max();
     int level = 0;
@@ -260,7 +259,7 @@ class mpi_window final : public library_registrar {
   MPI_Win window_ = MPI_WIN_NULL;
   int size_ = 0;
   std::size_t most_ = 0;
-  std::vector<rank_memory> all_;
+  std::vector<rank_memory> memories_;
 };
 
 }  // namespace hipvmm

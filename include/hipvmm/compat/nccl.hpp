@@ -44,30 +44,28 @@ struct nccl_stream {
 }  // namespace detail
 
 struct nccl_options : communicator_options {
-  /// Held during each call of NCCL, but not during waits, where other threads call NCCL for the
-  /// same ncclComm_t, as a registrar of memory does: `[&] { return registration->lock(); }`.
+  /// Locked around each call of NCCL, but not during waits. Needed if other threads call NCCL for
+  /// the same ncclComm_t, as a registrar does: `[&] { return registration->lock(); }`.
   std::function<std::unique_lock<std::mutex>()> lock = {};
 };
 
-/// The ranks of an ncclComm_t, which it refers to: the owner destroys or aborts that, afterwards.
+/// The ranks of an ncclComm_t. The owner destroys or aborts the ncclComm_t afterwards.
 /// - transfer() puts one group of ncclSend and ncclRecv into its stream and does not wait for it.
-///   What is in the stream waits for the other ranks without a limit: wait(stream) has one.
+///   The group waits in the stream for the other ranks without a limit: wait(stream) has one.
 /// - Host memory travels through a pinned and a device buffer in a stream of its own.
-/// - The limit holds for all calls where the ncclComm_t is nonblocking (ncclConfig_t::blocking = 0,
-///   NCCL 2.14). One that blocks may wait inside NCCL, which connects ranks at their first
-///   transfer.
-/// - NCCL reports neither which rank is late nor that ranks call different functions: both end by
-///   the limit, with rank() of -1.
-/// - After rank_error, call ncclCommAbort, which ends what waits in streams. Until the process
-/// ends,
-///   the object's own memory is kept then.
+/// - The limit holds for all calls if the ncclComm_t is nonblocking (ncclConfig_t::blocking = 0,
+///   NCCL 2.14). A blocking one may wait inside NCCL, which connects ranks at their first transfer.
+/// - NCCL reports neither a late rank nor ranks that call different functions: both end by the
+///   limit, with rank() of -1.
+/// - After rank_error, call ncclCommAbort, which ends the work that waits in streams. The object's
+///   own memory is then kept until the process ends.
 class nccl_communicator final : public communicator {
  public:
   /// Collective. Pre: `ranks` is not destroyed or aborted before the last call.
   /// Throws: std::invalid_argument for nullptr, or a limit of 0; unsupported for NCCL before 2.7;
-  /// rank_error, also of refused where ranks have another version of hipvmm or another provider; as
-  /// stream and event; std::bad_alloc. Where one rank lacks the memory of the host or the device,
-  /// or a call of HIP fails, the others throw rank_error of remote.
+  /// rank_error, also of refused if ranks have another version of hipvmm or another provider; as
+  /// stream and event; std::bad_alloc. If one rank lacks host or device memory, or a call of HIP
+  /// fails, the others throw rank_error of remote.
   explicit nccl_communicator(ncclComm_t ranks, const nccl_options& options = {})
       : ranks_{required(ranks)},
         limit_{detail::checked_limit(options)},
@@ -157,8 +155,8 @@ class nccl_communicator final : public communicator {
     });
   }
 
-  /// Waits until all work submitted to `stream` has finished, as stream_ref::synchronize, but for
-  /// the limit at most, and asks NCCL for its errors meanwhile. Not collective.
+  /// Waits until all work submitted to `stream` has finished, as stream_ref::synchronize, but at
+  /// most for the limit, and polls NCCL for errors. Not collective.
   /// Throws: rank_error; hip_error.
   void wait(stream_ref stream) {
     begin("wait()");
@@ -252,7 +250,7 @@ class nccl_communicator final : public communicator {
                   detail::nccl_stream{stream}),
          "ncclRecv");
   }
-  /// In a group, which must be ended whatever happened in it.
+  /// In a group, which must be ended even after a failure.
   void note(ncclResult_t result, const char* call) noexcept {
     if (result == ncclSuccess || result == detail::nccl_in_progress || failed_call_ != nullptr)
       return;
@@ -289,7 +287,7 @@ class nccl_communicator final : public communicator {
     held = {};
     require(result, "ncclAllGather");
   }
-  /// What `move` makes of the bytes of `mine`, on the device.
+  /// Exchanges bytes of `mine` by `move`, on the device.
   template <typename Move>
   void collect(const void* mine, std::size_t sent, void* theirs, std::size_t received, Move move) {
     if (received == 0) return;
@@ -316,8 +314,8 @@ class nccl_communicator final : public communicator {
     wait_until([&] { return done_->is_done(); });
     std::memcpy(theirs, on_host_.data() + at, received);
   }
-  /// For a rank that cannot make its communicator, while the others wait for what it sends: with
-  /// as little as that needs.
+  /// For a rank that cannot make its communicator while the others wait for it. Needs as little
+  /// memory as possible.
   void decline() noexcept {
     device_allocation memory;
     try {
@@ -336,7 +334,7 @@ class nccl_communicator final : public communicator {
       static_cast<void>(memory.release());
     }
   }
-  /// After a failure a wait for what is in the stream might not end.
+  /// After a failure a wait for the stream might not end.
   void keep_memory() noexcept {
     if (!failure_.happened()) return;
     if (stream_) static_cast<void>(stream_->release());

@@ -26,32 +26,32 @@
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
-// What the header declares that this is compiled with.
+// The functions that the header of this build declares.
 #define HIPVMM_NCCL_DECLARES_REGISTER (NCCL_MAJOR * 100 + NCCL_MINOR >= 219)
 #define HIPVMM_NCCL_DECLARES_WINDOWS (NCCL_MAJOR * 100 + NCCL_MINOR >= 227)
 
 namespace hipvmm {
 
 /// A registrar that registers each chunk with communicators (ncclCommRegister, NCCL 2.19), so that
-/// NCCL sends from the memory and receives into it without a copy of its own; and ranges of chunks,
-/// as buffers or, from NCCL 2.27 on, as windows. NCCL uses a registration only where the whole
-/// buffer of a call is within one.
-/// - NCCL allows one thread at a time in a communicator, and chunks are deregistered in threads of
-///   the library too. So hold lock() around the calls of NCCL on the communicators that were added;
-///   not while memory grows, nor where the thread waits for memory of hipvmm: those take the lock.
+/// NCCL sends and receives without a copy of its own. It also registers ranges of chunks: as
+/// buffers or, from NCCL 2.27 on, as windows. NCCL uses a registration only if it contains the
+/// whole buffer of a call.
+/// - NCCL allows one thread at a time in a communicator, and threads of the library deregister
+///   chunks too. So hold lock() around calls of NCCL on the added communicators, but not while
+///   memory grows or the thread waits for memory of hipvmm: both take the lock.
 /// - NCCL requires that all ranks of a call pass registered buffers, or none.
 /// - Memory must not shrink while another rank may still use it. NCCL's calls have ended on all
 ///   ranks when the streams have passed them and a barrier.
-/// - Chunks of a device that is not the communicator's are left out.
-/// - Calls for a nonblocking communicator, whose work NCCL goes on with behind their return, are
-///   waited for up to the communicator's limit. What NCCL has not ended then is an error, and the
-///   communicator is not asked again: remove_communicator(), then ncclCommAbort.
+/// - Chunks of another device than the communicator's are left out.
+/// - Calls for a nonblocking communicator, which NCCL continues after they return, are awaited up
+///   to the communicator's limit. Beyond it they fail, and the communicator is not called again:
+///   remove_communicator(), then ncclCommAbort.
 class nccl_registration final : public library_registrar {
  public:
   /// For chunks of such options.
-  /// Throws: unsupported where NCCL is older than 2.19, at run time or when this was compiled, or
-  /// where chunks cannot be exported: by a handle NCCL shows them to other processes, and on NVIDIA
-  /// chunks that can be exported are the ones that network cards reach (gpuDirectRDMACapable).
+  /// Throws: unsupported if NCCL is older than 2.19, at run time or when this was compiled, or if
+  /// chunks cannot be exported: NCCL passes them to other processes by a handle, and on NVIDIA only
+  /// exportable chunks are accessible to network cards (gpuDirectRDMACapable).
   explicit nccl_registration(const region_options& chunks) {
     if (const ncclResult_t result = ncclGetVersion(&version_); result != ncclSuccess)
       throw_failed("ncclGetVersion", result, nullptr);
@@ -59,8 +59,8 @@ class nccl_registration final : public library_registrar {
     require_exportable("nccl_registration", chunks);
   }
   /// The same for chunks of a vector on `device`.
-  /// Throws: unsupported also where its granules are smaller than the device's recommended
-  /// granularity, of which NCCL wants multiples.
+  /// Throws: unsupported also if its granules are smaller than the device's recommended
+  /// granularity, because NCCL requires multiples of that.
   nccl_registration(device_ref device, const growth_options& growth)
       : nccl_registration{growth.chunks} {
     const std::size_t unit = granularity_of(device).recommended;
@@ -72,11 +72,11 @@ class nccl_registration final : public library_registrar {
                         std::to_string(device.ordinal()) + ": set it to one, or to 0"};
   }
 
-  /// Registers what is mapped now, and what will be, with `ranks`. Not collective. The limit is for
-  /// each call of NCCL where `ranks` is nonblocking, also when memory grows or goes: as of the
+  /// Registers all present and future mappings with `ranks`. Not collective. If `ranks` is
+  /// nonblocking, the limit holds for each call of NCCL, also when memory grows or goes, as in
   /// nccl_communicator.
   /// Pre: the caller calls remove_communicator() before it destroys or aborts it.
-  /// Throws: std::invalid_argument where it was added already, or for a limit of 0; rank_error of
+  /// Throws: std::invalid_argument if it was added already, or for a limit of 0; rank_error of
   /// timeout; std::runtime_error with NCCL's text. Then nothing is registered with it.
   void add_communicator(ncclComm_t ranks, const communicator_options& options = {}) {
     const std::chrono::milliseconds limit = detail::checked_limit(options);
@@ -94,8 +94,8 @@ class nccl_registration final : public library_registrar {
       throw;
     }
   }
-  /// Ends all registrations with `ranks`, and its windows. What NCCL refuses is reported to the
-  /// error handler. Nothing where it was not added.
+  /// Ends all registrations with `ranks`, and its windows. Failures of NCCL are reported to the
+  /// error handler. No effect if it was not added.
   void remove_communicator(ncclComm_t ranks) noexcept {
     refusal refused;
     {
@@ -105,9 +105,9 @@ class nccl_registration final : public library_registrar {
     if (refused.call != nullptr) warn(refused.call, refused.text());
   }
 
-  /// Registers [address, address + bytes), which may be of several chunks, as one buffer of
-  /// `ranks`. It ends with the first of its chunks that goes, or with the communicator.
-  /// Throws: std::out_of_range where not all of it is mapped; std::invalid_argument where the
+  /// Registers [address, address + bytes), which may span chunks, as one buffer of `ranks`. The
+  /// registration ends with the first of its chunks that goes, or with the communicator.
+  /// Throws: std::out_of_range if not all of it is mapped; std::invalid_argument if the
   /// communicator was not added, or for 0 bytes; rank_error of timeout; std::runtime_error with
   /// NCCL's text.
   void register_range(ncclComm_t ranks, void* address, std::size_t bytes) {
@@ -117,13 +117,13 @@ class nccl_registration final : public library_registrar {
 
 #if HIPVMM_NCCL_DECLARES_WINDOWS
   /// Collective: every rank registers as many bytes as a window (ncclCommWindowRegister), with
-  /// NCCL's flags. It ends with the first of its chunks that goes, or with the communicator, in
-  /// this rank alone: before that, all ranks must have stopped using it. Pre: the caller does not
-  /// hold lock(), and is in no ncclGroupStart(); ranks that are threads of one process have an
-  /// nccl_registration each, for lock() is held until all ranks have come, also where the
-  /// communicator is nonblocking.
-  /// Throws: as register_range(); unsupported where NCCL is older than 2.27 at run time, or offers
-  /// no windows on this machine.
+  /// NCCL's flags. The window ends with the first of its chunks that goes, or with the
+  /// communicator, in this rank alone: all ranks must have stopped using it before.
+  /// Pre: the caller does not hold lock(), and is in no ncclGroupStart(). Ranks that are threads of
+  /// one process have an nccl_registration each, because lock() is held until all ranks have come,
+  /// even with a nonblocking communicator.
+  /// Throws: as register_range(); unsupported if NCCL is older than 2.27 at run time, or offers no
+  /// windows on this machine.
   ncclWindow_t register_window(ncclComm_t ranks, void* address, std::size_t bytes, int flags = 0) {
     require_version("nccl_registration::register_window", "ncclCommWindowRegister", 22700, true);
     const std::lock_guard held{mutex()};
@@ -137,7 +137,7 @@ class nccl_registration final : public library_registrar {
       entries_.pop_back();
       throw unsupported{
           "nccl_registration::register_window: NCCL offers no windows here: it made none and "
-          "reported success, as where the ranks do not reach each other's memory"};
+          "reported success, as it does if the ranks do not reach each other's memory"};
     }
     return static_cast<ncclWindow_t>(made);
   }
@@ -165,7 +165,7 @@ class nccl_registration final : public library_registrar {
     char* begin;
     std::size_t bytes;
     bool is_window;
-    void* made = nullptr;  // null too where NCCL_LOCAL_REGISTER=0 turns registration off
+    void* made = nullptr;  // null too if NCCL_LOCAL_REGISTER=0 turns registration off
   };
 
   void require_version(const char* who, const char* function, int needed, bool is_declared) const {
@@ -196,7 +196,7 @@ class nccl_registration final : public library_registrar {
   }
   static constexpr const char* earlier = "an earlier call";
 
-  /// What a call comes to, which a nonblocking communicator goes on with behind its return. In
+  /// The final result of a call, which a nonblocking communicator continues after it returned. In
   /// progress: it has not ended within the limit.
   static ncclResult_t result_of(rank& with, ncclResult_t returned) noexcept {
     detail::rank_wait wait{with.limit};
@@ -237,14 +237,14 @@ class nccl_registration final : public library_registrar {
     return rank_of(ranks);
   }
 
-  /// Adds an entry for what `call` registers and writes, and returns that.
+  /// Adds an entry for the registration that `call` makes, and returns NCCL's handle of it.
   template <typename Call>
   void* make(rank& with, const char* name, void* address, std::size_t bytes, bool is_window,
              Call call) {
     if (with.is_stuck)
       throw rank_error{rank_failure::timeout, -1,
                        std::string{name} + ": " + timeout_text(earlier, with.limit)};
-    // NCCL may write it when nobody waits any more.
+    // NCCL may write it after the wait has ended.
     auto made = std::make_unique<void*>(nullptr);
     entries_.push_back({with.communicator, static_cast<char*>(address), bytes, is_window});
     const ncclResult_t result = result_of(with, call(made.get()));
@@ -267,7 +267,7 @@ class nccl_registration final : public library_registrar {
     if (memory.device.ordinal() == with.device && !memory.location.is_host())
       register_with(with, memory.address, memory.bytes);
   }
-  /// What NCCL refused, or has not ended.
+  /// A call that NCCL refused or has not ended.
   struct refusal {
     const char* call = nullptr;  // null: nothing
     ncclResult_t result = ncclSuccess;

@@ -24,19 +24,19 @@ struct registered_bytes {
 /// Cuts [address, address + bytes) at the borders of `chunks`, which are in the order of their
 /// addresses: communication libraries take no access that reaches from one registration into the
 /// next.
-/// Throws: std::out_of_range where not all of it is in `chunks`; the text names the first byte that
+/// Throws: std::out_of_range if not all of it is in `chunks`; the text names the first byte that
 /// is not.
 [[nodiscard]] std::vector<registered_bytes> cut_by_chunk(
     const std::vector<registered_bytes>& chunks, std::uint64_t address, std::size_t bytes);
 
 /// Base of the registrars of compat/mpi_window.hpp, compat/ucx.hpp and
-/// compat/nccl_registration.hpp: what is mapped now, under a lock.
+/// compat/nccl_registration.hpp: the present mappings, under a lock.
 class library_registrar : public memory_registrar {
  public:
   void add(const mapped_memory& memory) final;
   void remove(const mapped_memory& memory) noexcept final;
 
-  /// What is registered now, in the order of addresses. Any thread may call it.
+  /// The registered memory, in the order of addresses. Any thread may call it.
   [[nodiscard]] std::vector<mapped_memory> memory() const;
   /// The same with the addresses as numbers.
   [[nodiscard]] std::vector<registered_bytes> chunks() const;
@@ -47,21 +47,21 @@ class library_registrar : public memory_registrar {
   [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
   /// By address. Under mutex().
   [[nodiscard]] const std::map<void*, mapped_memory>& known() const noexcept { return known_; }
-  /// Throws: unsupported, in the words of `who`, where device memory is not memory of the host to
-  /// a library that takes no other, as it is with the host provider, and `takes_device_memory` is
-  /// false; `remedy` says what to do.
+  /// Throws: unsupported, in the words of `who`, if device memory is not host memory to a library
+  /// that needs it (only the host provider's is) and `takes_device_memory` is false; `remedy` is
+  /// the advice of the message.
   static void require_reach(const char* who, device_ref device, bool takes_device_memory,
                             const std::string& remedy);
-  /// Throws: unsupported where chunks of `options` cannot be exported, neither as posix_fd nor as
+  /// Throws: unsupported if chunks of `options` cannot be exported, neither as posix_fd nor as
   /// fabric.
   static void require_exportable(const char* who, const region_options& options);
-  /// Tells the error handler.
+  /// Reports to the error handler.
   static void warn(const char* subject, const std::string& sentence) noexcept;
 
  private:
   /// Throws: then `memory` is not registered.
   virtual void enter(const mapped_memory& memory) = 0;
-  /// What it throws is reported to the error handler.
+  /// Exceptions are reported to the error handler.
   virtual void leave(const mapped_memory& memory) = 0;
 
   mutable std::mutex mutex_;

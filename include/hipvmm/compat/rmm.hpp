@@ -2,8 +2,8 @@
 #pragma once
 
 // Resources of hipvmm as those of RMM or hipMM and the reverse, for programs that keep RMM. (In
-// place of RMM: <hipvmm/compat/hipmm.hpp>.) Needs RMM's headers, 24.04 or newer, or hipMM's. Which
-// form of its interface is there is decided by the header of its base class: RMM up to 26.04 and
+// place of RMM: <hipvmm/compat/hipmm.hpp>.) Needs RMM's headers, 24.04 or newer, or hipMM's. The
+// header of its base class decides the form of its interface: RMM up to 26.04 and
 // hipMM have rmm::mr::device_memory_resource, RMM 26.06 and newer have CCCL's concepts instead.
 #include <rmm/resource_ref.hpp>
 
@@ -39,8 +39,8 @@
 namespace hipvmm {
 namespace detail {
 
-/// Returns what `allocate` returns. What it throws becomes what RMM's callers expect:
-/// rmm::out_of_memory for ours, and rmm::bad_alloc for any other failure to allocate.
+/// Returns the result of `allocate`. Converts exceptions for RMM's callers: out_of_memory to
+/// rmm::out_of_memory, any other failure to allocate to rmm::bad_alloc.
 template <typename Allocate>
 void* with_rmm_errors(Allocate allocate) {
   try {
@@ -95,12 +95,12 @@ static_assert(!std::is_base_of_v<memory_resource, rmm::mr::device_memory_resourc
               "these headers <rmm/...> are hipvmm's own (HIPVMM_RMM), whose resources need no "
               "adaptor; to use RMM's, put its include folder first");
 
-/// A resource of hipvmm as an rmm::mr::device_memory_resource: what RMM's containers and adaptors
-/// take, and rmm::mr::set_current_device_resource().
+/// A resource of hipvmm as an rmm::mr::device_memory_resource, for RMM's containers and adaptors
+/// and rmm::mr::set_current_device_resource().
 /// - Made of a pointer, it does not own the resource; made of a std::shared_ptr, it shares it.
 /// - Memory is at a multiple of 256, as RMM requires.
 /// - Throws: rmm::out_of_memory in place of out_of_memory, rmm::bad_alloc in place of any other.
-/// - Deallocation never throws. The stream may be destroyed afterwards; a pool told by
+/// - Deallocation never throws. The stream may be destroyed afterwards; a pool made with
 ///   pool_options::forgets_streams needs forget_stream() before.
 class rmm_resource final : public rmm::mr::device_memory_resource {
  public:
@@ -142,13 +142,13 @@ using rmm_resource = rmm_resource_with<cuda::mr::device_accessible>;
 /// Calls are made with `device` current, as RMM requires: the device that was current when RMM's
 /// resource was made.
 /// Throws: out_of_memory in place of rmm::out_of_memory; unsupported for an alignment above 256;
-/// what else RMM throws, such as rmm::bad_alloc, which is a std::bad_alloc.
+/// other exceptions of RMM unchanged, such as rmm::bad_alloc, which is a std::bad_alloc.
 template <typename Resource>
 class from_rmm_resource final : public from_cccl_resource<Resource> {
   using base = from_cccl_resource<Resource>;
 
  public:
-  /// Throws: what copying `resource` throws; unsupported when there is no HIP device.
+  /// Throws: as the copy of `resource`; unsupported if there is no HIP device.
   explicit from_rmm_resource(Resource resource, device_ref device = device_ref::current())
       : base{"from_rmm_resource", std::move(resource), device} {}
   /// Throws: std::invalid_argument when `resource` is nullptr; unsupported as above.

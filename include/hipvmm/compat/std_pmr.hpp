@@ -32,11 +32,11 @@ class std_pmr_adaptor : public std::pmr::memory_resource {
 
 /// Adapts a std::pmr::memory_resource to a resource of hipvmm, of host memory that kernels may not
 /// use: a monotonic buffer or a pool of the standard library as upstream of an arena_resource.
-/// - It does not own the upstream, which must outlive it and be thread-safe if this is used by
-///   several threads.
-/// - It waits before it deallocates as new_delete_resource does. Where it cannot, and where the
-///   upstream throws, the memory stays allocated and that is reported to the error handler.
-/// - Throws what the upstream throws, mostly std::bad_alloc.
+/// - It does not own the upstream, which must outlive it and be thread-safe if several threads use
+///   this.
+/// - It waits before it deallocates as new_delete_resource does. If the wait fails or the upstream
+///   throws, the memory stays allocated, and the error handler gets a report.
+/// - Throws the exceptions of the upstream, mostly std::bad_alloc.
 class from_std_pmr_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument when `upstream` is nullptr.

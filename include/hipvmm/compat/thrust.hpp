@@ -113,7 +113,8 @@ class thrust_allocator {
   device_ref device_;
 };
 
-/// Whether memory allocated by either allocator may be deallocated by the other at any time.
+/// Returns whether memory allocated by either allocator may be deallocated by the other at any
+/// time.
 template <typename T, typename U>
 bool operator==(const thrust_allocator<T>& a, const thrust_allocator<U>& b) noexcept {
   return a.stream() == b.stream() && a.device() == b.device() &&

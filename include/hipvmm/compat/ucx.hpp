@@ -28,16 +28,16 @@ struct ucx_key {
 };
 
 /// A registrar that maps each chunk for a context (ucp_mem_map) and packs its remote key.
-/// - Chunks come and go in threads of the library too: the context must be made with
+/// - Threads of the library map and unmap chunks too: the context must be made with
 ///   ucp_params_t::mt_workers_shared.
-/// - Keys are for the program to send, after growth. Who has unpacked one destroys it before the
-///   memory goes, and no access is under way then: UCX does not know of remote accesses.
+/// - The program sends the keys, after growth. A peer destroys its unpacked key before the memory
+///   goes, with no access under way, because UCX does not know of remote accesses.
 class ucx_registration final : public library_registrar {
  public:
   /// For chunks of `chunks` on `device`. Pre: `context` outlives the object, which outlives the
   /// memory.
-  /// Throws: std::invalid_argument for nullptr; unsupported where UCX is older than 1.9, the
-  /// context is for one thread, or it takes no memory of the device, and where that cannot be
+  /// Throws: std::invalid_argument for nullptr; unsupported if UCX is older than 1.9, the
+  /// context is for one thread, or it takes no memory of the device, and if that cannot be
   /// exported; std::runtime_error with UCX's text.
   ucx_registration(ucp_context_h context, device_ref device, const region_options& chunks = {})
       : context_{context} {
@@ -76,7 +76,7 @@ class ucx_registration final : public library_registrar {
   }
 
   /// The handle of the chunk that begins at `address`, for ucp_request_param_t::memh.
-  /// Throws: std::out_of_range where none does.
+  /// Throws: std::out_of_range if none does.
   [[nodiscard]] ucp_mem_h handle_of(void* address) const {
     const std::lock_guard lock{mutex()};
     const auto at = mapped_.find(address);

@@ -13,7 +13,7 @@ namespace hipvmm {
 /// Slots taken by a run of kernels; all zero before it. With 64 bits, counting single slots to
 /// overflow would take years.
 struct append_counters {
-  unsigned long long taken;   ///< slots requested, whether there was room or not
+  unsigned long long taken;   ///< slots requested, granted or not
   unsigned long long unused;  ///< slots at the end, unused because a block was too long for them
 };
 
@@ -48,11 +48,15 @@ HIPVMM_DEVICE inline slot_count add(slot_count* counter, slot_count value) {
 using lane_mask = unsigned long long;
 
 // Comparing with "not equal" (33) gives the mask in both wave sizes. The builtin's successor,
-// __builtin_amdgcn_ballot_w64, is refused in waves of 32 by the compilers of ROCm 5 and 6.
-HIPVMM_DEVICE inline lane_mask active_lanes() { return __builtin_amdgcn_uicmp(1U, 0U, 33); }
+// __builtin_amdgcn_ballot_w64, is refused in waves of 32 by the compilers of ROCm 5 and 6. The
+// value is hidden from the optimiser, because it replaces a comparison that is always true by all
+// 64 bits of the execution mask, of which a wave of 32 has no upper half.
 HIPVMM_DEVICE inline lane_mask lanes_where(lane_mask, bool predicate) {
-  return __builtin_amdgcn_uicmp(predicate ? 1U : 0U, 0U, 33);
+  unsigned value = predicate ? 1U : 0U;
+  asm("" : "+v"(value));
+  return __builtin_amdgcn_uicmp(value, 0U, 33);
 }
+HIPVMM_DEVICE inline lane_mask active_lanes() { return lanes_where(0, true); }
 HIPVMM_DEVICE inline slot_count from_lane(lane_mask, slot_count value, int lane) {
   const auto part = [lane](slot_count half) {
     return static_cast<unsigned>(
@@ -84,7 +88,7 @@ struct share {
 
 /// Takes slots for all active lanes, with one atomic for each distinct counter.
 /// `share_among(lanes)` returns the caller's share when these lanes take together. The lanes stay
-/// converged throughout, so it does not matter where a compiler lets them diverge and reconverge.
+/// converged throughout, so the result does not depend on the compiler's divergence points.
 template <typename ShareAmong>
 HIPVMM_DEVICE slot_count take_together(slot_count* counter, lane_mask active,
                                        ShareAmong share_among) {

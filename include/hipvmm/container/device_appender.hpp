@@ -17,7 +17,7 @@
 
 namespace hipvmm {
 
-/// What happens to the elements that fitted when others did not.
+/// The treatment of elements that fitted in a run with others that did not.
 enum class on_overflow {
   discard,  ///< dropped: the whole run is repeated, for kernels that remember nothing
   keep,     ///< kept: kernels remember whose push returned false, and append only those next time
@@ -59,12 +59,12 @@ class append_counter_memory {
 /// Lets kernels append an unknown number of elements to a growable_device_vector.
 /// - A run lasts from prepare to commit. Its kernels, on the vector's device, take slots behind the
 ///   last element.
-/// - Other kernels may use the existing elements meanwhile, also while the vector grows (where
+/// - Other kernels may use the existing elements meanwhile, also while the vector grows (if
 ///   is_address_stable(); otherwise growth waits for them and moves the elements).
 /// - The appended elements are dense and in no order; they become visible with commit.
 /// - It owns the counters: 16 bytes of a memory resource, by default that of the vector's device.
-///   hipMalloc makes 2 MiB of them on NVIDIA where no other small allocation has room for them, a
-///   pool makes 256 bytes.
+///   They occupy 256 bytes of a pool; of hipMalloc on NVIDIA 2 MiB, unless another small allocation
+///   has room.
 /// - The vector must outlive it, must not be moved, and must not be changed during a run; commit
 ///   detects most violations.
 /// - Same thread rules as std::vector; can neither be copied nor moved.
@@ -105,8 +105,8 @@ class device_appender {
     return {target_.end(), run_->room, counters_.get()};
   }
 
-  /// Ends the run and waits for `stream`. The size grows by the elements appended. Where not all
-  /// elements fitted, the vector has room for the missed ones on return.
+  /// Ends the run and waits for `stream`. The size grows by the elements appended. If some elements
+  /// did not fit, the vector has room for them on return.
   /// Throws: hip_error; as reserve; the run stays open then, and commit may be tried again;
   /// std::logic_error without a run, or when the vector was changed during it.
   /// Pre: all kernels of the run are ordered before this call in `stream`.

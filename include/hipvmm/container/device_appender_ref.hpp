@@ -15,7 +15,7 @@ namespace hipvmm {
 /// - A slot beyond the end is counted and reported by null or false: nothing is written out of
 ///   bounds.
 /// - A thread that gets a slot must write it, because it becomes an element.
-/// - Works in host code too, where the host may access the memory.
+/// - Works in host code too, if the host may access the memory.
 template <typename T>
 class device_appender_ref {
   static_assert(std::is_trivially_copyable_v<T>,

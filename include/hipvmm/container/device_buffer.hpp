@@ -15,9 +15,9 @@ namespace hipvmm {
 /// Owns uninitialised bytes of a memory resource, in stream order.
 /// - Allocations, copies and deallocations are ordered in the stream of the call. The memory is
 ///   deallocated in the stream of the last call that took one.
-/// - It stores the device that was current at construction and makes it current where needed. It
+/// - It stores the device that was current at construction and makes it current for its calls. It
 ///   may be used and destroyed with another device current.
-/// - Its capacity is exactly what was requested: growth copies. growable_device_vector does not
+/// - Its capacity is exactly the requested one: growth copies. growable_device_vector does not
 ///   copy.
 /// - Same thread rules as std::vector.
 /// Note: stream_ref::per_thread_default() is another stream in each thread. A buffer that stores it
@@ -28,7 +28,7 @@ class device_buffer {
   device_buffer();
   /// Allocates `bytes` bytes of `resource`, which must outlive them.
   /// Throws: std::invalid_argument when `resource` is nullptr or gives memory of a device that is
-  /// not the current one, where hipMM is undefined; out_of_memory; hip_error.
+  /// not the current one (undefined in hipMM); out_of_memory; hip_error.
   explicit device_buffer(std::size_t bytes, stream_ref stream,
                          mr::memory_resource* resource = mr::get_current_device_resource());
   /// Allocates, and copies `bytes` bytes from `source`, device or host memory. Pinned or device
@@ -56,7 +56,7 @@ class device_buffer {
   /// Makes the size `bytes`; added bytes are uninitialised. The memory changes as by reserve(), and
   /// only when `bytes` exceeds the capacity. Pre, Throws: as reserve().
   void resize(std::size_t bytes, stream_ref stream);
-  /// Reduces the capacity to the size; where they differ, copies as reserve() does.
+  /// Reduces the capacity to the size; if they differ, copies as reserve() does.
   /// Pre, Throws: as reserve().
   void shrink_to_fit(stream_ref stream);
 
@@ -77,9 +77,9 @@ class device_buffer {
   /// Bytes allocated.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
-  /// The stream in which the memory will be deallocated: that of the last call that took one.
+  /// The stream of the last call that took one; deallocation is ordered in it.
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
-  /// Sets the stream in which the memory will be deallocated.
+  /// Sets the stream for the deallocation.
   /// Pre: all work that uses the bytes is ordered before work submitted to `stream` from now on,
   /// and `stream` lives as long as the bytes.
   void set_stream(stream_ref stream) noexcept { stream_ = stream; }

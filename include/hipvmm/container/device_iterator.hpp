@@ -10,8 +10,8 @@
 namespace hipvmm {
 
 /// A random access iterator over elements in device memory. Differs from T*: only device code can
-/// dereference it, so that range-for loops and algorithms of std over device memory do not compile
-/// in host code, where they would crash. It converts to T*, for kernels and copies.
+/// dereference it, so range-for loops and std algorithms over device memory do not compile in host
+/// code instead of crashing. It converts to T*, for kernels and copies.
 /// Algorithms of Thrust for host compilers take the address instead: data().
 template <typename T>
 class device_iterator {

@@ -18,14 +18,14 @@ namespace hipvmm {
 /// A vector of uninitialised elements in memory of a resource, in stream order, as device_buffer.
 /// Differs from std::vector:
 /// - elements are trivially copyable, and the host accesses them by copies only;
-/// - the capacity is exactly what was requested, so each growth copies.
+/// - the capacity is exactly the requested one, so each growth copies.
 /// For a vector that grows often use growable_device_vector: it grows in place and keeps its
 /// address.
 template <typename T>
 class device_uvector {
   static_assert(std::is_trivially_copyable_v<T>,
-                "device_uvector<T>: T must be trivially copyable, for elements travel between host "
-                "and device as bytes");
+                "device_uvector<T>: T must be trivially copyable, because elements travel between "
+                "host and device as bytes");
   static_assert(std::is_same_v<T, std::remove_cv_t<T>>,
                 "device_uvector<T>: T must be neither const nor volatile");
 
@@ -67,7 +67,7 @@ class device_uvector {
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     fill_pattern_async(stream, element_ptr(index), &value, sizeof(T), 1);
   }
-  // Deleted as in hipMM, whose copies read the value later.
+  // Deleted as in hipMM, because its copies read the value later.
   void set_element_async(size_type index, const T&& value, stream_ref stream) = delete;
   /// Sets one element to zero bytes, in the order of `stream`. Throws: as set_element_async().
   void set_element_to_zero_async(size_type index, stream_ref stream) {

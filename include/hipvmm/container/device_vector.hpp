@@ -15,9 +15,10 @@ namespace hipvmm {
 /// - Differs from growable_device_vector: memory of a resource, and each growth copies.
 template <typename T>
 class device_vector : private device_uvector<T> {
-  static_assert(std::is_default_constructible_v<T>,
-                "device_vector<T>: T must be default constructible, for added elements are T{}; "
-                "device_uvector<T> leaves them uninitialised");
+  static_assert(
+      std::is_default_constructible_v<T>,
+      "device_vector<T>: T must be default constructible, because added elements are T{}; "
+      "device_uvector<T> leaves them uninitialised");
 
   using base = device_uvector<T>;
 
@@ -93,7 +94,7 @@ class device_vector : private device_uvector<T> {
   [[nodiscard]] stream_ref stream() const noexcept { return base::stream(); }
 
  private:
-  // The memory behind the elements is there.
+  // The memory behind the elements is backed.
   void fill(size_type first, size_type count, const T& value, stream_ref stream) {
     fill_pattern_async(stream, data() + first, &value, sizeof(T), count);
   }

@@ -10,12 +10,12 @@
 namespace hipvmm {
 namespace detail {
 
-/// Whether `Range` names device memory of T: a device_span, or a container that has span().
+/// True if `Range` names device memory of T: a device_span, or a container that has span().
 template <typename Range, typename T>
 inline constexpr bool is_device_range_v = std::is_convertible_v<const Range&, device_span<const T>>;
 
-/// Whether `Range` is a contiguous range of T that the host can index. Containers in device memory
-/// cannot be, or give a proxy.
+/// True if `Range` is a contiguous range of T that the host can index. Containers in device memory
+/// cannot be indexed, or return a proxy.
 template <typename Range, typename T, typename = void>
 struct is_host_range : std::false_type {};
 template <typename Range, typename T>

@@ -31,19 +31,19 @@ class reservation_request;
 /// elements, so no element is copied, data() stays the same and kernels in flight continue.
 /// - Differs from std::vector: elements are trivially copyable and accessed in the order of a
 ///   stream, never through references.
-/// - data() changes only when max_size() is exceeded, which statistics().base_moves counts, and by
+/// - data() changes only if max_size() is exceeded, which statistics().base_moves counts, and by
 ///   erase_front(), which moves no element.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
-/// - Costs memory in steps of growth_options::granule_bytes: the first element of each vector takes
-///   2 MiB, or less where that is set to less, which NVIDIA's granularity of 2 MiB forbids. For
-///   many small arrays use device_uvector on a pool.
+/// - It takes memory in steps of growth_options::granule_bytes: at least 2 MiB for each vector with
+///   elements. Outside NVIDIA (granularity 2 MiB) the option can be less. For many small arrays use
+///   device_uvector on a pool.
 /// - Same thread rules as std::vector. Construction without contents backs no memory.
 /// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.
 template <typename T>
 class growable_device_vector : public growable_sharing {
   static_assert(std::is_trivially_copyable_v<T>,
-                "growable_device_vector<T>: T must be trivially copyable, for elements travel "
+                "growable_device_vector<T>: T must be trivially copyable, because elements travel "
                 "between host and device as bytes");
   static_assert(std::is_same_v<T, std::remove_cv_t<T>>,
                 "growable_device_vector<T>: T must be neither const nor volatile");
@@ -59,9 +59,10 @@ class growable_device_vector : public growable_sharing {
 
   /// Reserves addresses on the current device. Throws: as the other constructor.
   growable_device_vector() : growable_device_vector{device_ref::current()} {}
-  /// Reserves addresses for `options.max_bytes`, or fewer when so many are not available.
-  /// Throws: std::invalid_argument for a device that does not exist; out_of_memory when not even
-  /// one granule of addresses is available; unsupported without VMM where `options` need it.
+  /// Reserves addresses for `options.max_bytes`.
+  /// Throws: std::invalid_argument for a device that does not exist; out_of_memory when so many are
+  /// not available, or, without max_bytes, not one granule; unsupported without VMM if `options`
+  /// need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : growable_sharing{device, options} {}
   /// Makes `count` elements of zero bytes on the current device, filled in the order of `stream`.
@@ -136,7 +137,7 @@ class growable_device_vector : public growable_sharing {
   [[nodiscard]] growth_statistics statistics() const noexcept { return storage_.statistics(); }
   /// The number of this vector in memory_event::object. A move makes no vector's number another's.
   [[nodiscard]] std::uint64_t event_id() const noexcept { return storage_.event_id(); }
-  /// As growable_storage::is_address_stable: false where the device's memory comes from hipMalloc.
+  /// As growable_storage::is_address_stable: false if the device's memory comes from hipMalloc.
   [[nodiscard]] bool is_address_stable() const noexcept { return storage_.is_address_stable(); }
   /// As growable_storage::explain.
   [[nodiscard]] std::string explain() const { return storage_.explain(); }
@@ -144,27 +145,24 @@ class growable_device_vector : public growable_sharing {
   /// Backs at least `count` elements, without slack. A chunk already requested by
   /// growth_options::grow_ahead is used whole. Needs no stream, and waits for nothing but that
   /// chunk.
-  /// Throws: std::length_error when `count` elements exceed the address space, or max_size() where
+  /// Throws: std::length_error when `count` elements exceed the address space, or max_size() if
   /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
   void reserve(size_type count) { storage_.reserve(checked_bytes(count)); }
 
   /// Changes the size; new elements are zero bytes. Throws: as reserve, hip_error.
   void resize(size_type count, stream_ref stream) {
-    if (count <= size_) return shorten(count);
-    const size_type added = count - size_;
-    insert_at_end(added, [&](T* end) { fill_async(stream, end, 0, added * sizeof(T)); });
+    lengthen(count,
+             [&](T* end, size_type added) { fill_async(stream, end, 0, added * sizeof(T)); });
   }
   /// Changes the size; new elements are copies of `value`. Throws: as reserve, hip_error.
   void resize(size_type count, const T& value, stream_ref stream) {
-    if (count <= size_) return shorten(count);
-    const size_type added = count - size_;
-    insert_at_end(added,
-                  [&](T* end) { fill_pattern_async(stream, end, &value, sizeof(T), added); });
+    lengthen(count, [&](T* end, size_type added) {
+      fill_pattern_async(stream, end, &value, sizeof(T), added);
+    });
   }
   /// Changes the size; new elements have unspecified values. Throws: as reserve.
   void resize_uninitialized(size_type count) {
-    storage_.grow(checked_bytes(count));
-    size_ = count;
+    lengthen(count, [](T*, size_type) {});
   }
 
   /// Appends `count` elements from host memory at `source`. Pinned memory must not change until
@@ -193,15 +191,15 @@ class growable_device_vector : public growable_sharing {
   }
 
   /// Appends elements from device memory, which may be this vector's own. Throws: as append;
-  /// unsupported where trait::peer_copies is missing and the other device has no right to write to
-  /// this vector: grant() it.
+  /// unsupported if the engine of the other device would make the copy, which has no right to write
+  /// to this vector: grant() it.
   void append_from_device(device_span<const T> source, stream_ref stream) {
     if (source.empty()) return;
     require_source(source.data(), source.size());
     // Past max_size the base may move; a source inside this vector moves with it.
     const bool inside = is_inside(source.data());
     const std::size_t offset = inside ? offset_of(source.data()) : 0;
-    if (!inside) storage_.require_copies_from(source.data());
+    if (!inside) storage_.require_copies_from(source.data(), stream);
     insert_at_end(source.size(), [&](T* end) {
       copy_async(stream, end, inside ? bytes_at(offset) : source.data(), source.size_bytes());
     });
@@ -226,7 +224,7 @@ class growable_device_vector : public growable_sharing {
     size_ = count;
   }
   /// Replaces the contents by those of a range, as append does. A source inside this vector may
-  /// overlap the first elements.
+  /// overlap the first elements: they move as by erase().
   template <typename Range>
   void assign(const Range& source, stream_ref stream) {
     with_elements(
@@ -247,8 +245,9 @@ class growable_device_vector : public growable_sharing {
     size_ = count;
   }
 
-  /// Inserts elements before element `index`: those behind move by a copy on the device, in the
-  /// order of `stream`. The source is as for append, and may be this vector's own elements.
+  /// Inserts elements before element `index`: those behind move by copies on the device, in the
+  /// order of `stream`, as growable_storage::move_within() says. The source is as for append, and
+  /// may be this vector's own elements.
   /// Throws: std::out_of_range when `index` exceeds size(); as append; when HIP accepts some of
   /// the copies and then refuses one, elements from `index` on are partly overwritten.
   template <typename Range>
@@ -270,46 +269,46 @@ class growable_device_vector : public growable_sharing {
     insert_gap(index, count, stream,
                [&](T* gap) { fill_pattern_async(stream, gap, &value, sizeof(T), count); });
   }
-  /// Removes `count` elements from element `index` on: those behind move by a copy on the device,
-  /// in the order of `stream`. Memory stays backed.
-  /// Throws: std::out_of_range when they are not all elements; hip_error, and then elements from
-  /// `index` on may be partly overwritten.
+  /// Removes `count` elements from element `index` on: those behind move by copies on the device,
+  /// in the order of `stream`, as growable_storage::move_within() says. Memory stays backed.
+  /// Throws: std::out_of_range when they are not all elements; out_of_memory without scratch
+  /// memory; hip_error, and then elements from `index` on may be partly overwritten.
   void erase(size_type index, size_type count, stream_ref stream) {
     if (index > size_ || count > size_ - index)
-      throw std::out_of_range{range_message("erase", add_bytes(index, count))};
+      throw std::out_of_range{range_message("erase", std::max(index + count, count))};
     storage_.move_within(index * sizeof(T), (index + count) * sizeof(T),
                          (size_ - index - count) * sizeof(T), stream);
     size_ -= count;
   }
 
-  /// Removes the first `count` elements without moving the others: data() is then the address of
-  /// the first one that is left, and whole chunks before it are released once `stream` has passed
-  /// this point. Does not wait for that. A partly erased chunk and the last one stay.
-  /// - With appends this is a queue of any length. max_size() falls with each call; growth that
-  ///   exceeds it then uses the erased addresses again: data() changes as past max_size().
-  /// - Nothing is written to erased elements until then: appends in other streams need not wait for
-  ///   work that reads them.
-  /// - On hipMalloc their memory is released by the next growth.
+  /// Removes the first `count` elements without moving the others: data() becomes the address of
+  /// the first remaining one. Whole chunks before it are released after `stream` has passed this
+  /// point; the call does not wait. A partly erased chunk and the last one stay.
+  /// - With appends this is a queue of any length. max_size() falls with each call; growth beyond
+  ///   it uses the erased addresses again, and data() changes as past max_size().
+  /// - Before such growth nothing is written to erased elements: appends in other streams need not
+  ///   wait for work that reads them.
+  /// - If past_max is refuse, a vector that becomes empty begins at its first address again, except
+  ///   on hipMalloc, which releases erased memory at the next growth.
   /// Pre: all work that uses these elements is ordered before this call in `stream`.
-  /// Throws: std::out_of_range when `count` exceeds size(); std::invalid_argument while `stream` is
+  /// Throws: std::out_of_range if `count` exceeds size(); std::invalid_argument while `stream` is
   /// captured; hip_error.
   void erase_front(size_type count, stream_ref stream) {
     if (count > size_) throw std::out_of_range{range_message("erase_front", count)};
-    storage_.erase_front(count * sizeof(T), stream);
+    storage_.erase_front(count * sizeof(T), stream, count == size_);
     size_ -= count;
   }
-
   /// Makes the size zero; memory stays backed.
   void clear() noexcept { size_ = 0; }
-  /// Releases whole chunks behind the last element when `stream` has passed this point, and returns
-  /// their bytes. Does not wait for that. Addresses stay, but see growable_storage::shrink. `tail`
-  /// selects whether a chunk that is only partly used is replaced by a smaller one; that waits for
-  /// `stream`. Pre: all work that uses the elements is ordered before this call in `stream`.
-  /// Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as region::trim.
+  /// Releases whole chunks behind the last element, and scratch memory that no graph uses, after
+  /// `stream` has passed this point. Returns their bytes without waiting. Addresses stay, but see
+  /// growable_storage::shrink. With tail_chunk::replace a smaller chunk replaces a partly used one,
+  /// which waits for `stream`. Pre: all work that uses the elements is ordered before this call in
+  /// `stream`. Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as
+  /// region::trim.
   std::size_t shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
     return storage_.shrink(size_ * sizeof(T), stream, tail);
   }
-
   /// Reads one element and waits for `stream`. Throws: std::out_of_range, hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {
     require_index(index, "element");
@@ -351,7 +350,7 @@ class growable_device_vector : public growable_sharing {
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
   /// Makes a vector of the same device, options, rights and contents, copied in the order of
-  /// `stream`. Waits for it where the device may only read the elements.
+  /// `stream`. Waits for it if the device may only read the elements.
   /// Throws: as reserve, hip_error.
   [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
     growable_device_vector result{storage_.empty_copy()};
@@ -421,36 +420,47 @@ class growable_device_vector : public growable_sharing {
   /// Grows by `count`, calls `write` to submit their contents, and only then changes the size.
   template <typename Write>
   void insert_at_end(size_type count, Write write) {
-    const size_type size = add_bytes(size_, count);
-    storage_.grow(checked_bytes(size));
+    grow_by(count);
     write(data() + size_);
-    size_ = size;
+    size_ += count;
   }
-  void shorten(size_type count) noexcept { size_ = count; }
+  /// Makes room for `count` more, even if a callback for the growth has changed the size.
+  void grow_by(size_type count) {
+    do {
+      storage_.grow(checked_bytes(add_bytes(size_, count)));
+    } while (capacity() < size_ + count);
+  }
+  /// Makes the size `count`, even if a callback for the growth has changed it.
+  template <typename Fill>
+  void lengthen(size_type count, Fill fill) {
+    if (count > size_) storage_.grow(checked_bytes(count));
+    if (count > size_) fill(data() + size_, count - size_);
+    size_ = count;
+  }
 
-  /// Moves the elements from `index` on by `count`, calls `write` to submit what comes between, and
-  /// only then changes the size.
+  /// Moves the elements from `index` on by `count`, calls `write` to submit the contents of the
+  /// gap, and only then changes the size.
   template <typename Write>
   void insert_gap(size_type index, size_type count, stream_ref stream, Write write) {
     if (index > size_) throw std::out_of_range{range_message("insert", index)};
     if (count == 0) return;
-    const size_type size = add_bytes(size_, count);
-    storage_.grow(checked_bytes(size));
+    grow_by(count);
+    if (index > size_) throw std::out_of_range{range_message("insert", index)};
     storage_.move_within((index + count) * sizeof(T), index * sizeof(T),
                          (size_ - index) * sizeof(T), stream);
     write(data() + index);
-    size_ = size;
+    size_ += count;
   }
   void insert_from_device(size_type index, device_span<const T> source, stream_ref stream) {
     if (source.empty()) return insert_gap(index, 0, stream, [](T*) {});
     require_source(source.data(), source.size());
     const bool inside = is_inside(source.data());
     const std::size_t offset = inside ? offset_of(source.data()) : 0;
-    if (!inside) storage_.require_copies_from(source.data());
+    if (!inside) storage_.require_copies_from(source.data(), stream);
     const std::size_t bytes = source.size_bytes();
     insert_gap(index, source.size(), stream, [&](T* gap) {
       if (!inside) return copy_async(stream, gap, source.data(), bytes);
-      // What of the source was behind the gap has moved by its length.
+      // The part of the source behind the gap has moved by its length.
       const std::size_t gap_at = index * sizeof(T);
       const std::size_t before = offset < gap_at ? std::min(gap_at - offset, bytes) : 0;
       auto* const to = reinterpret_cast<unsigned char*>(gap);
@@ -465,7 +475,7 @@ class growable_device_vector : public growable_sharing {
       const std::size_t offset = offset_of(source.data());
       storage_.move_within(0, offset, source.size_bytes(), stream);
     } else if (!source.empty()) {
-      storage_.require_copies_from(source.data());
+      storage_.require_copies_from(source.data(), stream);
       storage_.grow(source.size_bytes());
       copy_async(stream, data(), source.data(), source.size_bytes());
     }

@@ -15,8 +15,8 @@ template <typename T>
 class partitioned_vector;
 class reservation_request;
 
-/// Who may use the memory of a growable_device_vector, of whatever elements: its base class, which
-/// has the memory.
+/// Access rights, chunks and exports of a growable_device_vector, independent of the element type:
+/// its base class, which has the memory.
 class growable_sharing {
  public:
   /// Grants another device access to the elements, present and future.
@@ -35,7 +35,7 @@ class growable_sharing {
   [[nodiscard]] access_right access(device_ref device) const noexcept {
     return storage_.access(device);
   }
-  /// What HIP says of the rights to each chunk: as growable_storage.
+  /// The rights to each chunk as HIP reports them: as growable_storage.
   [[nodiscard]] std::vector<chunk_access> effective_access() const {
     return storage_.effective_access();
   }
@@ -47,9 +47,12 @@ class growable_sharing {
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0) {
     return storage_.export_fabric_chunks(since);
   }
-  /// Whether suspend() of growth_options::chunks.tag gave the memory back: sizes and data() stay,
-  /// and what needs the memory throws std::logic_error.
+  /// Returns whether suspend() of growth_options::chunks.tag released the memory: sizes and data()
+  /// stay, and calls that need the memory throw std::logic_error.
   [[nodiscard]] bool is_asleep() const noexcept { return storage_.is_asleep(); }
+  /// For callers that use data() directly. Throws: std::logic_error while it sleeps; out_of_memory,
+  /// hip_error if a call that failed left bytes without a mapping, which cannot be mapped yet.
+  void require_awake(const char* function) const { storage_.require_awake(function); }
   /// Moves chunks to memory of another device, or of the host, behind the same addresses: as
   /// growable_storage. Offsets and sizes are bytes, as chunks() lists them.
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ namespace mr {
 class memory_resource;
 }  // namespace mr
 
-/// What a growable vector does when it needs more than it reserved at construction.
+/// The action of a growable vector that needs more than it reserved at construction.
 enum class past_max_size {
   move,    ///< map the chunks into a larger reservation: data() may change, no byte is copied
   refuse,  ///< throw std::length_error: data() never changes; on hipMalloc from the first growth
@@ -49,51 +50,52 @@ struct grow_ahead_policy {
 /// How a growable vector reserves and grows. The defaults suit most programs.
 struct growth_options {
   /// Addresses to reserve, in bytes. Zero: the total memory of the device, with stripes of all its
-  /// devices, or 64/n of it while n > 64 vectors are alive, so that thousands of vectors find
-  /// addresses. A vector that spills may set more.
+  /// devices, or a share of the addresses that the process has left, so that any number of vectors
+  /// finds some. A vector that spills may set more.
   std::size_t max_bytes = 0;
   past_max_size past_max = past_max_size::move;
   /// Most bytes that a growth step adds beyond the request; below this limit a step adds an eighth
   /// of the bytes backed.
   /// - Zero makes every step exact.
-  /// - No limit applies while chunks cost file descriptors and the process has used half of its own
-  ///   (quirk::larger_chunks).
-  /// - On hipMalloc a step adds half of the bytes present whatever the limit, unless it is zero.
+  /// - No limit applies while chunks cost descriptors and the process has used half of its own.
+  /// - On hipMalloc a step adds half of the bytes present for any limit but zero.
   std::size_t step_limit = GiB;
   /// Every step is a multiple of this many bytes. Zero: 2 MiB, or HIP's recommended granularity if
-  /// that is more. A smaller value saves memory for many small vectors where the minimum is 4 KiB
+  /// that is more. A smaller value saves memory for many small vectors if the minimum is 4 KiB
   /// (ROCm), but makes more chunks, each of which costs a file descriptor on ROCm 7.14.
   std::size_t granule_bytes = 0;
   /// Chunks to prepare before they are needed; none by default.
   grow_ahead_policy grow_ahead = {};
-  /// Kind and source of the chunks, and the rights to them: chunks.access. Where the memory comes
-  /// from hipMalloc those are as for grant().
+  /// Kind and source of the chunks, and the rights to them: chunks.access. On hipMalloc the rights
+  /// are as for grant().
   region_options chunks = {};
-  /// Where the memory comes from instead of chunks, on every device: one allocation of this
-  /// resource, which growth replaces by a larger one as on hipMalloc: it waits for the device, and
-  /// copies. For arrays far below a granule, and where memory must come from one pool.
+  /// The source of the memory instead of chunks, on every device: one allocation of this resource.
+  /// Growth replaces it by a larger one, which waits for the device and copies, as on hipMalloc.
+  /// For arrays far below a granule, or memory that must come from one pool.
   /// - The resource must outlive the vector. `granule_bytes` is a multiple of 256, zero is 256.
-  /// - No other device can be granted access; one that has it to the resource's memory must have
-  ///   finished its work before growth.
+  /// - No other device can be granted access; a device that can access the resource's memory must
+  ///   have finished its work before growth.
   mr::memory_resource* resource = nullptr;
-  /// What to do where capability::path() is memory_path::fallback; or to have one allocation of
-  /// hipMalloc everywhere.
+  /// The behaviour if capability::path() is memory_path::fallback; or one allocation of hipMalloc
+  /// on every device.
   without_vmm fallback = without_vmm::use_hip_malloc;
 };
 
 /// Statistics of growth since construction.
 struct growth_statistics {
   std::size_t growth_steps;    ///< times memory was added
-  std::size_t base_moves;      ///< times data() changed: past max_size, where growth copies, by
+  std::size_t base_moves;      ///< times data() changed: past max_size, by growth that copies, by
                                ///< shrink(); not by erase_front()
   std::size_t chunks;          ///< chunks mapped now
-  std::size_t peak_bytes;      ///< most bytes held at one time: backed, prepared ahead, and old
-                               ///< beside new during copies
+  std::size_t peak_bytes;      ///< most bytes held at one time: backed, prepared ahead, scratch,
+                               ///< and old beside new during copies
   std::size_t ahead_bytes;     ///< bytes ready now beyond those backed
   std::size_t ahead_hits;      ///< growth steps that found all they needed ready
   std::size_t ahead_misses;    ///< growth steps that did not, though grow_ahead is on
   std::size_t ahead_failures;  ///< preparations that failed; the next step made its own
   std::size_t copied_bytes;    ///< bytes copied to new addresses: without chunks only
+  std::size_t scratch_bytes;   ///< held now for elements that insert and erase move over a short
+                               ///< distance; shrink_to_fit releases it
 };
 
 /// Returns the bytes to back so that `needed_bytes` fit: the larger of
@@ -114,9 +116,12 @@ struct growth_statistics {
                                        std::size_t max_bytes, std::size_t granule,
                                        std::size_t step_limit, const grow_ahead_policy& policy);
 
-/// The untyped part of growable_device_vector: memory backed from data() on, and the policy of how
-/// much to add when. The memory is a region or, where virtual memory is missing, one allocation of
-/// hipMalloc. Sizes are bytes. Same thread rules as std::vector.
+/// Whether a growth may back more than the request, as growth_options::step_limit says.
+enum class growth_slack { none, allowed };
+
+/// The untyped part of growable_device_vector: memory backed from data() on, and the policy of its
+/// growth. The memory is a region or, without virtual memory, one allocation of hipMalloc. Sizes
+/// are bytes. Same thread rules as std::vector.
 class growable_storage {
  public:
   /// Throws: std::invalid_argument for options that contradict themselves; as region.
@@ -132,31 +137,41 @@ class growable_storage {
   /// Throws: std::length_error past the maximum when moving is refused; out_of_memory; unsupported;
   /// hip_error; on any exception nothing changed.
   void grow(std::size_t bytes);
-  /// Backs at least `bytes`, in whole granules and without slack. A chunk already requested ahead
-  /// is used whole; no new one is requested. Throws: as grow.
-  void reserve(std::size_t bytes);
-  /// Releases at once what is backed behind the first `bytes`, which no work has used yet; nothing
-  /// where growth copies. Pre: `bytes` were capacity_bytes() earlier. Throws: as region::decommit.
+  /// Backs at least `bytes`, in whole granules, without slack unless that is allowed. A chunk
+  /// already requested ahead is used whole; no new one is requested. Throws: as grow.
+  void reserve(std::size_t bytes, growth_slack slack = growth_slack::none);
+  /// Releases at once the memory behind the first `bytes`, which no work has used yet; nothing if
+  /// growth copies. Pre: `bytes` were capacity_bytes() earlier. Throws: as region::decommit.
   void undo_growth(std::size_t bytes);
-  /// Checks that `source` can be copied into this storage.
-  /// Throws: unsupported, naming both devices, where `source` is memory of another device that has
-  /// no right to write here, and trait::peer_copies says that its engine would copy.
-  void require_copies_from(const void* source) const;
+  /// Checks that `source` can be copied into this storage in `stream`.
+  /// Throws: unsupported, naming the devices, if `source` is memory of another device and
+  /// - that has no right to write here, and the engine of that device would copy;
+  /// - AMD's runtime needs a link between two devices that is missing (copy_async()).
+  void require_copies_from(const void* source, stream_ref stream) const;
   /// Copies `bytes` bytes of the storage from offset `from` to offset `to` in the order of
-  /// `stream`; the ranges may overlap. A copy over a distance short beside `bytes` goes through
-  /// memory behind both, which is backed for that where it can be and stays backed.
-  /// Pre: both ranges are backed. Throws: hip_error; then some of the target may be overwritten.
+  /// `stream`; the ranges may overlap. data() and the capacity stay.
+  /// - A distance below 2 MiB and a 16th of `bytes` needs scratch memory of its own, of the same
+  ///   kind: capacity_bytes(), or 2 MiB or a 16th of it if that is less, but at most 32 MiB. It is
+  ///   kept for the next call until shrink(), or until the end if a graph uses it.
+  /// - Cost: at most one copy for each MiB and 1024 more; 2048 if memory is short.
+  /// Pre: both ranges are backed. Throws: out_of_memory without scratch memory; unsupported if the
+  /// memory is of several devices, one of which has no link to that of `stream` (copy_async()), or
+  /// if HIP has another device, without a right, copy chunks on the host; hip_error; some of the
+  /// target may be overwritten if a copy was refused.
   void move_within(std::size_t to, std::size_t from, std::size_t bytes, stream_ref stream);
-  /// Releases memory behind the first `bytes` as region::trim does, and returns how much.
-  /// - On hipMalloc it releases nothing where past_max_size::refuse promises an address for life.
-  /// - Where quirk::re_reserve is in force, data() may change when nothing is left or `tail` is
-  ///   replace, unless past_max is refuse; growth_statistics::base_moves counts that.
+  /// Releases memory behind the first `bytes` as region::trim does, and scratch memory that no
+  /// graph uses. Returns their bytes.
+  /// - On hipMalloc with past_max_size::refuse it releases nothing, because the address must stay.
+  /// - If memory returns to the device only with its addresses (docs/reference/capability.md),
+  ///   data() may change when nothing is left or `tail` is replace, unless past_max is refuse;
+  ///   growth_statistics::base_moves counts that.
   /// Throws: as region::trim.
   std::size_t shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
-  /// Moves data() on by `bytes`, as growable_device_vector::erase_front().
+  /// Moves data() on by `bytes`, as growable_device_vector::erase_front(). is_all: nothing is left;
+  /// if past_max is refuse, data() is the first address again.
   /// Pre: bytes <= capacity_bytes().
-  void erase_front(std::size_t bytes, stream_ref stream);
+  void erase_front(std::size_t bytes, stream_ref stream, bool is_all = false);
 
   /// As region::grant.
   void grant(device_ref device, access_right right);
@@ -164,26 +179,24 @@ class growable_storage {
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
 
-  /// As region::chunks(), export_chunks() and export_fabric_chunks(), whose offsets are counted
-  /// from the start of the addresses. data() is there until erase_front() moves it on; then
-  /// `chunk_view::address - chunk_view::offset` is the start. Nothing while no addresses are
-  /// reserved.
-  /// - Growth adds chunks with greater serials. Where data() moves for lack of room, the chunks and
-  ///   their serials stay, and after an erase_front() all are listed anew with other offsets.
-  /// Throws: unsupported where the memory is no chunks (hipMalloc, growth_options::resource); as
+  /// As region::chunks(), export_chunks() and export_fabric_chunks(). Offsets are counted from the
+  /// start of the addresses, `chunk_view::address - chunk_view::offset`, which is data() until
+  /// erase_front(). Nothing while no addresses are reserved.
+  /// - Growth adds chunks with greater serials. If data() moves for lack of room, the chunks and
+  ///   their serials stay; after an erase_front() all are listed anew with other offsets.
+  /// Throws: unsupported if the memory has no chunks (hipMalloc, growth_options::resource); as
   /// region::export_chunks().
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
-  /// As region::move_range(), with the offsets of chunks(). Where quirk::re_reserve is in force,
-  /// data() may change unless past_max is refuse; growth_statistics::base_moves counts that.
+  /// As region::move_range(), with the offsets of chunks(). data() may change as by shrink().
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
                          stream_ref stream);
   /// As region::effective_access, of all chunks. Throws: as chunks(); hip_error.
   [[nodiscard]] std::vector<chunk_access> effective_access() const;
 
-  /// Whether suspend() of growth_options::chunks.tag gave the memory back. Sizes stay, and
-  /// everything that needs the memory throws.
+  /// Returns whether suspend() of growth_options::chunks.tag released the memory. Sizes stay, and
+  /// all calls that need the memory throw.
   [[nodiscard]] bool is_asleep() const noexcept;
   /// Throws: std::logic_error, which names `function`, while the memory sleeps.
   void require_awake(const char* function) const;
@@ -199,36 +212,48 @@ class growable_storage {
   [[nodiscard]] std::uint64_t event_id() const noexcept { return event_id_; }
   [[nodiscard]] const growth_options& options() const noexcept { return options_; }
   [[nodiscard]] growth_statistics statistics() const noexcept;
-  /// Whether data(), once there is an address, stays the same while memory is added within
-  /// max_bytes(). False for a moved-from storage.
+  /// Returns whether data() stays the same while memory is added within max_bytes(). False after a
+  /// move from this storage.
   [[nodiscard]] bool is_address_stable() const noexcept;
-  /// Explains in a few lines for people: how the device's memory is used and why, the work-arounds
-  /// in force, what is reserved and backed, and what that means for data(). Throws: as
-  /// capability_of.
+  /// Explains in a few lines for people: the use of the device's memory and its reason, the
+  /// work-arounds in force, reserved and backed bytes, and the consequences for data().
+  /// Throws: as capability_of.
   [[nodiscard]] std::string explain() const;
-  /// Makes a storage with the same device and options, whose device may write, with nothing backed.
+  /// Makes an empty storage with the same device and options; the device may write.
   [[nodiscard]] growable_storage empty_copy() const;
-  /// Gives `copy` the same rights. Where its device may only read then, waits for `stream`, which
+  /// Gives `copy` the same rights. If its device may only read then, waits for `stream`, which
   /// fills it. Throws: as set_access; hip_error.
   void share_rights(growable_storage& copy, stream_ref stream) const;
 
  private:
-  // Sizes in private functions are counted from the first byte backed, with what was erased.
+  // Sizes in private functions are counted from the first backed byte, erased bytes included.
   [[nodiscard]] std::size_t lead() const noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   [[nodiscard]] std::size_t limit_bytes() const noexcept;
   [[nodiscard]] std::size_t exact_for(std::size_t bytes) const;
   [[nodiscard]] bool is_pinned() const noexcept;
+  [[nodiscard]] std::vector<device_ref> owners() const;
+  /// The device other than device() that HIP has copy between chunks on the host, if there is one.
+  [[nodiscard]] std::optional<device_ref> carrier_of_host_chunks() const;
+  void require_moves_in(stream_ref stream) const;
   void require_room(std::size_t bytes);
-  void add(std::size_t bytes);
-  bool commit_more(std::size_t bytes, std::size_t share, std::size_t limit);
-  void commit(std::size_t bytes);
-  void commit_exactly(std::size_t bytes);
+  struct size_before {
+    const void* data;
+    std::size_t held;
+    std::size_t used;
+    std::size_t ready;
+  };
+  void count_growth(const size_before& before, std::size_t bytes);
   void note_move(const void* before, std::size_t held, std::size_t used) noexcept;
   void move_to_fit(std::size_t bytes);
   void prepare_ahead(std::size_t bytes);
   [[nodiscard]] std::size_t step_limit() const;
   void retire_memory() noexcept;
+  [[nodiscard]] std::size_t scratch_bytes() const noexcept;
+  void back_scratch(std::size_t bytes);
+  bool get_scratch(std::size_t bytes, std::size_t steps, stream_ref stream);
+  std::size_t release_scratch(stream_ref stream);
+  void retire_scratch() noexcept;
 
   std::uint64_t event_id_;
   device_ref device_;
@@ -242,6 +267,8 @@ class growable_storage {
   std::size_t ahead_hits_ = 0;
   std::size_t ahead_misses_ = 0;
   std::size_t copied_bytes_ = 0;
+  std::unique_ptr<detail::storage_memory> scratch_;
+  bool scratch_in_graph_ = false;
 };
 
 }  // namespace hipvmm

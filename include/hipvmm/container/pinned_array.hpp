@@ -27,14 +27,14 @@ inline mr::memory_resource* default_pinned_resource() {
 /// to and from devices do not wait.
 /// - It may be destroyed while copies and kernels use it: the destructor waits for the work of all
 ///   devices. reset(stream) waits for one stream only.
-/// - Before the host reads what a copy writes, or writes what a copy reads, wait for that copy.
-/// - What a captured graph reads or writes must outlive its last launch.
+/// - Before the host reads the target of a copy, or writes its source, wait for that copy.
+/// - If a captured graph uses it, it must outlive the graph's last launch.
 /// - Differs from std::vector: the size is fixed, and elements are trivially copyable.
 /// - Same thread rules as std::vector.
 template <typename T>
 class pinned_array {
   static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
-                "pinned_array<T>: T must be trivially copyable, for devices copy elements as "
+                "pinned_array<T>: T must be trivially copyable, because devices copy elements as "
                 "bytes, and default constructible");
   static_assert(std::is_same_v<T, std::remove_cv_t<T>>,
                 "pinned_array<T>: T must be neither const nor volatile");

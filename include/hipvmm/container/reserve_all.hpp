@@ -25,9 +25,9 @@ class reservation_request {
 
 /// Backs all elements that the requests name, as growable_device_vector::reserve() for each, or
 /// adds nothing: hipvmm::reserve_all({{points, n}, {colours, 3 * n}}).
-/// - Exceptions, where a failed call leaves capacity: growth past max_size(), and vectors without
-///   chunks, whose elements have been copied by then.
-/// - Needs no stream, and waits where reserve() does.
+/// - Exceptions that keep added capacity after a failure: growth past max_size(), and vectors
+///   without chunks, which have copied their elements by then.
+/// - Needs no stream; waits as reserve() does.
 /// Throws: as reserve() of the first vector whose growth failed.
 void reserve_all(std::initializer_list<reservation_request> requests);
 

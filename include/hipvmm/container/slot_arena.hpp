@@ -16,18 +16,18 @@ class slot_table;
 }  // namespace detail
 
 /// One reservation of slots, each of which grows in place: the shape of a KV cache. A slot has a
-/// range of addresses in each plane; what is backed there are blocks, one chunk each. Addresses are
-/// constant: pointer(slot, plane) = base() + plane * plane_stride() + slot * slot_stride().
+/// range of addresses in each plane. The arena backs them with blocks of one chunk each. Addresses
+/// are constant: pointer(slot, plane) = base() + plane * plane_stride() + slot * slot_stride().
 /// - As thread-safe as a std container: no two threads may use an arena at the same time. Kernels
 ///   and copies may use committed bytes throughout.
-/// - A slot is free or in use. A released slot keeps its blocks mapped, to be used again by its
-///   next sequence, or by other slots that need memory.
-/// - Contents of bytes that a slot gains are indeterminate.
+/// - A slot is free or in use. A released slot keeps its blocks mapped, for its own next sequence
+///   or for other slots that need memory.
+/// - Contents of new bytes of a slot are indeterminate.
 /// - Destruction does not wait: memory is retired, see region::retire().
 class slot_arena {
  public:
   /// Reserves the addresses of all slots; backs none.
-  /// Throws: std::invalid_argument, which names the option; std::length_error; out_of_memory where
+  /// Throws: std::invalid_argument, which names the option; std::length_error; out_of_memory if
   /// HIP has not so many addresses; unsupported on a device without usable virtual memory; for
   /// `options.access` as access_map::set.
   slot_arena(device_ref device, const slot_arena_options& options);
@@ -35,28 +35,28 @@ class slot_arena {
   slot_arena(slot_arena&& other) noexcept;
   slot_arena& operator=(slot_arena&& other) noexcept;
 
-  /// Takes a free slot, with length zero, for work of `stream`: the one with most blocks mapped
-  /// whose former work has passed. Where there is none, `stream` waits for that work; the caller
-  /// does not.
-  /// Throws: out_of_memory (exhausted::limit) where all are in use; hip_error;
-  /// std::invalid_argument where `stream` would have to wait and is captured.
+  /// Takes a free slot, with length zero, for work of `stream`: of those whose previous work has
+  /// passed, the one with most blocks mapped. If there is none, `stream` waits for the previous
+  /// work of the slot; the caller does not block.
+  /// Throws: out_of_memory (exhausted::limit) if all are in use; hip_error;
+  /// std::invalid_argument if `stream` would have to wait and is captured.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
 
   /// Makes slot `slots[i]` at least `lengths[i]` bytes long in each plane, for all i < count, or
-  /// changes nothing. A free slot becomes one in use. No order of the slots is needed.
-  /// - A step within blocks that are mapped already, prefetched ones too, makes no HIP call.
-  /// - Else the missing blocks are mapped, of, in this order: kept chunks; blocks that released and
-  ///   truncated slots left and whose work has passed; new memory. When none is left the caller
-  ///   waits for work before a release or truncation, then calls `evict`, and then fails.
-  /// - Work of `stream` after the call may use the bytes. Another stream waits for an event that is
-  ///   recorded in `stream`, where the slot was released or truncated before.
-  /// Throws (then all lengths are as before): std::out_of_range, which names the slot or the
-  /// length; out_of_memory, which says what is held and what the batch needs; hip_error; what
-  /// `evict` throws; std::invalid_argument where `stream` would have to wait and is captured.
+  /// changes nothing. A free slot becomes one in use. The slots need no order.
+  /// - A step within mapped blocks, prefetched ones included, makes no HIP call.
+  /// - Missing blocks come from, in this order: kept chunks; blocks that released and truncated
+  ///   slots left, after their work has passed; new memory. If none is left, the caller waits for
+  ///   work before a release or truncation, then calls `evict`, then fails.
+  /// - Work of `stream` after the call may use the bytes. Another stream waits for an event
+  ///   recorded in `stream`, if the slot was released or truncated before.
+  /// Throws (all lengths are as before): std::out_of_range, which names the slot or the length;
+  /// out_of_memory, which names the held bytes and those that the batch needs; hip_error;
+  /// exceptions of `evict`; std::invalid_argument if `stream` would have to wait and is captured.
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
   /// The same for two containers of std::size_t, of one size.
-  /// Throws: std::invalid_argument too, where their sizes differ.
+  /// Throws: std::invalid_argument too, if their sizes differ.
   template <class Slots, class Lengths>
   void commit(const Slots& slots, const Lengths& lengths, stream_ref stream) {
     require_same_size(slots.size(), lengths.size());
@@ -66,33 +66,33 @@ class slot_arena {
   /// Frees the slot: its memory is used by others when `stream` has passed this point. Does not
   /// wait.
   /// Pre: all work that uses the slot is ordered before this call in `stream`.
-  /// Throws (then nothing changed): std::out_of_range; std::invalid_argument for a free slot, where
-  /// `stream` is captured, and where it is of a device without access; hip_error.
+  /// Throws (then nothing changed): std::out_of_range; std::invalid_argument for a free slot, if
+  /// `stream` is captured, and if it is of a device without access; hip_error.
   void release(std::size_t slot, stream_ref stream);
-  /// Shortens the slot to `length` bytes in each plane. What is behind stays mapped, for its own
-  /// growth, until others need it and `stream` has passed this point.
+  /// Shortens the slot to `length` bytes in each plane. The memory behind stays mapped for its own
+  /// growth; other slots may take it after `stream` has passed this point.
   /// Pre, Throws: as release(); std::invalid_argument for more than the present length.
   void truncate(std::size_t slot, std::size_t length, stream_ref stream);
 
   /// Gives each of `count` slots `to`, which have no bytes, the first `length` bytes of slot
-  /// `from`. They are in use then. Whole blocks are not copied: the same chunks are mapped in the
-  /// slots of `to`, where devices may only read them; the rest is copied in `stream`.
-  /// - Nobody writes to them in `from` either, without make_writable() first.
-  /// - The memory stays as long as one of the slots has it, in any order of releases.
+  /// `from`. The slots are in use then. The arena does not copy whole blocks: it maps the same
+  /// chunks in the slots of `to`, read-only for devices. It copies the rest in `stream`.
+  /// - Work must not write to them in `from` either, without make_writable() first.
+  /// - The memory stays while any of the slots has it, in any order of releases.
   /// - Waits for work before the release of a slot of `to` that has blocks mapped.
-  /// Pre: what wrote the bytes is ordered before this call in `stream`.
-  /// Throws (then the slots of `to` have no bytes, and what was free is free): std::out_of_range;
+  /// Pre: work that wrote the bytes is ordered before this call in `stream`.
+  /// Throws (the slots of `to` have no bytes, free slots stay free): std::out_of_range;
   /// std::invalid_argument for a free `from`, a slot of `to` with bytes and a captured stream;
-  /// unsupported where aliases are not coherent (trait::coherent_aliases), and for packed slots;
-  /// out_of_memory; hip_error, also for a copy in a stream of a device without access.
+  /// unsupported if a device shows other bytes at a second address of a chunk, and for packed
+  /// slots; out_of_memory; hip_error, also for a copy in a stream of a device without access.
   void share_prefix(std::size_t from, const std::size_t* to, std::size_t count, std::size_t length,
                     stream_ref stream);
   template <class Slots>
   void share_prefix(std::size_t from, const Slots& to, std::size_t length, stream_ref stream) {
     share_prefix(from, to.data(), to.size(), length, stream);
   }
-  /// Gives the slot memory of its own for the blocks that hold [offset, offset + bytes) in each
-  /// plane and are shared: copies them, and waits for `stream`. Others keep what they see.
+  /// Gives the slot memory of its own for the shared blocks that hold [offset, offset + bytes) in
+  /// each plane: copies them, and waits for `stream`. Other slots keep their bytes.
   /// Pre: all work of the slot is ordered before this call in `stream`, and none is submitted
   /// before it returns. Throws (then the slot has the same bytes): std::out_of_range beyond its
   /// length; out_of_memory; std::invalid_argument for a free slot and a captured stream;
@@ -107,22 +107,23 @@ class slot_arena {
   [[nodiscard]] std::size_t capacity(std::size_t slot) const;
   [[nodiscard]] bool in_use(std::size_t slot) const;
 
-  /// How many free slots could be committed to `length` bytes each, now: what the budget, the
-  /// device's free memory and the blocks that no length needs have room for. Work before releases
-  /// counts as passed.
+  /// Returns the number of free slots that could be committed to `length` bytes each now. Limits:
+  /// the budget, the device's memory_budget and free memory, the descriptors of the process, and
+  /// spare blocks. Work before releases counts as passed.
   /// Throws: std::out_of_range; hip_error.
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length) const;
 
   /// Changes slot_arena_options::evict; null for none. Throws: std::logic_error in the callback.
   void set_eviction(std::function<void(std::size_t missing_bytes)> evict);
-  /// Changes the budget. What is held beyond it and no length needs, and whose work has passed, is
-  /// released to the device; what slots need stays, and nothing is added until less is held.
+  /// Changes the budget. Memory beyond it is released once it is idle. Memory that lengths of slots
+  /// need stays, and no commit adds memory until usage is below the budget.
   void set_budget(std::size_t bytes);
-  /// Releases to the device all that no length needs and whose work has passed. Returns its bytes.
+  /// Releases every idle block beyond the lengths of the slots. Returns the bytes that the device
+  /// received.
   std::size_t trim();
   [[nodiscard]] slot_arena_statistics statistics() const;
 
-  // As they were chosen. Throw: std::invalid_argument, as all, where the arena was moved from.
+  // As chosen at construction. Throw: std::invalid_argument if the arena was moved from.
   [[nodiscard]] void* base() const;
   [[nodiscard]] std::size_t slot_stride() const;   ///< bytes from slot to slot of a plane
   [[nodiscard]] std::size_t plane_stride() const;  ///< bytes from plane to plane

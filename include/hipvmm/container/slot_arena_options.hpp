@@ -25,7 +25,7 @@ enum class slot_layout {
   packed,
 };
 
-/// What a slot_arena holds and how it takes memory.
+/// Size, limits and memory source of a slot_arena.
 struct slot_arena_options {
   static constexpr std::size_t no_budget = std::numeric_limits<std::size_t>::max();
 
@@ -41,29 +41,28 @@ struct slot_arena_options {
   /// Blocks in each plane that a background thread keeps backed behind the length of each slot in
   /// use.
   std::size_t prefetch_blocks = 1;
-  /// Called where a commit() does not fit, by its thread, with the bytes that it needs and the
-  /// slots have not. Then the commit is tried once more.
-  /// - It may call the arena: release(), truncate(), trim(), set_budget() and what only asks.
-  ///   release() and truncate() throw std::invalid_argument for a slot that the commit names, and
-  ///   change nothing; acquire(), commit(), share_prefix() and make_writable() throw
-  ///   std::logic_error. It must not move or destroy the arena.
-  /// - What it throws comes out of commit(), which has changed nothing.
+  /// Called if a commit() does not fit, in its thread, with the bytes that the slots lack. Then the
+  /// commit is tried once more.
+  /// - It may call release(), truncate(), trim(), set_budget() and functions that only query.
+  ///   release() and truncate() of a slot of the commit throw std::invalid_argument and change
+  ///   nothing; acquire(), commit(), share_prefix() and make_writable() throw std::logic_error. It
+  ///   must not move or destroy the arena.
+  /// - Its exceptions leave commit(), which has changed nothing.
   std::function<void(std::size_t missing_bytes)> evict;
   /// Rights to all slots, as region_options::access.
   access_list access = {};
-  /// Where chunks are acquired and recycled; null: a cache of the arena's own, which keeps every
-  /// chunk until the budget or trim() takes it.
+  /// The cache that chunks come from and return to; null: a cache of the arena's own, which keeps
+  /// every chunk until the budget or trim() takes it.
   chunk_cache* cache = nullptr;
-  /// The tag by which suspend() gives the memory back and resume() makes it again, at the same
+  /// The tag by which suspend() releases the memory and resume() allocates it again, at the same
   /// addresses.
-  /// - suspend() releases blocks that no length needs, those prefetched too. What share_prefix()
-  ///   shows in several slots is saved, and made again, once.
-  /// - While it sleeps, slots may be released and truncated, and acquired; commit(),
-  /// share_prefix(),
+  /// - suspend() releases spare blocks, prefetched ones included. It saves each block of
+  ///   share_prefix() once, and resume() allocates it once.
+  /// - While it sleeps, slots may be released, truncated and acquired; commit(), share_prefix(),
   ///   make_writable(), set_budget() and trim() throw std::logic_error.
   std::optional<memory_tag> tag = {};
-  /// Who registers the blocks of all slots, as region_options::registrar. A block that one slot
-  /// gives to another is removed and added.
+  /// The registrar of the blocks of all slots, as region_options::registrar. A block that moves to
+  /// another slot is removed and added.
   std::shared_ptr<memory_registrar> registrar = {};
 };
 
@@ -74,9 +73,9 @@ struct slot_arena_statistics {
   std::size_t needed_bytes;  ///< of the blocks that hold them, each counted once
   std::size_t spare_bytes;   ///< of blocks mapped beyond: prefetched, or left by a released slot
   std::size_t kept_bytes;    ///< of chunks in the arena's own cache, mapped nowhere
-  std::size_t held_bytes;    ///< needed_bytes + spare_bytes + kept_bytes: what the budget limits
+  std::size_t held_bytes;    ///< needed_bytes + spare_bytes + kept_bytes, limited by the budget
   std::size_t peak_held_bytes;
-  std::size_t shared_bytes;  ///< mapped once more, by share_prefix(): no memory of their own
+  std::size_t shared_bytes;  ///< of additional mappings made by share_prefix()
   std::size_t budget_bytes;
   std::size_t reserved_bytes;       ///< addresses
   std::uint64_t prefetched_blocks;  ///< blocks that the background thread backed so far

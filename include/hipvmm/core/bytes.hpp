@@ -36,6 +36,10 @@ std::size_t add_bytes(std::size_t a, std::size_t b);
 /// Formats a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`, in every locale.
 std::string format_bytes(std::size_t bytes);
 
+/// Formats a limit as format_bytes() does; one that no memory reaches, of 2^63 bytes or more, is
+/// `"unlimited"`.
+std::string format_limit(std::size_t bytes);
+
 /// Parses a byte count such as `"512"`, `"100 MB"` or `"1.5GiB"`.
 /// - Digits, optional decimals and an optional unit; without a unit the count is in bytes (B).
 /// - Units are case-insensitive: KB to EB are powers of 1000, KiB to EiB powers of 1024.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Marks of functions that kernels call. HIPVMM_DEVICE is defined only where a compiler for device
-// code (nvcc, hipcc) reads the file. Programs may use HIPVMM_HOST_DEVICE too.
+// Marks of functions that kernels call. HIPVMM_DEVICE is defined only for a compiler of device code
+// (nvcc, hipcc). Programs may use HIPVMM_HOST_DEVICE too.
 #if defined(__CUDACC__)
 #define HIPVMM_DEVICE __device__
 #define HIPVMM_HOST __host__

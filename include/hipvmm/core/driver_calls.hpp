@@ -15,9 +15,8 @@ struct driver_calls {
 };
 
 /// Counts and times the library's HIP calls that allocate and free memory and addresses.
-/// - Totals of this process so far, over all its threads.
-/// - One row for each function, whether or not it was called.
-/// - The difference of two results is what happened between them.
+/// - Totals of this process so far, over all its threads: subtract two results for an interval.
+/// - One row for each function, called or not.
 /// Any thread may call it.
 [[nodiscard]] std::vector<driver_calls> memory_calls();
 

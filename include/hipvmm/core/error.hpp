@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -17,6 +18,8 @@ class hip_error : public std::runtime_error {
   /// `context` continues the sentence.
   hip_error(int code, const char* call, const std::string& context, const char* file,
             unsigned line);
+  /// Continues the sentence of `cause` by `context`.
+  hip_error(const hip_error& cause, const std::string& context);
 
   /// HIP's `hipError_t` as an int.
   [[nodiscard]] int code() const noexcept { return code_; }
@@ -34,43 +37,77 @@ class hip_error : public std::runtime_error {
   unsigned line_;
 };
 
-/// The resource that ran out when out_of_memory is thrown.
+/// The cause of an out_of_memory.
 enum class exhausted {
   device_memory,  ///< physical memory of the device
-  addresses,      ///< virtual address space of the process
+  addresses,      ///< virtual address space of the process, or a resource's reserved part of it
   descriptors,    ///< open file descriptors of the process (RLIMIT_NOFILE)
   host_memory,    ///< memory of the host, pinned or not
-  limit,          ///< what programs allow, such as mr::limiting_resource_adaptor, memory_budget
+  limit,          ///< a limit that the program set; shortage::owner names it
+  budget,         ///< a memory_budget; shortage::owner names it
+  fragmentation,  ///< enough is free, but not in one piece
+  alignment,      ///< no address of the resource has the requested alignment
+};
+
+/// Why a request was refused. out_of_memory carries one, and makes its sentence from it.
+struct shortage {
+  exhausted cause = exhausted::device_memory;
+  int device = -1;  ///< ordinal; -1: the memory belongs to no device
+  std::size_t requested = 0;
+  /// Bytes that were left. Of the limit or the budget for these causes, the largest request that
+  /// fits for fragmentation, else free memory of the device or the host.
+  std::size_t available = 0;
+  /// The setting that refused, such as "pool_options::maximum_bytes" or "budget 'training'".
+  std::string owner = {};
+  /// The most that the cause could ever give to one request; 0: unknown, and none of an alignment.
+  std::size_t most = 0;
+  /// Bytes that callers hold of the resource that refused, if it counts them.
+  std::optional<std::size_t> used = {};
+  std::size_t alignment = 0;  ///< requested; 0: unknown
+  std::string context = {};   ///< continues the sentence; may be empty
+
+  /// Returns whether freeing memory can ever serve the request: false if it exceeds `most`.
+  [[nodiscard]] bool can_be_relieved() const noexcept {
+    return requested <= most || (most == 0 && cause != exhausted::alignment);
+  }
+  /// Returns the message: the cause, its values, and advice.
+  [[nodiscard]] std::string text() const;
 };
 
 /// A resource ran out. Nothing changed: every operation that throws it has the strong guarantee.
 /// Unlike std::bad_alloc it names the device, the resource, and the amounts requested and free.
 class out_of_memory : public std::bad_alloc {
  public:
-  /// `context` is appended to the sentence, such as what the caller already held; it may be empty.
+  explicit out_of_memory(shortage why);
+  /// `context` is appended to the sentence, such as the bytes held by the caller; it may be empty.
   out_of_memory(exhausted resource, int device, std::size_t bytes_requested, std::size_t bytes_free,
                 const std::string& context);
   /// For a program's own resource: resource() is `limit`, device() is -1, and the rest is zero.
   explicit out_of_memory(const std::string& message);
   /// Copies `cause` and appends the `context` of a caller.
   out_of_memory(const out_of_memory& cause, const std::string& context);
+  // Never moved from: what() of each copy is valid.
+  out_of_memory(const out_of_memory&) noexcept = default;
+  out_of_memory& operator=(const out_of_memory&) noexcept = default;
+  ~out_of_memory() override = default;
 
-  [[nodiscard]] const char* what() const noexcept override { return message_->c_str(); }
-  [[nodiscard]] exhausted resource() const noexcept { return resource_; }
-  /// The device's ordinal; -1 where the memory belongs to no device.
-  [[nodiscard]] int device() const noexcept { return device_; }
-  /// Zero where HIP does not say how much a call needed, as for streams and events.
-  [[nodiscard]] std::size_t bytes_requested() const noexcept { return bytes_requested_; }
-  /// Free memory of the device or the host when the request failed, in bytes, as hipMemGetInfo or
-  /// the operating system reported it. For a limit: what the limit left.
-  [[nodiscard]] std::size_t bytes_free() const noexcept { return bytes_free_; }
+  [[nodiscard]] const char* what() const noexcept override { return state_->message.c_str(); }
+  [[nodiscard]] const shortage& why() const noexcept { return state_->why; }
+  [[nodiscard]] exhausted resource() const noexcept { return why().cause; }
+  /// The device's ordinal; -1 if the memory belongs to no device.
+  [[nodiscard]] int device() const noexcept { return why().device; }
+  /// Zero if HIP does not say how much a call needed, as for streams and events.
+  [[nodiscard]] std::size_t bytes_requested() const noexcept { return why().requested; }
+  /// shortage::available: free memory of the device or the host when the request failed, in bytes,
+  /// as hipMemGetInfo or the operating system reported it. For a limit: the rest of it.
+  [[nodiscard]] std::size_t bytes_free() const noexcept { return why().available; }
 
  private:
-  exhausted resource_;
-  int device_;
-  std::size_t bytes_requested_;
-  std::size_t bytes_free_;
-  std::shared_ptr<const std::string> message_;  // shared: copying an exception must not throw
+  struct state {
+    shortage why;
+    std::string message;
+  };
+  std::shared_ptr<const state> state_;  // shared: copying an exception must not throw
 };
 
 /// The device, the runtime or this build does not support the request, and never will.

@@ -9,14 +9,15 @@ namespace hipvmm {
 /// Severity of a line of the debug log, like hipMM's levels. No line has the level `off`.
 enum class log_level { trace, debug, info, warn, error, critical, off };
 
-/// The debug log: what the library does with memory, in words.
+/// The debug log: lines about the library's memory operations.
 /// - Lines are appended to the file that HIPVMM_DEBUG_LOG_FILE or else hipMM's RMM_DEBUG_LOG_FILE
 ///   names, else written to standard error.
 /// - Levels below CMake's HIPVMM_LOGGING_LEVEL (by default trace and debug) are not compiled into
 ///   the library.
 /// - The initial level is info with a file and off without one: failures already reach the program
-///   as exceptions or by its error handler, and are not printed as well. A library built with
-///   CMake's HIPVMM_RMM begins with info in any case, as hipMM does.
+/// - The initial level is info with a file and off without one, because failures already reach the
+///   program as exceptions or by its error handler. A library built with CMake's HIPVMM_RMM begins
+///   with info in any case, as hipMM does.
 /// Any thread may call it.
 class logger {
  public:
@@ -26,7 +27,7 @@ class logger {
   /// Enables lines of the level `least` and above from now on.
   void set_level(log_level least) noexcept;
   [[nodiscard]] log_level level() const noexcept;
-  /// Whether a line of this level would be written.
+  /// Returns whether a line of this level would be written.
   [[nodiscard]] bool should_log(log_level line) const noexcept {
     return line >= level() && line != log_level::off;
   }

@@ -19,21 +19,22 @@ namespace detail {
 class attachment;
 }  // namespace detail
 
-/// Memory that another process publishes, mapped here as far as refresh() has seen it. What is
-/// mapped stays where it is, also when the owner dies: then nothing new comes, see is_open().
-/// - Not thread-safe. In a child of fork() it only closes what it has; refresh() and wait_for()
-///   throw unsupported.
-/// - A moved-from one is empty: its sizes are zero, it is not open, and functions that would change
-///   it throw std::invalid_argument.
-/// - The owner is trusted with contents only: what it sends is checked before it is mapped.
+/// Memory that another process publishes, mapped in this process up to the last refresh(). Mappings
+/// stay valid after the owner has ended; no new chunks arrive then, see is_open().
+/// - Not thread-safe. In a child of fork() the destructor only closes descriptors; refresh() and
+///   wait_for() throw unsupported.
+/// - An object that was moved from is empty: its sizes are zero, it is not open, and functions that
+///   would change it throw std::invalid_argument.
+/// - Only the contents are trusted: everything else that the owner sends is checked before it is
+///   mapped.
 class attached_region {
  public:
-  /// Connects, reserves the addresses, and maps what is there.
-  /// Throws: ipc_error `closed` where nobody publishes at `path`; `refused` where the owner is
-  /// another user, of another version, provider or runtime of HIP, or publishes other elements, or
-  /// refuses this process, with its sentence; `timeout`; `malformed`. std::invalid_argument where
-  /// no device here is the owner's; unsupported, also where a device of the memory does not reach
-  /// that of another, or one of `options.peers` does not; out_of_memory; hip_error.
+  /// Connects, reserves the addresses, and maps the chunks published so far.
+  /// Throws: ipc_error: `closed` if no process publishes at `path`; `refused` if the owner is
+  /// another user, has another version, provider or HIP runtime, publishes other elements, or
+  /// refuses this process (the message quotes it); `timeout`; `malformed`. std::invalid_argument if
+  /// this process has no device of the owner's; unsupported if a device of the memory, or of
+  /// `options.peers`, cannot reach one of the memory's devices; out_of_memory; hip_error.
   explicit attached_region(const std::string& path, const attach_options& options = {},
                            published_elements elements = {});
   /// Unmaps. Pre: nothing in flight uses the bytes.
@@ -41,36 +42,36 @@ class attached_region {
   attached_region(attached_region&& other) noexcept;
   attached_region& operator=(attached_region&& other) noexcept;
 
-  /// Maps what the owner announced since the last call, and returns bytes(). Costs two reads of
-  /// memory where nothing is new.
-  /// - Where chunks were withdrawn or replaced it waits for `stream` before it unmaps them. Where
-  ///   quirk::access_from_base is in force it may map all chunks anew then, at the same addresses.
-  /// Pre: all work here that uses the bytes is ordered before this call in `stream`, where the
-  /// owner may withdraw chunks.
-  /// The wait for the owner is attach_options::timeout in all.
+  /// Maps the chunks announced since the last call. Returns bytes(). Without new chunks it costs
+  /// two reads of memory.
+  /// - Before it unmaps withdrawn or replaced chunks, it waits for `stream`. If HIP refuses rights
+  ///   beside a hole, it may then map all chunks anew at the same addresses.
+  /// - It waits for the owner at most attach_options::timeout in all.
+  /// Pre: if the owner may withdraw chunks, `stream` is ordered behind all work of this process
+  /// that uses the bytes.
   /// Throws:
-  /// - ipc_error `timeout`, `malformed`; out_of_memory; hip_error. Then what is mapped stays, and
-  ///   the next call goes on. An owner that has gone is no error.
-  /// - ipc_error `expired`, once, where this process kept withdrawn chunks longer than the owner's
-  ///   publication_options::lease; where unmapping fails, that first, and this by a later call.
-  ///   Then nothing is mapped any more, after `stream` has passed:
-  ///   bytes() is zero, and is_open() false. Attach again for what is there now.
+  /// - ipc_error `timeout`, `malformed`; out_of_memory; hip_error. All mappings stay, and the next
+  ///   call continues. The end of the owner is no error.
+  /// - ipc_error `expired`, once, if this process kept withdrawn chunks longer than the owner's
+  ///   publication_options::lease. After `stream` has passed, nothing is mapped: bytes() is zero
+  ///   and is_open() false; attach again. If an unmap fails, its error comes first and `expired`
+  ///   from a later call.
   std::size_t refresh(stream_ref stream);
-  /// Refreshes until at least `bytes` bytes may be read. Returns whether they can; false at the
-  /// timeout, and at once where the owner has gone. An answer of the owner that has begun is waited
-  /// for as long as attach_options::timeout says.
+  /// Refreshes until at least `bytes` bytes may be read. Returns whether they may: false at the
+  /// timeout, and at once if the owner has ended. An answer that has begun is awaited for up to
+  /// attach_options::timeout.
   bool wait_for(std::size_t bytes, std::chrono::milliseconds timeout, stream_ref stream);
 
   /// The bytes that may be read, from data() on, as of the last refresh.
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// The first byte that may be read. refresh() changes it only where the owner's range begins
-  /// elsewhere, as after erase_front() of a vector. nullptr when moved from.
+  /// The first byte that may be read; nullptr after a move. refresh() changes it only if the start
+  /// of the owner's range changes, for example after erase_front() of a vector.
   [[nodiscard]] void* data() const noexcept;
   [[nodiscard]] std::size_t max_bytes() const noexcept;
-  /// Throws: std::invalid_argument when moved from.
+  /// Throws: std::invalid_argument after a move.
   [[nodiscard]] device_ref device() const;
-  /// Whether the owner still publishes, as far as wait_for() saw, or a refresh() that fetched
-  /// something new.
+  /// Returns whether the owner still published at the last wait_for(), or at the last refresh()
+  /// that fetched new chunks.
   [[nodiscard]] bool is_open() const noexcept;
   /// The chunks here, for registration with a communication library.
   [[nodiscard]] std::vector<chunk_view> chunks() const;
@@ -84,7 +85,7 @@ class attached_region {
 template <typename T>
 class attached_vector {
  public:
-  /// Throws: as attached_region; ipc_error `refused` where the elements are of another size or
+  /// Throws: as attached_region; ipc_error `refused` if the elements are of another size or
   /// alignment.
   explicit attached_vector(const std::string& path, const attach_options& options = {})
       : memory_{path, options, elements_of<T>()} {}

@@ -16,7 +16,7 @@
 
 namespace hipvmm {
 
-/// Consecutive bytes of device memory as the driver of a network card takes them:
+/// Consecutive bytes of device memory in the form of a network driver's call:
 /// ibv_reg_dmabuf_mr(domain, offset, bytes, address, handle.get(), rights).
 struct dma_buf {
   const void* address;      ///< of the first byte, in this process
@@ -25,21 +25,19 @@ struct dma_buf {
   shareable_handle handle;  ///< owns the descriptor; bytes() is the size of the whole dma-buf
 };
 
-/// Exports [offset, offset + bytes) of `memory`, of any alignment, as dma-bufs that hold exactly
-/// these bytes one behind the other, by address.
-/// - As few as can be: on NVIDIA one for all neighbouring chunks of a device, on AMD one for each
-///   chunk.
-/// - Each keeps its memory until it, and what was registered by it, is closed. It is of the chunks
-///   of this moment: export anew for what grows, or takes their place.
-/// - The receiver can reach what is in the same page of the host on NVIDIA, the whole chunk on AMD.
-/// - Make the memory shareable (region_options::shareable): on AMD nothing else can be exported,
-///   and on NVIDIA such chunks are made for network cards where the device says that it can.
-/// Cost: a descriptor each, until the result ends. The first call for a device also that of
-/// export_kind_of().
-/// Throws: std::out_of_range; std::invalid_argument for no bytes, where not all of them are backed,
-/// or as region::export_chunks(); unsupported where this machine has no dma-bufs of its memory,
-/// such as the host provider, or NVIDIA's driver without its open kernel modules; out_of_memory
-/// without descriptors; hip_error. Then nothing is exported.
+/// Exports [offset, offset + bytes) of `memory`, of any alignment, as dma-bufs. Together they hold
+/// exactly these bytes, ordered by address.
+/// - NVIDIA: one dma-buf for all neighbouring chunks of a device. AMD: one for each chunk.
+/// - A dma-buf keeps its memory until the descriptor and every registration of it are closed. It
+///   covers the present chunks only: export again after growth or replacement.
+/// - The receiver reaches the whole host page of each byte on NVIDIA, the whole chunk on AMD.
+/// - Make the memory shareable (region_options::shareable): AMD exports nothing else, and NVIDIA
+///   then creates chunks that network cards can use, if the device supports it.
+/// Cost: one descriptor each. The first call for a device also pays for export_kind_of().
+/// Throws (nothing is exported then): std::out_of_range; std::invalid_argument if `bytes` is 0 or
+/// some bytes are not backed, or as region::export_chunks(); unsupported if the machine has no
+/// dma-bufs of its memory (the host provider, NVIDIA's driver without its open kernel modules);
+/// out_of_memory without descriptors; hip_error.
 [[nodiscard]] std::vector<dma_buf> export_dma_bufs(region& memory, std::size_t offset,
                                                    std::size_t bytes);
 /// The same for the block at `pointer`. Throws also: as mr::vmm_pool_resource::export_block().
@@ -51,7 +49,7 @@ using chunk_exporter = std::function<std::vector<exported_chunk>(std::uint64_t s
 [[nodiscard]] std::vector<dma_buf> export_dma_bufs(const std::vector<chunk_view>& chunks,
                                                    const void* start, std::size_t bytes,
                                                    const chunk_exporter& export_since);
-/// How chunks, and ranges of addresses, are exported. Tests replace it.
+/// Exports chunks and ranges of addresses. Tests replace it.
 struct dma_buf_source {
   export_kind kind;  ///< of a chunk's descriptor
   chunk_exporter export_since;

@@ -12,27 +12,26 @@
 
 namespace hipvmm {
 
-/// Whom a channel accepts, and how long it waits.
+/// The users that a channel accepts, and its timeout.
 struct channel_options {
   /// The longest that one call waits for the other side.
   std::chrono::milliseconds timeout{5000};
-  /// Users (uid) that are accepted besides the one this process runs as. Root is no exception.
+  /// Accepted users (uid) in addition to the one of this process. Root is no exception.
   std::vector<unsigned> other_users = {};
 };
 
-/// What one call of send() or send_note() brought: chunks, a block, or a note.
+/// The contents of one call of send() or send_note(): chunks, a block, or a note.
 struct channel_message {
-  std::vector<exported_chunk> chunks;   ///< at most fd_channel::max_chunks of those that were sent
+  std::vector<exported_chunk> chunks;   ///< at most fd_channel::max_chunks of the sent chunks
   std::optional<exported_range> block;  ///< with all of its chunks
   std::string note;                     ///< bytes of the sender's own
 };
 
 /// Carries exported chunks, and notes of the program, to another process: a connected Unix socket
 /// of type SOCK_SEQPACKET. docs/reference/ipc.md has the format of its packets.
-/// - Each packet is checked whole before anything of it is used: format, version, counts, sizes,
-/// and
-///   the size that the system reports for each descriptor. A wrong one is an ipc_error, and its
-///   descriptors are closed; the memory is checked again by import_chunk().
+/// - Each packet is checked whole before any of it is used: format, version, counts, sizes, and the
+///   system's size of each descriptor. An invalid packet throws ipc_error; its descriptors are
+///   closed in the background. import_chunk() checks the memory again.
 /// - No two threads may send, or receive, at the same time.
 /// - After `malformed`, and after a failure in the middle of a block or of several packets, close
 ///   the channel.
@@ -41,11 +40,11 @@ class fd_channel {
   static constexpr std::size_t max_chunks = 16;         ///< in one packet
   static constexpr std::size_t max_note_bytes = 1'000;  ///< in one packet
 
-  /// Takes ownership of a connected socket, also where it throws.
+  /// Takes ownership of a connected socket, even if it throws.
   /// Throws: std::invalid_argument unless it is a connected Unix socket of type SOCK_SEQPACKET;
   /// ipc_error `refused`, naming both users, for a peer of another user.
   explicit fd_channel(int socket, channel_options options = {});
-  /// Connects to the socket at `path`. Throws: as above; ipc_error `closed` where nobody listens.
+  /// Connects to the socket at `path`. Throws: as above; ipc_error `closed` without a listener.
   explicit fd_channel(const std::string& path, channel_options options = {});
   /// Makes both ends of a channel, to be passed on by fork() or exec.
   /// Throws: out_of_memory without descriptors; ipc_error.
@@ -59,17 +58,17 @@ class fd_channel {
   /// Throws: std::invalid_argument for an empty handle or chunk; ipc_error `timeout`, `closed`.
   void send(const exported_chunk& chunk);
   void send(const std::vector<exported_chunk>& chunks);
-  /// Sends a block with its chunks: what imported_blocks::add() takes.
+  /// Sends a block with its chunks, for imported_blocks::add().
   void send(const exported_range& block);
-  /// Sends bytes of the program's own, such as how many elements may be read.
+  /// Sends bytes of the program's own, such as the number of readable elements.
   /// Throws: std::invalid_argument for none, or more than max_note_bytes; ipc_error.
   void send_note(const std::string& note);
 
-  /// Receives the next packet, or all packets of the next block. Returns nothing where the other
-  /// side closed the channel.
-  /// Throws: ipc_error `timeout` where none came in time, then nothing is lost but a block of which
-  /// a part has come; `closed` in the middle of a block; `malformed`; out_of_memory where the
-  /// process has too few descriptors left: that packet is then lost.
+  /// Receives the next packet, or all packets of the next block. Returns nothing if the other side
+  /// closed the channel.
+  /// Throws: ipc_error: `timeout`, which loses at most a partly received block; `closed` in the
+  /// middle of a block; `malformed`. out_of_memory if the process has too few free descriptors; the
+  /// packet can then be received again.
   [[nodiscard]] std::optional<channel_message> receive();
 
   /// The socket, to be polled together with others; -1 when empty.

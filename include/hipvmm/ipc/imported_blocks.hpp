@@ -16,9 +16,10 @@ namespace detail {
 class block_mirror;
 }  // namespace detail
 
-/// A block of another process's pool, mapped here: what imported_blocks::add() returns. Its end
-/// says that this process is done with the block; the mapping stays for later blocks.
-/// Pre of its end: no work in flight uses the block.
+/// A block of another process's pool, mapped in this process by imported_blocks::add(). The
+/// destructor reports that this process no longer uses the block; the mapping stays for later
+/// blocks.
+/// Pre of the destructor: no work in flight uses the block.
 class imported_block {
  public:
   /// An empty owner.
@@ -32,8 +33,8 @@ class imported_block {
 
   /// The first byte; nullptr when empty.
   [[nodiscard]] void* data() const noexcept;
-  /// Its size in the exporter's pool: at least what was requested there, for pools round sizes up.
-  /// Say how much of it is used by a message of your own.
+  /// The size in the exporter's pool: at least the requested size, because pools round up. The
+  /// exporter can send the used size in a note.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool empty() const noexcept { return mirror_ == nullptr; }
 
@@ -57,23 +58,23 @@ class imported_block {
 /// - The exporter is trusted with contents only: offsets, sizes and descriptors are checked.
 class imported_blocks {
  public:
-  /// Reserves `max_bytes` bytes of addresses, rounded up to whole granules: as many as the exporter
-  /// has, statistics().address_bytes of a pool and max_bytes() of a region. `rights`: of devices of
-  /// this process; `device`, whose memory it is, has read_write by default.
-  /// Throws: std::invalid_argument; out_of_memory without so many addresses; unsupported where
-  /// there is no virtual memory management, or a device of `rights` cannot reach the memory.
+  /// Reserves `max_bytes` bytes of addresses, rounded up to whole granules. Pass the exporter's
+  /// number: statistics().address_bytes of a pool, max_bytes() of a region. `rights` names devices
+  /// of this process; `device`, the owner of the memory, has read_write by default.
+  /// Throws: std::invalid_argument; out_of_memory without that many addresses; unsupported without
+  /// virtual memory management, or if a device of `rights` cannot reach the memory.
   imported_blocks(device_ref device, std::size_t max_bytes, const access_list& rights = {});
   ~imported_blocks();
   imported_blocks(imported_blocks&& other) noexcept;
   imported_blocks& operator=(imported_blocks&& other) noexcept;
 
-  /// Maps those chunks of `block` that are not mapped yet, and closes its descriptors. A chunk that
-  /// the exporter has put at another's place replaces that one here.
-  /// Throws (the block is then not there, other blocks are as they were):
-  /// - std::invalid_argument, std::out_of_range for chunks with gaps, or outside of the addresses;
-  ///   and for a chunk in the place of one that an imported_block still uses: the exporter
-  ///   deallocated that block too early.
-  /// - what import_chunk() and region::adopt() throw.
+  /// Maps the chunks of `block` that are not mapped yet, and closes its descriptors. A chunk that
+  /// took the place of another one in the exporter replaces it here too.
+  /// Throws (the block is not added, other blocks are unchanged):
+  /// - std::invalid_argument, std::out_of_range if the chunks have gaps or exceed the addresses, or
+  ///   if a chunk would replace one that an imported_block still uses: the exporter deallocated
+  ///   that block too early.
+  /// - the errors of import_chunk() and region::adopt().
   [[nodiscard]] imported_block add(exported_range block);
   /// Unmaps the chunks that no block uses, and returns their bytes. Pre: no work in flight uses
   /// them. Throws: hip_error.

@@ -10,9 +10,9 @@ namespace hipvmm {
 enum class ipc_failure {
   timeout,    ///< the other side did not answer, or did not read, in time
   closed,     ///< the other side ended, or closed the connection
-  malformed,  ///< it sent what is no message of the protocol, or what contradicts itself
+  malformed,  ///< it sent an invalid or inconsistent message
   refused,    ///< one side does not accept the other: user, version, provider, type, path in use
-  expired,    ///< withdrawn memory was kept longer than publication_options::lease says
+  expired,    ///< withdrawn memory was kept longer than publication_options::lease
   system,     ///< a call of the operating system failed; the message has its reason
 };
 

@@ -21,35 +21,34 @@ namespace detail {
 class publisher;
 }  // namespace detail
 
-/// Memory that grows, under a path in the file system where other processes of the machine attach
-/// to it (attached_region, attached_vector). The owner announces what is new; importers see it when
-/// they look, and what they have mapped stays mapped. A thread of the library serves them.
+/// Growing memory, published under a path of the file system: other processes of the machine attach
+/// to it (attached_region, attached_vector). The owner announces new chunks; an importer sees them
+/// at its next refresh, and its mappings stay. A thread of the library serves the importers.
 ///
-/// - The owner waits for no importer. One that is slow, silent or hostile is dropped after
-///   publication_options::patience, one that keeps withdrawn chunks after `lease`; its memory stays
+/// - The owner waits for no importer. It drops an importer that does not answer within
+///   publication_options::patience or keeps withdrawn chunks longer than `lease`; the memory stays
 ///   mapped there until that process unmaps it or ends.
-/// - **What an importer may read**: a size is visible to importers only when the work that was in
-///   the stream of announce() before it has passed. So bytes below attached_region::bytes() were
-///   written, where the owner announces in the stream that writes them, or one ordered behind it.
-/// - It holds descriptors of the chunks, never the memory's object: that may move or end before it.
-///   Chunks live as long as a process has one of them.
-/// - A process that died leaves its path; the next publication there takes it over. The files
-///   `path` and `path.lock` are removed at the end.
-/// - In a child of fork() its end only closes the socket of the path; every other function throws
-///   unsupported. The child keeps the path taken, and descriptors of the chunks, until it ends or
-///   calls exec.
-/// - A moved-from publication is empty: path() and max_bytes() are, and every other function throws
-///   std::invalid_argument.
+/// - **Visible size**: importers see a size only after all work that preceded announce() in its
+///   stream has passed. So bytes below attached_region::bytes() are written, if the owner announces
+///   in the stream that writes them, or in a stream ordered behind it.
+/// - It holds descriptors of the chunks, not the object of the memory, which may move or end
+///   before. A chunk lives until no process has it.
+/// - The path of a process that died stays; the next publication there replaces it. The destructor
+///   removes `path` and the folder `path.hipvmm`.
+/// - In a child of fork() the destructor only closes the socket of the path; every other function
+///   throws unsupported. The child keeps the path taken, and descriptors of the chunks, until it
+///   ends or calls exec.
+/// - An object that was moved from is empty: path() is empty, max_bytes() is 0, and every other
+///   function throws std::invalid_argument.
 ///
 /// docs/reference/ipc.md has the protocol, its guarantees and its threat model.
 class publication {
  public:
-  /// Publishes memory of `device`, and of publication_options::other_devices, whose offsets are
-  /// below `max_bytes`: those are the addresses that each importer reserves. Throws:
-  /// std::invalid_argument for a device that does not exist, a size of zero, or a path that is
-  /// empty or longer than a socket's may be (about 100 characters); ipc_error `refused` where
-  /// another process, or this one, publishes at `path`, or where something else is there;
-  /// out_of_memory without descriptors; ipc_error `system`.
+  /// Publishes memory of `device` and of publication_options::other_devices. Each importer reserves
+  /// `max_bytes` bytes of addresses; all offsets must be below. Throws: std::invalid_argument for a
+  /// device that does not exist, `max_bytes` of 0, or a path that is empty or longer than a
+  /// socket's may be (about 100 characters); ipc_error `refused` if another publication, or
+  /// anything else, is at `path`; out_of_memory without descriptors; ipc_error `system`.
   publication(const std::string& path, device_ref device, std::size_t max_bytes,
               published_elements elements = {}, publication_options options = {});
   /// The same for the memory of a vector, as many addresses as it has now. Name the other devices
@@ -63,23 +62,23 @@ class publication {
   publication(publication&& other) noexcept;
   publication& operator=(publication&& other) noexcept;
 
-  /// Makes the chunks of `memory` known to importers, and says that the first `bytes` bytes may be
-  /// read once the work that is in `stream` now has passed. Chunks that `memory` no longer has are
-  /// withdrawn: importers unmap them when they look; what took their place comes instead. Until
-  /// then no byte from the first of them on may be read.
+  /// Announces the chunks of `memory` to importers. Its first `bytes` bytes may be read after the
+  /// work that is now in `stream` has passed.
+  /// - Chunks that `memory` no longer has are withdrawn: importers unmap them at their next
+  ///   refresh, and map their replacements. Until then no byte from the first of them on may be
+  ///   read.
   /// - Announce in one stream, or in streams that are ordered behind each other.
-  /// - Costs a descriptor for each new chunk, which stays open in this process.
-  /// Throws: std::invalid_argument where `memory` has a chunk of another device, is larger than
-  /// max_bytes(), was not made shareable (region_options::shareable), or has fewer than `bytes`
-  /// bytes from its start on; hip_error, among others where `stream` is captured; out_of_memory
-  /// without descriptors. Then chunks may be known already; the size is as before, or ends before
-  /// the first chunk that was withdrawn.
+  /// - Cost: an open descriptor of this process for each new chunk.
+  /// Throws: std::invalid_argument if `memory` has a chunk of another device, exceeds max_bytes(),
+  /// was not made shareable (region_options::shareable), or is not backed for `bytes` bytes from
+  /// its start; hip_error, also if `stream` is captured; out_of_memory without descriptors. Some
+  /// chunks may be announced then; the size is as before, or ends before the first withdrawn chunk.
   void announce(region& memory, std::size_t bytes, stream_ref stream);
-  /// The same for the `bytes` bytes from `offset` on: memory whose first chunks are gone, or that a
-  /// program uses as a queue. attached_region::data() is the first of them.
+  /// The same for the `bytes` bytes from `offset` on, for a queue or memory without its first
+  /// chunks. attached_region::data() is the first of them.
   void announce(region& memory, std::size_t offset, std::size_t bytes, stream_ref stream);
-  /// The same for all elements of a vector, also after erase_front(). Where the vector's offsets
-  /// change then, all chunks are withdrawn and come again with others.
+  /// The same for all elements of a vector, also after erase_front(). If that changed the vector's
+  /// offsets, all chunks are withdrawn and announced again at the new ones.
   template <typename T>
   void announce(growable_device_vector<T>& vector, stream_ref stream) {
     announce_chunks(

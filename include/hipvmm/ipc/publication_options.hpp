@@ -10,10 +10,10 @@
 
 namespace hipvmm {
 
-/// What the bytes of a publication are: both sides must name the same.
+/// The element type of a publication: both sides must name the same.
 struct published_elements {
   std::size_t size = 0;   ///< bytes of an element; zero: bytes without a type
-  std::size_t align = 0;  ///< its alignment; zero where `size` is
+  std::size_t align = 0;  ///< its alignment; zero if `size` is
   std::uint64_t tag = 0;  ///< a number of the program's own for the type and its layout
 
   friend bool operator==(const published_elements& a, const published_elements& b) noexcept {
@@ -27,24 +27,24 @@ template <typename T>
   return {sizeof(T), alignof(T), tag};
 }
 
-/// What a publication has, and whom it serves.
+/// Devices, users and limits of a publication.
 struct publication_options {
-  /// Devices besides the publication's own whose memory the chunks may be, 15 at most: those of
-  /// striped memory, or where region::move_range() takes chunks. Each importer needs all of them.
+  /// Further devices, at most 15, that the chunks may belong to: those of striped memory, or of
+  /// chunks that region::move_range() brings. Each importer needs all of them.
   std::vector<device_ref> other_devices = {};
-  /// Users (uid) that are served besides the one this process runs as. Root is no exception.
+  /// Served users (uid) in addition to the one of this process. Root is no exception.
   std::vector<unsigned> other_users = {};
-  /// The longest that an importer may leave an answer unread, or a new connection say nothing,
-  /// before it is dropped.
+  /// An importer that leaves an answer unread for so long, or a new connection that is silent for
+  /// so long, is dropped.
   std::chrono::milliseconds patience{5000};
-  /// How long an importer may keep chunks that were withdrawn. One that has not looked so long
-  /// after the announcement that withdrew them is cut off, and one that has looked and not unmapped
-  /// them so long after that: it no longer counts for wait_until_withdrawn(), and its next call
-  /// throws ipc_error `expired`. Zero: as long as it is connected. Nobody can unmap in another
-  /// process: the memory comes back when it does or ends.
+  /// The longest that an importer may keep withdrawn chunks; zero: until it disconnects. It is cut
+  /// off if it does not refresh within this time after the announcement, or does not unmap within
+  /// this time after that refresh: wait_until_withdrawn() no longer waits for it, and its next call
+  /// throws ipc_error `expired`. Its mappings keep the memory until that process unmaps them or
+  /// ends.
   std::chrono::milliseconds lease{0};
-  /// More importers are refused. Each costs the owner a descriptor. Connections that have said
-  /// nothing yet do not count: 64 of them may wait, then the oldest is closed.
+  /// More importers are refused. Each costs the owner a descriptor. Silent new connections do not
+  /// count: 64 of them may wait, then the oldest is closed.
   std::size_t max_importers = 256;
 };
 

@@ -35,27 +35,34 @@ class memory_resource {
 
   /// Allocates as allocate(), but any stream, and copies by the host, may use the memory at once.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment);
-  /// Deallocates without naming a stream; as safe as hipFree. The memory is not reused before all
-  /// work is done that had been submitted to devices with access to it. Each resource documents who
-  /// waits for that work: the caller, or the next user of the memory.
+  /// Deallocates without a stream; as safe as hipFree. The memory is not reused before all work
+  /// submitted so far to devices with access to it is done. Each resource documents whether the
+  /// caller waits for that work, or the next user of the memory.
   /// Pre: work of other processes, and copies of memory that no kernel can reach, have finished.
   void deallocate_sync(void* pointer, std::size_t bytes,
                        std::size_t alignment = default_alignment) noexcept;
 
-  /// Whether memory allocated by either resource may be deallocated by the other.
+  /// Returns whether memory allocated by either resource may be deallocated by the other.
   [[nodiscard]] bool is_equal(const memory_resource& other) const noexcept {
     return this == &other || do_is_equal(other);
   }
   /// The device that owns the memory; nullopt when no single device does, or it is not known.
   [[nodiscard]] std::optional<device_ref> device() const noexcept { return do_device(); }
-  /// Whether kernels of the resource's device may use the memory.
+  /// Returns whether kernels of the resource's device may use the memory.
   [[nodiscard]] bool is_device_accessible() const noexcept { return do_is_device_accessible(); }
-  /// Whether host code may read and write the memory through its address.
+  /// Returns whether host code may read and write the memory through its address.
   [[nodiscard]] bool is_host_accessible() const noexcept { return do_is_host_accessible(); }
 
  protected:
   memory_resource() = default;
   memory_resource(const memory_resource&) = default;
+  /// From now on the resource is of this process alone, because it keeps memory or records: in a
+  /// child of fork() allocations throw unsupported, and deallocations do nothing.
+  void keep_to_process() noexcept;
+  /// Returns whether this process is a child of fork() of the resource's process.
+  [[nodiscard]] bool is_of_parent() const noexcept;
+  /// Throws: unsupported in such a child.
+  void require_own_process() const;
   memory_resource& operator=(const memory_resource&) = default;
 
  private:
@@ -72,6 +79,8 @@ class memory_resource {
   [[nodiscard]] virtual std::optional<device_ref> do_device() const noexcept { return {}; }
   [[nodiscard]] virtual bool do_is_device_accessible() const noexcept { return true; }
   [[nodiscard]] virtual bool do_is_host_accessible() const noexcept { return false; }
+
+  unsigned process_ = 0;  // 0: any
 };
 
 }  // namespace hipvmm::mr

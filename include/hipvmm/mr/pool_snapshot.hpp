@@ -7,7 +7,7 @@
 
 namespace hipvmm::mr {
 
-/// What a block of a pool's memory is used for.
+/// The use of a block of a pool's memory.
 enum class block_use : std::uint8_t {
   allocated,  ///< by a caller
   cached,     ///< freed, kept by a thread for its next request in the same stream
@@ -20,7 +20,7 @@ enum class block_use : std::uint8_t {
 struct pool_snapshot {
   struct block {
     std::uintptr_t address;
-    std::size_t bytes;  ///< with what the pool added to the request
+    std::size_t bytes;  ///< with the pool's rounding
     block_use use;
     std::uintptr_t stream;  ///< handle of the stream that allocated or freed it; 0: none, or gone
   };

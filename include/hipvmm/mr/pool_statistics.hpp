@@ -22,26 +22,24 @@ enum class pool_source {
 };
 inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_source::waited) + 1;
 
-/// What a pool holds and what of it is allocated, in bytes.
+/// The memory that a pool holds and its allocated part, in bytes.
 struct pool_usage {
   std::size_t reserved_current;  ///< physical memory held
   std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
-  /// Allocated by callers. What another thread is moving out of a cache at this moment counts too.
+  /// Allocated by callers. Blocks on their way out of another thread's cache count too.
   std::size_t used_current;
   std::size_t used_high;  ///< highest sum of that and of the threads' caches
 };
 
 /// Statistics of a pool; sizes are in bytes.
-struct pool_statistics {
-  std::size_t reserved_current;  ///< physical memory held
-  std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
-  std::size_t used_current;      ///< allocated by callers
-  std::size_t used_high;         ///< highest sum of that and of the threads' caches
-  std::size_t address_bytes;     ///< addresses reserved
-  std::size_t mapped_bytes;      ///< addresses with memory mapped
-  std::size_t largest_now;       ///< largest request served by free memory without moving chunks
-  std::size_t largest_moved;     ///< largest after moving idle chunks together
-  std::size_t largest_possible;  ///< largest with memory still available from the device too
+struct pool_statistics : pool_usage {
+  std::size_t address_bytes;  ///< addresses reserved
+  std::size_t mapped_bytes;   ///< addresses with memory mapped
+  std::size_t largest_now;    ///< largest request served by free memory without moving chunks
+  std::size_t largest_moved;  ///< largest by moves of idle chunks, before new memory
+  /// Largest with new memory of the device too, within the pool's limit and addresses, the device's
+  /// memory_budget and the descriptors of the process.
+  std::size_t largest_possible;
   std::uint64_t chunks_created;
   std::uint64_t chunks_moved;
   std::uint64_t callbacks;  ///< calls of the out-of-memory callback

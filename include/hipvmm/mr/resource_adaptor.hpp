@@ -10,8 +10,9 @@ namespace hipvmm::mr {
 
 /// Base class of all adaptors: forwards each call to one upstream resource.
 /// - The adaptor does not own the upstream, which must outlive it.
-/// - device() and the accessibility of the memory are those of the upstream.
-/// - An adaptor overrides only what it changes.
+/// - device() and the accessibility of the memory are those of the upstream. Exception: an adaptor
+///   that keeps memory has a device, even if the upstream has none.
+/// - An adaptor overrides only the functions that it changes.
 /// - Two adaptors are never equal, because each keeps its own records.
 class resource_adaptor : public memory_resource {
  public:
@@ -32,9 +33,9 @@ class resource_adaptor : public memory_resource {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
 
  private:
-  [[nodiscard]] std::optional<device_ref> do_device() const noexcept final;
   [[nodiscard]] bool do_is_device_accessible() const noexcept final;
   [[nodiscard]] bool do_is_host_accessible() const noexcept final;
 

@@ -67,6 +67,9 @@ void hipvmm_host_show_mappings(void);
 
 /** Calls of `function`, or of all HIP functions when NULL, since start. */
 uint64_t hipvmm_host_call_count(const char* function);
+/** Mappings that the calls of hipMemSetAccess named since start, each once for each call, or for
+ * each entry of a call where the profile sets rights entry by entry. */
+uint64_t hipvmm_host_granted_mappings(void);
 
 /** Calls so far that named a stream that was destroyed, or never made. The provider refuses them
  * all; a runtime whose handles are addresses may crash. A handle that names a new stream is not

@@ -16,18 +16,18 @@ struct ihipMemGenericAllocationHandle;
 
 namespace hipvmm {
 
-/// A chunk of a region, as region::chunks() lists it: what registration with a communication
-/// library, or another process, needs to know. It owns nothing.
+/// A chunk of a region, as region::chunks() lists it: the facts that registration with a
+/// communication library, or another process, needs. It owns nothing.
 struct chunk_view {
   std::size_t offset;                      ///< of its first byte in the region
   std::size_t bytes;                       ///< its size
   void* address;                           ///< of its first byte
-  device_ref device;                       ///< whose memory it is; of the host's, the region's
+  device_ref device;                       ///< that owns the memory; of the host's, the region's
   ihipMemGenericAllocationHandle* handle;  ///< HIP's handle, which the region owns
   /// Greater than that of every chunk that any region of this process listed before it was backed,
   /// or moved to this offset. No two have the same.
   std::uint64_t serial;
-  memory_location location = device;             ///< where the memory is
+  memory_location location = device;             ///< the place of the memory
   chunk_memory memory = chunk_memory::standard;  ///< how caches treat it
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -22,10 +23,14 @@ class mapped_region;
 class detached_chunk;
 detached_chunk detach_chunk(region& from, std::size_t offset);
 detached_chunk detach_left_behind(region& from, std::size_t offset);
+void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
+void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 class refused_mappings;
 refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept;
 physical_chunk reference_chunk(region& of, std::size_t offset);
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
+void use_pinned_chunks(region& of);
+void return_pinned_memory(region& of) noexcept;
 class sleeper;
 sleeper& sleeper_of(region& of);
 }  // namespace detail
@@ -56,52 +61,54 @@ class region {
   region(region&& other) noexcept;
   region& operator=(region&& other) noexcept;
 
-  /// Commits [offset, offset + bytes): backs each gap in it with one new chunk and applies the
-  /// access map.
+  /// Commits [offset, offset + bytes): backs each gap in it with one new chunk, or with several of
+  /// `largest_chunk` bytes and the rest, and applies the access map.
   /// - Bytes already backed stay untouched.
   /// - A chunk ordered by prepare() in the range is taken whole: more than the requested bytes may
   ///   be backed.
   /// May block for: (1) retired memory in this range; (2) retired memory of any kind when the
-  /// device is full; (3) the visibility delay of quirk::wait_until_visible.
-  /// Pre: `offset` and `bytes` are multiples of granularity(), within max_bytes().
+  /// device is full; (3) the time until new mappings are visible to work.
+  /// Pre: all arguments are multiples of granularity(), and the range is within max_bytes().
   /// Throws (on any exception nothing changed):
-  /// - std::invalid_argument, std::out_of_range for a bad range.
+  /// - std::invalid_argument, std::out_of_range for a bad range, or no bytes in a chunk.
   /// - std::invalid_argument also for addresses that a moved chunk left behind, see move_chunk().
   ///   The same holds for trim(), extend() and a decommit() of that chunk.
-  /// - out_of_memory, which names what was held.
-  /// - unsupported where quirk::access_from_base is in force and chunks of several sizes would be
-  ///   next to a hole.
-  void commit(std::size_t offset, std::size_t bytes);
+  /// - out_of_memory, which names the held bytes.
+  /// - unsupported if the device grants rights only to chunks of one size and this commit adds
+  ///   another size beside a hole.
+  void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk = one_chunk);
+  static constexpr std::size_t one_chunk = ~std::size_t{0};
 
   /// Backs the bytes from `offset` on with `chunk`, which was imported, retained (retain_chunk())
   /// or made by the caller, and applies the access map. A chunk that is ready ahead is released.
   /// May block as commit(). Takes `chunk` only when it succeeds; its release is then the region's:
   /// by trim(), decommit() or the end.
   /// Throws (on any exception nothing changed):
-  /// - std::invalid_argument, std::out_of_range for a bad offset or size; where something is backed
+  /// - std::invalid_argument, std::out_of_range for a bad offset or size; if something is backed
   ///   there already; for a chunk that is empty, or memory of another device than device() and
   ///   those of its stripes.
   /// - unsupported as commit(); hip_error.
   void adopt(std::size_t offset, physical_chunk&& chunk);
   /// Lists all chunks, ordered by offset.
   [[nodiscard]] std::vector<chunk_view> chunks() const;
-  /// Exports the chunks whose serial is greater than `since`, ordered by serial: all for zero. With
-  /// the last serial of one call the next call lists what was backed meanwhile, so that another
-  /// process adopts what is new and keeps what it has.
+  /// Exports the chunks with a serial greater than `since`, ordered by serial: all for zero. With
+  /// the last serial of one call the next call lists chunks backed meanwhile, so that another
+  /// process adopts the new ones and keeps its own.
   /// - A chunk that is listed again, because it moved or rebase() changed all offsets, has a new
   ///   serial. Which chunks were released since is seen in chunks() only.
-  /// - What was exported is never kept in the chunk cache, and trim() does not replace it.
+  /// - An exported chunk is never kept in the chunk cache, and trim() does not replace it.
   /// Cost: a file descriptor each, until the result ends.
-  /// Throws: std::invalid_argument where one was not made with region_options::shareable posix_fd;
+  /// Throws: std::invalid_argument if one was not made with region_options::shareable posix_fd;
   /// out_of_memory when the process has no descriptor left; hip_error; then nothing is exported.
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
   /// The same as fabric handles, of chunks made with region_options::shareable fabric or
-  /// posix_fd_and_fabric. They hold nothing: keep the chunks until the other side has imported
-  /// them. Throws: std::invalid_argument where one was not made so; hip_error where HIP refuses it.
+  /// posix_fd_and_fabric. A fabric handle owns no memory: the chunks must live until the other
+  /// process has imported them. Throws: std::invalid_argument if a chunk was created without
+  /// such a handle; hip_error if HIP refuses it.
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
   /// Exports the chunks that hold [offset, offset + bytes), of any alignment. The receiver of a
-  /// descriptor can reach its whole chunk, what is beside the range too.
-  /// Throws: as export_chunks(); std::out_of_range; std::invalid_argument for no bytes, or where
+  /// descriptor can reach its whole chunk, bytes beside the range too.
+  /// Throws: as export_chunks(); std::out_of_range; std::invalid_argument for no bytes, or if
   /// not all of them are backed.
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
 
@@ -118,8 +125,6 @@ class region {
   /// Cancels the order of prepare() if it has not begun, else waits for it. Returns
   /// prepared_bytes().
   std::size_t cancel_or_wait() noexcept;
-  // The name until 0.2.
-  std::size_t settle() noexcept { return cancel_or_wait(); }
   /// Prepared bytes that are not backed yet; zero while they are being made.
   [[nodiscard]] std::size_t prepared_bytes() const noexcept;
   /// Number of failed preparations: HIP refused, or the system refused a thread.
@@ -130,8 +135,8 @@ class region {
   /// Pre: nothing in flight uses the bytes.
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   /// Decommits the same chunks once `stream` has passed this point: they are mapped until then, and
-  /// a commit() of their addresses waits for that. Waits for `stream` where trim() does, and where
-  /// nothing stays backed and quirk::re_reserve is in force.
+  /// a commit() of their addresses waits for that. Waits for `stream` if trim() does, and if
+  /// nothing stays backed and memory returns only with its addresses, see empty_policy.
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: as decommit(); std::invalid_argument while `stream` is captured. See
   /// drain_retired_memory().
@@ -139,28 +144,28 @@ class region {
 
   /// Moves the chunks of [offset, offset + bytes) to memory of `to`, behind the same addresses:
   /// copies them in `stream`, waits for it, and maps the new chunks in place of the old ones.
-  /// Returns the bytes moved; what is there already stays, and so do gaps.
+  /// Returns the bytes moved. Chunks that are already at `to`, and gaps, stay unchanged.
   /// - Needs memory for all of them at `to`: the old ones are released when all were moved.
   /// - Rights stay. Each chunk has a new serial; a process that imported the old one keeps that
-  ///   memory, and what it writes there is no longer seen here.
-  /// - Growth goes on as region_options::placement says. Where quirk::re_reserve is in force,
-  /// base()
-  ///   may change; see empty_policy. A chunk that is ready ahead is released.
+  ///   memory, and its writes there are no longer seen here.
+  /// - Growth goes on as region_options::placement says. base() may change; see empty_policy.
+  ///   A chunk that is ready ahead is released.
   /// Pre: all work that uses the bytes is ordered before this call in `stream`, of a device with
   /// access, and none is submitted before it returns. Both `offset` and `bytes` are multiples of
   /// granularity().
-  /// Throws (on any exception the bytes are where they were):
-  /// - std::invalid_argument where the range cuts a chunk, or one of them was moved by move_chunk()
-  ///   and is mapped at both addresses; where a device `to` has no read_write: grant() it first;
-  ///   where a chunk's own rights give none to its device or to `to`, one of which copies it; in a
+  /// Throws (on any exception the bytes stay in their place):
+  /// - std::invalid_argument if the range cuts a chunk, or one of them was moved by move_chunk()
+  ///   and is mapped at both addresses; if a device `to` has no read_write: grant() it first;
+  ///   if a chunk's own rights give none to its device or to `to`, one of which copies it; in a
   ///   stream that is being captured.
-  /// - unsupported where a device with access does not reach the memory of `to`, naming both and
+  /// - unsupported if a device with access does not reach the memory of `to`, naming both and
   ///   the link.
   /// - std::out_of_range; out_of_memory; hip_error.
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
                          stream_ref stream);
 
-  /// Returns whether move_chunk() is supported: not where quirk::no_aliases is in force.
+  /// Returns whether move_chunk() is supported: all devices show the same bytes at two addresses of
+  /// a chunk (docs/reference/capability.md).
   [[nodiscard]] bool can_move_chunks() const noexcept;
   /// Moves the chunk that begins at `from`, with its bytes and rights, to [to, to + its bytes).
   /// Work in flight may go on using it.
@@ -176,37 +181,37 @@ class region {
 
   /// Sets the right of `device` to all bytes backed now and later; every other right stays.
   /// - ROCm 7.14 to 10.0: waits for work under way that may use the bytes, which would access other
-  ///   pages. Work that others submit before the call returns would too.
-  /// Pre: where `device`, which may be the owner, loses a right, nothing of it in flight needs that
-  /// right. HIP takes it away at once and tells nobody.
+  ///   pages. Work that other threads submit during the call may access wrong pages.
+  /// Pre: if `device`, which may be the owner, loses a right, no work of it in flight needs that
+  /// right. HIP removes the right at once and notifies no device.
   /// Throws: as access_map::set, and hip_error; on any exception all rights are as before.
   void grant(device_ref device, access_right right = access_right::read_write);
   /// Revokes the right of `device`: the same as granting none.
   void revoke(device_ref device) { grant(device, access_right::none); }
   /// Replaces all rights at once, to all bytes backed now and later: a device that `rights` does
   /// not name has the default then, see access_list. Costs one call of HIP for each run of
-  /// neighbouring chunks with the same rights, where trait::base_access holds. Waits, Pre and
+  /// neighbouring chunks with the same rights, if HIP takes several in a call. Waits, Pre and
   /// Throws: as grant().
   void set_access(const access_list& rights);
   /// Replaces all rights to the chunks that are [offset, offset + bytes). They are the chunks' own
   /// and go with them: they stay through move_chunk(), extend(), rebase() and tail_chunk::replace,
-  /// and end with the chunk. What is backed there later has rights(). grant() changes one device's
+  /// and end with the chunk. Chunks backed there later have rights(). grant() changes one device's
   /// right to these chunks too; set_access() of the whole region ends their own rights.
   /// - A device that gets a right must reach the devices of the placement and of these chunks, not
   ///   those that move_range() brought others to.
-  /// Throws: as grant(); std::out_of_range; std::invalid_argument, which names the bounds, where
-  /// the range cuts a chunk or has a hole; unsupported where quirk::access_from_base is in force
-  /// and the chunks have several sizes.
+  /// Throws: as grant(); std::out_of_range; std::invalid_argument, which names the bounds, if
+  /// the range cuts a chunk or has a hole; unsupported if the device grants rights only to chunks
+  /// of one size and these have several.
   void set_access(std::size_t offset, std::size_t bytes, const access_list& rights);
-  /// The right of `device` to what is backed next, and to all chunks without rights of their own.
+  /// The right of `device` to chunks backed next, and to all chunks without rights of their own.
   [[nodiscard]] access_right access(device_ref device) const noexcept;
   /// The access map: the rights of every device.
   [[nodiscard]] const access_map& rights() const;
   /// The rights to the chunk that contains `offset`: its own, or rights().
-  /// Throws: std::invalid_argument where nothing is backed.
+  /// Throws: std::invalid_argument if nothing is backed.
   [[nodiscard]] const access_map& rights_at(std::size_t offset) const;
   /// Asks HIP for the right of every device to each chunk that is partly in [offset, offset +
-  /// bytes), by offset. Where an entry differs from rights_at(), somebody else changed it.
+  /// bytes), by offset. If an entry differs from rights_at(), somebody else changed it.
   /// Cost: hipMemGetAccess for each chunk and device. Throws: std::out_of_range; hip_error.
   [[nodiscard]] std::vector<chunk_access> effective_access(std::size_t offset,
                                                            std::size_t bytes) const;
@@ -214,10 +219,10 @@ class region {
   /// Releases the chunks from byte `bytes` on once `stream` has passed this point. Returns their
   /// bytes.
   /// Waits for `stream`:
-  /// - where its device neither has access nor was named together with this one by
+  /// - if its device neither has access nor was named together with this one by
   ///   copy_peer_async();
-  /// - where `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
-  ///   same address, if that frees more than an eighth of what stays, memory for it is available
+  /// - if `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
+  ///   same address, if that frees more than an eighth of the rest, memory for it is available
   ///   and no other process may use the chunk (physical_chunk::shared()).
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
@@ -227,12 +232,12 @@ class region {
   /// Releases everything once all work that the devices with access have now is done. The region is
   /// then as moved from.
   /// - Does not block, with two exceptions: it waits for these devices while the process exits, or
-  ///   where no thread can be started.
+  ///   if no thread can be started.
   /// - Later failures are reported to the error handler. See drain_retired_memory().
   /// - The later wait is HIP's for a whole device: it ends a stream capture under way there with an
   ///   error. Call trim(0, stream) before: then nothing is left to wait for.
   /// Pre: other devices' work that uses the bytes is done, or was submitted by copy_peer_async().
-  /// Where it is neither, call trim(0, stream) in its stream before.
+  /// If it is neither, call trim(0, stream) in its stream before.
   void retire() noexcept;
 
   /// Enlarges the reservation to at least `max_bytes` and backs [0, commit_bytes) as commit() does.
@@ -245,51 +250,54 @@ class region {
   /// exception nothing changed.
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
 
-  /// Moves the region to a new reservation of `max_bytes`, or as many as what is backed needs,
-  /// without the addresses before offset `from`: what was at `from` is then at base(). Backs
+  /// Moves the region to a new reservation of `max_bytes`, or as many as the backed bytes
+  /// need, without the addresses before offset `from`: the byte at `from` is then at base(). Backs
   /// [0, commit_bytes) as commit() does. No byte is copied.
-  /// - Waits for every device that has access, as extend() does where the base changes.
+  /// - Waits for every device that has access, as extend() does if the base changes.
   /// Pre: `from` is a multiple of granularity().
-  /// Throws: std::invalid_argument where something is backed before `from`, or `commit_bytes`
+  /// Throws: std::invalid_argument if something is backed before `from`, or `commit_bytes`
   /// exceed `max_bytes`; as extend(); on any exception nothing changed.
   void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
 
   /// Start of the reserved addresses. It is constant for the region's life, except:
   /// - extend() may change it, and returns whether it did; rebase() changes it.
-  /// - Where quirk::re_reserve is in force, trim() and decommit() that leave nothing backed, trim()
-  ///   that replaces, and commit() and adopt() that fail where nothing is backed, may change it;
-  ///   see empty_policy.
+  /// - If memory returns only with its addresses, trim() and decommit() that leave nothing backed,
+  ///   trim() that replaces, and commit() and adopt() that fail while nothing is backed may change
+  ///   it; see empty_policy.
   [[nodiscard]] void* base() const noexcept;
-  // Until 0.3.0: since 0.2 every region keeps its address when memory is added.
-  [[nodiscard]] bool is_address_stable() const noexcept { return base() != nullptr; }
   /// Reserved bytes; may be less than the constructor requested.
   [[nodiscard]] std::size_t max_bytes() const noexcept;
   /// Backed bytes, all chunks together.
   [[nodiscard]] std::size_t committed_bytes() const noexcept;
-  /// Length in bytes of the backed range that starts at `offset`; zero where nothing is backed.
+  /// Length in bytes of the backed range that starts at `offset`; zero if nothing is backed.
   [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;
   [[nodiscard]] std::size_t chunk_count() const noexcept;
-  /// Bytes of the chunk that begins at `offset`; zero where none does.
+  /// Bytes of the chunk that begins at `offset`; zero if none does.
   [[nodiscard]] std::size_t chunk_bytes_at(std::size_t offset) const noexcept;
   /// Unit of commit and decommit in bytes: the device's minimum granularity.
   [[nodiscard]] std::size_t granularity() const noexcept;
   [[nodiscard]] device_ref device() const;
-  /// Whether its memory was released by suspend(): sizes say what resume() backs again, and
+  /// Whether its memory was released by suspend(): sizes are those that resume() backs again, and
   /// chunks() lists nothing.
   [[nodiscard]] bool is_asleep() const noexcept;
-  /// The number of this region in memory_event::object; 0 where it was moved from.
+  /// The number of this region in memory_event::object; 0 if it was moved from.
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
   // For a pool, which unmaps without its locks: src/region/chunks/detached_chunk.hpp.
   friend detail::detached_chunk detail::detach_chunk(region& from, std::size_t offset);
   friend detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset);
+  friend void detail::move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
   friend detail::refused_mappings detail::take_refused(region& from, std::size_t offset,
                                                        std::size_t bytes) noexcept;
-  // For a slot_arena: src/region/chunks/shared_chunks.hpp.
+  // For an importer, and a slot_arena: src/region/chunks/shared_chunks.hpp.
+  friend void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
   friend physical_chunk detail::reference_chunk(region& of, std::size_t offset);
   friend void detail::copy_chunks(region& in, const std::vector<std::size_t>& offsets,
                                   stream_ref stream);
+  // For vectors and a slot_arena: src/region/chunks/pinned_memory.hpp.
+  friend void detail::use_pinned_chunks(region& of);
+  friend void detail::return_pinned_memory(region& of) noexcept;
   // For a pool: src/region/sleep/memory_tag.hpp.
   friend detail::sleeper& detail::sleeper_of(region& of);
   [[nodiscard]] detail::mapped_region& live() const;

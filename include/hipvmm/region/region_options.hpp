@@ -21,16 +21,15 @@ enum class prefetch_level {
   mapped,   ///< it is mapped with all rights; commit() only records it
 };
 
-/// What a region does with its addresses when it becomes empty, where HIP releases memory only with
-/// them (quirk::re_reserve). Elsewhere the addresses stay.
+/// The fate of a region's addresses when it becomes empty, if memory returns to the device only
+/// with its addresses (docs/reference/capability.md). Else the addresses stay.
 enum class empty_policy {
   re_reserves,      ///< frees and re-reserves them; base() changes if others took them
   keeps_addresses,  ///< base() is constant; memory is released with the region
-  renews_addresses = re_reserves,  // the name until 0.2
 };
 
-/// What a growable vector or a pool does on a device whose virtual memory is missing or failed a
-/// probe (capability::path() is memory_path::fallback). A region throws unsupported there.
+/// The memory of a growable vector or a pool on a device without virtual memory that passes the
+/// probes (capability::path() is memory_path::fallback). A region throws unsupported there.
 /// `always` is for devices that have it, too.
 enum class without_vmm {
   use_hip_malloc,  ///< a vector holds one allocation and copies when it grows; a pool has slabs
@@ -49,8 +48,8 @@ struct region_options {
   chunk_cache* cache = nullptr;
   empty_policy when_empty = empty_policy::re_reserves;
   /// The rights to all chunks from the start; none but the owner's by default. They change by
-  /// region::grant() and set_access(). What waits for work of the owner waits for that of the
-  /// devices named too.
+  /// region::grant() and set_access(). A wait for work of the owner is one for work
+  /// of the named devices too.
   access_list access = {};
   /// On which devices commit() and prepare() make chunks.
   /// - Striped: the region's device must be one of the devices. Each of them gets read_write, so
@@ -60,29 +59,24 @@ struct region_options {
   ///   its device. A chunk that move_chunk() moves, and one that trim() replaces, stays on its
   ///   device.
   chunk_placement placement = {};
-  /// What commit() and prepare() make chunks of; where move_range() and trim() replace a chunk, the
-  /// new one is of the old one's memory. Uncached memory needs trait::uncached_chunks of each
-  /// device, and is never memory of the host: else the region is unsupported.
+  /// The kind of chunks that commit() and prepare() make; if move_range() and trim() replace a
+  /// chunk, the new one is of the old one's memory. If a device makes no uncached chunks, or they
+  /// would be memory of the host, the region is unsupported.
   chunk_memory memory = chunk_memory::standard;
   /// The tag by which suspend() gives the memory back while the addresses stay, and resume() makes
-  /// it again. Not with chunks that other processes are to use: what was exported never sleeps.
+  /// it again. Exported chunks cannot sleep.
   std::optional<memory_tag> tag = {};
-  /// Who registers the chunks with a communication library, and ends that before they are unmapped;
-  /// null: nobody. Kept until all chunks are unmapped, also by threads of the library. Where the
-  /// memory of a vector would not come in chunks, the vector is unsupported.
+  /// The registrar registers each chunk with a communication library and deregisters it before the
+  /// unmap. The region keeps it until all chunks are unmapped, also by threads of the library. A
+  /// vector that has no chunks throws unsupported if a registrar is set.
   std::shared_ptr<memory_registrar> registrar = {};
 };
 
-/// What region::trim does with a chunk that begins before the new end and reaches beyond it. HIP
-/// unmaps whole chunks only.
+/// The treatment by region::trim of a chunk that begins before the new end and reaches beyond it.
+/// HIP unmaps whole chunks only.
 enum class tail_chunk {
   keep,     ///< it stays; no wait is needed
   replace,  ///< a smaller one replaces it, and trim waits for the copy of the bytes that stay
 };
-
-// The names until 0.2.
-using ahead = prefetch_level;
-using emptied = empty_policy;
-using straddling_chunk = tail_chunk;
 
 }  // namespace hipvmm

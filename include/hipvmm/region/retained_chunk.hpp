@@ -8,7 +8,7 @@
 
 namespace hipvmm {
 
-/// A chunk of somebody else's, and where that one has mapped it.
+/// A chunk of another owner, and the address of that owner's mapping.
 struct retained_chunk {
   const void* address;   ///< of its first byte in the owner's mapping
   physical_chunk chunk;  ///< has as many bytes as are mapped there
@@ -18,21 +18,21 @@ struct retained_chunk {
 /// of another library that uses virtual memory management. Map it anywhere, by a mapping or by
 /// region::adopt(); rights are those of the new mapping. The memory stays until both sides have
 /// released it, in either order.
-/// - What is written at one address is read at the other, when the work that wrote it has passed.
+/// - Bytes written at one address are read at the other, when the work that wrote them has passed.
 ///   The caller and the owner order their work as two users of one buffer do.
 /// - physical_chunk::shared() is true: the chunk is never cached, and trim() does not replace it.
-/// - The owner may unmap its side, and map other memory there, without notice. Where it is a region
+/// - The owner may unmap its side, and map other memory there, without notice. If it is a region
 ///   of this process, nobody else gets the memory as long as the chunk that is returned lives: keep
 ///   it while it is mapped, as region::adopt() does. A pool uses its chunks again: keep the block.
 /// Cost: a few calls of HIP. On CUDA, which reports the bounds of a whole reservation, two for each
 /// granule of a chunk that has neighbours there.
-/// Pre: what is there stays mapped until the call returns. On CUDA a chunk that is mapped several
+/// Pre: the chunk stays mapped there until the call returns. On CUDA a chunk that is mapped several
 /// times in one reservation is found at the wrong size.
 /// Throws:
-/// - std::invalid_argument where no chunk is mapped: no memory of HIP, memory of the host or of
+/// - std::invalid_argument if no chunk is mapped: no memory of HIP, memory of the host or of
 ///   hipMalloc, of a pool of HIP's own; the text names the address.
-/// - unsupported, with the probe's answer, where trait::retains_chunks is missing (ROCm up to 6.4,
-///   and 7.2), or where quirk::no_aliases is in force, for the memory would have two addresses.
+/// - unsupported, with the probe's answer, if HIP gives no reference by an address (ROCm up to 6.4,
+///   and 7.2), or the device shows other bytes at a second address (docs/reference/capability.md).
 /// - hip_error.
 [[nodiscard]] retained_chunk retain_chunk(const void* address);
 

@@ -12,11 +12,11 @@ struct retirement_statistics {
   std::size_t waiting_bytes;   ///< physical memory that waits for work to finish
   std::size_t waiting;         ///< trims and destructions that wait
   std::size_t returned_bytes;  ///< physical memory released since the process began
-  std::size_t returned;        ///< trims and destructions whose wait is over
+  std::size_t returned;        ///< trims and destructions that wait no longer
 };
 
-/// Returns the counts of retired memory. What an idle stream had used was released at once and is
-/// not counted. Any thread may call it.
+/// Returns the counts of retired memory. Memory that an idle stream had used was released at once
+/// and is not counted. Any thread may call it.
 [[nodiscard]] retirement_statistics retired_memory();
 
 /// Waits until all memory and addresses retired before this call have been released.

@@ -13,6 +13,8 @@ namespace hipvmm {
 ///   hipMemcpyAsync).
 /// - While the stream is captured: nothing is read by the call. Each launch of the graph reads and
 ///   writes host memory, pageable or pinned; it must live until the last launch is done.
+/// Throws: unsupported if AMD's runtime would end the process because some devices are linked
+/// and a link between two that the copy needs is missing (docs/guides/rocm.md); hip_error.
 void copy_async(stream_ref stream, void* destination, const void* source, std::size_t bytes);
 
 /// Copies like copy_async() and synchronizes the stream.
@@ -21,22 +23,26 @@ void copy(stream_ref stream, void* destination, const void* source, std::size_t 
 /// Copies between two devices in the order of `stream`.
 /// - Each device accesses only its own side: neither needs access to the other's memory.
 ///   Exception: between mapped chunks, as of vectors and pools, ROCm 6 lets the device of the
-///   source copy, which needs a right to the destination (trait::peer_copies).
+///   source copy, which needs a right to the destination.
 /// - From then on, regions and vectors of either device wait, when they are destroyed, for the work
 ///   of both.
 /// Pre: `stream` belongs to one of the two devices.
+/// Throws: unsupported as copy_async(); hip_error.
 void copy_peer_async(stream_ref stream, void* destination, device_ref destination_device,
                      const void* source, device_ref source_device, std::size_t bytes);
 
 /// Sets `bytes` bytes of device memory to `value` in the order of `stream`.
+/// Throws: unsupported on AMD's runtime if the stream's device has no link to the memory's;
+/// hip_error.
 void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes);
 
 /// Writes `count` copies of a pattern back to back, in the order of `stream`. The pattern is the
 /// `pattern_bytes` bytes at `pattern` (host memory).
-/// - `pattern` has been read when the call returns, also where the stream is captured.
+/// - `pattern` has been read when the call returns, even if the stream is captured.
 /// - Exception: `pattern` in pinned memory while no capture is under way must outlive the copy.
 /// Cost: one fill when `pattern` repeats 1, 2 or 4 bytes, else O(log count) copies on the device.
 /// In a captured stream these follow one fill for each run of equal words in one element.
+/// Throws: std::length_error when all copies together exceed std::size_t; else as fill_async().
 void fill_pattern_async(stream_ref stream, void* destination, const void* pattern,
                         std::size_t pattern_bytes, std::size_t count);
 

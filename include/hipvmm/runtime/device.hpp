@@ -8,6 +8,17 @@
 #include <string_view>
 #include <utility>
 
+#include <hipvmm/version.hpp>
+
+namespace hipvmm::detail {
+
+/// The library of these headers' version defines it. Each program refers to it, so that one that
+/// was compiled with headers of another version does not link, or is not loaded.
+extern const char HIPVMM_DETAIL_INTERFACE;
+[[gnu::used]] static const char* const interface_of_headers = &HIPVMM_DETAIL_INTERFACE;
+
+}  // namespace hipvmm::detail
+
 namespace hipvmm {
 
 /// The 16 bytes by which HIP names a device, as hipDeviceGetUuid reports them. They are the same in
@@ -26,7 +37,7 @@ struct device_uuid {
 };
 
 /// Formats a UUID as the vendor's tools do:
-/// - AMD, whose 16 bytes are letters and digits: these behind "GPU-", as rocminfo and
+/// - AMD, with 16 bytes of letters and digits: these behind "GPU-", as rocminfo and
 ///   HIP_VISIBLE_DEVICES write it, "GPU-9c5d1a0be6f73482".
 /// - NVIDIA, other bytes: hexadecimal in five groups, as nvidia-smi and CUDA_VISIBLE_DEVICES write
 ///   it, "GPU-01234567-89ab-cdef-0123-456789abcdef".
@@ -47,10 +58,10 @@ class device_ref {
 
   [[nodiscard]] std::string name() const;
   /// The UUID, which names the device to other processes.
-  /// Throws: unsupported where the runtime reports none, as AMD's does where ROCr knows none.
+  /// Throws: unsupported if the runtime reports none, as AMD's does if ROCr knows none.
   [[nodiscard]] device_uuid uuid() const;
-  /// Total memory of the device in bytes, as HIP reports it. On an APU that may be only what the
-  /// firmware set aside: less than free_memory().
+  /// Total memory of the device in bytes, as HIP reports it. On an APU that may be only the
+  /// memory set aside by the firmware: less than free_memory().
   [[nodiscard]] std::size_t total_memory() const;
   /// Free memory of the device in bytes at this moment, as hipMemGetInfo reports it. Memory that
   /// chunk_cache::shared() keeps is not free.
@@ -63,12 +74,12 @@ class device_ref {
   /// - Mapped chunks have rights of their own.
   /// Throws: hip_error without a link.
   void enable_peer_access(device_ref peer) const;
-  /// Returns whether the runtime reports virtual memory management on the device. Also true where
+  /// Returns whether the runtime reports virtual memory management on the device. Also true if
   /// the runtime cannot report it (HIP before 5.3).
   [[nodiscard]] bool supports_virtual_memory() const;
   /// Returns whether the runtime reports stream-ordered pools (hipMallocAsync).
   [[nodiscard]] bool supports_memory_pools() const;
-  /// Returns whether memory of hipMallocManaged migrates. Where it does not, AMD allocates pinned
+  /// Returns whether memory of hipMallocManaged migrates. If it does not, AMD allocates pinned
   /// host memory instead.
   [[nodiscard]] bool supports_managed_memory() const;
   /// Returns whether host and device may use managed memory at the same time, and it can be moved
@@ -76,7 +87,11 @@ class device_ref {
   [[nodiscard]] bool supports_concurrent_managed_access() const;
   /// Returns whether the device can access all host memory, as malloc allocates it (AMD: XNACK on).
   [[nodiscard]] bool supports_pageable_access() const;
-  /// Waits until all work submitted to the device has finished.
+  /// Waits until all work submitted to the device has finished, in streams of other libraries too.
+  /// If hipFree waits for the device, captures are kept and none forbids the wait; on NVIDIA calls
+  /// of other threads that submit work wait meanwhile, as beside hipFree.
+  /// Throws: hip_error; otherwise hipErrorStreamCaptureUnsupported if a stream is being captured,
+  /// and the capture is lost.
   void synchronize() const;
 
   friend constexpr bool operator==(device_ref a, device_ref b) noexcept {
@@ -95,7 +110,7 @@ class device_ref {
 /// Throws: hip_error when the runtime itself failed.
 [[nodiscard]] int device_count();
 
-/// The device of this process that has `uuid`, or none where the process does not see it. The text
+/// The device of this process that has `uuid`, or none if the process does not see it. The text
 /// is that of to_string(device_uuid), letter by letter.
 /// Throws: hip_error when the runtime itself failed.
 [[nodiscard]] std::optional<device_ref> device_with_uuid(const device_uuid& uuid);

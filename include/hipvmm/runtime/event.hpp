@@ -75,7 +75,7 @@ enum class event_timing { disabled, enabled };
 class event {
  public:
   /// Creates an event on the current device.
-  /// Throws: out_of_memory, which requested 0 bytes, where HIP reports it; hip_error.
+  /// Throws: out_of_memory, which requested 0 bytes, if HIP reports it; hip_error.
   explicit event(event_timing timing = event_timing::disabled);
   explicit event(device_ref device, event_timing timing = event_timing::disabled);
   ~event();
@@ -86,7 +86,7 @@ class event {
   event& operator=(event&& other) noexcept;
 
   /// The event's handle. Its holder may record the event without the library. From the first call
-  /// on, pools therefore learn no order from this event: prefer the members below where they
+  /// on, pools therefore learn no order from this event: prefer the members below if they
   /// suffice.
   [[nodiscard]] ihipEvent_t* get() const noexcept {
     order_.expose_handle();

@@ -11,13 +11,13 @@
 
 // Managed memory: memory that HIP moves between the host and devices (hipMallocManaged;
 // mr::managed_resource allocates it).
-// - A range is within one allocation. Where devices can access all host memory
+// - A range is within one allocation. If devices can access all host memory
 //   (device_ref::supports_pageable_access), it may be any memory.
 // - HIP works on whole host pages: a range that ends within a page includes that page.
 // - Any thread may call all functions.
 // - Without HMM, AMD accepts advice and prefetches and ignores them.
 // Throws, unless a function says otherwise: std::invalid_argument for a range that is not managed
-// memory, or for a device that does not exist; unsupported where HIP lacks the function; hip_error.
+// memory, or for a device that does not exist; unsupported if HIP lacks the function; hip_error.
 namespace hipvmm {
 
 /// Prefetches the range to `where` in the order of `stream`, ahead of its use. Does nothing for
@@ -31,7 +31,7 @@ void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
 enum class range_advice {
   set_read_mostly,           ///< locations that read it get copies of their own
   unset_read_mostly,         ///< locations lose these copies
-  unset_preferred_location,  ///< the range stays where it is used
+  unset_preferred_location,  ///< the range stays at its place of use
   set_coarse_grain,          ///< coherent between kernels only, and faster; AMD
   unset_coarse_grain,        ///< coherent at all times; AMD
 };
@@ -56,7 +56,7 @@ enum class memory_coherency {
 /// Attributes that hold for a whole range.
 struct range_attributes {
   bool read_mostly;
-  /// Empty where none was set, or where it differs between pages.
+  /// Empty if none was set, or if it differs between pages.
   std::optional<memory_location> preferred_location;
   /// Target of the last prefetch, done or not; empty as above.
   std::optional<memory_location> last_prefetch_location;
@@ -74,7 +74,7 @@ struct range_attributes {
 /// Throws: unsupported on CUDA.
 [[nodiscard]] memory_coherency coherency_of(const void* pointer, std::size_t bytes);
 
-/// Who may use a managed allocation where the host and devices cannot use it at the same time
+/// The users of a managed allocation if the host and devices cannot use it at the same time
 /// (device_ref::supports_concurrent_managed_access). Elsewhere, and on AMD, it has no effect.
 enum class attachment {
   global,  ///< all devices

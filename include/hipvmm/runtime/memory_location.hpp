@@ -7,14 +7,14 @@
 
 namespace hipvmm {
 
-/// Where memory is: on a device, or in the host's memory.
+/// The place of memory: on a device, or in the host's memory.
 class memory_location {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a device is a location
   constexpr memory_location(device_ref device) noexcept : device_{device} {}
   [[nodiscard]] static constexpr memory_location host() noexcept { return {}; }
-  /// One NUMA node of the host, by the number that the system gives it. Chunks can be placed so
-  /// (trait::host_node_chunks); managed memory takes any node for the host.
+  /// One NUMA node of the host, by the number that the system gives it. Not every release places
+  /// chunks so; managed memory takes any node for the host.
   [[nodiscard]] static constexpr memory_location host_node(int node) noexcept {
     memory_location result;
     result.node_ = node;

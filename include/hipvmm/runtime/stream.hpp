@@ -18,7 +18,7 @@ class event;
 /// integer or nullptr: name the null stream by legacy_default().
 class stream_ref {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): foreign streams pass where a stream_ref is asked
+  // NOLINTNEXTLINE(google-explicit-constructor): callers pass foreign streams as a stream_ref
   stream_ref(ihipStream_t* stream) noexcept : value_{stream} {}
   // NOLINTNEXTLINE(google-explicit-constructor)
   stream_ref(CUstream_st* stream) noexcept : value_{stream} {}
@@ -70,12 +70,13 @@ enum class stream_kind {
 
 /// Owns one HIP stream of one device. Movable.
 /// - One thread at a time may move or destroy it; any number of threads may submit work.
-/// - Destruction lets submitted work finish. It blocks for that on AMD only, where hipStreamDestroy
-///   blocks too and other threads' waits for the device would miss the stream.
+/// - Destruction lets submitted work finish. It blocks for that on AMD only, because
+/// hipStreamDestroy
+///   blocks there too, and other threads' waits for the device would miss the stream.
 class stream {
  public:
   /// Creates a stream on the current device.
-  /// Throws: out_of_memory, which requested 0 bytes, where HIP reports it; hip_error.
+  /// Throws: out_of_memory, which requested 0 bytes, if HIP reports it; hip_error.
   explicit stream(stream_kind kind = stream_kind::non_blocking);
   explicit stream(device_ref device, stream_kind kind = stream_kind::non_blocking);
   ~stream();
@@ -94,7 +95,7 @@ class stream {
   /// Throws: std::invalid_argument when moved from: an empty owner must not pass as the null
   /// stream.
   [[nodiscard]] stream_ref ref() const;
-  // NOLINTNEXTLINE(google-explicit-constructor): an owner passes where a reference is asked
+  // NOLINTNEXTLINE(google-explicit-constructor): callers pass an owner as a reference
   operator stream_ref() const { return ref(); }
 
   void synchronize() const { ref().synchronize(); }

@@ -10,8 +10,7 @@
 
 namespace hipvmm::mr {
 
-/// Thrown when a resource breaks a rule of the contract; what() names the rule and what was
-/// observed.
+/// Thrown when a resource breaks a rule of the contract; what() names the rule and the observation.
 class contract_violation : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -31,8 +30,8 @@ struct contract_subject {
 struct contract_rule {
   /// A sentence, such as "no bytes are nullptr".
   const char* name;
-  /// Checks the rule; uses the resource and deallocates everything. Throws: contract_violation;
-  /// whatever the resource throws where it must not.
+  /// Checks the rule; uses the resource and deallocates everything. Throws: contract_violation; an
+  /// exception of the resource that the contract forbids.
   void (*verify)(const contract_subject& subject);
 };
 

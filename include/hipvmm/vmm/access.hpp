@@ -11,7 +11,7 @@
 
 namespace hipvmm {
 
-/// What a device may do with mapped bytes.
+/// The actions that a device may do on mapped bytes.
 enum class access_right { none, read, read_write };
 
 /// One device's right; the counterpart of hipMemAccessDesc.
@@ -27,15 +27,15 @@ struct access_desc {
 /// The rights that a program asks for, each device named once: region_options::access and
 /// set_access() take it.
 /// - A device that is not named gets the default: the memory's owner read_write, any other none. So
-///   an empty list means owner only, and the owner loses its right only where the list says so.
+///   an empty list means owner only, and the owner loses its right only if the list says so.
 /// - An immutable value. Copies share the entries: a copy neither allocates nor throws.
-/// - Entries are of devices. The host has none: it may touch what a device may, or nothing, as
-///   trait::host_access says.
+/// - An entry names a device. The host has no entry: it may access all that a device may, or
+///   nothing; host_access in docs/reference/capability.md says which.
 class access_list {
  public:
   access_list() noexcept = default;
   /// Throws: std::invalid_argument, which names the device, for a device listed twice. Whether the
-  /// devices exist, and reach the memory, is checked where the list is applied.
+  /// devices exist, and reach the memory, is checked when the list is applied.
   access_list(std::initializer_list<access_desc> entries);
   explicit access_list(std::vector<access_desc> entries);
 
@@ -50,7 +50,7 @@ class access_list {
   friend bool operator!=(const access_list& a, const access_list& b) noexcept { return !(a == b); }
 
  private:
-  std::shared_ptr<const std::vector<access_desc>> entries_;  // null where empty
+  std::shared_ptr<const std::vector<access_desc>> entries_;  // null if empty
 };
 
 /// Lists every other device of the process that reaches memory of `owner` (hipDeviceCanAccessPeer),
@@ -77,17 +77,17 @@ class access_map {
   [[nodiscard]] access_right get(device_ref device) const noexcept;
 
   [[nodiscard]] device_ref owner() const noexcept { return owner_; }
-  /// Other devices whose memory the rights are to as well, in the order of add_owner().
+  /// Other devices with memory that the rights are to as well, in the order of add_owner().
   [[nodiscard]] const std::vector<device_ref>& other_owners() const noexcept {
     return other_owners_;
   }
   /// Makes the rights those to memory of `device` too. Its own right stays as it is.
-  /// Throws: unsupported, naming both devices and the link, where a device that has a right cannot
+  /// Throws: unsupported, naming both devices and the link, if a device that has a right cannot
   /// access that memory; then nothing changed.
   void add_owner(device_ref device);
   /// The reverse. Does nothing for owner(), and for a device that is no owner.
   void remove_owner(device_ref device) noexcept;
-  /// Every device whose right is not none, ordered by device.
+  /// Every device with a right, ordered by device.
   [[nodiscard]] const std::vector<access_desc>& entries() const noexcept { return entries_; }
   /// The list that asks for these rights.
   [[nodiscard]] access_list list() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <utility>
 
@@ -11,6 +12,8 @@ class address_reservation;
 namespace detail {
 enum class renewal : unsigned char;
 renewal renew(address_reservation& addresses) noexcept;
+bool free_or_report(address_reservation& addresses, bool is_waited_for) noexcept;
+void note_failed_map(const address_reservation& addresses) noexcept;
 }  // namespace detail
 
 /// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
@@ -27,7 +30,9 @@ class address_reservation {
   explicit address_reservation(std::size_t bytes, std::size_t alignment = 0, void* hint = nullptr);
   ~address_reservation();
   address_reservation(address_reservation&& other) noexcept
-      : base_{std::exchange(other.base_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
+      : base_{std::exchange(other.base_, nullptr)},
+        bytes_{std::exchange(other.bytes_, 0)},
+        failed_maps_{other.failed_maps_.exchange(0)} {}
   address_reservation& operator=(address_reservation&& other) noexcept;
 
   /// Frees the addresses now.
@@ -45,11 +50,14 @@ class address_reservation {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  // Frees and reserves at once: src/vmm/address_reservation.hpp.
+  // src/vmm/address_reservation.hpp
   friend detail::renewal detail::renew(address_reservation& addresses) noexcept;
+  friend bool detail::free_or_report(address_reservation& addresses, bool is_waited_for) noexcept;
+  friend void detail::note_failed_map(const address_reservation& addresses) noexcept;
 
   void* base_ = nullptr;
   std::size_t bytes_ = 0;
+  mutable std::atomic<unsigned> failed_maps_{0};  // each has left a record in HIP
 };
 
 }  // namespace hipvmm

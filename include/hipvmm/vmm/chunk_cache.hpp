@@ -19,8 +19,12 @@ struct retired_chunks;
 /// - Chunks are acquired in the order of their creation: chunks mapped in physical order keep
 ///   address translation cheap (docs/design/chunk_cache_design.md).
 /// - Devices are independent: each has the whole byte limit, and a lock.
-/// - Where chunks cost file descriptors (shareable ones; on ROCm 7.14 all), kept chunks use at most
+/// - If chunks cost file descriptors (shareable ones; on ROCm 7.14 all), kept chunks use at most
 ///   about half of the process's limit (`ulimit -n`).
+/// - On ROCm 6.1 to 7.2 addresses pin the memory of each chunk that was ever mapped in them, until
+///   they are freed. A release would return nothing: such a chunk stays in
+///   the cache beyond its bounds and is counted in `bytes`, and acquire() returns it first. When
+///   the last of these addresses are freed, the bounds apply to it again.
 /// - Thread-safe; HIP is called outside these locks.
 class chunk_cache {
  public:
@@ -42,21 +46,22 @@ class chunk_cache {
   chunk_cache& operator=(const chunk_cache&) = delete;
 
   /// Returns a chunk of exactly these properties, cached or new. Uncached memory is always new.
-  /// - When the device is full, the cache releases what it holds of that device and tries again.
-  /// - When the process is out of descriptors, it releases what it holds of all devices and tries
+  /// - When the device is full, the cache releases its chunks of that device and tries again.
+  /// - When the process is out of descriptors, it releases its chunks of all devices and tries
   ///   again.
   /// Throws: as the constructor of physical_chunk.
   [[nodiscard]] physical_chunk acquire(device_ref device, std::size_t bytes,
                                        handle_type shareable = handle_type::none,
                                        chunk_memory memory = chunk_memory::standard);
-  /// Puts an unmapped chunk into the cache. Not kept are a chunk that is shared(), or of which a
-  /// chunk of retain_chunk() is left, for others may still write to it; memory of the host; and
-  /// uncached memory.
+  /// Puts an unmapped chunk into the cache. acquire() does not return these, and the cache releases
+  /// them as soon as no addresses pin them: shared() chunks, chunks of which one of retain_chunk()
+  /// is left, memory of the host, uncached memory.
   /// Pre: nothing in flight uses its memory.
   void recycle(physical_chunk chunk) noexcept;
 
   /// Releases chunks to the driver, the first recycled first, until at most `bytes_to_keep` are
-  /// held of each device. Returns the bytes released.
+  /// held of each device. Pinned chunks stay, even if they exceed that. Returns the bytes released,
+  /// all of which the device has then.
   std::size_t trim(std::size_t bytes_to_keep = 0) noexcept;
   /// The same for one device.
   /// Throws: std::invalid_argument when there is no such device.
@@ -82,6 +87,9 @@ class chunk_cache {
   friend struct detail::kept_memory;
   struct state;
   explicit chunk_cache(std::shared_ptr<state> shared) noexcept;
+  /// The purpose of a chunk: memory that addresses hold is kept in either case.
+  enum class purpose { reuse, release };
+  [[nodiscard]] bool keep(physical_chunk& chunk, purpose why) noexcept;
 
   std::shared_ptr<state> state_;
 };

@@ -22,19 +22,19 @@ class chunk_placement {
   /// Stripes of `stripe_bytes` bytes on the devices in turn: the chunk at offset o is memory of
   /// devices[(o / stripe_bytes) % devices.size()]. No chunk reaches across the end of a stripe. A
   /// device that is named twice gets two stripes of each turn.
-  /// Throws: std::invalid_argument where there are no devices or no such device, or `stripe_bytes`
+  /// Throws: std::invalid_argument if there are no devices or no such device, or `stripe_bytes`
   /// is zero or no multiple of every device's granularity; unsupported for a device without virtual
   /// memory.
   [[nodiscard]] static chunk_placement striped(std::vector<device_ref> devices,
                                                std::size_t stripe_bytes);
 
   /// On the region's device until it holds `device_budget_bytes` bytes of it, then in memory of the
-  /// host. What is released of the device can be used again; nothing moves by itself, see
-  /// region::move_range(). Kernels reach memory of the host over the bus. Where chunks cannot be
-  /// there (trait::host_chunks), the region is unsupported.
-  /// - `beyond` may be one NUMA node, memory_location::host_node(), where the device has
-  ///   trait::host_node_chunks: the one next to the device, or one whose memory is fast and free.
-  /// Throws: std::invalid_argument where `beyond` is a device.
+  /// host. Released memory of the device can be used again; nothing moves by itself, see
+  /// region::move_range(). Kernels reach memory of the host over the bus. If chunks cannot be
+  /// there, the region is unsupported.
+  /// - `beyond` may be one NUMA node, memory_location::host_node(), if the release places chunks
+  ///   so: the one next to the device, or one with fast free memory.
+  /// Throws: std::invalid_argument if `beyond` is a device.
   [[nodiscard]] static chunk_placement spill(std::size_t device_budget_bytes,
                                              memory_location beyond = memory_location::host());
 
@@ -46,7 +46,7 @@ class chunk_placement {
   [[nodiscard]] std::size_t stripe_bytes() const noexcept { return stripe_bytes_; }
   /// The bytes of the device beyond which chunks are memory of the host; empty unless spill().
   [[nodiscard]] std::optional<std::size_t> budget_bytes() const noexcept { return budget_; }
-  /// Where chunks beyond the budget are made; the host unless spill() named a node.
+  /// The place of chunks beyond the budget; the host unless spill() named a node.
   [[nodiscard]] memory_location beyond_budget() const noexcept { return beyond_; }
 
  private:

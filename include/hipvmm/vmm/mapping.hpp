@@ -13,18 +13,21 @@ class address_reservation;
 class memory_registrar;
 class physical_chunk;
 
+class mapping;
+
 namespace detail {
 class registration;
+void unmap_together(mapping* const* run, std::size_t count);
 }  // namespace detail
 
 /// Whether a success of hipMemMap is verified.
 enum class map_answer {
   believed,
-  verified,  ///< HIP is queried for what is mapped there: quirk::verify_maps
+  verified,  ///< HIP is queried for the mapping
 };
 
 /// Owns one mapping: one whole chunk mapped at one address (one hipMemMap, undone by one
-/// hipMemUnmap of exactly that range).
+/// hipMemUnmap of exactly that range, or together with its neighbours).
 /// - It owns neither the chunk nor the addresses.
 /// - No device may access the bytes until access is set, and access is lost on unmap.
 /// Cost of destruction: on some ROCm releases hipMemUnmap waits for the device.
@@ -35,7 +38,7 @@ class mapping {
   /// Maps the whole of `chunk` at byte `offset` of `reservation`.
   /// Throws:
   /// - std::invalid_argument when either is empty or the chunk does not fit there.
-  /// - hip_error when HIP refuses, as it does where something is mapped already. ROCm 6.1 to 7.13
+  /// - hip_error when HIP refuses, as it does if something is mapped already. ROCm 6.1 to 7.13
   ///   report success then (ROCm/rocm-systems#7685). This is detected when `answer` is `verified`,
   ///   except for a chunk mapped right there to which no device has a right.
   mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk,
@@ -45,15 +48,16 @@ class mapping {
       : address_{std::exchange(other.address_, nullptr)},
         bytes_{std::exchange(other.bytes_, 0)},
         device_{other.device_},
+        is_on_host_{other.is_on_host_},
         registered_{std::move(other.registered_)} {}
   mapping& operator=(mapping&& other) noexcept;
 
-  /// Adds the memory to `registrar`, which is told before it is unmapped, or release()d.
-  /// Pre: not empty, and registered with no other; `chunk` is what is mapped.
+  /// Adds the memory to `registrar`, which is notified before unmap() and release().
+  /// Pre: not empty, and registered with no other; `chunk` is mapped here.
   /// Throws: as memory_registrar::add(); std::bad_alloc. Then it is not added.
   void register_with(const std::shared_ptr<memory_registrar>& registrar,
                      const physical_chunk& chunk);
-  /// Removes the memory from its registrar, where it has one.
+  /// Removes the memory from its registrar, if it has one.
   void deregister() noexcept { registered_.reset(); }
 
   /// Unmaps now.
@@ -69,13 +73,18 @@ class mapping {
   }
   [[nodiscard]] bool empty() const noexcept { return address_ == nullptr; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Whose memory is mapped. Pre: not empty.
+  /// The device that owns the mapped memory. Pre: not empty.
   [[nodiscard]] device_ref device() const noexcept { return device_ref{device_}; }
+  /// Whether the mapped memory is of the host, and of device() in its bookkeeping only.
+  [[nodiscard]] bool is_on_host() const noexcept { return is_on_host_; }
 
  private:
+  friend void detail::unmap_together(mapping* const* run, std::size_t count);
+
   void* address_ = nullptr;
   std::size_t bytes_ = 0;
   int device_ = -1;                                   // of the chunk
+  bool is_on_host_ = false;                           // the chunk is
   std::shared_ptr<detail::registration> registered_;  // null without a registrar
 };
 

@@ -12,27 +12,27 @@ struct ihipMemGenericAllocationHandle;
 
 namespace hipvmm {
 
-/// A chunk at the address where it is mapped. It owns nothing.
+/// A chunk at the address of its mapping. It owns nothing.
 struct mapped_memory {
   void* address;                           ///< of its first byte; no two have the same at a time
   std::size_t bytes;                       ///< its size, a multiple of the device's granularity
-  device_ref device;                       ///< whose memory it is; of the host's, whose it is for
-  memory_location location;                ///< where the memory is
+  device_ref device;                       ///< that owns the memory; of the host's, that it is for
+  memory_location location;                ///< the place of the memory
   ihipMemGenericAllocationHandle* handle;  ///< HIP's handle; two addresses may show one chunk
   handle_type shareable;                   ///< how the chunk can be exported
 };
 
 /// Registers memory with a communication library as it comes, and ends that before it goes:
 /// region_options::registrar, mr::pool_options::registrar, slot_arena_options::registrar.
-/// - Each add() that returned is followed by one remove() of the same memory, whatever fails, but
-///   where the process ends first, or memory stays mapped until it ends.
+/// - Each add() that returned is followed by one remove() of the same memory, whatever fails,
+///   unless the process ends first, or memory stays mapped until it ends.
 /// - Memory that is mapped at a second address, by growth past the maximum or in a pool, is added
 ///   there before it is removed at the first. Memory that move_range() and trim() replace, and that
 ///   suspend() takes and resume() makes, is removed and added.
 /// - Changes of rights are not told.
 /// Both functions are called in the thread of the operation or one of the library's, at the same
 /// time for different memory. They may call HIP and other libraries, and allocate memory of the
-/// host. They must not use the object whose memory it is, nor wait for a thread that does: a pool
+/// host. They must not use the object that owns the memory, nor wait for a thread that does: a pool
 /// may call them with a lock held. They must not wait for other processes.
 class memory_registrar {
  public:
@@ -41,10 +41,10 @@ class memory_registrar {
   memory_registrar& operator=(const memory_registrar&) = delete;
   virtual ~memory_registrar() = default;
 
-  /// `memory` has been mapped, with all rights of the object, and nobody has got it yet.
-  /// Throws: what it will, derived from std::exception: the growth fails with that, and all is as
-  /// before. Where an operation failed already and its memory stays, such as a chunk that HIP does
-  /// not unmap, the error handler is told, and the memory stays without registration.
+  /// `memory` is mapped with all rights of the object, and no caller has received it.
+  /// Throws: any exception derived from std::exception. The growth then fails with it and changes
+  /// nothing. If an operation failed already and its memory stays, such as a chunk that HIP does
+  /// not unmap, the error handler gets the exception, and the memory stays without registration.
   virtual void add(const mapped_memory& memory) = 0;
   /// `memory` will be unmapped when this returns. All work that was to be waited for has passed.
   virtual void remove(const mapped_memory& memory) noexcept = 0;

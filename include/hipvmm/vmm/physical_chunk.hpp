@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -20,6 +21,10 @@ struct fabric_handle;
 [[nodiscard]] physical_chunk import_chunk(const fabric_handle& handle, device_ref device);
 
 namespace detail {
+class chunk_charge;
+class chunk_pins;
+struct kept_chunk;
+bool is_pinned(const physical_chunk& chunk) noexcept;
 physical_chunk retain_at(const void* address, device_ref device, std::size_t bytes);
 physical_chunk reference_to(const physical_chunk& chunk);
 }  // namespace detail
@@ -28,25 +33,26 @@ physical_chunk reference_to(const physical_chunk& chunk);
 enum class handle_type {
   none,      ///< not at all
   posix_fd,  ///< as a POSIX file descriptor
-  /// As 64 bytes, which other nodes take too where the GPUs are linked (multi-node NVLink). Few
+  /// As 64 bytes, which other nodes take too if the GPUs are linked (multi-node NVLink). Few
   /// machines can: exports_fabric().
   fabric,
   posix_fd_and_fabric,  ///< as either
 };
 
-/// Whether what was made with `made` can be exported as `wanted`, posix_fd or fabric.
+/// Returns whether a chunk created with handle type `made` can be exported as `wanted`, posix_fd or
+/// fabric.
 [[nodiscard]] constexpr bool can_export(handle_type made, handle_type wanted) noexcept {
   return made == wanted || made == handle_type::posix_fd_and_fabric;
 }
 
 /// How the caches of devices treat a chunk's bytes.
 enum class chunk_memory {
-  /// What a kernel writes may stay in its device's caches until the kernel ends.
+  /// Writes of a kernel may stay in its device's caches until the kernel ends.
   standard,
   /// No cache keeps the bytes (hipMemAllocationTypeUncached): kernels that run at the same time, on
   /// one device or several, see each other's atomic writes. For flags and counters; reads and
   /// writes of bulk data are slow. HIP has no other fine-grained chunks. Not every release makes
-  /// them: trait::uncached_chunks.
+  /// them.
   uncached,
 };
 
@@ -73,12 +79,12 @@ class physical_chunk {
   physical_chunk(device_ref device, std::size_t bytes, handle_type shareable = handle_type::none);
   /// Creates `bytes` bytes at `where`. Memory of the host is for work of `user`, or of devices that
   /// are granted access, and cannot be shared with processes; for `where` a device the two are the
-  /// same. Not every release can: trait::host_chunks, and trait::host_node_chunks for a node.
-  /// Throws: as above; out_of_memory when the host is exhausted; hip_error where HIP makes no
+  /// same. Not every release can, and fewer for one node.
+  /// Throws: as above; out_of_memory when the host is exhausted; hip_error if HIP makes no
   /// chunks there.
   physical_chunk(memory_location where, std::size_t bytes, device_ref user);
   /// Creates `bytes` bytes of such memory on `device`.
-  /// Throws: as above; hip_error where HIP makes no such chunks.
+  /// Throws: as above; hip_error if HIP makes no such chunks.
   physical_chunk(device_ref device, std::size_t bytes, chunk_memory memory,
                  handle_type shareable = handle_type::none);
   /// Takes ownership of a handle that was imported, or that the caller exported: another process
@@ -99,7 +105,7 @@ class physical_chunk {
         shareable_{other.shareable_},
         memory_{other.memory_},
         shared_{other.shared_},
-        counted_{other.counted_},
+        charge_{std::move(other.charge_)},
         host_{other.host_} {}
   physical_chunk& operator=(physical_chunk&& other) noexcept;
 
@@ -108,16 +114,16 @@ class physical_chunk {
   /// longer counts it.
   [[nodiscard]] ihipMemGenericAllocationHandle* release() noexcept;
   [[nodiscard]] bool empty() const noexcept { return handle_ == nullptr; }
-  /// Whose memory it is; of memory of the host, the device that it was made for.
+  /// The device that owns the memory; of memory of the host, the one that it was made for.
   [[nodiscard]] device_ref device() const noexcept { return device_; }
-  /// Where the memory is.
+  /// The place of the memory.
   [[nodiscard]] memory_location location() const noexcept {
     return host_.value_or(memory_location{device_});
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] handle_type shareable() const noexcept { return shareable_; }
-  /// What was asked for, or what a retained chunk was made with; standard for an imported one, of
-  /// which HIP does not tell it.
+  /// The requested kind, or that of a retained chunk; standard for an imported one, because HIP
+  /// does not report it.
   [[nodiscard]] chunk_memory memory() const noexcept { return memory_; }
   /// Position in the order in which this process created its chunks; zero for one that was imported
   /// or retained.
@@ -129,10 +135,14 @@ class physical_chunk {
   friend class shareable_handle;
   friend fabric_handle export_fabric(physical_chunk& chunk);
   friend physical_chunk import_chunk(const fabric_handle& handle, device_ref device);
-  // Another reference to what somebody else owns: src/vmm/physical_chunk.hpp.
+  // Another reference to memory of another owner: src/vmm/physical_chunk.hpp.
   friend physical_chunk detail::retain_at(const void* address, device_ref device,
                                           std::size_t bytes);
   friend physical_chunk detail::reference_to(const physical_chunk& chunk);
+  // Addresses that keep the memory: src/vmm/address_reservation.hpp.
+  friend class detail::chunk_pins;
+  friend struct detail::kept_chunk;
+  friend bool detail::is_pinned(const physical_chunk& chunk) noexcept;
 
   ihipMemGenericAllocationHandle* handle_ = nullptr;
   device_ref device_{0};
@@ -141,10 +151,13 @@ class physical_chunk {
   handle_type shareable_ = handle_type::none;
   chunk_memory memory_ = chunk_memory::standard;
   bool shared_ = false;
-  bool counted_ = false;                 // by charge_chunk()
-  std::optional<memory_location> host_;  // where it is memory of the host
+  // Counts the memory; null for memory of the host, and for imported or retained memory.
+  std::shared_ptr<detail::chunk_charge> charge_;
+  std::optional<memory_location> host_;  // if it is memory of the host
 
   void create();
+  /// Releases the handle, whether or not addresses pin the memory.
+  void end() noexcept;
 };
 
 }  // namespace hipvmm

@@ -9,6 +9,18 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
+/// Waits for all work of the current context. cuCtxSynchronize crashes beside captures of other
+/// threads (driver 580), and costs them.
+void wait_by_free() {
+  CUdeviceptr device_memory = 0;
+  const CUresult made = cuMemAlloc(&device_memory, 1);
+  if (made == CUDA_SUCCESS) return check(cuMemFree(device_memory));
+  if (made != CUDA_ERROR_OUT_OF_MEMORY) check(made);
+  void* host_memory = nullptr;
+  check(cuMemAllocHost(&host_memory, 1));
+  check(cuMemFreeHost(host_memory));
+}
+
 bool means_no_device(CUresult result) noexcept {
   return result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_STUB_LIBRARY;
 }
@@ -104,7 +116,7 @@ void driver::wait_all() {
     const CUcontext used = primaries_[static_cast<std::size_t>(i)].load(std::memory_order_acquire);
     if (used == nullptr) continue;
     const pushed_context scope{used};
-    check(cuCtxSynchronize());
+    wait_by_free();
   }
 }
 

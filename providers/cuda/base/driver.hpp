@@ -39,7 +39,8 @@ class driver {
   CUcontext any_primary(int ordinal);
   /// Destroys the primary context of device `ordinal` with all in it; the next use makes another.
   void reset(int ordinal);
-  /// Waits for all work of the devices that this provider has used.
+  /// Waits for all work of the devices that this provider has used, as hipFree does: captures of
+  /// other threads are kept.
   void wait_all();
 
  private:

@@ -22,6 +22,19 @@ hipDeviceProp_t properties_of(CUdevice device) {
   return told;
 }
 
+/// How many of the wishes that hipChooseDevice looks at a device meets.
+int wishes_met(const hipDeviceProp_t& device, const hipDeviceProp_t& wanted) noexcept {
+  int met = 0;
+  const auto count = [&met](auto has, auto wish) { met += has >= wish ? 1 : 0; };
+  count(device.major, wanted.major);
+  count(device.minor, wanted.minor);
+  count(device.totalGlobalMem, wanted.totalGlobalMem);
+  count(device.sharedMemPerBlock, wanted.sharedMemPerBlock);
+  count(device.maxThreadsPerBlock, wanted.maxThreadsPerBlock);
+  count(device.multiProcessorCount, wanted.multiProcessorCount);
+  return met;
+}
+
 }  // namespace
 }  // namespace hipvmm::cuda_provider
 
@@ -32,6 +45,23 @@ hipError_t HIPVMM_GET_DEVICE_PROPERTIES(hipDeviceProp_t* properties, int device)
     const driver& machine = driver_with_device();
     require(properties != nullptr);
     *properties = properties_of(machine.device(device));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipChooseDevice(int* device, const hipDeviceProp_t* wanted) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(device != nullptr && wanted != nullptr);
+    int chosen = 0;
+    int most = -1;
+    for (int id = 0; id < machine.device_count(); ++id) {
+      const int met = wishes_met(properties_of(machine.device(id)), *wanted);
+      if (met <= most) continue;
+      most = met;
+      chosen = id;
+    }
+    *device = chosen;
     return hipSuccess;
   });
 }

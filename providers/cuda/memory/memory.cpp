@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/call.hpp"
+#include "base/call_delay.hpp"
 
 namespace hipvmm::cuda_provider {
 namespace {
@@ -74,6 +75,7 @@ hipError_t hipMalloc(void** pointer, size_t bytes) {
     require(pointer != nullptr);
     *pointer = nullptr;
     if (bytes == 0) return hipSuccess;
+    delay(priced_call::allocate);
     CUdeviceptr start = 0;
     check(cuMemAlloc(&start, bytes));
     *pointer = to_pointer(start);

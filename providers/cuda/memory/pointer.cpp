@@ -100,3 +100,17 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t* base, size_t* bytes, hipDevicep
     return hipSuccess;
   });
 }
+
+hipError_t hipMemPtrGetInfo(void* pointer, size_t* bytes) {
+  return call_anywhere([&](driver&) {
+    require(pointer != nullptr && bytes != nullptr);
+    address_range range;
+    try {
+      range = range_of(to_cuda(pointer));
+    } catch (const failure&) {
+      throw failure{hipErrorInvalidValue};
+    }
+    *bytes = range.bytes;
+    return hipSuccess;
+  });
+}

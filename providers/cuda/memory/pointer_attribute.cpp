@@ -5,6 +5,10 @@
 
 #include "base/call.hpp"
 
+// The header of 5.2 lacks it, later ones declare the same.
+extern "C" [[gnu::visibility("default")]] hipError_t hipPointerSetAttribute(
+    const void* value, hipPointer_attribute attribute, hipDeviceptr_t pointer);
+
 namespace hipvmm::cuda_provider {
 namespace {
 
@@ -28,6 +32,32 @@ room ask(CUpointer_attribute attribute, CUdeviceptr pointer) {
   room answer{};
   check(cuPointerGetAttribute(answer.data(), attribute, pointer));
   return answer;
+}
+
+/// What hipDrvPointerGetAttributes writes where there is no answer.
+void answer_with_nothing(void* data, int attribute) noexcept {
+  switch (attribute) {
+    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
+      std::memset(data, 0, sizeof(std::uint32_t));
+      break;
+    case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
+    case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
+      std::memset(data, 0, sizeof(std::uint64_t));
+      break;
+    case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
+    case HIP_POINTER_ATTRIBUTE_MAPPED:
+      std::memset(data, 0, sizeof(bool));
+      break;
+    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      static_cast<void>(put(data, hipInvalidDeviceId));
+      break;
+    default:
+      break;
+  }
 }
 
 hipError_t answer_of(void* data, int attribute, CUdeviceptr pointer) {
@@ -73,6 +103,36 @@ hipError_t answer_of(void* data, int attribute, CUdeviceptr pointer) {
 }  // namespace hipvmm::cuda_provider
 
 using namespace hipvmm::cuda_provider;
+
+hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute* attributes,
+                                      void** data, hipDeviceptr_t pointer) {
+  return call_anywhere([&](driver&) {
+    require(count != 0 && attributes != nullptr && data != nullptr && pointer != nullptr);
+    for (unsigned i = 0; i < count; ++i) {
+      require(data[i] != nullptr);
+      const int attribute = value_of(attributes[i]);
+      try {
+        if (answer_of(data[i], attribute, to_cuda(pointer)) == hipSuccess) continue;
+      } catch (const failure&) {
+      }
+      answer_with_nothing(data[i], attribute);
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t hipPointerSetAttribute(const void* value, hipPointer_attribute attribute,
+                                  hipDeviceptr_t pointer) {
+  return call_anywhere([&](driver&) {
+    require(value != nullptr && pointer != nullptr);
+    require(value_of(attribute) == HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+    const CUresult result =
+        cuPointerSetAttribute(value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to_cuda(pointer));
+    require(result != CUDA_ERROR_INVALID_VALUE, hipErrorInvalidDevicePointer);
+    check(result);
+    return hipSuccess;
+  });
+}
 
 // The answers have the types that AMD's runtime gives them, which are smaller than CUDA's for
 // booleans and numbers of buffers.

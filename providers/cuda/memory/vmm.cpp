@@ -2,6 +2,7 @@
 #include "memory/vmm.hpp"
 
 #include "base/call.hpp"
+#include "base/call_delay.hpp"
 #include "base/cuda_compat.hpp"
 #include "core/hip_compat.hpp"
 
@@ -127,6 +128,7 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
                         const hipMemAllocationProp* wanted, unsigned long long flags) {
   return call_anywhere([&](driver& machine) {
     require(handle != nullptr && wanted != nullptr && flags == 0);
+    delay(priced_call::create);
     const CUmemAllocationProp properties = properties_of(machine, *wanted, hipErrorInvalidDevice);
     CUmemGenericAllocationHandle made = 0;
     check(cuMemCreate(&made, bytes, &properties, 0));
@@ -138,6 +140,7 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
 hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle) {
   return call_anywhere([&](driver&) {
     require(handle != nullptr);
+    delay(priced_call::release);
     check(cuMemRelease(to_cuda(handle)));
     return hipSuccess;
   });
@@ -168,6 +171,7 @@ hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
                      hipMemGenericAllocationHandle_t handle, unsigned long long flags) {
   return call_anywhere([&](driver&) {
     require(pointer != nullptr && handle != nullptr && bytes != 0 && offset == 0 && flags == 0);
+    delay(priced_call::map);
     check(cuMemMap(to_cuda(pointer), bytes, 0, to_cuda(handle), 0));
     return hipSuccess;
   });
@@ -176,6 +180,7 @@ hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
 hipError_t hipMemUnmap(void* pointer, size_t bytes) {
   return call_anywhere([&](driver&) {
     require(pointer != nullptr && bytes != 0);
+    delay(priced_call::unmap);
     check(cuMemUnmap(to_cuda(pointer), bytes));
     return hipSuccess;
   });

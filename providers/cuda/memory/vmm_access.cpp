@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/call.hpp"
+#include "base/call_delay.hpp"
 #include "memory/vmm.hpp"
 
 using namespace hipvmm::cuda_provider;
@@ -10,6 +11,7 @@ hipError_t hipMemSetAccess(void* pointer, size_t bytes, const hipMemAccessDesc* 
                            size_t count) {
   return call_anywhere([&](driver& machine) {
     require(pointer != nullptr && bytes != 0 && wanted != nullptr && count != 0);
+    delay(priced_call::set_access);
     std::vector<CUmemAccessDesc> translated;
     translated.reserve(count);
     for (size_t i = 0; i < count; ++i) {

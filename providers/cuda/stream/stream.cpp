@@ -36,6 +36,22 @@ hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, 
   return create(stream, flags, priority);
 }
 
+// CUDA has no such masks.
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t* stream, uint32_t words, const uint32_t* mask) {
+  return call_anywhere([&](driver&) {
+    require(stream != nullptr, hipErrorInvalidHandle);
+    require(words != 0 && mask != nullptr);
+    return hipErrorNotSupported;
+  });
+}
+
+hipError_t hipExtStreamGetCUMask(hipStream_t /*stream*/, uint32_t words, uint32_t* mask) {
+  return call_anywhere([&](driver&) {
+    require(words != 0 && mask != nullptr);
+    return hipErrorNotSupported;
+  });
+}
+
 hipError_t hipStreamDestroy(hipStream_t stream) {
   return call_anywhere([&](driver&) {
     require(!is_special(stream), hipErrorInvalidHandle);

@@ -93,6 +93,8 @@ void hipvmm_host_show_mappings() { runtime::get().addresses().show_mappings(); }
 
 uint64_t hipvmm_host_stale_stream_calls() { return runtime::get().stale_stream_calls(); }
 
+uint64_t hipvmm_host_granted_mappings() { return runtime::get().addresses().granted_mappings(); }
+
 uint64_t hipvmm_host_call_count(const char* function) { return call_site::count(function); }
 
 void hipvmm_host_hold_streams() { stream_queue::hold_all(); }

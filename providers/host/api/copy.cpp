@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "api/copy.hpp"
+
 #include <cstring>
 #include <utility>
 
@@ -17,20 +19,6 @@ namespace {
 // cheaper than waiting.
 constexpr std::size_t snapshot_limit = std::size_t{64} << 10U;
 
-struct copy_arguments {
-  void* destination;
-  const void* source;
-  std::size_t bytes;
-};
-
-/// How long the calling thread waits for its copy.
-enum class copy_wait {
-  none,
-  finished,
-  unless_inside_device,  ///< the same, but for copies inside one device
-  ordered,  ///< not at all: work that the null streams of both devices order comes before or after
-};
-
 endpoint endpoint_at(runtime& machine, const void* pointer, int device, bool staged) {
   return {address_of(pointer), machine.addresses().classify(address_of(pointer)), device, staged};
 }
@@ -38,11 +26,6 @@ endpoint endpoint_at(runtime& machine, const void* pointer, int device, bool sta
 // Pinned host memory is at home on both sides: it has a device address, which is the same.
 bool is_host(const endpoint& side) noexcept { return side.where != memory_class::device; }
 bool is_device(const endpoint& side) noexcept { return side.where != memory_class::pageable; }
-
-bool is_known(int kind) noexcept {
-  return (kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault) ||
-         kind == hip_compat::device_to_device_no_cu;
-}
 
 bool matches(int kind, const endpoint& to, const endpoint& from) {
   switch (kind) {
@@ -64,7 +47,7 @@ bool matches(int kind, const endpoint& to, const endpoint& from) {
 
 bool is_taken(const runtime& machine, int kind, const endpoint& to, const endpoint& from) {
   const bool has_hip_memory = is_device(to) || is_device(from);
-  require(is_known(kind) || machine.rules().bad_kind == unknown_kind::taken,
+  require(is_copy_kind(kind) || machine.rules().bad_kind == unknown_kind::taken,
           hipErrorInvalidMemcpyDirection);
   return matches(kind, to, from) ||
          (has_hip_memory && machine.rules().copy_kind == kind_check::of_host_memory);
@@ -77,36 +60,123 @@ bool is_of_host(runtime& machine, const endpoint& side) {
   return found && is_pinned(*found);
 }
 
-bool is_inside_device(runtime& machine, const copy_request& work) {
-  const auto owner = [&machine](const endpoint& side) {
-    const std::optional<tracked_range> found = machine.addresses().find(side.start);
-    return side.where == memory_class::device && found ? found->device : hipInvalidDeviceId;
-  };
-  const int of_source = owner(work.source);
-  return of_source != hipInvalidDeviceId && of_source == owner(work.destination);
+/// The owner of the memory on one side of a copy.
+struct ownership {
+  int device = hipInvalidDeviceId;  ///< of pinned and managed memory the one it was made on
+  bool is_mapped = false;
+  bool is_host = false;  ///< pageable, pinned or managed
+};
+
+ownership ownership_of(const runtime& machine, const endpoint& side) {
+  if (side.where == memory_class::pageable) return {hipInvalidDeviceId, false, true};
+  const std::optional<tracked_range> found = machine.addresses().find(side.start);
+  if (!found || !machine.has_device(found->device)) return {};
+  return {found->device, found->kind == memory_kind::mapping,
+          !(side.where == memory_class::device)};
 }
 
-// Where the engine of the source's device copies, that device must have rights to both sides.
-void choose_engine(const runtime& machine, copy_request& work) {
-  if (machine.rules().engine == copy_engine::of_stream) return;
-  const auto device_at = [&](const endpoint& side) {
-    const auto found = machine.addresses().find(side.start);
-    return found && found->kind == memory_kind::mapping ? found->device : -1;
+/// Whether hipMemcpy returns before it has copied.
+bool is_left_running(const runtime& machine, const copy_request& work) {
+  if (machine.addresses().is_synchronous(work.source.start) ||
+      machine.addresses().is_synchronous(work.destination.start))
+    return false;
+  const ownership from = ownership_of(machine, work.source);
+  const ownership to = ownership_of(machine, work.destination);
+  return !from.is_host && !to.is_host && from.device == to.device &&
+         from.device != hipInvalidDeviceId;
+}
+
+/// The device that carries out a copy of its own memory in a stream of another device, `asked`.
+/// hipInvalidDeviceId if the stream's device does, or if the memory is of several devices.
+int foreign_owner(const runtime& machine, const copy_request& work, int asked) {
+  if (machine.rules().foreign_copies == foreign_copy::in_stream) return hipInvalidDeviceId;
+  const ownership from = ownership_of(machine, work.source);
+  const ownership to = ownership_of(machine, work.destination);
+  if (from.is_host && to.is_host) return hipInvalidDeviceId;
+  const ownership& named = from.is_host ? to : from;
+  const ownership& other = from.is_host ? from : to;
+  if (!other.is_host && other.device != named.device) return hipInvalidDeviceId;
+  const bool stays = named.is_mapped && other.device != named.device &&
+                     machine.rules().host_copies == host_copy::by_stream;
+  return named.device == asked || stays ? hipInvalidDeviceId : named.device;
+}
+
+bool is_of_two_devices(const ownership& from, const ownership& to) noexcept {
+  return !from.is_host && !to.is_host && from.device != hipInvalidDeviceId &&
+         to.device != hipInvalidDeviceId && from.device != to.device;
+}
+
+void end_where_links_are_missing(runtime& machine, const copy_request& work, int asked) {
+  const copy_links needed = machine.rules().copied_over;
+  if (needed == copy_links::none || !machine.peers().any_linked()) return;
+  const ownership from = ownership_of(machine, work.source);
+  const ownership to = ownership_of(machine, work.destination);
+  if (!is_of_two_devices(from, to)) return;
+  const bool is_of_either = asked == from.device || asked == to.device;
+  const bool has_links_of_owners = machine.peers().reaches(from.device, to.device);
+  const bool has_links_of_stream =
+      machine.peers().reaches(asked, from.device) && machine.peers().reaches(asked, to.device);
+  const bool is_possible = needed == copy_links::of_owners ? is_of_either || has_links_of_owners
+                           : needed == copy_links::of_stream
+                               ? has_links_of_stream
+                               : has_links_of_owners && has_links_of_stream;
+  if (!is_possible)
+    throw crash{
+        "copies between two devices that, or of which one and the stream's device, have no "
+        "link, while other devices are linked",
+        "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"};
+}
+
+// Sets the devices that need rights to the two sides, unless it is the stream's. ROCm copies memory
+// that is not mapped with the rights of its owner. From 7.0 on it copies mapped memory through the
+// host, too, if the stream's device has no link to one side.
+void choose_engine(runtime& machine, copy_request& work, int asked) {
+  const copy_engine rule = machine.rules().engine;
+  const ownership from = ownership_of(machine, work.source);
+  const ownership to = ownership_of(machine, work.destination);
+  const auto is_fixed = [](const ownership& side) {
+    return !side.is_mapped && !side.is_host && side.device != hipInvalidDeviceId;
   };
-  const int source = device_at(work.source);
-  if (source < 0 || device_at(work.destination) < 0) return;
-  work.source.device = source;
-  work.destination.device = source;
+  const bool is_of_two = is_of_two_devices(from, to);
+  if (is_of_two && machine.rules().copied_devices != peer_devices::compared) {
+    const bool is_staged =
+        rule == copy_engine::of_stream_opening &&
+        !(machine.peers().reaches(asked, from.device) && machine.peers().reaches(asked, to.device));
+    if (is_staged || is_fixed(from)) work.source.device = from.device;
+    if (is_staged || is_fixed(to)) work.destination.device = to.device;
+    if (is_staged) return;
+  }
+  if (rule == copy_engine::of_stream || (!from.is_mapped && !to.is_mapped)) return;
+  if (rule == copy_engine::of_stream_opening) {
+    if (!is_of_two) return;
+    const auto open = [&](const endpoint& side, const ownership& of) {
+      if (of.is_mapped)
+        machine.addresses().open_to(side.start, machine.peers().linked_to(of.device));
+    };
+    open(work.source, from);
+    open(work.destination, to);
+    return;
+  }
+  int engine = from.device != asked ? from.device : to.device;
+  if (from.device == hipInvalidDeviceId || is_fixed(to)) engine = to.device;
+  if (to.device == hipInvalidDeviceId || is_fixed(from)) engine = from.device;
+  if (engine == hipInvalidDeviceId) return;
+  if (!is_fixed(from)) work.source.device = engine;
+  if (!is_fixed(to)) work.destination.device = engine;
 }
 
 hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_request work, copy_wait until) {
   const std::size_t bytes = work.bytes;
-  choose_engine(machine, work);
-  require(allowed(machine.access(), work.destination, right::write, bytes));
-  require(allowed(machine.access(), work.source, right::read, bytes));
+  const auto may = [&](const endpoint& side, right needed) {
+    return allowed(machine.access(), side, needed, bytes, work.pieces);
+  };
+  // Memory of HIP's first: it ends, while rows of a wrong number may all be in pageable memory.
+  require(work.destination.where == memory_class::pageable
+              ? may(work.source, right::read) && may(work.destination, right::write)
+              : may(work.destination, right::write) && may(work.source, right::read));
   if (until != copy_wait::none) machine.captures().refuse_waiting_copy();
   const bool waits = until == copy_wait::finished ||
-                     (until == copy_wait::unless_inside_device && !is_inside_device(machine, work));
+                     (until == copy_wait::unless_inside_device && !is_left_running(machine, work));
   completion how = waits ? completion::synchronous : completion::asynchronous;
   // A graph reads and writes pageable memory when it runs.
   if (machine.captures().is_capturing(queue))
@@ -115,22 +185,23 @@ hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_request work,
       (is_of_host(machine, work.destination) && is_of_host(machine, work.source))) {
     how = completion::synchronous;
   } else if (work.source.where == memory_class::pageable && how == completion::asynchronous) {
-    if (bytes <= snapshot_limit) {
-      work.snapshot = std::make_unique_for_overwrite<std::byte[]>(bytes);
-      std::memcpy(work.snapshot.get(), pointer_to(work.source.start), bytes);
-      work.source.start = address_of(work.snapshot.get());
+    // No more than the target has, which is some memory of HIP's: the product is a number of bytes.
+    const std::size_t all = bytes * work.pieces.rows * work.pieces.slices;
+    if (all <= snapshot_limit) {
+      work.snapshot = std::make_unique_for_overwrite<std::byte[]>(all);
+      const pitches packed{bytes, bytes * work.pieces.rows};
+      const endpoint kept{address_of(work.snapshot.get()), work.source.where, work.source.device,
+                          work.source.staged, packed};
+      for_each_piece(work.pieces, [&](std::size_t row, std::size_t slice) {
+        std::memcpy(pointer_to(kept.at_piece(row, slice).start),
+                    pointer_to(work.source.at_piece(row, slice).start), bytes);
+      });
+      work.source = kept;
     } else {
       how = completion::synchronous;
     }
   }
   return machine.submit(queue, copy_operation{std::move(work), machine.access()}, how);
-}
-
-// Some releases let the owner of a chunk carry its bytes from and to the host, whatever the stream.
-void choose_host_copier(runtime& machine, endpoint& mapped, const endpoint& host) {
-  if (machine.rules().host_copies == host_copy::by_stream || !is_of_host(machine, host)) return;
-  const std::optional<tracked_range> found = machine.addresses().find(mapped.start);
-  if (found && found->kind == memory_kind::mapping) mapped.device = found->device;
 }
 
 // Makes later work of one stream come after all work of another so far.
@@ -142,31 +213,23 @@ void put_behind(runtime& machine, stream_queue& later, stream_queue& earlier) {
   static_cast<void>(machine.submit(later, wait_operation{end->where}, completion::asynchronous));
 }
 
-// A copy that waits, between the host and memory of a device that is not the stream's.
-void put_behind_owner(runtime& machine, stream_queue& queue, const endpoint& side,
-                      const endpoint& host) {
-  if (!is_of_host(machine, host) || side.where != memory_class::device) return;
-  const std::optional<tracked_range> found = machine.addresses().find(side.start);
-  if (!found || found->device == queue.device() || !machine.has_device(found->device)) return;
-  put_behind(machine, queue, *machine.device(found->device).streams.null());
-}
-
-hipError_t copy(runtime& machine, const copy_arguments& what, int kind, hipStream_t stream,
-                copy_wait until) {
-  const std::shared_ptr<stream_queue> queue = machine.stream(stream);
-  if (what.bytes == 0) return hipSuccess;
-  require(what.destination != nullptr && what.source != nullptr);
-  endpoint to = endpoint_at(machine, what.destination, queue->device(), true);
-  endpoint from = endpoint_at(machine, what.source, queue->device(), true);
-  require(is_taken(machine, kind, to, from));
-  choose_host_copier(machine, to, from);
-  choose_host_copier(machine, from, to);
-  if (stream == nullptr && until != copy_wait::none &&
-      machine.rules().host_copies_behind == host_copy_order::owner_too) {
-    put_behind_owner(machine, *queue, to, from);
-    put_behind_owner(machine, *queue, from, to);
+/// Submits a copy to the stream that the program named, or to that of the device that copies.
+hipError_t submit_where_carried_out(runtime& machine, stream_queue& asked, copy_request work,
+                                    copy_wait until) {
+  const bool is_recorded = machine.captures().is_capturing(asked);
+  const int owner = is_recorded ? hipInvalidDeviceId : foreign_owner(machine, work, asked.device());
+  if (!is_recorded) end_where_links_are_missing(machine, work, asked.device());
+  if (owner == hipInvalidDeviceId) {
+    choose_engine(machine, work, asked.device());
+    return submit_copy(machine, asked, std::move(work), until);
   }
-  return submit_copy(machine, *queue, {to, from, what.bytes}, until);
+  work.source.device = owner;
+  work.destination.device = owner;
+  const std::shared_ptr<stream_queue> carrier = machine.device(owner).streams.null();
+  put_behind(machine, *carrier, asked);
+  const hipError_t result = submit_copy(machine, *carrier, std::move(work), until);
+  if (until != copy_wait::ordered) put_behind(machine, asked, *carrier);
+  return result;
 }
 
 hipError_t copy_peer(runtime& machine, const copy_arguments& what, int destination_device,
@@ -177,16 +240,24 @@ hipError_t copy_peer(runtime& machine, const copy_arguments& what, int destinati
   if (what.bytes == 0) return hipSuccess;
   require(what.destination != nullptr && what.source != nullptr);
   const bool compares = machine.rules().copied_devices == peer_devices::compared;
-  const endpoint to = endpoint_at(machine, what.destination, destination_device, !compares);
-  const endpoint from = endpoint_at(machine, what.source, source_device, !compares);
+  const int user = queue->device();
+  const endpoint to =
+      endpoint_at(machine, what.destination, compares ? destination_device : user, !compares);
+  const endpoint from =
+      endpoint_at(machine, what.source, compares ? source_device : user, !compares);
   require(compares ? is_device(to) && is_device(from) : is_device(to) || is_device(from));
+  if (!compares && (until == copy_wait::none || destination_device == source_device))
+    return submit_where_carried_out(machine, *queue, {to, from, what.bytes}, until);
   std::vector<std::shared_ptr<stream_queue>> others;
   for (const int id : {destination_device, source_device}) {
     const bool is_other = until == copy_wait::ordered && id != queue->device();
     if (is_other) others.push_back(machine.device(id).streams.null());
   }
   for (const auto& each : others) put_behind(machine, *queue, *each);
-  const hipError_t result = submit_copy(machine, *queue, {to, from, what.bytes}, until);
+  copy_request work{to, from, what.bytes};
+  end_where_links_are_missing(machine, work, user);
+  if (!compares) choose_engine(machine, work, user);
+  const hipError_t result = submit_copy(machine, *queue, std::move(work), until);
   for (const auto& each : others) put_behind(machine, *each, *queue);
   return result;
 }
@@ -198,23 +269,46 @@ using host_source = decltype(source_parameter(&hipMemcpyHtoD));
 using async_host_source = decltype(source_parameter(&hipMemcpyHtoDAsync));
 
 }  // namespace
+
+bool is_copy_kind(int kind) noexcept {
+  return (kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault) ||
+         kind == hip_compat::device_to_device_no_cu;
+}
+
+hipError_t copy_memory(runtime& machine, const copy_arguments& what, int kind, hipStream_t stream,
+                       copy_wait until) {
+  const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+  if (what.bytes == 0 || what.pieces.rows == 0 || what.pieces.slices == 0) return hipSuccess;
+  require(what.destination != nullptr && what.source != nullptr);
+  endpoint to = endpoint_at(machine, what.destination, queue->device(), true);
+  endpoint from = endpoint_at(machine, what.source, queue->device(), true);
+  // Copies of rows go by the kind, others by the addresses on some releases.
+  const bool is_of_rows = what.destination_apart.row != 0;
+  require(is_of_rows ? matches(kind, to, from) : is_taken(machine, kind, to, from));
+  to.apart = what.destination_apart;
+  from.apart = what.source_apart;
+  return submit_where_carried_out(machine, *queue, {to, from, what.bytes, what.pieces}, until);
+}
+
 }  // namespace hipvmm::host_provider
 
 using namespace hipvmm::host_provider;
 
 hipError_t hipMemcpy(void* destination, const void* source, size_t bytes, hipMemcpyKind kind) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, value_of(kind), nullptr,
-                copy_wait::unless_inside_device);
+    return copy_memory(machine, {destination, source, bytes}, value_of(kind), nullptr,
+                       copy_wait::unless_inside_device);
   });
 }
 
 hipError_t hipMemcpyAsync(void* destination, const void* source, size_t bytes, hipMemcpyKind kind,
                           hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    require(is_known(value_of(kind)) || machine.rules().bad_kind != unknown_kind::refused_in_stream,
-            hipErrorInvalidMemcpyDirection);
-    return copy(machine, {destination, source, bytes}, value_of(kind), stream, copy_wait::none);
+    require(
+        is_copy_kind(value_of(kind)) || machine.rules().bad_kind != unknown_kind::refused_in_stream,
+        hipErrorInvalidMemcpyDirection);
+    return copy_memory(machine, {destination, source, bytes}, value_of(kind), stream,
+                       copy_wait::none);
   });
 }
 
@@ -222,53 +316,53 @@ hipError_t hipMemcpyWithStream(void* destination, const void* source, size_t byt
                                hipMemcpyKind kind, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     const bool recorded = machine.captures().is_capturing(*machine.stream(stream));
-    return copy(machine, {destination, source, bytes}, value_of(kind), stream,
-                recorded ? copy_wait::none : copy_wait::finished);
+    return copy_memory(machine, {destination, source, bytes}, value_of(kind), stream,
+                       recorded ? copy_wait::none : copy_wait::finished);
   });
 }
 
 hipError_t hipMemcpyHtoD(hipDeviceptr_t destination, host_source source, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, hipMemcpyHostToDevice, nullptr,
-                copy_wait::finished);
+    return copy_memory(machine, {destination, source, bytes}, hipMemcpyHostToDevice, nullptr,
+                       copy_wait::finished);
   });
 }
 
 hipError_t hipMemcpyDtoH(void* destination, hipDeviceptr_t source, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToHost, nullptr,
-                copy_wait::finished);
+    return copy_memory(machine, {destination, source, bytes}, hipMemcpyDeviceToHost, nullptr,
+                       copy_wait::finished);
   });
 }
 
 hipError_t hipMemcpyDtoD(hipDeviceptr_t destination, hipDeviceptr_t source, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToDevice, nullptr,
-                copy_wait::unless_inside_device);
+    return copy_memory(machine, {destination, source, bytes}, hipMemcpyDeviceToDevice, nullptr,
+                       copy_wait::unless_inside_device);
   });
 }
 
 hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t destination, async_host_source source, size_t bytes,
                               hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, hipMemcpyHostToDevice, stream,
-                copy_wait::none);
+    return copy_memory(machine, {destination, source, bytes}, hipMemcpyHostToDevice, stream,
+                       copy_wait::none);
   });
 }
 
 hipError_t hipMemcpyDtoHAsync(void* destination, hipDeviceptr_t source, size_t bytes,
                               hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToHost, stream,
-                copy_wait::none);
+    return copy_memory(machine, {destination, source, bytes}, hipMemcpyDeviceToHost, stream,
+                       copy_wait::none);
   });
 }
 
 hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t destination, hipDeviceptr_t source, size_t bytes,
                               hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToDevice, stream,
-                copy_wait::none);
+    return copy_memory(machine, {destination, source, bytes}, hipMemcpyDeviceToDevice, stream,
+                       copy_wait::none);
   });
 }
 

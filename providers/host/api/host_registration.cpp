@@ -38,7 +38,7 @@ hipError_t hipHostUnregister(void* pointer) {
     const std::optional<tracked_range> found = machine.addresses().find(start);
     require(found && found->kind == memory_kind::registration && found->start == start,
             hipErrorHostMemoryNotRegistered);
-    machine.captures().refuse_waiting_free();
+    machine.captures().refuse_unsafe();
     machine.wait_all();
     machine.end(*found);
     return hipSuccess;

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "api/memory.hpp"
 #include "base/enum_value.hpp"
 #include "base/thread_state.hpp"
 #include "core/hip_compat.hpp"
@@ -26,8 +27,8 @@ extern "C" [[gnu::visibility("default")]] hipError_t hipMemGetHandleForAddressRa
 namespace hipvmm::host_provider {
 namespace {
 
-// What a hipIpcMemHandle_t holds: where another process finds the bytes in the sparse file of the
-// exporter's device, and which file that must be.
+// The contents of a hipIpcMemHandle_t: the place of the bytes in the sparse file of the exporter's
+// device, and the identity of that file.
 struct exported_block {
   std::array<char, 8> tag;
   pid_t process;
@@ -38,7 +39,8 @@ struct exported_block {
   std::size_t bytes;
   int device;
 };
-static_assert(sizeof(exported_block) <= sizeof(hipIpcMemHandle_t));
+static_assert(sizeof(hipIpcMemHandle_t) == named_allocation_bytes);
+static_assert(sizeof(exported_block) <= named_allocation_bytes);
 
 constexpr std::array<char, 8> block_tag{'h', 'i', 'p', 'v', 'm', 'm', 'i', '1'};
 constexpr std::array<char, 8> fabric_tag{'h', 'i', 'p', 'v', 'm', 'f', 'a', '1'};
@@ -76,6 +78,31 @@ static_assert(sizeof(exported_event) <= sizeof(hipIpcEventHandle_t));
 constexpr std::array<char, 8> event_tag{'h', 'i', 'p', 'v', 'm', 'e', 'i', '1'};
 
 }  // namespace
+
+void name_allocation(const runtime& machine, const tracked_range& allocation, void* name) {
+  const exported_block block = block_of(block_tag, *allocation.memory, allocation.bytes,
+                                        machine.places().place_of(allocation.device));
+  std::memset(name, 0, named_allocation_bytes);
+  std::memcpy(name, &block, sizeof(block));
+}
+
+bool names_allocation(const void* name) noexcept {
+  return std::memcmp(name, block_tag.data(), block_tag.size()) == 0;
+}
+
+void* map_named(runtime& machine, const void* name, own_name own) {
+  exported_block block{};
+  std::memcpy(&block, name, sizeof(block));
+  require(block.tag == block_tag && block.bytes != 0 && block.offset >= 0);
+  const int device = machine.places().device_at(block.device);
+  require(machine.has_device(device), hipErrorInvalidDevice);
+  require(own == own_name::taken || block.process != getpid(), hipErrorInvalidContext);
+  auto memory = std::make_shared<chunk>(open_file_of(block), pinned_on(device), device, block.bytes,
+                                        block.offset);
+  return pointer_to(
+      machine.addresses().allocate_from(memory_kind::imported_allocation, std::move(memory)));
+}
+
 }  // namespace hipvmm::host_provider
 
 using namespace hipvmm::host_provider;
@@ -89,10 +116,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* handle, void* pointer) {
     // kernel on AMD (https://github.com/ROCm/clr/pull/266).
     require(found && found->kind == memory_kind::device_allocation);
     require(found->start == start || machine.rules().ipc_address == inside_allocation::taken);
-    const exported_block block =
-        block_of(block_tag, *found->memory, found->bytes, machine.places().place_of(found->device));
-    *handle = {};
-    std::memcpy(handle, &block, sizeof(block));
+    name_allocation(machine, *found, handle);
     return hipSuccess;
   });
 }
@@ -100,16 +124,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* handle, void* pointer) {
 hipError_t hipIpcOpenMemHandle(void** pointer, hipIpcMemHandle_t handle, unsigned int flags) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && flags == hipIpcMemLazyEnablePeerAccess);
-    exported_block block{};
-    std::memcpy(&block, &handle, sizeof(block));
-    require(block.tag == block_tag && block.bytes != 0 && block.offset >= 0);
-    const int device = machine.places().device_at(block.device);
-    require(machine.has_device(device), hipErrorInvalidDevice);
-    require(block.process != getpid(), hipErrorInvalidContext);
-    auto memory = std::make_shared<chunk>(open_file_of(block), pinned_on(device), device,
-                                          block.bytes, block.offset);
-    *pointer = pointer_to(
-        machine.addresses().allocate_from(memory_kind::imported_allocation, std::move(memory)));
+    *pointer = map_named(machine, &handle, own_name::refused);
     return hipSuccess;
   });
 }
@@ -120,7 +135,7 @@ hipError_t hipIpcCloseMemHandle(void* pointer) {
     const address start = address_of(pointer);
     const std::optional<tracked_range> found = machine.addresses().find(start);
     require(found && found->kind == memory_kind::imported_allocation && found->start == start);
-    machine.captures().refuse_waiting_free();
+    machine.captures().refuse_unsafe();
     machine.wait_all();
     machine.end(*found);
     return hipSuccess;

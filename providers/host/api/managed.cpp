@@ -35,7 +35,7 @@ tracked_range owner_of(const runtime& machine, const void* pointer, std::size_t 
   return found;
 }
 
-// Memory of the host that no function of HIP gave, where devices reach that: it stays where it is.
+// Memory of the host that no function of HIP allocated, if devices reach it: it does not move.
 bool is_reached(const runtime& machine, const void* pointer) {
   return machine.configuration().pageable_access &&
          machine.addresses().classify(address_of(pointer)) == memory_class::pageable;
@@ -53,7 +53,7 @@ bool names_a_place(int advice) noexcept {
   return advice != hipMemAdviseSetReadMostly && advice != hipMemAdviseUnsetReadMostly;
 }
 
-// Where devices take turns with the host, this is advice about the host only.
+// If devices take turns with the host, this is advice about the host only.
 bool is_about_access(int advice) noexcept {
   return advice == hipMemAdviseSetPreferredLocation || advice == hipMemAdviseSetAccessedBy ||
          advice == hipMemAdviseUnsetAccessedBy;
@@ -94,7 +94,7 @@ hipError_t advise(runtime& machine, const void* pointer, std::size_t bytes, int 
   return hipSuccess;
 }
 
-// What all pages of a range have in common.
+// The state that all pages of a range have in common.
 struct range_summary {
   page_state common;
   bool some_fine = false;
@@ -206,9 +206,9 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
     require(machine.addresses().classify(start) != memory_class::pageable, hipErrorNotSupported);
     const tracked_range owner = owner_of(machine, pointer, bytes);
     machine.captures().refuse_unrecorded(*queue);
-    // The attribute reports what was asked for last, begun or not.
+    // The attribute reports the last prefetch that was requested, begun or not.
     owner.pages->change(start, bytes, [device](page_state& page) { page.last_prefetch = device; });
-    // Registered memory is pinned where it is.
+    // Registered memory is pinned, and does not move.
     if (owner.kind == memory_kind::registration) return hipSuccess;
     return machine.submit(*queue, prefetch_operation{{owner.pages, start, bytes, device}},
                           completion::asynchronous);
@@ -241,7 +241,8 @@ hipError_t hipMemRangeGetAttribute(void* data, size_t data_bytes, hipMemRangeAtt
     if (owner.pages == nullptr) {
       require(wanted == hipMemRangeAttributeCoherencyMode);
       *static_cast<int*>(data) = coherency_of(owner);
-      return hipSuccess;
+      return machine.rules().coherency == coherency_range::any_allocation ? hipSuccess
+                                                                          : hipErrorInvalidValue;
     }
     write(wanted, summarize(*owner.pages, pointer, bytes), data, data_bytes);
     return hipSuccess;

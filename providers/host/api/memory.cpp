@@ -41,7 +41,7 @@ hipError_t free_host(runtime& machine, void* pointer) {
   const address start = address_of(pointer);
   const std::optional<tracked_range> found = machine.addresses().find(start);
   require(found && found->kind == memory_kind::host_allocation && found->start == start);
-  machine.captures().refuse_waiting_free();
+  machine.captures().refuse_unsafe();
   machine.wait_all();
   machine.end(*found);
   return hipSuccess;
@@ -61,19 +61,24 @@ bool is_freed_by_hip_free(memory_kind kind) noexcept {
 
 }  // namespace
 
+void* allocate_now(runtime& machine, std::size_t bytes) {
+  machine.captures().refuse_unsafe();
+  if (bytes == 0) return nullptr;
+  const int id = current_device();
+  auto memory = std::make_shared<chunk>(machine.device(id).memory, pinned_on(id), bytes);
+  return pointer_to(
+      machine.addresses().allocate_from(memory_kind::device_allocation, std::move(memory)));
+}
+
 void free_now(runtime& machine, address start) {
   const std::optional<tracked_range> found = machine.addresses().find(start);
   const bool takes_any = machine.rules().freed_address == inside_allocation::taken;
   require(found && (found->start == start || takes_any));
   require(is_freed_by_hip_free(found->kind) || is_signal(*found) ||
+          (found->kind == memory_kind::imported_allocation &&
+           machine.rules().pool_pointers == pointer_export::of_hip_malloc_too) ||
           (takes_any && found->kind == memory_kind::host_allocation));
-  const bool has_pool =
-      found->kind == memory_kind::pool_block || found->kind == memory_kind::graph_allocation;
-  if (has_pool) {
-    machine.captures().refuse_waiting_free();
-  } else {
-    machine.captures().refuse_unsafe();
-  }
+  machine.captures().refuse_unsafe();
   if (found->kind == memory_kind::device_allocation) {
     machine.device(found->device).streams.wait_all();
   } else {
@@ -108,11 +113,7 @@ hipError_t hipMalloc(void** pointer, size_t bytes) {
     require(pointer != nullptr);
     machine.captures().refuse_unsafe();
     *pointer = nullptr;
-    if (bytes == 0) return hipSuccess;
-    const int id = current_device();
-    auto memory = std::make_shared<chunk>(machine.device(id).memory, pinned_on(id), bytes);
-    *pointer = pointer_to(
-        machine.addresses().allocate_from(memory_kind::device_allocation, std::move(memory)));
+    *pointer = allocate_now(machine, bytes);
     return hipSuccess;
   });
 }
@@ -198,7 +199,12 @@ hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer) {
   return call(__func__, [&](runtime& machine) {
-    require(attributes != nullptr && pointer != nullptr);
+    require(attributes != nullptr);
+    if (pointer == nullptr) {
+      require(machine.rules().null_attributes == hipSuccess, machine.rules().null_attributes);
+      *attributes = unregistered();
+      return hipSuccess;
+    }
     const std::optional<tracked_range> found = machine.addresses().find(address_of(pointer));
     if (!found) {
       require(machine.rules().unregistered == hipSuccess, machine.rules().unregistered);
@@ -231,6 +237,16 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t* base, size_t* bytes, hipDevicep
     }
     if (base != nullptr) *base = pointer_to(range.first);
     if (bytes != nullptr) *bytes = range.second;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPtrGetInfo(void* pointer, size_t* bytes) {
+  return call(__func__, [&](runtime& machine) {
+    require(bytes != nullptr);
+    const std::optional<tracked_range> found = machine.addresses().find(address_of(pointer));
+    require(found.has_value());
+    *bytes = found->bytes;
     return hipSuccess;
   });
 }

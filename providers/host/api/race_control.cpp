@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What programs may ask of the stream-order checker, and how it ends them.
+// The functions by which programs use the stream-order checker, and its end of a program.
 #pragma GCC visibility push(default)
 #include <hipvmm/provider/host_control.h>
 #pragma GCC visibility pop
@@ -44,7 +44,7 @@ int note(const char* function, const noted_bytes& what, Note&& body) noexcept {
   }
 }
 
-// The same at a point of a stream; a HIP error where that is unknown.
+// The same at a point of a stream; a HIP error if the stream is unknown.
 template <class Note>
 int note(const char* function, const noted_bytes& what, void* stream, Note&& body) noexcept {
   return note(function, what, [&](race_checker& checker) {

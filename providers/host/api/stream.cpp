@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "base/thread_state.hpp"
 #include "core/hip_compat.hpp"
 #include "graph/capture.hpp"
 #include "machine/call.hpp"
+#include "machine/device_properties.hpp"
 #include "pool/mem_pool_set.hpp"
 #include "stream/operations.hpp"
 #include "stream/shared_event.hpp"
@@ -16,7 +20,8 @@ extern "C" [[gnu::visibility("default")]] hipError_t hipStreamGetDevice(hipStrea
 namespace hipvmm::host_provider {
 namespace {
 
-hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int priority) {
+hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int priority,
+                  std::vector<std::uint32_t> units = {}) {
   require(stream != nullptr);
   require(flags == hipStreamDefault || flags == hipStreamNonBlocking);
   const stream_order order =
@@ -24,6 +29,7 @@ hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int pri
   stream_set& streams = machine.device(current_device()).streams;
   const std::shared_ptr<stream_queue> made =
       streams.create(order, std::clamp(priority, greatest_priority, least_priority));
+  made->set_compute_units(std::move(units));
   try {
     *stream = to_handle<hipStream_t>(machine.streams().insert(made));
     if (race_checker* const checker = machine.checker()) {
@@ -36,8 +42,19 @@ hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int pri
   return hipSuccess;
 }
 
-// Where a stream that ends is overlooked, its end waits for its work, unless a wait for the device
-// counts the stream already: then that one alone waits.
+// One bit for each compute unit of the device.
+std::vector<std::uint32_t> all_compute_units(const runtime& machine, int device) {
+  constexpr unsigned word_bits = 32;
+  auto left =
+      static_cast<unsigned>(attribute_of(machine, device, hipDeviceAttributeMultiprocessorCount));
+  std::vector<std::uint32_t> words;
+  for (; left >= word_bits; left -= word_bits) words.push_back(~std::uint32_t{0});
+  if (left != 0) words.push_back((std::uint32_t{1} << left) - 1);
+  return words;
+}
+
+// If the release overlooks streams that end, the end of one waits for its work, unless a wait for
+// the device counts the stream already: then that one alone waits.
 void destroy(runtime& machine, stream_queue& leaving, hipStream_t handle) {
   const bool overlooked = machine.rules().ending == ending_stream::overlooked;
   const host_wait noted{machine.checker(), leaving};
@@ -76,6 +93,31 @@ hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned int flags) {
 
 hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, int priority) {
   return call(__func__, [&](runtime& machine) { return create(machine, stream, flags, priority); });
+}
+
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t* stream, uint32_t words, const uint32_t* mask) {
+  return call(__func__, [&](runtime& machine) {
+    require(stream != nullptr, hipErrorInvalidHandle);
+    require(words != 0 && mask != nullptr);
+    std::vector<std::uint32_t> units = all_compute_units(machine, current_device());
+    units.resize(std::min<std::size_t>(units.size(), words));
+    for (std::size_t i = 0; i < units.size(); ++i) units[i] &= mask[i];
+    // None is all.
+    if (std::ranges::count(units, 0U) == std::ssize(units)) units.clear();
+    return create(machine, stream, hipStreamDefault, 0, std::move(units));
+  });
+}
+
+hipError_t hipExtStreamGetCUMask(hipStream_t stream, uint32_t words, uint32_t* mask) {
+  return call(__func__, [&](runtime& machine) {
+    require(words != 0 && mask != nullptr);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    const std::vector<std::uint32_t> all = all_compute_units(machine, queue->device());
+    require(words >= all.size());
+    const std::vector<std::uint32_t>& own = queue->compute_units();
+    std::ranges::copy(own.empty() ? all : own, mask);
+    return hipSuccess;
+  });
 }
 
 hipError_t hipStreamDestroy(hipStream_t stream) {

@@ -54,7 +54,8 @@ struct awaited_number {
 };
 
 hipError_t wait(runtime& machine, hipStream_t stream, const awaited_number& what, unsigned width) {
-  const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+  const std::shared_ptr<stream_queue> queue =
+      machine.stream(stream, machine.rules().value_in_destroyed);
   const value_condition until = condition_of(what.flags);
   const endpoint memory = number_in(machine, *queue, what.pointer, right::read, width);
   const value_wait_request request{memory, width, until, what.value, what.mask};
@@ -65,7 +66,8 @@ hipError_t wait(runtime& machine, hipStream_t stream, const awaited_number& what
 }
 
 hipError_t write(runtime& machine, hipStream_t stream, const awaited_number& what, unsigned width) {
-  const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+  const std::shared_ptr<stream_queue> queue =
+      machine.stream(stream, machine.rules().value_in_destroyed);
   require(what.flags == 0 || machine.rules().stream_values == value_calls::as_amd);
   const endpoint memory = number_in(machine, *queue, what.pointer, right::write, width);
   const value_write_request request{memory, width, what.value};

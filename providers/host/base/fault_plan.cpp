@@ -24,6 +24,7 @@ void fault_plan::replace(fault_settings planned) {
   chunks_.store(planned.chunks, std::memory_order_relaxed);
   unseen_.store(planned.unseen.count(), std::memory_order_relaxed);
   incoherent_aliases_.store(planned.incoherent_aliases, std::memory_order_relaxed);
+  ignored_hints_.store(planned.ignored_hints, std::memory_order_relaxed);
   arm();
 }
 

@@ -39,6 +39,9 @@ class fault_plan {
   [[nodiscard]] bool incoherent_aliases() const noexcept {
     return incoherent_aliases_.load(std::memory_order_relaxed);
   }
+  [[nodiscard]] bool ignored_hints() const noexcept {
+    return ignored_hints_.load(std::memory_order_relaxed);
+  }
 
  private:
   fault_plan();
@@ -51,6 +54,7 @@ class fault_plan {
   std::atomic<std::size_t> chunks_;
   std::atomic<std::int64_t> unseen_;
   std::atomic<bool> incoherent_aliases_;
+  std::atomic<bool> ignored_hints_;
   std::mutex mutex_;
   std::vector<fault_rule> rules_;
   fault_rule call_;  // of fail_call

@@ -80,9 +80,12 @@ class rule_reader {
       if (part.value != "incoherent")
         reject("aliases takes incoherent, not " + in_quotes(part.value));
       plan_.incoherent_aliases = true;
+    } else if (part.name == "hints") {
+      if (part.value != "ignored") reject("hints takes ignored, not " + in_quotes(part.value));
+      plan_.ignored_hints = true;
     } else {
       reject(in_quotes(part.name) +
-             " is none of the limits memory, descriptors, visible_after and aliases");
+             " is none of the limits memory, descriptors, visible_after, aliases and hints");
     }
   }
 

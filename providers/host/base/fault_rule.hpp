@@ -42,6 +42,8 @@ struct fault_settings {
   std::chrono::nanoseconds unseen{0};
   /// Whether a further address of a chunk misses what is written at another.
   bool incoherent_aliases = false;
+  /// Whether reservations begin elsewhere than at the address that they are asked for.
+  bool ignored_hints = false;
 };
 
 /// Reads a plan, in the language that providers/host/docs/environment.md describes.

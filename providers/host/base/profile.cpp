@@ -61,6 +61,7 @@ constexpr profile rocm_5_7() {
   // MemoryTimestamp::safe_streams_ keeps the stream of the allocation.
   like.owner = block_owner::allocating_stream_too;
   like.bad_export_pointer = hipErrorOutOfMemory;
+  like.pool_pointers = pointer_export::of_hip_malloc_too;
   like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
   like.ipc_address = inside_allocation::taken;
   like.event_of_invalidated = hipSuccess;  // hip_event.cpp asks an active capture only
@@ -68,13 +69,17 @@ constexpr profile rocm_5_7() {
   like.ending = ending_stream::overlooked;  // Stream::Destroy in hip_stream.cpp
   // The rest is what 5.7.1 answers on a stand-in for ROCr.
   like.unregistered = hipErrorInvalidValue;
+  like.attributes = attribute_answers::of_amd_5;
+  like.coherency = coherency_range::managed_only;
+  like.value_in_destroyed = hipErrorContextIsDestroyed;
   like.registered_again = second_registration::taken;
   like.fills = peer_fill::any_owner;
-  like.host_copies_behind = host_copy_order::owner_too;
+  like.foreign_copies = foreign_copy::in_null_stream_of_owner;
   like.freed_address = inside_allocation::taken;
   like.copy_kind = kind_check::of_host_memory;
   like.bad_kind = unknown_kind::taken;
   like.copied_devices = peer_devices::any;
+  like.copied_over = copy_links::of_owners;
   like.filled_bytes = fill_size::wraps;
   like.split_element = bad_pointer::followed;
   like.destroyed_stream = hipErrorContextIsDestroyed;
@@ -113,9 +118,13 @@ constexpr profile rocm_6_2() {
   like.unmap_waits = waiting::null_stream;
   like.physical = memory_return::at_address_free;  // ROCm/rocm-systems#4363
   like.access = access_range::any_end;
+  like.touch = host_touch::if_granted;  // ROCr maps for the host what it was granted: 7.2.4, on
+                                        // an emulator of the kernel driver
   like.not_a_reservation = bad_pointer::followed;
   like.not_a_mapping = bad_pointer::followed;
-  like.engine = copy_engine::of_source;  // AMD's runtime 6.4.3 on a stand-in
+  like.free_behind = 2U << 20U;  // thunk, fmm.c, mmap_allocate_aligned(): seen with 6.4.3, 7.2.4
+  like.engine = copy_engine::of_other_side;  // AMD's runtime 6.4.3 on a stand-in
+  like.copied_over = copy_links::of_all;     // the same: of 2 MB and more an owner's engine copies
   like.captured_device = device_wait::any_capture;
   like.free_again = repeated_free::waits_for_earlier;  // for the event of the earlier free
   like.crossing = border_crossing::refused;  // AMD's runtime 6.4.3 and 7.2.4 on a stand-in
@@ -129,6 +138,8 @@ constexpr profile rocm_6_2() {
   like.reuse = reuse_limit::none_in_own_stream;
   // As 6.4.3 answers on a stand-in for ROCr.
   like.unregistered = hipSuccess;
+  like.attributes = attribute_answers::of_amd_6;
+  like.context = context_pointer::of_hip_malloc;
   like.import_type = extra_type::taken;
   like.bad_kind = unknown_kind::refused_in_stream;
   like.host_copies = host_copy::by_owner;
@@ -159,8 +170,9 @@ constexpr profile rocm_7_1() {
   like.bad_create_device = hipErrorInvalidDevice;
   like.uncached = extra_type::taken;
   like.unmap = unmap_rule::whole_mappings;
-  like.engine = copy_engine::of_stream;         // AMD's runtime 7.2.4 on a stand-in
-  like.access = access_range::sums_from_first;  // ROCm/rocm-systems#2451, #6977
+  like.engine = copy_engine::of_stream_opening;  // AMD's runtime 7.2.4 on a stand-in
+  like.copied_over = copy_links::of_stream;      // the same
+  like.access = access_range::sums_from_first;   // ROCm/rocm-systems#2451, #6977
   like.access_checks = entry_check::type_and_id;
   like.retain = retained::one_more_reference;
   like.not_a_reservation = bad_pointer::refused;
@@ -196,6 +208,7 @@ constexpr profile rocm_7_2() {
   like.retain = retained::same_reference;
   like.stale_stream = bad_pointer::followed;
   like.created_on = creation_device::current;
+  like.null_attributes = hipSuccess;
   like.pool_growth = 32U << 20U;
   like.revoke = pool_revoke::refused;
   like.own_right = own_read_only::noted;
@@ -245,7 +258,7 @@ constexpr profile cuda_13() {
   like.host_nodes = 2;                   // H200
   like.part = mapped_part::whole_chunk;  // H200
   like.unmap = unmap_rule::mapped_ones;  // H200, and it waits for nothing
-  like.touch = host_touch::never;
+  like.touch = host_touch::if_granted;
   like.foreign_descriptor = hipErrorUnknown;  // H200: CUDA_ERROR_UNKNOWN
   like.chunk_import = import_form::value;
   like.zero = descriptor_zero::taken;
@@ -260,7 +273,6 @@ constexpr profile cuda_13() {
   like.ipc_address = inside_allocation::taken;           // H200
   like.event_of_invalidated = hipErrorInvalidValue;      // H200
   like.capture_end = foreign_end::costs_capture;         // H200
-  like.captured_free = waiting_free::refused;            // H200
   like.captured_device = device_wait::own_captures;
   like.unknown_limit = hipErrorUnsupportedLimit;
   like.null_stream_flags = hipSuccess;
@@ -268,17 +280,17 @@ constexpr profile cuda_13() {
   return like;
 }
 
-constexpr std::array all{profile{},  rocm_5_7(),  rocm_6_2(), rocm_6_4(), rocm_7_1(),
-                         rocm_7_2(), rocm_7_14(), rocm_10(),  cuda_13()};
+constexpr std::array known_profiles{profile{},  rocm_5_7(),  rocm_6_2(), rocm_6_4(), rocm_7_1(),
+                                    rocm_7_2(), rocm_7_14(), rocm_10(),  cuda_13()};
 
 }  // namespace
 
-std::span<const profile> profiles() noexcept { return all; }
+std::span<const profile> profiles() noexcept { return known_profiles; }
 
 const profile* find_profile(std::string_view name) noexcept {
-  const auto found = std::find_if(all.begin(), all.end(),
+  const auto found = std::find_if(known_profiles.begin(), known_profiles.end(),
                                   [name](const profile& each) { return each.name == name; });
-  return found == all.end() ? nullptr : &*found;
+  return found == known_profiles.end() ? nullptr : &*found;
 }
 
 void end_process(const char* function, const profile& like, const crash& what) noexcept {

@@ -31,14 +31,33 @@ enum class access_range {
 enum class access_order { all_or_none, one_by_one };
 /// A copy, a fill or an unmap of whole mappings from one reservation into the next.
 enum class border_crossing { carried_out, refused };
-/// Whose engine copies between mappings of two devices.
-enum class copy_engine { of_stream, of_source };
+/// Which device copies between memory of two devices, of which one side at least is mapped.
+enum class copy_engine {
+  of_stream,
+  of_stream_opening,  ///< the same; the first such copy opens a mapping to all devices
+  /// That of hipMalloc memory; between mappings the source's, or the target's in a stream of the
+  /// source's device. Pinned and managed memory belongs to the device current when it was made.
+  of_other_side
+};
+/// Links that a copy between two devices needs if some devices are linked: the process ends if one
+/// is missing. If no devices are linked, the copy goes through the host.
+enum class copy_links {
+  none,
+  of_owners,  ///< with each other, but in a stream of either none
+  of_all,     ///< with each other, and of the stream's device with both
+  of_stream   ///< of the stream's device with both
+};
 /// A device that is granted a mapping which its owner may use already, in a call or by an entry
 /// that does not name the owner afterwards.
 enum class late_grant { harmless, corrupts_mapping };
 /// What of a location is looked at.
 enum class entry_check { type_and_id, id_only };
-enum class host_touch { as_devices, never };
+enum class attribute_answers { of_host, of_amd_5, of_amd_6 };  // hipDeviceGetAttribute
+enum class pointer_export { of_pools, of_hip_malloc_too };
+enum class context_pointer { not_supported, of_hip_malloc };
+enum class coherency_range { any_allocation, managed_only };
+/// Whether host code may touch what any device may, or only what the host was granted itself.
+enum class host_touch { as_devices, if_granted };
 enum class chunk_descriptor { of_shareable, of_each };
 enum class host_place { refused, any_memory, host_memory_only };
 enum class bad_pointer { refused, followed, accepted };
@@ -83,8 +102,6 @@ enum class peer_devices { compared, any };
 enum class creation_device { named, current };
 /// A capture that another stream or thread tries to end: is it lost?
 enum class foreign_end { refused, costs_capture };
-/// Freeing what waits for all devices, while a stream is captured.
-enum class waiting_free { by_mode, refused };
 /// What a capture loses by a call that it refuses.
 enum class refusal_cost {
   every_capture,  ///< that refuses it
@@ -129,11 +146,12 @@ enum class dead_event {
   ignored_by_waits,  ///< followed, but by hipStreamWaitEvent, which succeeds
 };
 enum class peer_fill { as_peers_may, any_owner };
-/// Whose rights to mapped memory a copy from or to the host needs.
+/// Whose rights to mapped memory a copy from or to pageable memory needs.
 enum class host_copy { by_stream, by_owner };
-/// Whose null stream hipMemcpy between the host and a device waits for: that of the current
-/// device, or also that of the device whose memory it is.
-enum class host_copy_order { current_device, owner_too };
+/// Where a copy runs that names memory of one device, in a stream of another: there, or in the null
+/// stream of the memory's device, behind and before the work of the stream that it was asked for
+/// in.
+enum class foreign_copy { in_stream, in_null_stream_of_owner };
 /// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked
 /// at, or a captured stream does them at once and the others do not matter.
 enum class value_calls { checked, as_amd };
@@ -187,9 +205,11 @@ struct profile {
   entry_check access_checks = entry_check::type_and_id;
   border_crossing crossing = border_crossing::carried_out;
   copy_engine engine = copy_engine::of_stream;
+  copy_links copied_over = copy_links::none;
   late_grant peer_after_owner = late_grant::harmless;
   hipError_t unlinked_access = hipErrorInvalidDevice;
-  host_touch touch = host_touch::as_devices;       // Q14
+  std::size_t free_behind = 0;                // bytes that a reservation leaves free behind itself
+  host_touch touch = host_touch::as_devices;  // Q14
   retained retain = retained::one_more_reference;  // Q11
   bad_pointer stale_handle = bad_pointer::refused;
   bad_pointer not_a_reservation = bad_pointer::refused;  // hipMemAddressFree
@@ -228,6 +248,7 @@ struct profile {
   internal_dependencies internal = internal_dependencies::used;
   block_owner owner = block_owner::freeing_stream;
   repeated_free free_again = repeated_free::returns;
+  pointer_export pool_pointers = pointer_export::of_pools;
   hipError_t bad_export_pointer = hipErrorInvalidValue;
 
   // Other memory.
@@ -242,13 +263,18 @@ struct profile {
   fill_size filled_bytes = fill_size::checked;
   bad_pointer split_element = bad_pointer::refused;  // a fill that starts inside an element
 
+  attribute_answers attributes = attribute_answers::of_host;
+  context_pointer context = context_pointer::not_supported;  // hipPointerGetAttribute
+  coherency_range coherency = coherency_range::any_allocation;
+  hipError_t null_attributes = hipErrorInvalidValue;      // hipPointerGetAttributes of null
+  hipError_t value_in_destroyed = hipErrorInvalidHandle;  // in a destroyed stream
   hipError_t unregistered = hipSuccess;  // hipPointerGetAttributes of memory HIP does not know
   reported_size range_size = reported_size::eight_bytes;
   second_registration registered_again = second_registration::refused;
   hipError_t unknown_limit = hipErrorInvalidValue;  // beyond the enumeration
   peer_fill fills = peer_fill::as_peers_may;
   host_copy host_copies = host_copy::by_stream;
-  host_copy_order host_copies_behind = host_copy_order::current_device;
+  foreign_copy foreign_copies = foreign_copy::in_stream;
 
   // Streams and events.
   ending_stream ending = ending_stream::counted;
@@ -264,7 +290,6 @@ struct profile {
   hipError_t question_of_captured_event = hipErrorCapturedEvent;
   hipError_t wait_for_captured_event = hipErrorCapturedEvent;
   foreign_end capture_end = foreign_end::refused;
-  waiting_free captured_free = waiting_free::by_mode;
   device_wait captured_device = device_wait::any_capture;
   refusal_cost refused_in_capture = refusal_cost::every_capture;
   lost_capture lost = lost_capture::is_over;

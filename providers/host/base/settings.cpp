@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "base/settings.hpp"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,11 +39,11 @@ constexpr std::size_t default_address_space = 64 * tebibyte;
 
 constexpr std::string_view prefix = "HIPVMM_HOST_";
 constexpr std::array known_variables{
-    "HIPVMM_HOST_ADDRESS_SPACE",   "HIPVMM_HOST_CHECK",        "HIPVMM_HOST_CONCURRENT_MANAGED",
-    "HIPVMM_HOST_DEVICES",         "HIPVMM_HOST_FABRIC",       "HIPVMM_HOST_FAULTS",
-    "HIPVMM_HOST_GRANULARITY",     "HIPVMM_HOST_LEAKS",        "HIPVMM_HOST_MEMORY",
-    "HIPVMM_HOST_PAGEABLE",        "HIPVMM_HOST_PEERS",        "HIPVMM_HOST_PROFILE",
-    "HIPVMM_HOST_REPORTED_MEMORY", "HIPVMM_HOST_REUSE_HANDLES"};
+    "HIPVMM_HOST_ADDRESS_SPACE",   "HIPVMM_HOST_CHECK",         "HIPVMM_HOST_CONCURRENT_MANAGED",
+    "HIPVMM_HOST_DEVICES",         "HIPVMM_HOST_FABRIC",        "HIPVMM_HOST_FAULTS",
+    "HIPVMM_HOST_GRANULARITY",     "HIPVMM_HOST_LEAKS",         "HIPVMM_HOST_MEMORY",
+    "HIPVMM_HOST_PAGEABLE",        "HIPVMM_HOST_PEERS",         "HIPVMM_HOST_PROFILE",
+    "HIPVMM_HOST_REPORTED_MEMORY", "HIPVMM_HOST_REUSE_HANDLES", "HIPVMM_HOST_TOUCH"};
 
 /// How many letters to add, leave out or replace, whatever their case, to get from one to the
 /// other.
@@ -61,8 +62,13 @@ std::size_t distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
+/// The only place that reads a variable: a program with rights of its own (setuid) hears none of
+/// them, for its caller may not choose what it does.
+const char* variable_of(const char* name) noexcept { return ::secure_getenv(name); }
+
 /// A variable with the provider's prefix that it does not know is a misspelt one.
 void refuse_unknown_variables() {
+  if (::getauxval(AT_SECURE) != 0) return;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
     const std::string_view entry = *each;
     const std::string_view name = entry.substr(0, entry.find('='));
@@ -78,7 +84,7 @@ void refuse_unknown_variables() {
 }
 
 const profile* read_profile() {
-  const char* value = std::getenv("HIPVMM_HOST_PROFILE");
+  const char* value = variable_of("HIPVMM_HOST_PROFILE");
   if (value == nullptr) return &profiles().front();
   const profile* const found = find_profile(value);
   if (found == nullptr) {
@@ -92,8 +98,17 @@ const profile* read_profile() {
   return found;
 }
 
+host_touch read_touch(host_touch otherwise) {
+  const char* const value = variable_of("HIPVMM_HOST_TOUCH");
+  if (value == nullptr) return otherwise;
+  const std::string_view given = value;
+  if (given == "devices") return host_touch::as_devices;
+  if (given != "granted") reject("HIPVMM_HOST_TOUCH", value, "devices or granted");
+  return host_touch::if_granted;
+}
+
 int read_devices(int otherwise) {
-  const char* value = std::getenv("HIPVMM_HOST_DEVICES");
+  const char* value = variable_of("HIPVMM_HOST_DEVICES");
   if (value == nullptr) return otherwise;
   const std::optional<std::size_t> count = parse_number(value);
   if (!count || *count > max_devices) {
@@ -105,7 +120,7 @@ int read_devices(int otherwise) {
 void read_granularity(settings& result) {
   result.granularity = result.like->minimum_granularity;
   result.recommended_granularity = result.like->recommended_granularity;
-  const char* value = std::getenv("HIPVMM_HOST_GRANULARITY");
+  const char* value = variable_of("HIPVMM_HOST_GRANULARITY");
   if (value == nullptr) return;
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::optional<std::size_t> bytes = parse_bytes(value);
@@ -119,7 +134,7 @@ void read_granularity(settings& result) {
 }
 
 std::size_t read_bytes(const char* variable, std::size_t granularity, std::size_t otherwise) {
-  const char* value = std::getenv(variable);
+  const char* value = variable_of(variable);
   if (value == nullptr) return otherwise;
   const std::optional<std::size_t> bytes = parse_bytes(value);
   if (!bytes || *bytes < granularity) {
@@ -132,24 +147,27 @@ std::size_t read_bytes(const char* variable, std::size_t granularity, std::size_
 }
 
 bool read_switch(const char* variable, bool otherwise) {
-  const char* value = std::getenv(variable);
+  const char* value = variable_of(variable);
   if (value == nullptr) return otherwise;
   const std::string_view text = value;
   if (text != "0" && text != "1") reject(variable, value, "0 or 1");
   return text == "1";
 }
 
+std::size_t machine_bytes() {
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 std::size_t default_device_bytes(std::size_t granularity) {
-  const std::size_t machine = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
-                              static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t bytes = std::min(16 * gibibyte, machine / 4);
+  const std::size_t bytes = std::min(16 * gibibyte, machine_bytes() / 4);
   return std::max(bytes / granularity, std::size_t{1}) * granularity;
 }
 
 std::vector<std::uint64_t> read_links(int devices) {
   const auto count = static_cast<std::size_t>(devices);
   std::vector<std::uint64_t> links(count, 0);
-  const char* value = std::getenv("HIPVMM_HOST_PEERS");
+  const char* value = variable_of("HIPVMM_HOST_PEERS");
   const std::string_view text = value == nullptr ? "all" : value;
   if (text == "none") return links;
   const auto link = [&links](std::size_t a, std::size_t b) {
@@ -200,9 +218,9 @@ std::vector<int> chosen_from(const std::vector<int>& before, std::string_view li
 std::vector<int> read_visible(int machine_devices) {
   std::vector<int> visible(static_cast<std::size_t>(machine_devices));
   std::iota(visible.begin(), visible.end(), 0);
-  if (const char* list = std::getenv("ROCR_VISIBLE_DEVICES")) visible = chosen_from(visible, list);
-  const char* list = std::getenv("HIP_VISIBLE_DEVICES");
-  if (list == nullptr) list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (const char* list = variable_of("ROCR_VISIBLE_DEVICES")) visible = chosen_from(visible, list);
+  const char* list = variable_of("HIP_VISIBLE_DEVICES");
+  if (list == nullptr) list = variable_of("CUDA_VISIBLE_DEVICES");
   return list == nullptr ? visible : chosen_from(visible, list);
 }
 
@@ -221,7 +239,7 @@ std::vector<std::uint64_t> links_between(const std::vector<int>& visible,
 }
 
 std::size_t read_hidden_bytes() {
-  const char* value = std::getenv("HIP_HIDDEN_FREE_MEM");
+  const char* value = variable_of("HIP_HIDDEN_FREE_MEM");
   if (value == nullptr) return 0;
   const std::optional<std::size_t> mebibytes = parse_number(value);
   if (!mebibytes || *mebibytes > std::numeric_limits<std::size_t>::max() >> 20U) {
@@ -231,7 +249,7 @@ std::size_t read_hidden_bytes() {
 }
 
 fault_settings read_faults() {
-  const char* value = std::getenv("HIPVMM_HOST_FAULTS");
+  const char* value = variable_of("HIPVMM_HOST_FAULTS");
   if (value == nullptr) return {};
   try {
     return parse_faults(value);
@@ -260,8 +278,10 @@ std::uint64_t fingerprint_of(const settings& from) {
   for (const std::uint64_t reached : from.links) text += ' ' + std::to_string(reached);
   if (from.is_integrated) text += " reported " + std::to_string(from.reported_bytes);
   if (from.pageable_access) text += " pageable";
+  if (from.touch == host_touch::if_granted) text += " touched if granted";
+  if (from.fabric_handles) text += " fabric";
   if (!from.concurrent_managed_access) text += " managed by turns";
-  const char* faults = std::getenv("HIPVMM_HOST_FAULTS");
+  const char* faults = variable_of("HIPVMM_HOST_FAULTS");
   if (faults != nullptr) text.append(" ").append(faults);
   return hash_of(text);
 }
@@ -277,7 +297,8 @@ settings read_settings() {
   read_granularity(result);
   result.device_bytes = read_bytes("HIPVMM_HOST_MEMORY", result.granularity,
                                    default_device_bytes(result.granularity));
-  result.is_integrated = std::getenv("HIPVMM_HOST_REPORTED_MEMORY") != nullptr;
+  result.host_bytes = machine_bytes();
+  result.is_integrated = variable_of("HIPVMM_HOST_REPORTED_MEMORY") != nullptr;
   result.reported_bytes =
       read_bytes("HIPVMM_HOST_REPORTED_MEMORY", result.granularity, result.device_bytes);
   result.address_space_bytes =
@@ -290,6 +311,7 @@ settings read_settings() {
   if (read_switch("HIPVMM_HOST_REUSE_HANDLES", false)) {
     result.stream_and_event_handles = handle_reuse::last_first;
   }
+  result.touch = read_touch(result.like->touch);
   result.pageable_access = read_switch("HIPVMM_HOST_PAGEABLE", result.pageable_access);
   result.fabric_handles = read_switch("HIPVMM_HOST_FABRIC", result.fabric_handles);
   result.concurrent_managed_access =

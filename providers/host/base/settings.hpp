@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/fault_rule.hpp"
@@ -27,6 +28,8 @@ struct settings {
   std::size_t reported_bytes = 0;  ///< that devices name as their total
   bool is_integrated = false;      ///< devices share the memory of the host
   std::size_t address_space_bytes = 0;
+  /// Of the machine, which pinned and managed memory together fit.
+  std::size_t host_bytes = std::numeric_limits<std::size_t>::max();
   /// Of each device that hipMemGetInfo does not report as free.
   std::size_t hidden_bytes = 0;
   /// links[d] has bit p set when device d reaches device p over a peer link.
@@ -35,10 +38,12 @@ struct settings {
   bool reports_leaks = false;
   bool check_races = false;
   handle_reuse stream_and_event_handles = handle_reuse::none;
-  bool pageable_access = false;           ///< devices reach all memory of the host
-  bool fabric_handles = false;            ///< chunks may be exported to other nodes
-  bool concurrent_managed_access = true;  ///< devices and the host use managed memory at once
-  /// Of all that changes what devices do, in this process and in every other with the same.
+  host_touch touch = host_touch::as_devices;  ///< of mapped memory
+  bool pageable_access = false;               ///< devices reach all memory of the host
+  bool fabric_handles = false;                ///< chunks may be exported to other nodes
+  bool concurrent_managed_access = true;      ///< devices and the host use managed memory at once
+  /// Of all that changes the behaviour of devices and their memory, in this process and in every
+  /// other with the same.
   std::uint64_t fingerprint = 0;
 };
 

@@ -84,8 +84,6 @@ class capture_set {
   void refuse_unrecorded(const stream_queue& queue);
   /// A call that may wait for a device, by the modes of the captures and of the thread.
   void refuse_unsafe();
-  /// A call that frees memory after it has waited for all devices.
-  void refuse_waiting_free();
   void refuse_waiting_copy();
   void refuse_managed();
   /// A call for memory of pools in a stream that is not captured.

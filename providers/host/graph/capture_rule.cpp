@@ -33,13 +33,6 @@ void capture_set::refuse_unsafe() {
   refuse(capture_check::by_mode, hipErrorStreamCaptureUnsupported);
 }
 
-void capture_set::refuse_waiting_free() {
-  if (!any()) return;
-  if (rules_.captured_free == waiting_free::by_mode) return refuse_unsafe();
-  const guard lock{mutex_};
-  refuse_where([](const participant&) { return true; }, hipErrorStreamCaptureUnsupported);
-}
-
 void capture_set::refuse_waiting_copy() {
   if (!any()) return;
   const guard lock{mutex_};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -36,13 +37,78 @@ int processors() noexcept {
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1U << 16U));
 }
 
+// What AMD's runtimes answer as one, of any device: 6.4.3 and 7.2.4, and 5.7.1, which knows fewer.
+struct amd_answer {
+  bool is_known = true;
+  int value = 0;
+};
+
+std::optional<amd_answer> answer_of_amd(const runtime& machine, int attribute) {
+  const attribute_answers like = machine.rules().attributes;
+  if (like == attribute_answers::of_host) return std::nullopt;
+  const bool is_new = like == attribute_answers::of_amd_6;
+  switch (attribute) {
+    case hipDeviceAttributeConcurrentKernels:
+      return amd_answer{true, 1};
+    case hipDeviceAttributeMaxThreadsDim:
+    case hipDeviceAttributeTccDriver:
+    case hipDeviceAttributeClockInstructionRate:
+      return amd_answer{false};
+    case hipDeviceAttributeDeviceOverlap:
+    case hipDeviceAttributeGlobalL1CacheSupported:
+    case hipDeviceAttributeLocalL1CacheSupported:
+    case hipDeviceAttributeStreamPrioritiesSupported:
+    case hipDeviceAttributeHostNativeAtomicSupported:
+      return amd_answer{is_new, 1};
+    case hipDeviceAttributeMaxBlocksPerMultiProcessor:
+      return amd_answer{is_new, 2};
+    case hipDeviceAttributeTotalGlobalMem:
+      return amd_answer{
+          is_new, static_cast<int>(std::min<std::uint64_t>(machine.configuration().reported_bytes,
+                                                           std::numeric_limits<int>::max()))};
+    // No such cache, register, or memory of a block here.
+    case hipDeviceAttributeAccessPolicyMaxWindowSize:
+    case hipDeviceAttributeComputePreemptionSupported:
+    case hipDeviceAttributeLuidDeviceNodeMask:
+    case hipDeviceAttributeMultiGpuBoardGroupID:
+    case hipDeviceAttributePersistingL2CacheMaxSize:
+    case hipDeviceAttributeMaxRegistersPerMultiprocessor:
+    case hipDeviceAttributeReservedSharedMemPerBlock:
+    case hipDeviceAttributeSharedMemPerBlockOptin:
+    case hipDeviceAttributeSharedMemPerMultiprocessor:
+    // No functions for these here.
+    case hipDeviceAttributeMaxSurface1D:
+    case hipDeviceAttributeMaxTexture1DMipmap:
+    case hipDeviceAttributeMaxTextureCubemap:
+    case hipDeviceAttributeSurfaceAlignment:
+    // Of a GPU on a card.
+    case hipDeviceAttributeCanUseHostPointerForRegisteredMem:
+      return amd_answer{is_new, 0};
+    case hipDeviceAttributeDirectManagedMemAccessFromHost:
+      return amd_answer{true, 0};
+    default:
+      return std::nullopt;
+  }
+}
+
+int host_attribute_of(const runtime& machine, int device, int attribute);
+
 }  // namespace
+
+int attribute_of(const runtime& machine, int device, int attribute) {
+  const std::optional<amd_answer> like_amd = answer_of_amd(machine, attribute);
+  if (!like_amd) return host_attribute_of(machine, device, attribute);
+  if (!like_amd->is_known) throw failure{hipErrorInvalidValue};
+  return like_amd->value;
+}
 
 std::string name_of(const runtime& machine, int device) {
   return "hipvmm host device " + std::to_string(machine.places().place_of(device));
 }
 
-int attribute_of(const runtime& machine, int device, int attribute) {
+namespace {
+
+int host_attribute_of(const runtime& machine, int device, int attribute) {
   switch (attribute) {
     case hip_compat::virtual_memory_management_supported:
       return machine.rules().vmm == virtual_memory::offered ? 1 : 0;
@@ -147,8 +213,15 @@ int attribute_of(const runtime& machine, int device, int attribute) {
   }
 }
 
+}  // namespace
+
 hipDeviceProp_t properties_of(runtime& machine, int device) {
-  const auto get = [&](int attribute) { return attribute_of(machine, device, attribute); };
+  // Fields have values where AMD refuses the attribute.
+  const auto get = [&](int attribute) {
+    const std::optional<amd_answer> like_amd = answer_of_amd(machine, attribute);
+    return like_amd && like_amd->is_known ? like_amd->value
+                                          : host_attribute_of(machine, device, attribute);
+  };
   hipDeviceProp_t properties{};
   name_of(machine, device).copy(properties.name, sizeof(properties.name) - 1);
   architecture.copy(properties.gcnArchName, sizeof(properties.gcnArchName) - 1);

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/failure.hpp"
+#include "base/fault_plan.hpp"
 #include "memory/managed_pages.hpp"
 #include "memory/tracked_range.hpp"
 
@@ -38,12 +39,16 @@ address round_up(address value, std::size_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-address reserve_aligned(std::size_t bytes, std::size_t alignment) {
-  const address direct = map_anonymous(0, bytes, PROT_NONE, reserve_flags);
-  if (direct % alignment == 0) return direct;
-  munmap(pointer_to(direct), bytes);
-  require(bytes <= std::numeric_limits<std::size_t>::max() - alignment, hipErrorOutOfMemory);
-  const std::size_t wide_bytes = bytes + alignment;
+// `behind` bytes behind the reservation are free then, for the next wish.
+address reserve_aligned(std::size_t bytes, std::size_t alignment, std::size_t behind) {
+  if (behind == 0) {
+    const address direct = map_anonymous(0, bytes, PROT_NONE, reserve_flags);
+    if (direct % alignment == 0) return direct;
+    munmap(pointer_to(direct), bytes);
+  }
+  require(bytes <= std::numeric_limits<std::size_t>::max() - alignment - behind,
+          hipErrorOutOfMemory);
+  const std::size_t wide_bytes = bytes + alignment + behind;
   const address wide = map_anonymous(0, wide_bytes, PROT_NONE, reserve_flags);
   const address aligned = round_up(wide, alignment);
   if (aligned != wide) munmap(pointer_to(wide), aligned - wide);
@@ -51,7 +56,15 @@ address reserve_aligned(std::size_t bytes, std::size_t alignment) {
   return aligned;
 }
 
-address reserve_anywhere(std::size_t bytes, std::size_t alignment, address hint) {
+address reserve_anywhere(std::size_t bytes, std::size_t alignment, std::size_t behind,
+                         address hint) {
+  if (fault_plan::get().ignored_hints()) {
+    const address start = reserve_aligned(bytes, alignment, behind);
+    if (start != hint) return start;
+    const address other = reserve_aligned(bytes, alignment, behind);
+    munmap(pointer_to(start), bytes);
+    return other;
+  }
   if (hint != 0 && hint % alignment == 0) {
     // A wish to the kernel as well: with MAP_FIXED_NOREPLACE it would give a privileged process
     // addresses below vm.mmap_min_addr, and ThreadSanitizer would turn a wish beyond the address
@@ -60,7 +73,7 @@ address reserve_anywhere(std::size_t bytes, std::size_t alignment, address hint)
     if (at == pointer_to(hint)) return hint;
     if (at != MAP_FAILED) munmap(at, bytes);
   }
-  return reserve_aligned(bytes, alignment);
+  return reserve_aligned(bytes, alignment, behind);
 }
 
 }  // namespace
@@ -74,7 +87,7 @@ address address_map::reserve(std::size_t bytes, std::size_t alignment, address h
   if (rules_.alignment == alignment_rule::ignored) alignment = 0;
   address start = 0;
   try {
-    start = reserve_anywhere(bytes, std::max(alignment, granularity_), hint);
+    start = reserve_anywhere(bytes, std::max(alignment, granularity_), rules_.free_behind, hint);
     guard lock{mutex_};
     forget_stale(lock, start, bytes);
     reservations_.emplace(start, reservation{bytes});
@@ -120,11 +133,23 @@ void address_map::refuse_to_free(reservation& used) const {
 }
 
 address address_map::allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags) {
+  require(bytes <= host_memory_, hipErrorOutOfMemory);
   const std::size_t extent = whole_pages(bytes);
   auto made = std::make_unique<tracked_range>(tracked_range{
       kind, device, 0, bytes, extent, flags, everybody, everybody, nullptr, false, 0, 0});
-  made->start = map_usable(extent, {});
-  return add(std::move(made));
+  {
+    const guard lock{mutex_};
+    require(extent <= host_memory_ - std::min(host_bytes_, host_memory_), hipErrorOutOfMemory);
+    host_bytes_ += extent;
+  }
+  try {
+    made->start = map_usable(extent, {});
+    return add(std::move(made));
+  } catch (...) {
+    const guard lock{mutex_};
+    host_bytes_ -= extent;
+    throw;
+  }
 }
 
 address address_map::allocate_from(memory_kind kind, std::shared_ptr<chunk> memory,
@@ -175,6 +200,8 @@ tracked_range address_map::free_allocation(memory_kind kind, address start) {
     // Out of the map before the addresses go back: another thread may get them at once.
     freed = ranges_.extract(start);
     --live(kind);
+    if (kind == memory_kind::host_allocation || kind == memory_kind::managed_allocation)
+      host_bytes_ -= freed.mapped()->extent_bytes;
   }
   if (kind != memory_kind::registration) munmap(pointer_to(start), freed.mapped()->extent_bytes);
   return std::move(*freed.mapped());
@@ -186,6 +213,11 @@ address_map::totals address_map::count() const {
   static_cast<void>(blocks);  // pools and graphs count those that are held
   static_cast<void>(graphs);
   return {reservations_.size(), mappings, device, host, managed, imported, registered};
+}
+
+std::uint64_t address_map::granted_mappings() const {
+  const guard lock{mutex_};
+  return granted_;
 }
 
 std::vector<address_map::live_range> address_map::live_ranges() const {
@@ -243,6 +275,20 @@ void address_map::retire(guard& lock, std::span<tracked_range* const> ranges) {
 void address_map::end_change(std::span<tracked_range* const> ranges) {
   for (tracked_range* each : ranges) each->changing = false;
   changed_.notify_all();
+}
+
+bool address_map::is_synchronous(address at) const {
+  const guard lock{mutex_};
+  const tracked_range* const found = range_at(at);
+  return found != nullptr && found->synchronous;
+}
+
+bool address_map::set_synchronous(address at, bool synchronous) {
+  const guard lock{mutex_};
+  tracked_range* const found = range_at(at);
+  if (found == nullptr) return false;
+  found->synchronous = synchronous;
+  return true;
 }
 
 }  // namespace hipvmm::host_provider

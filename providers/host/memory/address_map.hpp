@@ -27,8 +27,10 @@ class address_map {
  public:
   explicit address_map(const settings& limits) noexcept
       : rules_{*limits.like},
+        touch_{limits.touch},
         granularity_{limits.granularity},
-        address_space_{limits.address_space_bytes} {}
+        address_space_{limits.address_space_bytes},
+        host_memory_{limits.host_bytes} {}
 
   /// Reserves addresses, at `hint` if they are free there. The start is a multiple of `alignment`.
   address reserve(std::size_t bytes, std::size_t alignment, address hint);
@@ -45,7 +47,10 @@ class address_map {
   std::size_t set_access(address start, std::size_t bytes, const access_change& change,
                          const std::vector<device_set>& links);
 
-  /// Memory that the host and all devices may use.
+  /// Opens the mapping at `at` and its neighbours behind it to `users` as well, once.
+  void open_to(address at, device_set users);
+
+  /// Memory that the host and all devices may use, as much as the machine has.
   address allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags);
   /// Gives memory that is lent in stream order its addresses.
   address place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
@@ -62,6 +67,11 @@ class address_map {
   /// The range around `at`, which must be one of its usable bytes. Of a block of a pool `bytes` is
   /// what its holder asked for; one that nobody holds is not found.
   [[nodiscard]] std::optional<tracked_range> find(address at) const;
+  /// Whether calls that wait for copies do so for copies of the memory at `at` within a device, and
+  /// for fills of it.
+  [[nodiscard]] bool is_synchronous(address at) const;
+  /// Returns: whether there is memory at `at`.
+  bool set_synchronous(address at, bool synchronous);
   /// Whether `request` is allowed on every byte. Pageable memory is allowed to everybody.
   [[nodiscard]] bool allows(address start, std::size_t bytes, const access_request& request) const;
 
@@ -132,6 +142,8 @@ class address_map {
     std::uint64_t registrations;
   };
   [[nodiscard]] totals count() const;
+  /// Mappings that set_access() named so far.
+  [[nodiscard]] std::uint64_t granted_mappings() const;
 
   /// Memory that the application still holds, for a report.
   struct live_range {
@@ -184,17 +196,23 @@ class address_map {
   [[nodiscard]] std::uint64_t& live(memory_kind kind) noexcept {
     return live_[static_cast<std::size_t>(kind)];
   }
+  void change_access(guard& lock, const std::vector<tracked_range*>& whole,
+                     const access_change& change);
   void end_change(std::span<tracked_range* const> ranges);
 
   const profile& rules_;
+  const host_touch touch_;
   const std::size_t granularity_;
   const std::size_t address_space_;
+  const std::size_t host_memory_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // a pin ended, or a range is no longer changing
   reservation_map reservations_;
   range_map ranges_;
   std::size_t reserved_bytes_ = 0;
+  std::size_t host_bytes_ = 0;  // of pinned and managed memory
   std::array<std::uint64_t, memory_kinds> live_{};
+  std::uint64_t granted_ = 0;
 };
 
 }  // namespace hipvmm::host_provider

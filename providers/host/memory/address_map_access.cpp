@@ -22,7 +22,6 @@ struct rights {
     if (writers != 0) return PROT_READ | PROT_WRITE;
     return host | (readers != 0 ? PROT_READ : PROT_NONE);
   }
-  // Host code may touch mapped memory as far as any device may, as on AMD with a large BAR.
   [[nodiscard]] int protection(host_touch touch) const noexcept {
     return touch == host_touch::as_devices ? widest() : host;
   }
@@ -93,14 +92,31 @@ std::size_t address_map::set_access(address start, std::size_t bytes, const acce
       mappings_in(lock, start, bytes,
                   rules_.access == access_range::any_end ? range_end::inside : range_end::exact);
   require(rules_.access != access_range::sums_from_first || is_sum_from_first(start, bytes));
-  std::vector<rights_change> changes;
-  changes.reserve(whole.size());
-  for (tracked_range* each : whole) {
+  granted_ += whole.size();
+  for (const tracked_range* each : whole) {
     const bool on_host = each->memory->is_on_host();
     const device_set reach = links[static_cast<std::size_t>(each->device)] | only(each->device);
     require(on_host || (change.readers & ~reach) == 0, rules_.unlinked_access);
     require(!change.host || on_host || rules_.host_chunks == host_place::any_memory,
             hipErrorNotSupported);
+  }
+  std::vector<device_set> readers_before;
+  for (const tracked_range* each : whole) readers_before.push_back(each->readers);
+  change_access(lock, whole, change);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    if (rules_.peer_after_owner == late_grant::corrupts_mapping && !whole[i]->memory->is_on_host())
+      note_grant(*whole[i], change, readers_before[i]);
+  }
+  end_change(whole);
+  return whole.back()->start + whole.back()->bytes - start;
+}
+
+// Rights that are taken away wait for what uses them. The ranges are still changing afterwards.
+void address_map::change_access(guard& lock, const std::vector<tracked_range*>& whole,
+                                const access_change& change) {
+  std::vector<rights_change> changes;
+  changes.reserve(whole.size());
+  for (tracked_range* each : whole) {
     const rights before{each->readers, each->writers, each->host_rights};
     changes.push_back(
         {each,
@@ -120,22 +136,34 @@ std::size_t address_map::set_access(address start, std::size_t bytes, const acce
                         [](const rights_change& each) { return each.must_wait(); });
   });
   lock.unlock();
-  const bool done = protect(changes, rules_.touch, &rights_change::after);
+  const bool done = protect(changes, touch_, &rights_change::after);
   const int error = done ? 0 : errno;
-  if (!done) protect(changes, rules_.touch, &rights_change::before);
+  if (!done) protect(changes, touch_, &rights_change::before);
   lock.lock();
   for (const rights_change& each : changes) {
     const rights& now = done ? each.after : each.before;
     each.target->readers = now.readers;
     each.target->writers = now.writers;
     each.target->host_rights = now.host;
-    if (done && rules_.peer_after_owner == late_grant::corrupts_mapping &&
-        !each.target->memory->is_on_host())
-      note_grant(*each.target, change, each.before.readers);
   }
-  end_change(whole);
+  if (!done) end_change(whole);
   require(done, error_of_errno(error));
-  return whole.back()->start + whole.back()->bytes - start;
+}
+
+void address_map::open_to(address at, device_set users) {
+  guard lock{mutex_};
+  const tracked_range* const first = range_at(at);
+  if (first == nullptr || first->kind != memory_kind::mapping || first->opened) return;
+  address end = first->start;
+  for (const tracked_range* next = first; next != nullptr && next->kind == memory_kind::mapping &&
+                                          is_within_one(first->start, next->start);
+       next = range_at(end))
+    end = next->start + next->bytes;
+  const std::vector<tracked_range*> whole =
+      mappings_in(lock, first->start, end - first->start, range_end::exact);
+  change_access(lock, whole, {users, users, users, {}});
+  whole.front()->opened = true;
+  end_change(whole);
 }
 
 memory_class address_map::classify(address at) const {

@@ -30,7 +30,7 @@ void address_map::map(address start, std::size_t bytes, const std::shared_ptr<ch
   require(is_range(start, bytes));
   auto made = std::make_unique<tracked_range>(tracked_range{
       memory_kind::mapping, memory->device(), start, bytes, bytes, 0, 0, 0, memory, true, 0, 0});
-  if (rules_.touch == host_touch::never) {
+  if (touch_ == host_touch::if_granted) {
     made->view = std::make_shared<const private_view>(*memory, bytes);
   }
   if (fault_plan::get().incoherent_aliases() && is_in_use(*memory)) {

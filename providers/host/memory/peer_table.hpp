@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -20,6 +21,13 @@ class peer_table {
   /// Devices that `device` has a link to.
   [[nodiscard]] device_set linked_to(int device) const noexcept {
     return links_[static_cast<std::size_t>(device)];
+  }
+  [[nodiscard]] bool any_linked() const noexcept {
+    return std::any_of(links_.begin(), links_.end(), [](device_set to) { return to != 0; });
+  }
+  /// Whether `user` has a link to `owner`, or is it.
+  [[nodiscard]] bool reaches(int user, int owner) const noexcept {
+    return user == owner || (linked_to(owner) & only(user)) != 0;
   }
   /// Devices whose hipMalloc memory `device` may use since hipDeviceEnablePeerAccess.
   [[nodiscard]] device_set enabled_by(int device) const noexcept {

@@ -67,10 +67,12 @@ struct tracked_range {
   std::shared_ptr<tenancy> tenant = nullptr;       // of memory of pools and graphs
   /// Of a mapping: until when copies and fills miss it.
   std::chrono::steady_clock::time_point unseen_until{};
+  bool opened = false;  // to all devices, by a copy between devices
   int host_rights = 0;  // PROT_ bits that the host was granted itself, of a mapping
   std::shared_ptr<const private_view> view = nullptr;
   /// Of a mapping that the plan of faults wants incoherent.
   std::shared_ptr<const stale_view> stale = nullptr;
+  bool synchronous = false;  // fills and copies within a device have finished when a call returns
   std::uint32_t number = next_range_number();  // the buffer id of its pointers
 };
 

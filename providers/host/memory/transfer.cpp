@@ -80,7 +80,14 @@ void move_bytes(const address_map::pin& to, address destination, const address_m
   });
 }
 
-void copy_forwards(const device_access& by, const copy_request& work) {
+/// One piece of a copy.
+struct piece_copy {
+  endpoint destination;
+  endpoint source;
+  std::size_t bytes;
+};
+
+void copy_forwards(const device_access& by, const piece_copy& work) {
   for (std::size_t done = 0; done < work.bytes;) {
     const std::size_t wanted = std::min(slice_bytes, work.bytes - done);
     const address_map::pin to = hold(by, work.destination, right::write, done, wanted);
@@ -90,7 +97,7 @@ void copy_forwards(const device_access& by, const copy_request& work) {
   }
 }
 
-void copy_backwards(const device_access& by, const copy_request& work) {
+void copy_backwards(const device_access& by, const piece_copy& work) {
   for (std::size_t left = work.bytes; left > 0;) {
     const std::size_t wanted = std::min(slice_bytes, left);
     const address_map::pin to =
@@ -99,6 +106,16 @@ void copy_backwards(const device_access& by, const copy_request& work) {
         hold(by, work.source, right::read, left - to.bytes(), to.bytes(), true);
     left -= from.bytes();
     move_bytes(to, work.destination.start + left, from, work.source.start + left);
+  }
+}
+
+void copy_piece(const device_access& by, const piece_copy& work) {
+  const address to = work.destination.start;
+  const address from = work.source.start;
+  if (to > from && to - from < work.bytes) {
+    copy_backwards(by, work);
+  } else {
+    copy_forwards(by, work);
   }
 }
 
@@ -118,6 +135,21 @@ void fill_slice(address start, const fill_request& work, std::size_t bytes) {
     default:
       fill_elements<std::uint32_t>(start, work.pattern, bytes / 4);
       break;
+  }
+}
+
+void fill_piece(const device_access& by, const endpoint& side, const fill_request& work) {
+  const std::size_t bytes = work.count * work.width;
+  for (std::size_t done = 0; done < bytes;) {
+    const address_map::pin held =
+        hold(by, side, right::write, done, std::min(slice_bytes, bytes - done));
+    if (held.seen()) {
+      held.write_at(side.start + done, [&](address target) {
+        make_present(target, held.bytes(), MADV_POPULATE_WRITE);
+        fill_slice(target, work, held.bytes());
+      });
+    }
+    done += held.bytes();
   }
 }
 
@@ -147,6 +179,17 @@ std::uint64_t read_number(const device_access& by, const value_wait_request& wor
   if (!held.seen()) return 0;
   const address at = held.read_at(work.memory.start);
   return work.width == 4 ? number_at<std::uint32_t>(at) : number_at<std::uint64_t>(at);
+}
+
+/// Whether no address of a piece is beyond all memory.
+bool ends_in_memory(const endpoint& side, std::size_t bytes, const piece_grid& pieces) noexcept {
+  address rows = 0;
+  address slices = 0;
+  address end = side.start;
+  return !__builtin_mul_overflow(pieces.rows - 1, side.apart.row, &rows) &&
+         !__builtin_mul_overflow(pieces.slices - 1, side.apart.slice, &slices) &&
+         !__builtin_add_overflow(end, rows, &end) && !__builtin_add_overflow(end, slices, &end) &&
+         !__builtin_add_overflow(end, bytes, &end);
 }
 
 }  // namespace
@@ -192,19 +235,28 @@ hipError_t perform(const device_access& by, const value_write_request& work) {
   return hipSuccess;
 }
 
-bool allowed(const device_access& by, const endpoint& side, right needed, std::size_t bytes) {
-  return by.memory.allows(side.start, bytes, request_for(by, side, needed));
+bool allowed(const device_access& by, const endpoint& side, right needed, std::size_t bytes,
+             const piece_grid& pieces) {
+  if (!ends_in_memory(side, bytes, pieces)) return false;
+  for (std::size_t slice = 0; slice < pieces.slices; ++slice) {
+    for (std::size_t row = 0; row < pieces.rows; ++row) {
+      const endpoint piece = side.at_piece(row, slice);
+      // Behind its end memory of HIP's is not the host's.
+      if (side.where != memory_class::pageable &&
+          by.memory.classify(piece.start) == memory_class::pageable)
+        return false;
+      if (!by.memory.allows(piece.start, bytes, request_for(by, piece, needed))) return false;
+    }
+  }
+  return true;
 }
 
 hipError_t perform(const device_access& by, const copy_request& work) {
   try {
-    const address to = work.destination.start;
-    const address from = work.source.start;
-    if (to > from && to - from < work.bytes) {
-      copy_backwards(by, work);
-    } else {
-      copy_forwards(by, work);
-    }
+    for_each_piece(work.pieces, [&](std::size_t row, std::size_t slice) {
+      copy_piece(by, {work.destination.at_piece(row, slice), work.source.at_piece(row, slice),
+                      work.bytes});
+    });
   } catch (const failure& error) {
     return error.code();
   }
@@ -213,18 +265,9 @@ hipError_t perform(const device_access& by, const copy_request& work) {
 
 hipError_t perform(const device_access& by, const fill_request& work) {
   try {
-    const std::size_t bytes = work.count * work.width;
-    for (std::size_t done = 0; done < bytes;) {
-      const address_map::pin held =
-          hold(by, work.destination, right::write, done, std::min(slice_bytes, bytes - done));
-      if (held.seen()) {
-        held.write_at(work.destination.start + done, [&](address target) {
-          make_present(target, held.bytes(), MADV_POPULATE_WRITE);
-          fill_slice(target, work, held.bytes());
-        });
-      }
-      done += held.bytes();
-    }
+    for_each_piece(work.pieces, [&](std::size_t row, std::size_t slice) {
+      fill_piece(by, work.destination.at_piece(row, slice), work);
+    });
   } catch (const failure& error) {
     return error.code();
   }

@@ -18,6 +18,18 @@ struct device_access {
   const peer_table& peers;
 };
 
+/// Pieces of equal size that lie apart: `rows` in each of `slices`.
+struct piece_grid {
+  std::size_t rows = 1;
+  std::size_t slices = 1;
+};
+
+/// How far apart the pieces of one side are.
+struct pitches {
+  std::size_t row = 0;
+  std::size_t slice = 0;
+};
+
 /// One side of a copy, or the target of a fill: memory, and on whose behalf it is touched.
 struct endpoint {
   address start;
@@ -26,23 +38,37 @@ struct endpoint {
   /// Whether hipMalloc memory of any device will do, for the runtime stages the bytes or does not
   /// look at peers.
   bool staged;
+  pitches apart = {};
+
+  [[nodiscard]] endpoint at_piece(std::size_t row, std::size_t slice) const noexcept {
+    return {start + row * apart.row + slice * apart.slice, where, device, staged};
+  }
 };
 
-/// Copies bytes. Overlapping ranges are copied as memmove would.
+/// Calls `use` with the row and the slice of each piece, in the order of addresses.
+template <class Use>
+void for_each_piece(const piece_grid& pieces, Use use) {
+  for (std::size_t slice = 0; slice < pieces.slices; ++slice)
+    for (std::size_t row = 0; row < pieces.rows; ++row) use(row, slice);
+}
+
+/// Copies `bytes` of each piece. A piece that overlaps its target is copied as memmove would.
 struct copy_request {
   endpoint destination;
   endpoint source;
   std::size_t bytes;
+  piece_grid pieces = {};
   std::unique_ptr<std::byte[]> snapshot =
       nullptr;  // holds the source when it had to be read at once
 };
 
-/// Writes `count` elements of `width` bytes (1, 2 or 4).
+/// Writes `count` elements of `width` bytes (1, 2 or 4) of each piece.
 struct fill_request {
   endpoint destination;
   std::uint32_t pattern;
   unsigned width;
   std::size_t count;
+  piece_grid pieces = {};
 };
 
 /// When a stream that waits for a value goes on, by the bits of the mask.
@@ -66,8 +92,9 @@ struct value_write_request {
 
 [[nodiscard]] bool is_met(const value_wait_request& wait, std::uint64_t found) noexcept;
 
-/// Whether each byte may be touched now: the check made when work is submitted.
-bool allowed(const device_access& by, const endpoint& side, right needed, std::size_t bytes);
+/// Whether each byte of each piece may be touched now: the check made when work is submitted.
+bool allowed(const device_access& by, const endpoint& side, right needed, std::size_t bytes,
+             const piece_grid& pieces = {});
 
 /// Performs the work, asking again for every slice of at most 1 MiB: memory may have been unmapped
 /// or revoked since it was submitted. Gives hipErrorIllegalAddress then.

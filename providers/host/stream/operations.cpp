@@ -6,9 +6,12 @@
 namespace hipvmm::host_provider {
 namespace {
 
-void show(use_visitor& visitor, const endpoint& side, memory_use how, std::size_t bytes) {
+void show(use_visitor& visitor, const endpoint& side, memory_use how, std::size_t bytes,
+          const piece_grid& pieces) {
   if (side.where == memory_class::pageable) return;
-  visitor.see(side.start, bytes, how, side.device);
+  for_each_piece(pieces, [&](std::size_t row, std::size_t slice) {
+    visitor.see(side.at_piece(row, slice).start, bytes, how, side.device);
+  });
 }
 
 }  // namespace
@@ -40,14 +43,15 @@ hipError_t copy_operation::execute(stream_queue& /*in*/) const { return perform(
 
 std::optional<graph_form> copy_operation::recorded() const {
   // Pageable memory is read and written when the node runs.
-  return graph_form{std::make_shared<const copy_operation>(
-                        copy_request{what_.destination, what_.source, what_.bytes}, by_),
-                    hipGraphNodeTypeMemcpy};
+  return graph_form{
+      std::make_shared<const copy_operation>(
+          copy_request{what_.destination, what_.source, what_.bytes, what_.pieces}, by_),
+      hipGraphNodeTypeMemcpy};
 }
 
 void copy_operation::visit_uses(use_visitor& visitor) const {
-  show(visitor, what_.source, memory_use::read, what_.bytes);
-  show(visitor, what_.destination, memory_use::write, what_.bytes);
+  show(visitor, what_.source, memory_use::read, what_.bytes, what_.pieces);
+  show(visitor, what_.destination, memory_use::write, what_.bytes, what_.pieces);
 }
 
 hipError_t fill_operation::execute(stream_queue& /*in*/) const { return perform(by_, what_); }
@@ -57,7 +61,7 @@ std::optional<graph_form> fill_operation::recorded() const {
 }
 
 void fill_operation::visit_uses(use_visitor& visitor) const {
-  show(visitor, what_.destination, memory_use::write, what_.count * what_.width);
+  show(visitor, what_.destination, memory_use::write, what_.count * what_.width, what_.pieces);
 }
 
 hipError_t prefetch_operation::execute(stream_queue& /*in*/) const { return perform(what_); }

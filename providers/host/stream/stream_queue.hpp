@@ -65,6 +65,14 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   /// No other stream ever has the same.
   [[nodiscard]] stream_number number() const noexcept { return number_; }
 
+  /// The compute units that it was limited to, a bit for each; empty: all. Set before it is used.
+  [[nodiscard]] const std::vector<std::uint32_t>& compute_units() const noexcept {
+    return compute_units_;
+  }
+  void set_compute_units(std::vector<std::uint32_t> units) noexcept {
+    compute_units_ = std::move(units);
+  }
+
   /// Appends work that starts after everything before it here and everything in `after`.
   position submit(std::unique_ptr<operation> work, std::vector<position> after);
   /// Appends work and waits for it, in the calling thread itself where nothing is ahead of it.
@@ -145,6 +153,7 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   const int device_;
   const stream_order order_;
   const int priority_;
+  std::vector<std::uint32_t> compute_units_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_arrived_;

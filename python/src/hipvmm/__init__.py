@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """GPU memory that grows in place and is reused without a wait, on HIP and CUDA.
 
-GrowableArray is an array that grows without moving what is there; Pool a stream-ordered pool.
-DeviceBuffer, the module mr, reinitialize() and what is beside them have the names and meaning of
+GrowableArray is an array that grows without moving its elements; Pool a stream-ordered pool.
+DeviceBuffer, the module mr, reinitialize() and the like have the names and meaning of
 RMM's and hipMM's Python packages, so that ``import hipvmm as rmm`` serves most programs. SlotArena
 is the memory of a KV cache; suspend() and resume() give memory back and keep its addresses;
 MemoryBudget is a cap that processes share.
@@ -30,10 +30,11 @@ from ._errors import (
     UnsupportedError,
 )
 from ._version import __version__
-from .budget import BudgetHolder, BudgetStatistics, MemoryBudget
+from .budget import BudgetHolder, BudgetStatistics, IdleStatistics, MemoryBudget, idle_statistics
 from .device import (
     DEFAULT_STREAM,
     DeviceMemory,
+    Event,
     Stream,
     can_access_peer,
     capability,
@@ -52,6 +53,7 @@ from .growable import GrowableArray, GrowthStatistics
 from ._log import (
     LoggingLevel,
     flush_logger,
+    get_flush_level,
     get_logging_level,
     log,
     logging_level,
@@ -74,10 +76,12 @@ __all__ = [
     "DEFAULT_STREAM",
     "DeviceBuffer",
     "DeviceMemory",
+    "Event",
     "GrowableArray",
     "GrowthStatistics",
     "HipError",
     "HipvmmError",
+    "IdleStatistics",
     "InternalError",
     "InvalidArgumentError",
     "InvalidHandleError",
@@ -113,7 +117,9 @@ __all__ = [
     "enable_logging",
     "flush_logger",
     "get_log_filenames",
+    "get_flush_level",
     "get_logging_level",
+    "idle_statistics",
     "is_host_accessible",
     "is_initialized",
     "log",
@@ -142,14 +148,14 @@ def reinitialize(pool_allocator: bool = False, managed_memory: bool = False,
                  maximum_pool_size: Optional[mr.Size] = None,
                  devices: Union[int, Sequence[int]] = 0, logging: bool = False,
                  log_file_name: mr.FileName = None) -> None:
-    """Sets a new resource for each of some devices; all of them, or none where one cannot be made.
+    """Sets a new resource for each of some devices; all of them, or none if one cannot be made.
 
     pool_allocator: a pool, of initial_pool_size bytes at first and maximum_pool_size at most, both
         as numbers or text such as "1GiB"; without it, each allocation is one of HIP's.
     managed_memory: memory of hipMallocManaged instead of hipMalloc.
     devices: one ordinal or several.
     logging: a row for each allocation in log_file_name, or in the file that HIPVMM_LOG_FILE or
-        RMM_LOG_FILE names, with ".dev0" before the ending for device 0. Raises ValueError where no
+        RMM_LOG_FILE names, with ".dev0" before the ending for device 0. Raises ValueError if no
         file is known.
 
     The hooks of register_reinitialize_hook() run first, the latest before the others.
@@ -178,7 +184,7 @@ def unregister_reinitialize_hook(func: Callable[..., Any]) -> None:
 
 
 def report(device: Optional[int] = None) -> str:
-    """What the resource of a device holds, for people; "" where it is no pool.
+    """Describes the memory of a device's resource, for people; "" if it is no pool.
 
     Adaptors are looked through for the pool below them.
     """

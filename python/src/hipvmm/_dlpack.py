@@ -57,7 +57,7 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _is_valid.restype = ctypes.c_int
 
-# The tensors that others have, by address, with what keeps the memory alive.
+# The tensors of other packages, by address, with the owner of the memory.
 _exported: Dict[int, Any] = {}
 # The capsules of those that nobody has taken yet. They have no destructor: one by ctypes would lose
 # the exception that is being raised while a capsule ends.
@@ -95,7 +95,7 @@ def _sweep_with_garbage(phase: str, _: Any) -> None:
 
 
 def _end_at_exit() -> None:
-    """At the interpreter's exit: what others still have is left to the end of the process."""
+    """At the interpreter's exit: tensors of other packages end with the process."""
     gc.callbacks.remove(_sweep_with_garbage)
     for managed, *_ in list(_exported.values()):
         managed.deleter = ctypes.cast(None, _Deleter)
@@ -123,7 +123,7 @@ def capsule(owner: Any, ptr: int, shape: Sequence[int], typestr: str, device: Tu
         raise UnsupportedError(f"DLPack has no type for elements of {typestr}")
     itemsize = int(typestr[2:])
     if itemsize > (16 if typestr[1] == "c" else 8):
-        raise UnsupportedError(f"DLPack has no type for elements of {typestr}, whose bytes are padded")
+        raise UnsupportedError(f"DLPack has no type for padded elements such as {typestr}")
     sweep()
     managed = _ManagedTensor()
     sizes = (ctypes.c_int64 * len(shape))(*shape)
@@ -148,7 +148,7 @@ def capsule(owner: Any, ptr: int, shape: Sequence[int], typestr: str, device: Tu
 
 
 def require_no_copy(own: Tuple[int, int], dl_device: Any, copy: Any) -> None:
-    """Raises UnsupportedError for what would be a copy."""
+    """Raises UnsupportedError if a copy is necessary."""
     if copy:
         raise UnsupportedError("DLPack with copy=True: use copy_to_host()")
     if dl_device is not None and tuple(dl_device) != own:

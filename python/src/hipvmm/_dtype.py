@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Sequence
 from ._errors import InvalidArgumentError
 
 _ORDER = "<" if sys.byteorder == "little" else ">"
-# What there is without numpy, by the kind in a typestr.
+# The types without numpy, by the kind in a typestr.
 _BYTES = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
 _KINDS = {"int": "i", "uint": "u", "float": "f", "complex": "c"}
 
 
 def numpy_or_none() -> Any:
-    """numpy, or None where it is not installed."""
+    """numpy, or None if it is not installed."""
     try:
         import numpy
     except ImportError:
@@ -31,7 +31,7 @@ class DType(NamedTuple):
 
     @property
     def struct_code(self) -> str:
-        """The code in the modules array and struct; "" where they have none."""
+        """The code in the modules array and struct; "" if they have none."""
         return {
             "|b1": "?", "|i1": "b", "|u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I",
             "i8": "q", "u8": "Q", "f4": "f", "f8": "d",

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class LibraryNotFoundError(ImportError):
-    """libhipvmm.so was not found, or is too old. The text lists where it was looked for."""
+    """libhipvmm.so was not found, or is too old. The text lists the places searched."""
 
 
 class HipvmmError(RuntimeError):
@@ -36,12 +36,12 @@ class InvalidHandleError(HipvmmError, ValueError):
 
 
 class OutOfMemoryError(HipvmmError, MemoryError):
-    """Something ran out: device memory, addresses, descriptors, host memory or a limit.
+    """A request for memory was refused.
 
-    exhausted: which of these, as "device_memory", "addresses", "descriptors", "host_memory" or
-        "limit".
-    device: the ordinal of the device; -1 where the memory belongs to none.
-    bytes_requested, bytes_free: in bytes; 0 where that is not known.
+    exhausted: the cause: "device_memory", "addresses", "descriptors", "host_memory", "limit",
+        "budget", "fragmentation" or "alignment".
+    device: the ordinal of the device; -1 if the memory belongs to none.
+    bytes_requested, bytes_free: in bytes; 0 if unknown.
     """
 
     exhausted: str = ""

@@ -12,17 +12,17 @@ import time
 import weakref
 from typing import Any, Callable, Dict, Optional
 
-from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError
+from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError, UnsupportedError
 from ._library import lib
 
 
 class _Finalizers:
-    """What is destroyed before the interpreter ends, threads or not.
+    """Objects that are destroyed before the interpreter ends, threads or not.
 
     A daemon thread may be anywhere when the interpreter ends: between a function of C that has made
     something and its finalizer, or between the end of an object and the function of C that destroys
-    it. weakref.finalize alone would leave what such threads make and destroy. So who makes
-    something does that within `with finalizers:`, and the end waits for those and refuses others.
+    it. weakref.finalize alone would leave objects that such threads make and destroy. So code makes
+    objects within `with finalizers:`, and the end waits for those and refuses others.
 
     patience: seconds of the end at most, for a thread may wait in a function of C for anything.
     """
@@ -30,6 +30,7 @@ class _Finalizers:
     patience = 5.0
 
     def __init__(self) -> None:
+        self.generation = 0  # of the process: one more in a child of fork()
         # By the numbers of threads, so that each changes its own entry: no lock is needed.
         self._making: Dict[int, int] = {}
         self._pending: Dict[object, weakref.finalize] = {}
@@ -41,6 +42,7 @@ class _Finalizers:
         # Of other threads, and of the parent.
         self._making.clear()
         self._pending.clear()
+        self.generation += 1
 
     def __enter__(self) -> None:
         thread = threading.get_ident()
@@ -83,7 +85,7 @@ class _Finalizers:
 
         self._ending = threading.get_ident()
         wait(lambda: bool(self._making))
-        # What was made last ends first, as it may need the others, in other threads too.
+        # The last object made ends first, because it may need the others, in other threads too.
         for key, finalizer in reversed(list(self._pending.copy().items())):
             try:
                 finalizer()
@@ -97,7 +99,7 @@ finalizers = _Finalizers()
 
 def _destroy(function: str, handle: int, process: int, callback: Any) -> None:
     if os.getpid() != process:
-        return  # a child of fork() leaves what is its parent's
+        return  # a child of fork() leaves objects of its parent
     try:
         getattr(lib(), function)(handle)
     except InvalidArgumentError:
@@ -112,23 +114,31 @@ def _destroy(function: str, handle: int, process: int, callback: Any) -> None:
 class HeldHandle:
     """A handle that is destroyed with the last object that holds it.
 
-    callback: what threads of the library may call until then.
+    callback: a function that threads of the library may call until then.
     """
 
     def __init__(self, function: str, handle: int, callback: Any = None) -> None:
         self.value = handle
+        self._generation = finalizers.generation
         self._finalizer = finalizers.add(self, _destroy, function, handle, os.getpid(), callback)
 
     @property
     def alive(self) -> bool:
-        """False once the interpreter exits and has destroyed what was left."""
+        """False once the interpreter exits and has destroyed the remaining objects."""
         return self._finalizer.alive
+
+    def require_own(self, name: str) -> None:
+        """Raises UnsupportedError in a child of fork() of the process that made it."""
+        if self._generation != finalizers.generation:
+            raise UnsupportedError(
+                f"a child of fork() cannot use the {name} of its parent: start the worker by "
+                "spawn or forkserver, or fork before the first call of hipvmm")
 
 
 class Owner:
     """Owns a handle until close(), the end of a with statement, or the end of the object.
 
-    What is still there when the interpreter exits is destroyed before it does.
+    Remaining objects are destroyed before the interpreter exits.
     """
 
     _destroy_function = ""
@@ -155,10 +165,11 @@ class Owner:
         return self._hold().value
 
     def _hold(self) -> HeldHandle:
-        """What keeps the handle, for others that need it after close(), too."""
+        """Keeps the handle for users that need it after close(), too."""
         held = self._held
         if held is None or not held.alive:
             raise InvalidHandleError(f"this {type(self).__name__} was closed")
+        held.require_own(type(self).__name__)
         return held
 
     @property

@@ -44,7 +44,7 @@ class _HostMemory:
     def __init__(self, source: Any, flags: int) -> None:
         self._view = _PyBuffer()
         self._held = False
-        _get(source, ctypes.byref(self._view), flags)  # raises what the object raises
+        _get(source, ctypes.byref(self._view), flags)  # raises the object's exceptions
         self._held = True
         self.address = self._view.buf or 0
         self.nbytes = self._view.len
@@ -65,7 +65,7 @@ def _memory_of(source: Any, flags: int, what: str) -> Tuple[int, int, Any]:
 
 
 def host_source(source: Any) -> Tuple[int, int, Any]:
-    """Address and size of an object's bytes, and what keeps them there: bytes, numpy arrays, ..."""
+    """Address and size of an object's bytes, and their owner: bytes, numpy arrays, ..."""
     return _memory_of(source, _SIMPLE, "to read")
 
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from . import _errors
 from ._version import __version__
 
-# HIPVMM_C_VERSION of the least library that has what this package calls.
+# HIPVMM_C_VERSION of the oldest library with all functions of this package.
 NEEDED_C_VERSION = 1
 
 
@@ -86,7 +86,14 @@ class TagStatistics(ctypes.Structure):
     """hipvmm_tag_statistics."""
 
     _fields_ = [(name, c_size_t) for name in (
-        "struct_size", "objects", "bytes_asleep", "bytes_on_host", "bytes_on_disk")] + [("is_asleep", c_int)]
+        "struct_size", "objects", "bytes_asleep", "bytes_on_host", "bytes_on_disk")] + [
+            ("is_asleep", c_int), ("bytes_mapped", c_size_t)]
+
+
+class SuspendRange(ctypes.Structure):
+    """hipvmm_suspend_range."""
+
+    _fields_ = [("address", c_void_p), ("bytes", c_size_t), ("keep", c_int)]
 
 
 class BudgetStatistics(ctypes.Structure):
@@ -94,6 +101,13 @@ class BudgetStatistics(ctypes.Structure):
 
     _fields_ = [(name, c_size_t) for name in (
         "struct_size", "limit", "bytes", "own_bytes", "holders")]
+
+
+class IdleStatistics(ctypes.Structure):
+    """hipvmm_idle_statistics."""
+
+    _fields_ = [("struct_size", c_size_t), ("asked", c_uint64), ("refused", c_uint64),
+                ("moved_bytes", c_size_t), ("released_bytes", c_size_t), ("nanoseconds", c_uint64)]
 
 
 class BudgetHolder(ctypes.Structure):
@@ -109,8 +123,8 @@ TrimCallback = ctypes.CFUNCTYPE(None, c_size_t, c_void_p)
 AllocateCallback = ctypes.CFUNCTYPE(c_void_p, c_size_t, c_void_p, c_void_p)
 DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void_p)
 
-# How parameters are abbreviated below: h a handle, H where one is written; p an address, P where
-# one is written; s a text, S where its address is written; z bytes, Z; i an int, I; u unsigned;
+# How parameters are abbreviated below: h a handle, H if one is written; p an address, P if
+# one is written; s a text, S if its address is written; z bytes, Z; i an int, I; u unsigned;
 # t a text that is copied, of three parameters; v a list of bytes or numbers.
 _TYPES: Dict[str, Sequence[Any]] = {
     "h": (c_void_p,),
@@ -133,10 +147,12 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "N": (POINTER(SlotLayout),),
     "T": (POINTER(SlotStatistics),),
     "Q": (POINTER(TagStatistics),),
+    "W": (POINTER(SuspendRange),),
     "F": (FailureCallback,),
     "E": (EvictCallback,),
     "J": (POINTER(BudgetStatistics),),
     "K": (POINTER(BudgetHolder),),
+    "Y": (POINTER(IdleStatistics),),
     "R": (TrimCallback,),
     "M": (AllocateCallback,),
     "D": (DeallocateCallback,),
@@ -152,6 +168,7 @@ FUNCTIONS: Dict[str, str] = {
     "provider": "S",
     "device_count": "I",
     "device_current": "I",
+    "device_make_current": "i",
     "device_name": "it",
     "device_uuid": "it",
     "device_memory": "iZZ",
@@ -162,6 +179,13 @@ FUNCTIONS: Dict[str, str] = {
     "stream_create": "iH",
     "stream_destroy": "h",
     "stream_get": "hP",
+    "event_create": "iH",
+    "event_destroy": "h",
+    "event_get": "hP",
+    "event_record": "hp",
+    "event_is_done": "hI",
+    "event_synchronize": "h",
+    "stream_wait": "ph",
     "synchronize": "p",
     "per_thread_stream": "P",
     "copy_async": "ppzp",
@@ -208,6 +232,8 @@ FUNCTIONS: Dict[str, str] = {
     "pinned_create": "sH",
     "system_create": "iH",
     "async_create": "isH",
+    "async_view_create": "ipH",
+    "sam_headroom_create": "izH",
     "pool_create": "isH",
     "arena_create": "hsH",
     "fixed_size_create": "hsH",
@@ -277,17 +303,20 @@ FUNCTIONS: Dict[str, str] = {
     "slot_arena_get_statistics": "hT",
     "suspend": "sisZ",
     "suspend_in_stream": "sispZ",
+    "suspend_ranges": "siWzsPZ",
     "resume": "sZ",
     "tag_get_statistics": "sQ",
+    "require_awake": "p",
     "budget_join": "issRpH",
     "budget_leave": "h",
     "budget_set_limit": "hz",
     "budget_make_room": "hzI",
     "budget_get_statistics": "hJ",
     "budget_get_holders": "hKzZ",
+    "idle_get_statistics": "Y",
 }
 
-CALLBACK_RAISED = 10  # what a callback that raised returns, where it returns a status
+CALLBACK_RAISED = 10  # the status returned by a callback that raised
 
 _STATUS_ERRORS = {
     1: _errors.InvalidArgumentError,
@@ -300,7 +329,8 @@ _STATUS_ERRORS = {
     8: _errors.SystemFailureError,
     11: _errors.InvalidStateError,
 }
-_EXHAUSTED = ("", "device_memory", "addresses", "descriptors", "host_memory", "limit")
+_EXHAUSTED = ("", "device_memory", "addresses", "descriptors", "host_memory", "limit", "budget",
+              "fragmentation", "alignment")
 
 
 def parameter_types(signature: str) -> List[Any]:
@@ -308,7 +338,7 @@ def parameter_types(signature: str) -> List[Any]:
     return [each for letter in signature for each in _TYPES[letter]]
 
 
-# What C would cut off without a word: the values of the parameters that are numbers.
+# C would silently truncate these: the values of the parameters that are numbers.
 _RANGES = {
     "z": (0, ctypes.c_size_t(-1).value),
     "p": (0, ctypes.c_size_t(-1).value),
@@ -341,7 +371,7 @@ def _require_range(name: str, value: Any, least: int, most: int, or_none: bool) 
 
 
 def candidates() -> List[Tuple[str, str]]:
-    """Where the library is looked for, in order: the name to load, and what that place is."""
+    """The places to search for the library, in order: the name to load, and a description."""
     named = os.environ.get("HIPVMM_LIBRARY")
     if named:
         return [(named, "HIPVMM_LIBRARY")]
@@ -363,12 +393,14 @@ def _load() -> Tuple[ctypes.CDLL, str]:
         except OSError as failure:
             tried.append(f"  {name} ({place}): {failure}")
     raise _errors.LibraryNotFoundError(
-        "libhipvmm.so was not found; set HIPVMM_LIBRARY to its path, or install it where the "
-        "loader looks (LD_LIBRARY_PATH, ldconfig). It was looked for at\n" + "\n".join(tried))
+        "libhipvmm.so was not found; set HIPVMM_LIBRARY to its path, or install it in a folder of "
+        "the loader (LD_LIBRARY_PATH, ldconfig). A build of hipvmm makes it with "
+        "-DBUILD_SHARED_LIBS=ON only, because the default is a static library. Places searched:\n"
+        + "\n".join(tried))
 
 
 class _Library:
-    """The loaded library: a function of C as an attribute, which raises where it fails."""
+    """The loaded library: a function of C as an attribute, which raises if it fails."""
 
     def __init__(self) -> None:
         self.loaded, self.path = _load()
@@ -403,7 +435,7 @@ class _Library:
         def call(*args: Any) -> None:
             for index, least, most, or_none in ranges:
                 _require_range(name, args[index], least, most, or_none)
-            # A callback may call functions itself: each call gets what its own callbacks raised.
+            # A callback may call functions itself: each call gets its own callbacks' exceptions.
             outer = take_callback_error()
             try:
                 status = function(*args)
@@ -419,13 +451,13 @@ class _Library:
         return call
 
     def throw_last(self) -> None:
-        """Raises the same where a function has no status to return."""
+        """Raises the same if a function has no status to return."""
         details = Failure(struct_size=ctypes.sizeof(Failure))
         self.loaded.hipvmm_last_failure(ctypes.byref(details))
         self.throw(details.status, take_callback_error())
 
     def throw(self, status: int, raised: Optional[BaseException] = None) -> None:
-        """Raises the exception of this thread's last failure, or what a callback raised."""
+        """Raises the exception of this thread's last failure, or that of a callback."""
         text = self.loaded.hipvmm_last_error().decode(errors="replace")
         details = Failure(struct_size=ctypes.sizeof(Failure))
         self.loaded.hipvmm_last_failure(ctypes.byref(details))
@@ -461,12 +493,12 @@ _of_thread = threading.local()
 
 
 def keep_callback_error(error: BaseException) -> None:
-    """Keeps what a callback raised, for the call in whose thread it ran."""
+    """Keeps the exception of a callback, for the call in the same thread."""
     _of_thread.error = error
 
 
 def take_callback_error() -> Optional[BaseException]:
-    """What a callback of this thread raised since the last time, if anything."""
+    """The exception of a callback of this thread since the last call, if any."""
     error = getattr(_of_thread, "error", None)
     _of_thread.error = None
     return error

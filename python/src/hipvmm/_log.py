@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The debug log of the library: what it does with memory, in words."""
+"""The debug log of the library, about its memory operations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ._library import lib
 __all__ = [
     "LoggingLevel",
     "flush_logger",
+    "get_flush_level",
     "get_logging_level",
     "log",
     "logging_level",
@@ -69,10 +70,19 @@ def log(level: Union[str, int], line: str) -> None:
 
 
 def flush_logger() -> None:
-    """Writes what is held back."""
+    """Writes buffered lines."""
     lib().flush_log()
 
 
+_flush_level = LoggingLevel.trace
+
+
 def set_flush_level(level: Union[str, int]) -> None:
-    """Does nothing but check the level: each line is written at once. For programs of RMM's."""
-    _level(level)
+    """Keeps the level for get_flush_level(): each line is written at once. For programs of RMM's."""
+    global _flush_level
+    _flush_level = _level(level)
+
+
+def get_flush_level() -> LoggingLevel:
+    """The last argument of set_flush_level(); "trace" before."""
+    return _flush_level

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The version of the package: that of include/hipvmm/version.hpp, which CI compares."""
+"""The version of the package: that of include/hipvmm/version.hpp, as packaging/release.sh compares
+and sets it."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"

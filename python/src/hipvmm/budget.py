@@ -11,16 +11,17 @@ from ._errors import InvalidArgumentError
 from ._handle import HeldHandle, Owner
 from ._library import BudgetHolder as _CBudgetHolder
 from ._library import BudgetStatistics as _CBudgetStatistics
+from ._library import IdleStatistics as _CIdleStatistics
 from ._library import TrimCallback, get_address, get_int, get_size, lib, milliseconds, options_text
 from .device import device_or_current
 from .mr import Size
 
-__all__ = ["BudgetHolder", "BudgetStatistics", "MemoryBudget"]
+__all__ = ["BudgetHolder", "BudgetStatistics", "IdleStatistics", "MemoryBudget", "idle_statistics"]
 
 
 @dataclass(frozen=True)
 class BudgetStatistics:
-    """A budget at one moment, in bytes: its limit, what all processes hold, and what this one does.
+    """A budget at one moment, in bytes: its limit, and the memory of all processes and of this one.
 
     holders: how many processes take part. `bytes` may exceed a limit that was set later.
     """
@@ -33,7 +34,7 @@ class BudgetStatistics:
 
 @dataclass(frozen=True)
 class BudgetHolder:
-    """A process that takes part in a budget: its ID and name, what it holds and waits for, in bytes."""
+    """A process that takes part in a budget: its ID and name, held and requested bytes."""
 
     process: int
     program: str
@@ -42,14 +43,37 @@ class BudgetHolder:
     waiting_for: int
 
 
+@dataclass(frozen=True)
+class IdleStatistics:
+    """Requests that lacked memory and asked this process's pools and arenas for what is idle.
+
+    asked, of these refused: counts; moved_bytes: got as they were; released_bytes: released to the
+    device; seconds: of all together.
+    """
+
+    asked: int
+    refused: int
+    moved_bytes: int
+    released_bytes: int
+    seconds: float
+
+
+def idle_statistics() -> IdleStatistics:
+    """The counts of this process."""
+    now = _CIdleStatistics(struct_size=ctypes.sizeof(_CIdleStatistics))
+    lib().idle_get_statistics(ctypes.byref(now))
+    return IdleStatistics(now.asked, now.refused, now.moved_bytes, now.released_bytes,
+                          now.nanoseconds * 1e-9)
+
+
 class MemoryBudget(Owner):
     """Takes part in a cap on the device memory that processes of one user hold together.
 
     >>> budget = hipvmm.MemoryBudget("infer", "40GiB", trim=lambda nbytes: cache.evict(nbytes))
 
     While it lives, all memory that arrays, pools, slot arenas and KV caches of this process take
-    from the device counts. What exceeds the limit has other processes trim, and raises
-    OutOfMemoryError with exhausted "limit" if it still does not fit. Nobody is killed. Hold the
+    from the device counts. If a request exceeds the limit, other processes trim; if it still does
+    not fit, it raises OutOfMemoryError with exhausted "budget". No process is killed. Hold the
     object: the process leaves with it, by close(), or when it ends.
 
     name: letters, digits, ".", "_" and "-"; processes that use it on a device share the cap.
@@ -58,10 +82,10 @@ class MemoryBudget(Owner):
     device: by default the current one. A process has one budget of a device.
     priority: from -1000 to 1000. Lower ones are asked to trim first, and higher ones never.
     patience: seconds that a request waits for other processes at most, 1 by default.
-    trim: called as trim(nbytes) where others need so much more than this process could release by
+    trim: called as trim(nbytes) if others need so much more than this process could release by
         itself. A thread of the library calls it, not while this process waits for memory itself:
         it must not need a lock that a thread holds which asks for memory. It releases memory and
-        does not use budgets, which raises InvalidArgumentError in it. What it raises goes to
+        does not use budgets, which raises InvalidArgumentError in it. Its exceptions go to
         sys.unraisablehook.
 
     Raises InvalidArgumentError, and UnsupportedError for a device without virtual memory.
@@ -102,7 +126,7 @@ class MemoryBudget(Owner):
         return f"MemoryBudget({self._name!r}, device={self._device})"
 
     def _call(self, function: Callable[..., Any], *args: Any) -> None:
-        # Who closes it meanwhile does not end it: leaving does not wait for this call, and so the
+        # A close() meanwhile does not end it: leaving does not wait for this call, and so the
         # callback would end while it may still be called.
         held = self._hold()
         try:
@@ -117,12 +141,12 @@ class MemoryBudget(Owner):
     def make_room(self, nbytes: int) -> bool:
         """Has others trim ahead of a request. Returns whether so many bytes fit now.
 
-        Waits as long as a request would. Who comes first gets what was released.
+        Waits as long as a request would. Another process may take the memory first.
         """
         return bool(get_int(self._call, lib().budget_make_room, nbytes))
 
     def statistics(self) -> BudgetStatistics:
-        """The limit, and what is held."""
+        """The limit, and the held bytes."""
         now = _CBudgetStatistics(struct_size=ctypes.sizeof(_CBudgetStatistics))
         self._call(lib().budget_get_statistics, ctypes.byref(now))
         return BudgetStatistics(now.limit, now.bytes, now.own_bytes, now.holders)

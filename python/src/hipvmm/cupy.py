@@ -10,7 +10,7 @@ or, for a part of one thread's work that uses CuPy's own pool else::
         ...
 
 Memory comes from the resource that was set for the device (``hipvmm.mr.set_per_device_resource``,
-``hipvmm.reinitialize``); where none was, from one pool for each device, whose options are in
+``hipvmm.reinitialize``); otherwise from one pool for each device, with the options in
 HIPVMM_CONF. It is allocated in CuPy's current stream and freed in the same, without Python, so that
 arrays may end at any time of the interpreter's exit. Out of memory is CuPy's own
 ``cupy.cuda.memory.OutOfMemoryError``, and hipvmm's.
@@ -62,8 +62,8 @@ def _cupy() -> Any:
 class MemoryStatistics:
     """Bytes of one device.
 
-    used, peak_used: what arrays have of the device's pool, now and at most.
-    reserved, peak_reserved: what the pool holds for them of the device's memory.
+    used, peak_used: the memory of arrays in the device's pool, now and at most.
+    reserved, peak_reserved: the device memory that the pool holds for them.
     """
 
     used: int
@@ -73,7 +73,7 @@ class MemoryStatistics:
 
 
 class _Stream:
-    """A stream that memory was allocated in: its CFunctionAllocator, and what keeps it alive."""
+    """A stream that memory was allocated in: its CFunctionAllocator, and its owner."""
 
     __slots__ = ("malloc", "kept", "allocator")
 
@@ -139,7 +139,7 @@ def _error_type() -> type:
 
 
 def _fail(nbytes: int) -> None:
-    """Raises what kept an allocation from being made."""
+    """Raises the error of a failed allocation."""
     from . import report as report_of_resource
 
     try:
@@ -195,7 +195,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Makes what was CuPy's allocator before install() its allocator again; else its own pool."""
+    """Restores CuPy's allocator from before install(); else its own pool."""
     cupy = _cupy()
     cupy.cuda.set_allocator(_previous.pop() if _previous else cupy.get_default_memory_pool().malloc)
 
@@ -237,9 +237,9 @@ def _pool_of(device: Optional[int]) -> Iterator[int]:
 
 
 def memory_statistics(device: Optional[int] = None) -> MemoryStatistics:
-    """What a device's pool has and holds; CuPy's current device by default.
+    """The used and held memory of a device's pool; CuPy's current device by default.
 
-    Arrays whose memory comes from a resource that was set are not in it: ask that resource.
+    Arrays in memory of a resource that was set are not included: query that resource.
     """
     from ._library import PoolStatistics
 
@@ -251,13 +251,13 @@ def memory_statistics(device: Optional[int] = None) -> MemoryStatistics:
 
 
 def report(device: Optional[int] = None) -> str:
-    """A device's pool in lines for people: what it holds, and what would still fit."""
+    """A device's pool in lines for people: its memory, and the requests that would still fit."""
     with _pool_of(device) as handle:
         return get_text(lib().pool_report, handle)
 
 
 def empty_cache() -> None:
-    """Gives what no array uses back to the devices, as free_all_blocks() of CuPy's pool."""
+    """Releases memory that no array uses to the devices, as free_all_blocks() of CuPy's pool."""
     with _lock:
         _forget_unused()
     for device in devices():

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Iterator, List, NamedTuple, Optional
 
 from ._errors import InvalidArgumentError
 from ._handle import Owner
@@ -13,6 +14,7 @@ from ._library import get_address, get_int, get_text, lib
 __all__ = [
     "DEFAULT_STREAM",
     "DeviceMemory",
+    "Event",
     "Stream",
     "can_access_peer",
     "capability",
@@ -42,7 +44,7 @@ def _text(function: str) -> str:
 
 
 def provider() -> str:
-    """Whose HIP the library runs on: "amd", "cuda", or "host", where there is no GPU."""
+    """The HIP that the library runs on: "amd", "cuda", or "host" without a GPU."""
     return _text("provider")
 
 
@@ -56,11 +58,42 @@ def current_device() -> int:
     return get_int(lib().device_current)
 
 
+@contextlib.contextmanager
+def current(device: int) -> Iterator[None]:
+    """Makes a device current within a with statement."""
+    before = current_device()
+    lib().device_make_current(device)
+    try:
+        yield
+    finally:
+        lib().device_make_current(before)
+
+
 def device_or_current(device: Optional[int]) -> int:
     """A device that may be left out: the current one. Raises TypeError for a text or a fraction."""
     if isinstance(device, (str, bytes, float)):
         raise TypeError(f"{device!r} is no number of a device, such as 0")
     return current_device() if device is None else int(device)
+
+
+def ordinal_in_torch(device: Any) -> int:
+    """The number of a device as PyTorch names it: None, a number, "cuda:1", a torch.device.
+
+    None and "cuda" are PyTorch's current one; with the host provider, whose memory is the CPU's for
+    PyTorch, None and "cpu" are hipvmm's. Raises InvalidArgumentError for others.
+    """
+    import torch
+
+    if isinstance(device, int):
+        return device
+    named = None if device is None else torch.device(device)
+    kind, index = getattr(named, "type", "cuda"), getattr(named, "index", None)
+    if provider() == "host" and (named is None or kind == "cpu"):
+        return device_or_current(None)
+    if kind != "cuda":
+        raise InvalidArgumentError(
+            f"device {named} of PyTorch has no memory of hipvmm: name a GPU, such as \"cuda:0\"")
+    return int(torch.cuda.current_device()) if index is None else int(index)
 
 
 def devices() -> List[int]:
@@ -96,7 +129,7 @@ def is_host_accessible(device: Optional[int] = None) -> bool:
 
 
 def capability(device: Optional[int] = None) -> str:
-    """What is known about the device's virtual memory, in lines for people."""
+    """The known properties of the device's virtual memory, in lines for people."""
     return get_text(lib().device_capability, device_or_current(device))
 
 
@@ -116,7 +149,8 @@ class Stream(Owner):
     _destroy_function = "stream_destroy"
 
     def __init__(self, device: Optional[int] = None) -> None:
-        super().__init__(get_address(lib().stream_create, device_or_current(device)))
+        self.device = device_or_current(device)
+        super().__init__(get_address(lib().stream_create, self.device))
 
     @property
     def ptr(self) -> int:
@@ -127,8 +161,60 @@ class Stream(Owner):
         """Waits for the work of the stream."""
         lib().synchronize(self.ptr)
 
+    def record(self) -> Event:
+        """A new event behind the work that is now in the stream."""
+        event = Event(self.device)
+        event.record(self)
+        return event
+
+    def wait(self, other: Any) -> None:
+        """Later work waits for an event, or for the work that is now in another stream.
+
+        The other stream is one of this package, whose device is known.
+        """
+        event = other if isinstance(other, Event) else None
+        if isinstance(other, Stream):
+            event = other.record()
+        if event is None:
+            raise TypeError(f"{type(other).__name__} is no Event and no Stream of hipvmm; record "
+                            "an Event in the stream and wait for that")
+        lib().stream_wait(self.ptr, event.handle)
+        if event is not other:
+            event.close()
+
     def __cuda_stream__(self) -> Any:
         return (0, self.ptr)
+
+
+class Event(Owner):
+    """A point in the order of a stream of its device. One that was never recorded is done."""
+
+    _destroy_function = "event_destroy"
+
+    def __init__(self, device: Optional[int] = None) -> None:
+        super().__init__(get_address(lib().event_create, device_or_current(device)))
+
+    @property
+    def ptr(self) -> int:
+        """The hipEvent_t."""
+        return get_address(lib().event_get, self.handle)
+
+    @property
+    def done(self) -> bool:
+        """Whether the last record is done."""
+        return bool(get_int(lib().event_is_done, self.handle))
+
+    def record(self, stream: Any = None) -> None:
+        """Is done when the work that is now in the stream has finished."""
+        lib().event_record(self.handle, stream_value(stream))
+
+    def wait(self, stream: Any = None) -> None:
+        """Later work of a stream, of any device, waits for the last record."""
+        lib().stream_wait(stream_value(stream), self.handle)
+
+    def synchronize(self) -> None:
+        """Waits until the last record is done."""
+        lib().event_synchronize(self.handle)
 
 
 # The legacy default stream of the device of the object that it is used with.
@@ -164,7 +250,7 @@ def is_closed_stream(stream: Any) -> bool:
 
 
 def synchronize_stream(stream: Any, device: Optional[int] = None) -> None:
-    """Waits for the work of a stream of whatever package; for a closed one, of its device."""
+    """Waits for the work of a stream of any package; for a closed one, of its device."""
     if is_closed_stream(stream):
         synchronize(device)
     else:

@@ -29,18 +29,26 @@ class _Block:
         self.last_stream = [stream]
         self._lock = threading.Lock()
         with finalizers:
-            self.ptr = resource.allocate(nbytes, stream)
+            self._held = resource._hold()
+            self._ptr = resource.allocate(nbytes, stream)
             self._finalizer = finalizers.add(
-                self, _free, self._lock, resource, resource._hold(), self.ptr, nbytes,
+                self, _free, self._lock, resource, self._held, self._ptr, nbytes,
                 self.last_stream, os.getpid())
+
+    @property
+    def ptr(self) -> int:
+        self._held.require_own("DeviceBuffer")
+        return self._ptr
 
     @contextlib.contextmanager
     def use(self) -> Iterator[int]:
         """The address, which is not freed meanwhile by the end of the interpreter."""
+        ptr = self.ptr  # a child of fork() must not wait for the lock
         with self._lock:
             if not self._finalizer.alive:
                 raise InvalidHandleError("the memory of this DeviceBuffer was freed at exit")
-            yield self.ptr
+            lib().require_awake(ptr)
+            yield ptr
 
 
 def _free(lock: threading.Lock, resource: MemoryResource, held: HeldHandle, ptr: int, nbytes: int,
@@ -127,13 +135,14 @@ class DeviceBuffer:
         return self._size
 
     def __repr__(self) -> str:
-        return f"DeviceBuffer(size={self._size}, ptr=0x{self.ptr:x}, mr={type(self.mr).__name__})"
+        return f"DeviceBuffer(size={self._size}, ptr=0x{self._block._ptr:x}, mr={type(self.mr).__name__})"
 
     def __bytes__(self) -> bytes:
         return self.tobytes()
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
+        lib().require_awake(self.ptr)
         return {
             "data": (self.ptr, False),
             "shape": (self._size,),
@@ -156,6 +165,7 @@ class DeviceBuffer:
         own = self.__dlpack_device__()
         require_no_copy(own, dl_device, copy)
         block = self._block
+        lib().require_awake(block.ptr)
         if stream != -1:
             synchronize_stream(block.last_stream[0], self.mr.device)
         return capsule(block, block.ptr, (self._size,), "|u1", own)
@@ -192,7 +202,7 @@ class DeviceBuffer:
         return stream_value(stream)
 
     def reserve(self, new_capacity: int, stream: Any = None) -> None:
-        """Allocates at least that many bytes, and copies what is there where that moves it."""
+        """Allocates at least that many bytes, and copies the bytes if they move."""
         new_capacity = operator.index(new_capacity)
         if new_capacity < 0:
             raise InvalidArgumentError(f"the size is {new_capacity}, and must be 0 or more")
@@ -210,7 +220,7 @@ class DeviceBuffer:
     def copy_to_host(self, ary: Any = None, stream: Any = None) -> Any:
         """Copies the bytes to an array of the host that can be written, and waits for the stream.
 
-        Without one, returns a new numpy array of bytes, or a bytearray where there is no numpy.
+        Without one, returns a new numpy array of bytes, or a bytearray without numpy.
         """
         if ary is None:
             ary = _new_host_array(self._size)
@@ -255,10 +265,10 @@ class DeviceBuffer:
         return content.raw
 
     def _protocol_stream(self) -> Optional[int]:
-        """The stream of the last use as the CUDA array interface has it, where 0 is not allowed and
+        """The stream of the last use as the CUDA array interface has it: 0 is not allowed and
         1 is the default; None once it was waited for."""
         stream = self._block.last_stream[0]
-        # On AMD packages differ in what a number of a stream means.
+        # On AMD packages differ in the meaning of a stream's number.
         if provider() == "amd" or is_closed_stream(stream):
             synchronize_stream(stream, self.mr.device)
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array as _array
 import ctypes
+import math
 import numbers
 import operator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from ._dtype import DType, dtype_of, numpy_or_none, require_elements, row_bytes_of
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._handle import Owner
-from ._host import device_source, host_source, host_target, is_device_array
+from ._host import device_source, host_source, is_device_array
 from ._library import (
     BufferStatistics as _CBufferStatistics,
     access_array,
@@ -26,11 +27,11 @@ from ._library import (
     right_name,
     right_value,
 )
+from ._rows import Rows, row_range
 from .device import (
     device_or_current,
     is_closed_stream,
     is_host_accessible,
-    provider,
     stream_value,
     synchronize_stream,
 )
@@ -54,7 +55,7 @@ class GrowthStatistics:
 
 
 class GrowableArray(Owner):
-    """Elements in memory of a device, to which rows are appended without moving what is there.
+    """Elements in memory of a device, to which rows are appended without moving the others.
 
     >>> numbers = hipvmm.GrowableArray("float32")
     >>> numbers.append([1, 2, 3])
@@ -79,7 +80,7 @@ class GrowableArray(Owner):
                  max: Optional[Size] = None,  # noqa: A002  (as the option is called)
                  shareable: Optional[str] = None, **options: Any) -> None:
         self._dtype = dtype_of(dtype)
-        self._row_shape = tuple(int(length) for length in row_shape)
+        self._row_shape = tuple(operator.index(length) for length in row_shape)
         self._row_bytes = row_bytes_of(self._dtype, self._row_shape)
         text = options_text({"max": max, "shareable": shareable, **options})
         if mr is None:
@@ -91,11 +92,11 @@ class GrowableArray(Owner):
         # Streams with work on the elements that was not waited for, by their values.
         self._streams: Dict[int, Any] = {}
 
-    # What it is.
+    # Its properties.
 
     @property
     def dtype(self) -> Any:
-        """The type of elements: numpy's, or its typestr where there is no numpy."""
+        """The type of elements: numpy's, or its typestr without numpy."""
         numpy = numpy_or_none()
         return self._dtype.typestr if numpy is None else numpy.dtype(self._dtype.typestr)
 
@@ -220,39 +221,21 @@ class GrowableArray(Owner):
 
     # How its elements are read and written.
 
+    def __getitem__(self, rows: slice) -> Rows:
+        """Rows as a view, which copies nothing: array[2:5]."""
+        return Rows(self, *row_range(self, rows))
+
     def tobytes(self, stream: Any = None) -> bytes:
         """The bytes of all elements, copied to the host."""
-        nbytes = self.nbytes
-        content = ctypes.create_string_buffer(nbytes)
-        if nbytes:
-            lib().buffer_read(self.handle, 0, content, nbytes, self._use(stream))
-        return content.raw
+        return self[:].tobytes(stream)
 
     def copy_to_host(self, ary: Any = None, stream: Any = None) -> Any:
         """Copies all elements to an array of the host, a new one if none is given.
 
-        A new one is numpy's, or the standard library's array.array where there is no numpy. One
+        A new one is numpy's, or the standard library's array.array without numpy. One
         that is given must have the same dtype, or be bytes.
         """
-        if ary is None:
-            numpy = numpy_or_none()
-            if numpy is None:
-                if not self._dtype.struct_code:
-                    raise UnsupportedError(
-                        f"there is no array of {self.typestr} without numpy: use tobytes()")
-                ary = _array.array(self._dtype.struct_code.replace("?", "B"), self.tobytes(stream))
-                return ary
-            ary = numpy.empty(self.shape, dtype=self.dtype)
-        nbytes = self.nbytes
-        address, room, keep = host_target(ary)
-        if room < nbytes:
-            raise InvalidArgumentError(
-                f"the array has {room} bytes, less than this one, which has {nbytes}")
-        self._require_elements(ary)
-        if nbytes:
-            lib().buffer_read(self.handle, 0, address, nbytes, self._use(stream))
-        del keep
-        return ary
+        return self[:].copy_to_host(ary, stream)
 
     def write(self, row: int, data: Any, stream: Any = None) -> None:
         """Overwrites rows from one on by those of the host; the array does not grow."""
@@ -266,7 +249,7 @@ class GrowableArray(Owner):
         del keep
 
     def numpy_view(self, stream: Any = None) -> Any:
-        """A numpy array of the same memory, where host code may use it (the host provider).
+        """A numpy array of the same memory, if host code may use it (the host provider).
 
         Waits for the streams of all calls so far, and for the one that is given. The view keeps the
         memory, and is good until the array shrinks, moves, sleeps or is closed. Raises
@@ -300,44 +283,22 @@ class GrowableArray(Owner):
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
-        self._require_awake()
-        value: Optional[int] = self._only_stream()
-        # On AMD packages differ in what a number of a stream means.
-        if value is None or provider() == "amd":
-            self._synchronize()
-            value = None
-        return {
-            "data": (self.ptr if len(self) else 0, False),
-            "shape": self.shape,
-            "strides": None,
-            "typestr": self._dtype.typestr,
-            "version": 3,
-            # 0 is not allowed, and 1 the default stream.
-            "stream": 1 if value == 0 else value,
-        }
+        return self[:].__cuda_array_interface__
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         from ._dlpack import device_of
 
         return device_of(self.device, self._mr is not None and self._mr.is_host_accessible)
 
-    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
-                   copy: Optional[bool] = None) -> Any:
+    def __dlpack__(self, **options: Any) -> Any:
         """A capsule of the same memory for numpy, CuPy, PyTorch and others.
 
         It is good until the array shrinks, moves, sleeps or is closed. The elements are complete:
         the streams of all calls for this array are waited for.
         """
-        from ._dlpack import capsule, require_no_copy
+        return self[:].__dlpack__(**options)
 
-        self._require_awake()
-        own = self.__dlpack_device__()
-        require_no_copy(own, dl_device, copy)
-        if stream != -1:
-            self._synchronize()
-        return capsule(self, self.ptr, self.shape, self._dtype.typestr, own)
-
-    # Who else may use it.
+    # Other users.
 
     def grant(self, device: int, right: str = "read_write") -> None:
         """Sets the right of a device to all elements: "none", "read" or "read_write"."""
@@ -352,12 +313,12 @@ class GrowableArray(Owner):
         return right_name(get_int(lib().buffer_access, self.handle, device))
 
     def publish(self, path: str, **options: Any) -> Any:
-        """Publishes the array at a path, where other processes attach(): see sharing."""
+        """Publishes the array at a path, to which other processes attach(): see sharing."""
         from .sharing import Publication
 
         return Publication(self, path, **options)
 
-    # What is known about it.
+    # Reports.
 
     def statistics(self) -> GrowthStatistics:
         """How it has grown."""
@@ -407,7 +368,7 @@ class GrowableArray(Owner):
                 f"{nbytes} bytes are no whole number of rows, which have {self._row_bytes}")
 
     def _host_rows(self, data: Any) -> Tuple[int, int, Any]:
-        """Address and size of rows of the host, and what keeps them there."""
+        """Address and size of rows of the host, and their owner."""
         numpy = numpy_or_none()
         if numpy is not None and not isinstance(data, (bytes, bytearray, memoryview)):
             if isinstance(data, (list, tuple, range, numbers.Number)):
@@ -426,8 +387,8 @@ class GrowableArray(Owner):
                     f"the shape {rows.shape} is of no rows of the shape {self._row_shape}")
             address, nbytes, keep = host_source(rows)
             keep = (keep, rows)
-        elif isinstance(data, (list, tuple, range)):
-            keep = _packed(data, self._dtype)
+        elif isinstance(data, (list, tuple, range, numbers.Number)):
+            keep = _packed([data] if isinstance(data, numbers.Number) else data, self._dtype)
             address, nbytes, held = host_source(keep)
             keep = (keep, held)
         else:
@@ -451,7 +412,11 @@ class GrowableArray(Owner):
             found = numpy.asarray(values)
             if found.size and self.dtype.kind in "iu":
                 limits = numpy.iinfo(self.dtype)
-                if found.dtype.kind not in "biu" or not (
+                if found.dtype.kind == "f":  # also of integers, 2**63 beside a smaller one
+                    found = numpy.asarray(values, dtype=object)
+                are_integers = found.dtype.kind in "biu" or all(
+                    isinstance(each, numbers.Integral) for each in found.flat)
+                if not are_integers or not (
                         limits.min <= int(found.min()) and int(found.max()) <= limits.max):
                     raise OverflowError(f"they must be integers from {limits.min} to {limits.max}")
             return numpy.asarray(values, dtype=self.dtype)
@@ -464,9 +429,20 @@ def _packed(values: Sequence[Any], dtype: DType) -> Any:
     if not code:
         raise UnsupportedError(f"there is no list of {dtype.typestr} without numpy: give bytes")
     try:
+        if dtype.typestr[1] == "b":
+            values = [_truth(each) for each in values]
+        elif dtype.typestr[1] == "f":
+            values = [math.nan if each is None else float(each) for each in values]
         return _array.array(code, values)
-    except (TypeError, OverflowError) as failure:
+    except (TypeError, ValueError, OverflowError) as failure:
         raise InvalidArgumentError(f"no list of {dtype.typestr}: {failure}") from failure
+
+
+def _truth(value: Any) -> bool:
+    """numpy's conversion of a value to a bool."""
+    if isinstance(value, (list, tuple, range)):
+        raise TypeError(f"{value!r} is no element")
+    return bool(value)
 
 
 class _HostView:

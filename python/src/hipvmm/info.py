@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``python -m hipvmm.info``: what was found, and what the devices can do."""
+"""``python -m hipvmm.info``: the library found, and the properties of the devices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def describe(traits: bool = False) -> str:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Prints what was found; 1 where the library was not, or failed."""
+    """Prints the findings; 1 if the library was not found, or failed."""
     parser = argparse.ArgumentParser(prog="python -m hipvmm.info", description=(
         "Prints which libhipvmm the package uses, the devices, and how their memory behaves."))
     parser.add_argument("--traits", action="store_true", help="all that is known about each device")

@@ -8,7 +8,7 @@ import operator
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
 
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from .device import device_or_current, provider
+from .device import ordinal_in_torch, provider
 from .mr import Size
 from .slots import SlotArena, SlotStatistics
 
@@ -39,7 +39,7 @@ class KVCache:
     evict: see set_eviction().
 
     Tensors are views of one memory, at addresses that never change: kernels and graphs may keep
-    them. What is behind the length of a slot may have no memory: do not read it, nor print
+    them. The addresses behind the length of a slot may have no memory: do not read them, nor print
     `tensor`. On the host provider they are tensors of the CPU.
 
     Work is in the order of PyTorch's current stream of the device, or of the stream that is given.
@@ -71,7 +71,7 @@ class KVCache:
         self._token_bytes = self._parts * heads * head_dim * itemsize
         block = -(-block_tokens * self._token_bytes // _BLOCK_UNIT) * _BLOCK_UNIT
         self.arena = SlotArena(
-            slots, max_tokens * self._token_bytes, planes, device=_ordinal(torch, device),
+            slots, max_tokens * self._token_bytes, planes, device=ordinal_in_torch(device),
             block=block, budget=budget, prefetch=prefetch, layout=layout, access=access,
             sleep_tag=sleep_tag, evict=evict)
         self._on_host = provider() == "host"
@@ -100,17 +100,19 @@ class KVCache:
         return self._view(2 * self._layer(layer) + 1, slot)
 
     def write(self, layer: int, slots: Any, positions: Any, keys: Any, values: Any) -> None:
-        """Writes one token of each of several sequences: what a step of a batch computes.
+        """Writes one token of each of several sequences: the result of a step of a batch.
 
         slots, positions: tensors of int64 on the device; keys, values: (batch, heads, head_dim).
+        Raises InvalidStateError while the memory sleeps, as keys() and values() do.
         """
+        self.arena._require_awake()
         self._views[2 * self._layer(layer)][slots, positions] = keys
         self._views[2 * layer + 1][slots, positions] = values
 
     # How sequences begin, grow and end.
 
     def acquire(self, stream: Any = None) -> int:
-        """Takes a free slot, without tokens. Raises OutOfMemoryError where all are in use."""
+        """Takes a free slot, without tokens. Raises OutOfMemoryError if all are in use."""
         return self.arena.acquire(self._stream(stream))
 
     def append(self, slots: Iterable[int], tokens: Union[int, Iterable[int]] = 1,
@@ -120,18 +122,22 @@ class KVCache:
         slots, tokens: lists, or arrays of numpy and tensors of PyTorch, whose numbers are read on
         the host; tokens may be one number for all.
 
-        Returns where they begin, the former lengths. New tokens have no particular contents until
-        they are written. Raises OutOfMemoryError where they do not fit: release() sequences and
-        call it again, or set_eviction(); and what that function raises.
+        Returns their first positions, the former lengths. New tokens have no particular contents until
+        they are written. Raises OutOfMemoryError if they do not fit: release() sequences and
+        call it again, or set_eviction(); and the exceptions of that function.
         """
         slots = [operator.index(each) for each in slots]
         counts = _whole_numbers(tokens)
         if _is_one(tokens):
             counts *= len(slots)
-        if len(counts) != len(slots) or len(set(slots)) != len(slots) or min(counts, default=0) < 0:
+        if min(counts, default=0) < 0:
             raise InvalidArgumentError(
-                f"{len(slots)} slots and {len(counts)} numbers of tokens, none below 0, each slot "
-                "once")
+                f"{min(counts)} tokens of a sequence are to be appended, and there is no fewer than "
+                "0: truncate() takes tokens away")
+        if len(counts) != len(slots) or len(set(slots)) != len(slots):
+            raise InvalidArgumentError(
+                f"{len(slots)} slots and {len(counts)} numbers of tokens: name each slot "
+                "once, and one number for each or for all")
         firsts = [self.length(each) for each in slots]
         lengths = [first + count for first, count in zip(firsts, counts)]
         if max(lengths, default=0) > self.max_tokens:
@@ -144,10 +150,10 @@ class KVCache:
         return firsts
 
     def set_eviction(self, evict: Optional[Callable[[int], None]]) -> None:
-        """Has evict(missing_bytes) called where append() does not fit, which is then tried again.
+        """Has evict(missing_bytes) called if append() does not fit, which is then tried again.
 
-        It may release() and truncate() sequences that the append does not name. What it raises
-        comes out of append(), which has changed nothing. More: SlotArena.set_eviction().
+        It may release() and truncate() sequences that the append does not name. Its exceptions
+        leave append(), which has changed nothing. More: SlotArena.set_eviction().
         """
         self.arena.set_eviction(evict)
 
@@ -162,7 +168,7 @@ class KVCache:
     def release(self, slots: Union[int, Iterable[int]], stream: Any = None) -> None:
         """Ends sequences: others use their memory once the stream has passed. Does not wait.
 
-        Where one of several is wrong, none ends.
+        If one of several is wrong, none ends.
         """
         value = self._stream(stream)
         slots = _whole_numbers(slots)
@@ -179,8 +185,8 @@ class KVCache:
                      stream: Any = None) -> bool:
         """Gives sequences without tokens the first ones of another.
 
-        Whole blocks are the same memory, and True is returned: nobody writes to these tokens, not
-        in from_slot either, before make_writable(). Where the device cannot map memory twice, or
+        Whole blocks are the same memory, and True is returned: do not write to these tokens, not in
+        from_slot either, before make_writable(). If the device cannot map memory twice, or
         slots are packed, tokens are copied, in PyTorch's current stream, and False is returned.
         """
         if not 0 <= tokens <= self.length(from_slot):
@@ -210,7 +216,7 @@ class KVCache:
         self.arena.make_writable(slot, first * self._token_bytes, tokens * self._token_bytes,
                                  self._stream(stream))
 
-    # What is there.
+    # Its contents.
 
     def length(self, slot: int) -> int:
         """Tokens of a sequence."""
@@ -240,7 +246,7 @@ class KVCache:
         return self.arena.slots_that_fit(tokens * self._token_bytes)
 
     def set_budget(self, nbytes: int) -> None:
-        """Changes the budget; what no sequence needs beyond it is released to the device."""
+        """Changes the budget; memory beyond it that no sequence needs is released to the device."""
         self.arena.set_budget(nbytes)
 
     def trim(self) -> int:
@@ -248,7 +254,7 @@ class KVCache:
         return self.arena.trim()
 
     def statistics(self) -> SlotStatistics:
-        """What is used, needed and held; bytes."""
+        """The used, needed and held bytes."""
         return self.arena.statistics()
 
     def close(self) -> None:
@@ -268,7 +274,7 @@ class KVCache:
         return layer
 
     def _view(self, index: int, slot: Optional[int]) -> Any:
-        self.arena.handle  # raises after close()
+        self.arena._require_awake()  # and raises after close()
         return self._views[index] if slot is None else self._views[index][slot, :self.length(slot)]
 
     def _stream(self, stream: Any) -> Any:
@@ -284,12 +290,3 @@ def _is_one(value: Any) -> bool:
 
 def _whole_numbers(values: Any) -> List[int]:
     return [operator.index(each) for each in ([values] if _is_one(values) else values)]
-
-
-def _ordinal(torch: Any, device: Any) -> int:
-    """The number of a device as PyTorch names it. The host provider's have none there."""
-    if device is None and provider() == "host":
-        return device_or_current(None)
-    from .torch import _ordinal as ordinal
-
-    return ordinal(device)

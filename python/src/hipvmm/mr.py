@@ -35,13 +35,14 @@ from ._library import (
     right_name,
     right_value,
 )
-from .device import current_device, device_or_current, stream_value
+from .device import current, current_device, device_or_current, stream_value
 
 __all__ = [
     "ArenaMemoryResource",
     "BinningMemoryResource",
     "CallbackMemoryResource",
     "CudaAsyncMemoryResource",
+    "CudaAsyncViewMemoryResource",
     "CudaMemoryResource",
     "DeviceMemoryResource",
     "FailureCallbackResourceAdaptor",
@@ -58,6 +59,7 @@ __all__ = [
     "PoolStatistics",
     "PrefetchResourceAdaptor",
     "Statistics",
+    "SamHeadroomMemoryResource",
     "StatisticsResourceAdaptor",
     "SystemMemoryResource",
     "TrackingResourceAdaptor",
@@ -81,7 +83,7 @@ FileName = Union[None, str, "os.PathLike[str]"]
 
 
 class MemoryResource(Owner):
-    """What all memory resources do. Not made itself."""
+    """The base of all memory resources. Not made itself."""
 
     _destroy_function = "resource_destroy"
 
@@ -102,7 +104,7 @@ class MemoryResource(Owner):
 
     @property
     def device(self) -> Optional[int]:
-        """The device that owns the memory; None where no single one does."""
+        """The device that owns the memory; None if no single one does."""
         ordinal = get_int(lib().resource_device, self.handle)
         return None if ordinal < 0 else ordinal
 
@@ -125,7 +127,7 @@ class _ForeignMemoryResource(MemoryResource):
 
 
 class CudaMemoryResource(MemoryResource):
-    """Memory of hipMalloc. What devices use unless another resource is set."""
+    """Memory of hipMalloc. The default of devices unless another resource is set."""
 
     def __init__(self, device: Optional[int] = None) -> None:
         super().__init__(get_address(lib().hip_create, device_or_current(device)))
@@ -158,14 +160,37 @@ class SystemMemoryResource(MemoryResource):
         super().__init__(get_address(lib().system_create, device_or_current(device)))
 
 
+class SamHeadroomMemoryResource(MemoryResource):
+    """Ordinary memory of the host, of which `headroom` bytes of the device's memory stay free."""
+
+    def __init__(self, headroom: int, *, device: Optional[int] = None) -> None:
+        super().__init__(get_address(lib().sam_headroom_create, device_or_current(device),
+                                     headroom))
+
+
+class CudaAsyncViewMemoryResource(MemoryResource):
+    """A pool of HIP's own that others have made, and which must outlive this.
+
+    pool_handle: the hipMemPool_t (cudaMemPool_t), as a number.
+    """
+
+    def __init__(self, pool_handle: Any, *, device: Optional[int] = None) -> None:
+        super().__init__(get_address(lib().async_view_create, device_or_current(device),
+                                     int(pool_handle)))
+
+
 class CudaAsyncMemoryResource(MemoryResource):
-    """A pool of HIP's own (hipMallocFromPoolAsync)."""
+    """A pool of HIP's own (hipMallocFromPoolAsync).
+
+    enable_ipc: other processes may import it, by a file descriptor.
+    """
 
     def __init__(self, initial_pool_size: Optional[Size] = None,
-                 release_threshold: Optional[Size] = None, *,
+                 release_threshold: Optional[Size] = None, enable_ipc: bool = False, *,
                  device: Optional[int] = None) -> None:
         options = options_text(
-            {"initial": initial_pool_size, "release_threshold": release_threshold})
+            {"initial": initial_pool_size, "release_threshold": release_threshold,
+             "shareable": "posix_fd" if enable_ipc else None})
         super().__init__(get_address(lib().async_create, device_or_current(device), options))
 
 
@@ -191,16 +216,16 @@ class PoolStatistics:
 
 
 class _AnyPool(MemoryResource):
-    """What pools and arenas can do."""
+    """The functions of pools and arenas."""
 
     def statistics(self) -> PoolStatistics:
-        """What is held and used."""
+        """The held and used bytes."""
         now = _CPoolStatistics(struct_size=ctypes.sizeof(_CPoolStatistics))
         lib().pool_get_statistics(self.handle, ctypes.byref(now))
         return PoolStatistics(*(getattr(now, name) for name, _ in now._fields_[1:]))
 
     def report(self) -> str:
-        """What is held, where, and what would still fit, for people."""
+        """The memory held, its place, and the requests that would still fit, for people."""
         return get_text(lib().pool_report, self.handle)
 
     def trim(self, bytes_to_keep: int = 0, timeout: float = 0.0) -> int:
@@ -350,7 +375,7 @@ class FixedSizeMemoryResource(UpstreamResourceAdaptor):
 
 
 class BinningMemoryResource(UpstreamResourceAdaptor):
-    """Forwards each request to a bin by its size, and to the upstream where none is large enough.
+    """Forwards each request to a bin by its size, and to the upstream if none is large enough.
 
     With both exponents, bins of equal blocks for 2**min to 2**max bytes are made.
     """
@@ -382,8 +407,8 @@ class BinningMemoryResource(UpstreamResourceAdaptor):
 class CallbackMemoryResource(MemoryResource):
     """Memory from two functions of the program.
 
-    allocate_func(nbytes, stream) returns an address, or 0 where there is no memory; what it raises
-    comes out of allocate(). deallocate_func(address, nbytes, stream) must not raise. They run in
+    allocate_func(nbytes, stream) returns an address, or 0 without memory; its exceptions leave
+    allocate(). deallocate_func(address, nbytes, stream) must not raise. They run in
     the threads that use the resource.
     """
 
@@ -402,7 +427,7 @@ class CallbackMemoryResource(MemoryResource):
         def deallocate(ptr: int, nbytes: int, stream: Optional[int], _: Any) -> None:
             deallocate_func(ptr, nbytes, stream or 0)
 
-        # What uses the resource keeps this object, and so what the library calls.
+        # Users of the resource keep this object, and so the functions that the library calls.
         self._callbacks = (AllocateCallback(allocate), DeallocateCallback(deallocate))
         super().__init__(get_address(lib().callback_create, *self._callbacks, None))
 
@@ -410,7 +435,7 @@ class CallbackMemoryResource(MemoryResource):
 class FailureCallbackResourceAdaptor(UpstreamResourceAdaptor):
     """Calls a function when the upstream has no memory: callback(nbytes) returns whether to retry.
 
-    What it raises comes out of allocate().
+    Its exceptions leave allocate().
     """
 
     def __init__(self, upstream_mr: MemoryResource, callback: Callable[[int], bool]) -> None:
@@ -432,7 +457,7 @@ class FailureCallbackResourceAdaptor(UpstreamResourceAdaptor):
 
 
 class LimitingResourceAdaptor(UpstreamResourceAdaptor):
-    """Refuses what would exceed a number of bytes allocated at a time."""
+    """Refuses requests beyond a number of bytes allocated at a time."""
 
     def __init__(self, upstream_mr: MemoryResource, allocation_limit: int) -> None:
         upstream = _upstream(upstream_mr)
@@ -452,8 +477,8 @@ class LimitingResourceAdaptor(UpstreamResourceAdaptor):
 class LoggingResourceAdaptor(UpstreamResourceAdaptor):
     """Writes a row of CSV for each call, which hipvmm-replay and RMM's replay read.
 
-    log_file_name: by default what HIPVMM_LOG_FILE or RMM_LOG_FILE names. As in RMM ".dev0" is put
-    before the ending of the name, for device 0. Raises ValueError where no name is known.
+    log_file_name: by default the value of HIPVMM_LOG_FILE or RMM_LOG_FILE. As in RMM ".dev0" is put
+    before the ending of the name, for device 0. Raises ValueError if no name is known.
     """
 
     def __init__(self, upstream_mr: MemoryResource,
@@ -497,7 +522,7 @@ class Statistics:
 
 
 class StatisticsResourceAdaptor(UpstreamResourceAdaptor):
-    """Counts what passes through it, on levels that can be nested."""
+    """Counts its requests, on levels that can be nested."""
 
     def __init__(self, upstream_mr: MemoryResource) -> None:
         upstream = _upstream(upstream_mr)
@@ -519,12 +544,12 @@ class StatisticsResourceAdaptor(UpstreamResourceAdaptor):
         return self._counters(lib().statistics_push)
 
     def pop_counters(self) -> Statistics:
-        """Ends the level and returns its counters. Raises IndexError where none was begun."""
+        """Ends the level and returns its counters. Raises IndexError if none was begun."""
         return self._counters(lib().statistics_pop)
 
 
 class TrackingResourceAdaptor(UpstreamResourceAdaptor):
-    """Keeps a list of what is allocated, with call stacks of native code if they are asked for."""
+    """Keeps a list of the allocations, with call stacks of native code if requested."""
 
     def __init__(self, upstream_mr: MemoryResource, capture_stacks: bool = False) -> None:
         upstream = _upstream(upstream_mr)
@@ -552,14 +577,14 @@ class PrefetchResourceAdaptor(UpstreamResourceAdaptor):
         super().__init__(get_address(lib().prefetch_create, upstream.handle), upstream)
 
 
-# The resources that were set by this package, so that what was set is what comes back.
+# The resources that this package has set, so that the getter returns the same object.
 _lock = threading.RLock()
 _set: Dict[int, MemoryResource] = {}
 _set_by = os.getpid()  # the process that has set them
 
 
 def get_per_device_resource(device: int) -> MemoryResource:
-    """The resource in use for a device: the object that was set, or one for what others set."""
+    """The resource in use for a device: the object that was set, or a wrapper for another's."""
     used = _ForeignMemoryResource(get_address(lib().get_device_resource, device))
     with _lock:
         known = _set.get(device)
@@ -629,11 +654,12 @@ def initialize(pool_allocator: bool, managed_memory: bool, initial_pool_size: Op
     made: Dict[int, MemoryResource] = {}
     for ordinal in ordinals:
         resource: MemoryResource
-        resource = ManagedMemoryResource() if managed_memory else CudaMemoryResource(ordinal)
-        if pool_allocator:
-            resource = PoolMemoryResource(resource, initial_pool_size, maximum_pool_size)
-        if logging:
-            resource = LoggingResourceAdaptor(resource, log_file_name)
+        with current(ordinal):  # a resource of memory without a device is of this one
+            resource = ManagedMemoryResource() if managed_memory else CudaMemoryResource(ordinal)
+            if pool_allocator:
+                resource = PoolMemoryResource(resource, initial_pool_size, maximum_pool_size)
+            if logging:
+                resource = LoggingResourceAdaptor(resource, log_file_name)
         made[ordinal] = resource
     previous: Dict[int, MemoryResource] = {}
     try:
@@ -657,11 +683,12 @@ def enable_logging(log_file_name: FileName = None) -> None:
                 set_per_device_resource(ordinal, used.upstream_mr)
                 used.flush()
                 used = used.upstream_mr
-            set_per_device_resource(ordinal, LoggingResourceAdaptor(used, log_file_name))
+            with current(ordinal):  # its file is named by it
+                set_per_device_resource(ordinal, LoggingResourceAdaptor(used, log_file_name))
 
 
 def disable_logging() -> None:
-    """Ends what enable_logging() and reinitialize(logging=True) began."""
+    """Ends the logging of enable_logging() and reinitialize(logging=True)."""
     with _lock:
         for ordinal, used in list(_set.items()):
             if isinstance(used, LoggingResourceAdaptor):
@@ -679,9 +706,9 @@ def get_log_filenames() -> Dict[int, Optional[str]]:
 
 
 def _end_at_exit() -> None:
-    """At the interpreter's exit: what is set for devices ends, so that logs are complete."""
+    """At the interpreter's exit: the resources set for devices end, so that logs are complete."""
     if os.getpid() != _set_by:
-        return  # a child of fork() leaves what is its parent's
+        return  # a child of fork() leaves objects of its parent
     with _lock:
         for ordinal in list(_set):
             try:
@@ -690,5 +717,5 @@ def _end_at_exit() -> None:
                 pass
 
 
-# Behind the finalizers of buffers, whose function is registered by the first of them.
+# Behind the finalizers of buffers: the first of them registers their function.
 atexit.register(_end_at_exit)

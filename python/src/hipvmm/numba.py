@@ -7,9 +7,9 @@
 or NUMBA_CUDA_MEMORY_MANAGER=hipvmm.numba in the environment.
 
 Memory comes from the resource that was set for the device (``hipvmm.mr.set_per_device_resource``,
-``hipvmm.reinitialize``); where none was, from one pool for each device, whose options are in
+``hipvmm.reinitialize``); otherwise from one pool for each device, with the options in
 HIPVMM_CONF. Numba does not say in which stream an array is used: memory is reused when the device
-has finished what it had at the end of the array. Only an allocation may wait for that.
+has finished its work of the time at which the array ended. Only an allocation may wait for that.
 
 Not honoured: IPC handles, which memory of pools has none of. Pinned, mapped and managed memory is
 allocated by Numba itself.
@@ -39,7 +39,7 @@ class _Block:
             lib().throw_last()
 
     def free(self) -> None:
-        """Frees it: reused when the devices have finished what they have now."""
+        """Frees it: reused when the devices have finished their present work."""
         lib().loaded.hipvmm_device_deallocate_sync(self.ptr)
 
 
@@ -77,7 +77,7 @@ def _make_types() -> Dict[str, Any]:
     class NumbaOutOfMemoryError(driver.CudaAPIError, OutOfMemoryError):  # type: ignore[misc]
         """The device, or a limit, has no memory left for an array."""
 
-    # CUDA_ERROR_OUT_OF_MEMORY, as the enumerator that Numba compares with where it has one.
+    # CUDA_ERROR_OUT_OF_MEMORY, as the enumerator that Numba compares with if it has one.
     code = 2
     if has_bindings and hasattr(driver, "binding"):
         code = driver.binding.CUresult.CUDA_ERROR_OUT_OF_MEMORY
@@ -101,7 +101,7 @@ def _make_types() -> Dict[str, Any]:
                 try:
                     return _Block(size, self.context.device.id)
                 except OutOfMemoryError as failure:
-                    # Numba tries again once, without what it still has to free.
+                    # Numba tries again once, after its pending frees.
                     error = NumbaOutOfMemoryError(code, str(failure))
                     for name in ("exhausted", "device", "bytes_requested", "bytes_free"):
                         setattr(error, name, getattr(failure, name))
@@ -114,7 +114,7 @@ def _make_types() -> Dict[str, Any]:
                 allocations[block.ptr] = block
 
             def free() -> None:
-                # Where the context was reset it was freed then.
+                # If the context was reset, it was freed then.
                 if allocations.pop(block.ptr, None) is block:
                     deferred.free(block)
 
@@ -143,7 +143,7 @@ def _make_types() -> Dict[str, Any]:
                         deferred.flush()
 
         def get_memory_info(self) -> Any:
-            """Free and total memory of the device, where memory that a pool holds is not free."""
+            """Free and total memory of the device, without the memory that a pool holds."""
             now = device_memory(self.context.device.id)
             return MemoryInfo(free=now.free, total=now.total)
 

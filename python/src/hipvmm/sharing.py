@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Arrays that other processes of the machine use where they are."""
+"""Arrays that other processes of the machine use without a copy."""
 
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
@@ -27,7 +28,7 @@ Path = Union[str, bytes, "os.PathLike[str]"]
 
 
 class Publication(Owner):
-    """An array at a path of the file system, where other processes attach() to it.
+    """An array at a path of the file system, to which other processes attach().
 
     Nothing is seen there before announce(). The array must be made with shareable="posix_fd".
     Options: patience (milliseconds), max_importers, users ("1000+1001"), tag.
@@ -60,19 +61,19 @@ class Attachment(Owner):
     def __init__(self, path: Path, dtype: Any = "uint8", row_shape: Sequence[int] = (),
                  **options: Any) -> None:
         self._dtype = dtype_of(dtype)
-        self._row_shape = tuple(int(length) for length in row_shape)
+        self._row_shape = tuple(operator.index(length) for length in row_shape)
         self._row_bytes = row_bytes_of(self._dtype, self._row_shape)
         super().__init__(get_address(lib().attach, path_bytes(path), options_text(options)))
         self._device = get_int(lib().attachment_device, self.handle)
 
     def refresh(self, stream: Any = None) -> int:
-        """Maps what is new, and returns the number of rows that may be read."""
+        """Maps new chunks, and returns the number of rows that may be read."""
         nbytes = get_size(lib().attachment_refresh, self.handle, stream_value(stream))
         return nbytes // self._row_bytes
 
     def wait(self, rows: int, timeout: float, stream: Any = None) -> bool:
-        """Refreshes until that many rows may be read; False after so many seconds, or where the
-        owner has gone."""
+        """Refreshes until that many rows may be read; False after so many seconds, or if the owner
+        has gone."""
         return bool(get_int(lib().attachment_wait, self.handle, rows * self._row_bytes,
                             milliseconds(timeout), stream_value(stream)))
 
@@ -127,7 +128,7 @@ class Attachment(Owner):
         }
 
     def numpy_view(self, stream: Any = None) -> Any:
-        """A read-only numpy array of the same memory, where host code may use it."""
+        """A read-only numpy array of the same memory, if host code may use it."""
         numpy = numpy_or_none()
         if numpy is None:
             raise UnsupportedError("numpy is not installed: use tobytes()")
@@ -149,9 +150,9 @@ class _View:
 
 def attach(path: Path, dtype: Any = "uint8", row_shape: Sequence[int] = (), *,
            right: Optional[str] = None, device: Optional[int] = None, **options: Any) -> Attachment:
-    """Attaches to what another process publishes at a path.
+    """Attaches to the publication of another process at a path.
 
-    Options: peers, timeout (milliseconds), users, tag; element_size and element_align where the
-    owner is a C++ program that publishes elements. Raises IpcError where nobody publishes there.
+    Options: peers, timeout (milliseconds), users, tag; element_size and element_align if the owner
+    is a C++ program that publishes elements. Raises IpcError if no process publishes there.
     """
     return Attachment(path, dtype, row_shape, right=right, device=device, **options)

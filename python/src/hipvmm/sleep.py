@@ -6,31 +6,37 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Iterable, Tuple
 
 from ._errors import InvalidArgumentError
+from ._host import device_source
+from ._library import SuspendRange
 from ._library import TagStatistics as _CTagStatistics
 from ._library import get_size, lib, options_text
 from .device import stream_value
+from .growable import GrowableArray
 
 __all__ = ["TagStatistics", "resume", "suspend", "tag_statistics"]
 
-_KEEPS = ("contents", "nothing")
+_KEEPS = ("contents", "nothing", "zeros", "mapped")
 
 
 @dataclass(frozen=True)
 class TagStatistics:
-    """What a tag's memory is like, all objects together; sizes are in bytes."""
+    """The state of a tag's memory, all objects together; sizes are in bytes."""
 
     objects: int
     bytes_asleep: int
     bytes_on_host: int
     bytes_on_disk: int
     is_asleep: bool
+    bytes_mapped: int
 
 
 def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
-            folder: Any = None, stream: Any = None) -> int:
+            folder: Any = None, stream: Any = None, contents: Iterable[Any] = (),
+            nothing: Iterable[Any] = (), zeros: Iterable[Any] = (),
+            mapped: Iterable[Any] = ()) -> int:
     """Releases all memory of a tag to the devices, keeps its addresses, and returns the bytes.
 
     >>> weights = hipvmm.GrowableArray("float16", sleep_tag="weights")
@@ -38,41 +44,58 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
     >>> hipvmm.resume("weights")
 
     tag: the name that objects were made with, by their option sleep_tag.
-    keep: "contents", which go to the host and come back by resume(), or "nothing".
+    keep: "contents", which go to the host and come back by resume(), or "nothing"; "zeros" are
+        dropped, and zero after resume(); "mapped" chunks stay, and work may use them meanwhile.
     storage: "pinned" memory of the host, "pinned_kept", which is kept for the next time, or
         "pageable", or "file", in `folder` of a local disk.
     stream: all work that uses the memory is ordered before the call in it, and it alone is waited
         for. Without one, all work of every device with access is.
+    contents, nothing, zeros, mapped: memory of the tag for which this is done in place of `keep`:
+        arrays of a device, of a GrowableArray its whole capacity, or pairs of an address and bytes.
+        An array without memory names none.
+        No byte is in two of them. A chunk stays only if all its bytes are to be mapped.
 
-    Until resume(), what needs the memory raises InvalidStateError, and work of devices that uses
-    the addresses fails. 0 where the tag sleeps already. After a failure all is awake. Raises
-    InvalidArgumentError for a name that nothing was made with, and what suspend() in C++ throws.
+    Until resume(), calls that need the memory raise InvalidStateError, and work of devices that uses
+    the addresses fails. 0 if the tag sleeps already. After a failure all is awake. Raises
+    InvalidArgumentError for a name without objects, and the exceptions of suspend() in C++.
     """
     if keep not in _KEEPS:
-        raise InvalidArgumentError(f"keep is {keep!r}; allowed: contents, nothing")
+        raise InvalidArgumentError(f"keep is {keep!r}; allowed: {', '.join(_KEEPS)}")
     options = options_text({"storage": storage, "folder": None if folder is None else os.fspath(folder)})
     name = tag_bytes(tag)
-    if stream is None:
-        return get_size(lib().suspend, name, _KEEPS.index(keep), options)
-    return get_size(lib().suspend_in_stream, name, _KEEPS.index(keep), options,
-                    stream_value(stream))
+    in_stream = None if stream is None else ctypes.byref(ctypes.c_void_p(stream_value(stream)))
+    ranges = [SuspendRange(*_range(each), what)
+              for what, parts in enumerate((contents, nothing, zeros, mapped)) for each in parts
+              if isinstance(each, tuple) or _range(each)[1] != 0]
+    return get_size(lib().suspend_ranges, name, _KEEPS.index(keep),
+                    (SuspendRange * len(ranges))(*ranges), len(ranges), options, in_stream)
+
+
+def _range(part: Any) -> Tuple[int, int]:
+    """Address and bytes of memory of a device."""
+    if isinstance(part, tuple):
+        address, nbytes = part
+        return address, nbytes
+    if isinstance(part, GrowableArray):
+        return part.ptr, get_size(lib().buffer_capacity, part.handle)
+    return device_source(part)[:2]
 
 
 def resume(tag: str) -> int:
     """Backs all memory of a tag again, at the same addresses, and copies kept contents back.
 
-    Returns the bytes; 0 where the tag is awake. After a failure, such as OutOfMemoryError, all is
+    Returns the bytes; 0 if the tag is awake. After a failure, such as OutOfMemoryError, all is
     asleep and nothing is lost: call it again.
     """
     return get_size(lib().resume, tag_bytes(tag))
 
 
 def tag_statistics(tag: str) -> TagStatistics:
-    """What the memory of a tag is like now."""
+    """The present state of a tag's memory."""
     now = _CTagStatistics(struct_size=ctypes.sizeof(_CTagStatistics))
     lib().tag_get_statistics(tag_bytes(tag), ctypes.byref(now))
     return TagStatistics(now.objects, now.bytes_asleep, now.bytes_on_host, now.bytes_on_disk,
-                         bool(now.is_asleep))
+                         bool(now.is_asleep), now.bytes_mapped)
 
 
 def tag_bytes(tag: str) -> bytes:

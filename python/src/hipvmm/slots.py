@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from ._dtype import dtype_of, numpy_or_none, row_bytes_of
 from ._errors import (
     InvalidArgumentError,
-    InvalidStateError,
     OutOfRangeError,
     UnsupportedError,
 )
@@ -31,7 +30,6 @@ from ._library import (
 )
 from .device import device_or_current, is_host_accessible, stream_value
 from .mr import Size
-from .sleep import tag_statistics
 
 __all__ = ["SlotArena", "SlotStatistics", "SlotView"]
 
@@ -41,7 +39,7 @@ class SlotStatistics:
     """Counts of a SlotArena; bytes are of all planes together.
 
     held_bytes is needed_bytes, those of the blocks that hold the lengths, and spare_bytes, of
-    blocks mapped beyond, and kept_bytes, of memory that is mapped nowhere: what the budget limits.
+    blocks mapped beyond, and kept_bytes, of unmapped memory. The budget limits held_bytes.
     """
 
     slots_in_use: int
@@ -63,7 +61,7 @@ class SlotStatistics:
 
 def _eviction_call(evict: Callable[[int], None],
                    evicting: List[int]) -> Callable[[int, Any], int]:
-    """What the library calls for it; `evicting` has the thread meanwhile."""
+    """The callback for the library; `evicting` has the thread meanwhile."""
 
     def call(missing: int, _: Any) -> int:
         evicting.append(threading.get_ident())
@@ -82,7 +80,7 @@ def _eviction_call(evict: Callable[[int], None],
 class SlotArena(Owner):
     """Slots in planes, such as sequences in keys and values of layers; each grows in place.
 
-    >>> arena = hipvmm.SlotArena(256, "32MiB", planes=64, budget="80%")
+    >>> arena = hipvmm.SlotArena(256, "1GiB", planes=2, budget="80%")
     >>> slot = arena.acquire()
     >>> arena.commit([slot], [4096])
 
@@ -119,14 +117,13 @@ class SlotArena(Owner):
         super().__init__(get_address(lib().slot_arena_create, device_or_current(device), text))
         self._layout = _CLayout(struct_size=ctypes.sizeof(_CLayout))
         lib().slot_arena_get_layout(self.handle, ctypes.byref(self._layout))
-        self._sleep_tag = None if sleep_tag is None else str(sleep_tag)
         self._evict: Any = None
-        self._evict_lock = threading.Lock()  # so that it is what the library has
+        self._evict_lock = threading.Lock()  # so that it equals the library's
         self._evicting: List[int] = []  # the thread in which it runs
         if evict is not None:
             self.set_eviction(evict)
 
-    # Where it is.
+    # Its addresses.
 
     @property
     def device(self) -> int:
@@ -136,6 +133,7 @@ class SlotArena(Owner):
     @property
     def ptr(self) -> int:
         """The address of the first slot in the first plane."""
+        self._hold()  # raises after close(), and in a child of fork()
         return int(self._layout.base)
 
     @property
@@ -181,15 +179,15 @@ class SlotArena(Owner):
     # How slots begin, grow and end.
 
     def acquire(self, stream: Any = None) -> int:
-        """Takes a free slot, with length zero. Raises OutOfMemoryError where all are in use."""
+        """Takes a free slot, with length zero. Raises OutOfMemoryError if all are in use."""
         return get_size(lib().slot_arena_acquire, self.handle, stream_value(stream))
 
     def commit(self, slots: Sequence[int], lengths: Sequence[int], stream: Any = None) -> None:
         """Makes each slot at least so many bytes long in every plane, or changes none.
 
         Lists of numbers, or arrays of numpy's uint64, which are not copied. Contents of new bytes
-        are indeterminate. Raises OutOfMemoryError where they do not fit: release() or truncate()
-        slots and call it again, or set_eviction(); and what that function raises.
+        are indeterminate. Raises OutOfMemoryError if they do not fit: release() or truncate()
+        slots and call it again, or set_eviction(); and the exceptions of that function.
         """
         if len(slots) != len(lengths):
             raise InvalidArgumentError(f"{len(slots)} slots and {len(lengths)} lengths")
@@ -208,8 +206,8 @@ class SlotArena(Owner):
                      stream: Any = None) -> None:
         """Gives slots without bytes the first bytes of another one, without a copy of whole blocks.
 
-        Devices may only read these; nobody writes to them before make_writable(), not in from_slot
-        either. Raises UnsupportedError where a device cannot map memory twice.
+        Devices may only read these; do not write to them before make_writable(), not in from_slot
+        either. Raises UnsupportedError if a device cannot map memory twice.
         """
         lib().slot_arena_share_prefix(self.handle, from_slot, _numbers(to, "to"), len(to), length,
                                       stream_value(stream))
@@ -219,25 +217,25 @@ class SlotArena(Owner):
         lib().slot_arena_make_writable(self.handle, slot, offset, nbytes, stream_value(stream))
 
     def set_eviction(self, evict: Optional[Callable[[int], None]]) -> None:
-        """Has evict(missing_bytes) called where a commit() does not fit, which is then tried again.
+        """Has evict(missing_bytes) called if a commit() does not fit, which is then tried again.
 
         The thread of commit() calls it. It may release() and truncate() slots of this arena that
         the commit does not name, trim() it and ask it: to release one that it names raises
         InvalidArgumentError, acquire() and the like InvalidStateError. Other threads that use the
-        arena wait meanwhile; evict must not wait for them. What it raises comes out of commit(),
-        which has changed nothing then. None: no function.
+        arena wait meanwhile; evict must not wait for them. Its exceptions leave commit(), which has
+        changed nothing then. None: no function.
         """
         if evict is not None and not callable(evict):
             raise InvalidArgumentError("evict must be a function")
         made = EvictCallback() if evict is None else EvictCallback(
             _eviction_call(evict, self._evicting))
-        if threading.get_ident() in self._evicting:  # who has the lock may wait for this commit
+        if threading.get_ident() in self._evicting:  # the lock's holder may wait for this
             lib().slot_arena_set_eviction(self.handle, made, None)  # refuses it
         with self._evict_lock:
             lib().slot_arena_set_eviction(self.handle, made, None)
             self._evict = made  # only commit() calls it, of this object
 
-    # What is there.
+    # Its contents.
 
     def length(self, slot: int) -> int:
         """Bytes of a slot in every plane; 0 for a free one."""
@@ -256,7 +254,7 @@ class SlotArena(Owner):
         return get_size(lib().slot_arena_slots_that_fit, self.handle, length)
 
     def set_budget(self, nbytes: int) -> None:
-        """Changes the budget; what no length needs beyond it is released to the device."""
+        """Changes the budget; memory beyond it that no length needs is released to the device."""
         lib().slot_arena_set_budget(self.handle, nbytes)
 
     def trim(self) -> int:
@@ -264,10 +262,14 @@ class SlotArena(Owner):
         return get_size(lib().slot_arena_trim, self.handle)
 
     def statistics(self) -> SlotStatistics:
-        """What is used, needed and held."""
+        """The used, needed and held bytes."""
         now = _CSlotStatistics(struct_size=ctypes.sizeof(_CSlotStatistics))
         lib().slot_arena_get_statistics(self.handle, ctypes.byref(now))
         return SlotStatistics(*(getattr(now, name) for name, _ in now._fields_[1:]))
+
+    def _require_awake(self) -> None:
+        """Raises InvalidStateError while the memory sleeps, or is not whole after a failure."""
+        lib().slot_arena_commit(self.handle, _numbers((), "slots"), _numbers((), "lengths"), 0, None)
 
     # How other packages see it.
 
@@ -277,45 +279,52 @@ class SlotArena(Owner):
 
         Raises InvalidStateError while the memory sleeps.
         """
-        tag = self._sleep_tag
-        if tag is not None and tag_statistics(tag).is_asleep:
-            raise InvalidStateError(f"SlotArena.view: the memory sleeps under the tag {tag!r}: "
-                                    "call resume() of its tag first")
+        self._require_awake()
         kind = dtype_of(dtype)
-        shape = tuple(int(each) for each in row_shape)
+        shape = tuple(operator.index(each) for each in row_shape)
         rows = self.length(slot) // row_bytes_of(kind, shape)
         return SlotView(self, self.pointer(slot, plane), (rows,) + shape, kind.typestr)
 
     def addresses(self) -> "SlotView":
-        """All addresses as bytes, of slots that have no memory, too: for one tensor of all slots,
-        whose parts are used where there is memory."""
+        """All addresses as bytes, of slots that have no memory, too: for one tensor of all slots;
+        use only its parts with memory."""
         nbytes = (self.planes - 1) * self.plane_stride + self.slots * self.slot_stride
-        return SlotView(self, self.ptr, (nbytes,), "|u1")
+        return SlotView(self, self.ptr, (nbytes,), "|u1", has_memory=False)
 
 
 class SlotView:
     """Memory of a SlotArena that others use without a copy; keeps the arena.
 
-    Good until the slot is released or truncated, or sleeps. The order of work is the caller's: nothing is
-    waited for.
+    Good until the slot is released or truncated, or sleeps: while it does, it can be given to nobody
+    (InvalidStateError). The order of work is the caller's: nothing is waited for.
     """
 
-    def __init__(self, arena: SlotArena, ptr: int, shape: Tuple[int, ...], typestr: str) -> None:
+    def __init__(self, arena: SlotArena, ptr: int, shape: Tuple[int, ...], typestr: str, *,
+                 has_memory: bool = True) -> None:
         self._held = arena._hold()
+        self._has_memory = has_memory  # or it is addresses, some of them without
         self._device = arena.device
         self.ptr, self.shape, self.typestr = ptr, shape, typestr
 
+    def _require_awake(self) -> None:
+        if self._has_memory:
+            lib().require_awake(self.ptr)
+
     def numpy_view(self) -> Any:
-        """A numpy array of the memory, where host code may use it (the host provider)."""
+        """A numpy array of the memory, if host code may use it (the host provider)."""
         numpy = numpy_or_none()
         if numpy is None:
             raise UnsupportedError("numpy is not installed")
+        self._require_awake()
         if not is_host_accessible(self._device):
             raise UnsupportedError(f"host code may not use memory of device {self._device}")
+        self._held.require_own("SlotView")
         return numpy.asarray(_HostView(self))
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
+        self._held.require_own("SlotView")
+        self._require_awake()
         return {"data": (self.ptr if 0 not in self.shape else 0, False), "shape": self.shape,
                 "strides": None, "typestr": self.typestr, "version": 3, "stream": None}
 
@@ -329,6 +338,8 @@ class SlotView:
         """A capsule of the memory. Nothing is waited for."""
         from ._dlpack import capsule, require_no_copy
 
+        self._held.require_own("SlotView")
+        self._require_awake()
         own = self.__dlpack_device__()
         require_no_copy(own, dl_device, copy)
         return capsule(self, self.ptr, self.shape, self.typestr, own)

@@ -12,10 +12,10 @@ or, for a part of a program that uses PyTorch's own allocator else::
 Each device has one pool; the environment variable HIPVMM_CONF has its options, such as
 ``pool.release_threshold=4GiB``. Streams, ``record_stream``, graphs, ``empty_cache`` and
 ``set_per_process_memory_fraction`` are honoured; out of memory is ``torch.OutOfMemoryError``, with
-the pool's report. ``torch.cuda.memory_stats``, and what reads it, has the figures of the pools.
+the pool's report. ``torch.cuda.memory_stats``, and its readers, have the pools' figures.
 ``torch.cuda.memory_snapshot`` is refused by PyTorch with any allocator but its own.
 
-What is allocated in a pool with a tag sleeps and wakes::
+Allocations in a pool with a tag sleep and wake::
 
     with hipvmm.torch.pool(tag="weights"):
         model = make_model()
@@ -23,7 +23,7 @@ What is allocated in a pool with a tag sleeps and wakes::
     hipvmm.torch.resume("weights")
 
 KVCache, which needs neither of both, has keys and values of many sequences in tensors that grow in
-place.
+place; reserve() a tensor of its full shape whose first rows have memory.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections import OrderedDict
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import sleep as _sleep
 from ._errors import HipvmmError, UnsupportedError
 from ._library import PoolStatistics, get_text, lib
+from .device import ordinal_in_torch
 from .kv_cache import KVCache
+from .reserved import ReservedTensor, reserve
 
 __all__ = [
     "KVCache",
+    "ReservedTensor",
     "empty_cache",
     "install",
     "is_installed",
@@ -47,12 +50,13 @@ __all__ = [
     "memory_summary",
     "pool",
     "report",
+    "reserve",
     "reset_peak_memory_stats",
     "resume",
     "suspend",
 ]
 
-# What PyTorch calls each function of the allocator by, and its name in the library.
+# PyTorch's name of each function of the allocator, and its name in the library.
 _SETTERS: List[Tuple[str, str]] = [
     ("set_reset_fn", "hipvmm_torch_reset"),
     ("set_memory_fraction_fn", "hipvmm_torch_memory_fraction"),
@@ -89,17 +93,26 @@ def _call(name: str, *args: Any) -> None:
         library.throw(status)
 
 
+def _pluggable(allocate: str, free: str) -> Any:
+    """Functions of the library as an allocator of PyTorch."""
+    import torch
+
+    memory = torch.cuda.memory
+    if not (hasattr(memory, "CUDAPluggableAllocator") and hasattr(memory, "change_current_allocator")):
+        raise UnsupportedError(
+            f"PyTorch {torch.__version__} takes no allocator but its own: install PyTorch 2.0, the "
+            "oldest that does, or newer")
+    return memory.CUDAPluggableAllocator(lib().path, allocate, free)
+
+
 def _the_allocator() -> Any:
     """The allocator as PyTorch has it: one, which never ends, for PyTorch keeps plain pointers to
     it as long as there is memory of a pool."""
     global _allocator
     if _allocator is not None:
         return _allocator
-    import torch
-
     library = lib()
-    made = torch.cuda.memory.CUDAPluggableAllocator(
-        library.path, "hipvmm_torch_alloc", "hipvmm_torch_free")
+    made = _pluggable("hipvmm_torch_alloc", "hipvmm_torch_free")
     inner = made.allocator()
     for setter, name in _SETTERS:
         # Releases of PyTorch differ in which they have.
@@ -148,20 +161,18 @@ def is_installed() -> bool:
 
 
 def _allocator_of(tag: str) -> Any:
-    """The allocator whose pools carry a tag."""
-    import torch
-
+    """The allocator with pools that carry a tag."""
     if tag not in _of_tags:
         number = ctypes.c_int()
         _call("hipvmm_torch_tag", _sleep.tag_bytes(tag), ctypes.byref(number))
-        _of_tags[tag] = torch.cuda.memory.CUDAPluggableAllocator(
-            lib().path, f"hipvmm_torch_alloc_{number.value}", f"hipvmm_torch_free_{number.value}")
+        _of_tags[tag] = _pluggable(
+            f"hipvmm_torch_alloc_{number.value}", f"hipvmm_torch_free_{number.value}")
     return _of_tags[tag]
 
 
 @contextlib.contextmanager
 def pool(device: Any = None, *, tag: Optional[str] = None) -> Iterator[Any]:
-    """Sends what is allocated in the block, in the calling thread, to hipvmm.
+    """Sends allocations in the block, in the calling thread, to hipvmm.
 
     Yields the torch.cuda.MemPool, which torch.cuda.use_mem_pool takes for more blocks. PyTorch's own
     allocator stays in between: it asks for segments and divides them. Tensors may outlive the block.
@@ -187,23 +198,25 @@ def pool(device: Any = None, *, tag: Optional[str] = None) -> Iterator[Any]:
         yield graphs
 
 
-Tags = Union[None, str, Sequence[str]]
+Tags = Union[None, str, Iterable[str]]
 
 
-def suspend(tags: Tags = None, keep: str = "contents", *, storage: str = "pinned",
-            folder: Any = None) -> int:
+def suspend(tags: Union[Tags, Mapping[str, str]] = None, keep: str = "contents", *,
+            storage: str = "pinned", folder: Any = None) -> int:
     """Releases the memory of pool(tag=...) to the devices, keeps its addresses, returns the bytes.
 
-    tags: a tag, several, or by default all of pool(). keep, storage, folder: as hipvmm.suspend().
+    tags: a tag, several, or by default all of pool(); or a value of keep for each tag, as
+        {"weights": "contents", "cache": "nothing"}. keep, storage, folder: as hipvmm.suspend().
 
     Waits for all work of the devices. Until resume(), tensors of the pools must not be used, which
     PyTorch does not check; they may end. After a failure all is awake that was before.
     """
     released, done = 0, []
+    keeps = tags if isinstance(tags, Mapping) else dict.fromkeys(_names_of(tags), keep)
     try:
-        for tag in _names_of(tags):
+        for tag, what in keeps.items():
             was_asleep = _sleep.tag_statistics(tag).is_asleep
-            released += _sleep.suspend(tag, keep, storage=storage, folder=folder)
+            released += _sleep.suspend(tag, what, storage=storage, folder=folder)
             if not was_asleep:
                 done.append(tag)
     except BaseException:
@@ -228,16 +241,6 @@ def _names_of(tags: Tags) -> List[str]:
     return [tags] if isinstance(tags, str) else list(tags)
 
 
-def _ordinal(device: Any) -> int:
-    """The number of a device as PyTorch takes them: None, a number, "cuda:1", a torch.device."""
-    import torch
-
-    if isinstance(device, int):
-        return device
-    index = None if device is None else torch.device(device).index
-    return int(torch.cuda.current_device()) if index is None else int(index)
-
-
 @contextlib.contextmanager
 def _pool_of(device: int) -> Iterator[ctypes.c_void_p]:
     handle = ctypes.c_void_p()
@@ -249,9 +252,9 @@ def _pool_of(device: int) -> Iterator[ctypes.c_void_p]:
 
 
 def memory_stats(device: Any = None) -> Dict[str, Any]:
-    """What install() or pool() has allocated on a device, by the names of torch.cuda.memory_stats:
+    """The allocations of install() or pool() on a device, by the names of torch.cuda.memory_stats:
     those of its entries that mean something here. The current device by default."""
-    ordinal = _ordinal(device)
+    ordinal = ordinal_in_torch(device)
     torch_has = _Statistics(struct_size=ctypes.sizeof(_Statistics))
     _call("hipvmm_torch_get_statistics", ordinal, ctypes.byref(torch_has))
     held = PoolStatistics(struct_size=ctypes.sizeof(PoolStatistics))
@@ -280,12 +283,12 @@ def memory_stats(device: Any = None) -> Dict[str, Any]:
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Begins the peaks of a device anew; the current one by default."""
-    _call("hipvmm_torch_reset_peaks", _ordinal(device))
+    _call("hipvmm_torch_reset_peaks", ordinal_in_torch(device))
 
 
 def report(device: Any = None) -> str:
-    """The pool of a device in lines for people: what it holds, and what would still fit."""
-    with _pool_of(_ordinal(device)) as handle:
+    """The pool of a device in lines for people: its memory, and the requests that would fit."""
+    with _pool_of(ordinal_in_torch(device)) as handle:
         return get_text(lib().pool_report, handle)
 
 
@@ -295,5 +298,5 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def empty_cache() -> None:
-    """Releases what no tensor uses to the devices."""
+    """Releases memory that no tensor uses to the devices."""
     lib().loaded.hipvmm_torch_reset()

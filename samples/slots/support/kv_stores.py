@@ -4,7 +4,8 @@
 - begin(row, tokens), end(row): a sequence of the batch, with memory for its first tokens; raises Full;
 - grow(rows): one token more for each of these, all or none; raises Full;
 - address(row), or the table of pages: where its tokens are; tokens(row): the same as a tensor;
-- held_bytes(): memory of the device that no one else can use.
+- held_bytes(): memory of the device that no one else can use;
+- blocks(): how many were made in a step, made ahead, and moved from one sequence to another.
 """
 
 from __future__ import annotations
@@ -21,13 +22,20 @@ class Full(Exception):
     """There is no memory for a step of the batch."""
 
 
-class Growing:
+class Store:
+    """A way without blocks that move."""
+
+    def blocks(self):
+        return {"grown_blocks": "", "prefetched_blocks": "", "moved_blocks": ""}
+
+
+class Growing(Store):
     """hipvmm: a slot for each sequence."""
 
     def __init__(self, shape, budget):
         self.cache = hipvmm.torch.KVCache(
             shape.layers, shape.heads, shape.dim, slots=shape.rows, max_tokens=shape.max_tokens,
-            dtype=shape.dtype, block_tokens=PAGE, budget=budget)
+            dtype=shape.dtype, block_tokens=PAGE, budget=budget, prefetch=shape.prefetch)
         self.base, self.stride = self.cache.arena.ptr, self.cache.arena.slot_stride
         self.slots, self.lengths = {}, {}
 
@@ -64,8 +72,13 @@ class Growing:
     def held_bytes(self):
         return self.cache.statistics().held_bytes
 
+    def blocks(self):
+        now = self.cache.statistics()
+        return {name: getattr(now, name)
+                for name in ("grown_blocks", "prefetched_blocks", "moved_blocks")}
 
-class Preallocated:
+
+class Preallocated(Store):
     """The longest context for each sequence."""
 
     def __init__(self, shape, budget):
@@ -95,7 +108,7 @@ class Preallocated:
         return self.memory.nelement() * self.memory.element_size()
 
 
-class Paged:
+class Paged(Store):
     """Pages of one pool, and the table of them on the device."""
 
     def __init__(self, shape, budget):
@@ -133,7 +146,7 @@ class Paged:
         return self.memory.nelement() * self.memory.element_size()
 
 
-class Concatenated:
+class Concatenated(Store):
     """A tensor for each sequence, which is copied at every step."""
 
     def __init__(self, shape, budget):

@@ -21,7 +21,7 @@
 namespace hipvmm::c {
 namespace {
 
-/// Forgets a stream in a resource and in those that it is made of.
+/// Forgets a stream in a resource, its upstreams and bins.
 void forget_in(const resource_object& object, stream_ref stream) {
   const auto forget = [&](auto* pool) {
     if (pool != nullptr) pool->forget_stream(stream);
@@ -40,6 +40,7 @@ device_blocks& device_blocks::shared() {
 }
 
 std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
+  process_.require_own();
   require_device(device);
   const detail::callbacks_wait until_unlocked;  // they may ask for it too
   const std::lock_guard lock{pools_mutex_};
@@ -50,13 +51,15 @@ std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
   if (options.access.entries().empty()) options.access = all_reachable_peers(device);
   join_configured_budget(device, configured_budget(device));
   entry = pool_object(device, options);
-  // After the first pool has begun what a pool needs, and so before that ends.
+  // After the first pool has created the static objects of pools, and so before those end.
   static const bool registered = std::atexit([] { shared().release_pools(); }) == 0;
   static_cast<void>(registered);
   return entry;
 }
 
 void device_blocks::release_pools() noexcept {
+  // Threads that a child of fork() lacks may hold the lock.
+  if (process_.is_of_parent()) return;
   detail::report_exceptions([&] {
     decltype(pools_) ended;  // destroyed without the lock; blocks keep theirs
     const std::lock_guard lock{pools_mutex_};
@@ -75,7 +78,7 @@ void device_blocks::add(void* pointer, block made) {
 }
 
 std::optional<device_blocks::block> device_blocks::take(const char* function, void* pointer) {
-  if (pointer == nullptr) return std::nullopt;
+  if (pointer == nullptr || process_.is_of_parent()) return std::nullopt;
   std::unique_lock lock{mutex_};
   auto taken = blocks_.extract(pointer);
   lock.unlock();
@@ -87,6 +90,7 @@ std::optional<device_blocks::block> device_blocks::take(const char* function, vo
 }
 
 void* device_blocks::allocate(stream_ref stream, std::size_t bytes, device_ref device) {
+  process_.require_own();
   require_device(device);
   if (bytes == 0) return nullptr;
   const std::shared_ptr<resource_object> owner = source_of(device);
@@ -102,6 +106,7 @@ void* device_blocks::allocate(stream_ref stream, std::size_t bytes, device_ref d
 }
 
 void* device_blocks::allocate_sync(std::size_t bytes, device_ref device) {
+  process_.require_own();
   require_device(device);
   if (bytes == 0) return nullptr;
   const std::shared_ptr<resource_object> owner = source_of(device);
@@ -142,6 +147,7 @@ void device_blocks::deallocate_sync(void* pointer) noexcept {
 }
 
 void device_blocks::forget_stream(stream_ref stream) {
+  process_.require_own();
   std::vector<std::shared_ptr<resource_object>> owners;
   {
     const std::lock_guard lock{mutex_};

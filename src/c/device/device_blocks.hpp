@@ -12,17 +12,19 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/objects.hpp"
+#include "core/process_mark.hpp"
 
 namespace hipvmm::c {
 
-/// Memory for libraries that free by pointer alone: what is known of each allocation. Thread-safe.
+/// The table of allocations for libraries that free by pointer alone. Thread-safe.
 class device_blocks {
  public:
   /// Never destroyed: a library may free after everything else has ended.
   static device_blocks& shared();
 
-  /// Allocates from the resource that was set for `device`, or from pool_of() where none was.
-  /// Throws: as the resource; std::bad_alloc.
+  /// Allocates from the resource that was set for `device`, otherwise from pool_of().
+  /// Throws: as the resource; std::bad_alloc; unsupported in a child of fork(), as all but
+  /// deallocate() and deallocate_sync(), which do nothing there.
   [[nodiscard]] void* allocate(stream_ref stream, std::size_t bytes, device_ref device);
   /// The same for any stream and the host, at once.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, device_ref device);
@@ -30,12 +32,12 @@ class device_blocks {
   void deallocate(stream_ref stream, void* pointer) noexcept;
   /// The same without a stream, as safe as hipFree.
   void deallocate_sync(void* pointer) noexcept;
-  /// Throws: as vmm_pool_resource::forget_stream(), for the first that does; then again is allowed.
+  /// Throws: as the first vmm_pool_resource::forget_stream() that throws; a second call is allowed.
   void forget_stream(stream_ref stream);
 
-  /// The pool of a device, made if need be, which lives as long as the process, or as what is
-  /// allocated from it at exit. It makes no stream wait for another whose memory it takes: it takes
-  /// what is done. Throws: as vmm_pool_resource.
+  /// The pool of a device, made by the first call. It lives as long as the process, or as its
+  /// allocations at exit. It does not delay a stream for another one's freed memory: it reuses only
+  /// memory whose work is done. Throws: as vmm_pool_resource.
   [[nodiscard]] std::shared_ptr<resource_object> pool_of(device_ref device);
 
  private:
@@ -51,9 +53,10 @@ class device_blocks {
 
   [[nodiscard]] std::shared_ptr<resource_object> source_of(device_ref device);
   void add(void* pointer, block made);
-  /// Null where `pointer` is null or, after a warning for `function`, no allocation.
+  /// Null if `pointer` is null or, after a warning for `function`, no allocation.
   [[nodiscard]] std::optional<block> take(const char* function, void* pointer);
 
+  const detail::process_mark process_;
   std::mutex pools_mutex_;
   std::unordered_map<int, std::shared_ptr<resource_object>> pools_;
   std::mutex mutex_;

@@ -2,16 +2,17 @@
 // The C interface: budgets that processes share.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/budget_options.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/idle/idle_memory.hpp>
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
@@ -36,8 +37,6 @@ hipvmm_status with_budget(const char* function, hipvmm_budget budget, Body body)
   return guarded(function, [&] {
     require_no_trim();
     const auto object = find<budget_object>(budget);
-    if (object->process.is_of_parent())
-      throw unsupported{"a child of fork() takes no part in the budgets of its parent"};
     body(object->shared);
   });
 }
@@ -115,6 +114,17 @@ hipvmm_status hipvmm_budget_get_holders(hipvmm_budget budget, hipvmm_budget_hold
     result = now.holders.size();
     for (std::size_t i = 0; i < std::min(capacity, now.holders.size()); ++i)
       holders[i] = holder_of(now.holders[i]);
+  });
+}
+
+hipvmm_status hipvmm_idle_get_statistics(hipvmm_idle_statistics* statistics) {
+  return guarded(__func__, [&] {
+    const idle_memory_statistics now = idle_memory();
+    copy_struct(statistics,
+                hipvmm_idle_statistics{sizeof(hipvmm_idle_statistics), now.asked, now.refused,
+                                       now.moved_bytes, now.released_bytes,
+                                       static_cast<std::uint64_t>(now.time.count())},
+                "statistics");
   });
 }
 

@@ -11,6 +11,7 @@
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
+#include "region/sleep/memory_tag.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -21,19 +22,27 @@ keep keep_of(hipvmm_keep what) {
       return keep::contents;
     case HIPVMM_KEEP_NOTHING:
       return keep::nothing;
+    case HIPVMM_KEEP_ZEROS:
+      return keep::zeros;
+    case HIPVMM_KEEP_MAPPED:
+      return keep::mapped;
   }
   throw bad_argument{"keep is " + std::to_string(static_cast<int>(what)) +
                      ", which is no hipvmm_keep"};
 }
 
 hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep what,
-                          const char* options, std::optional<stream_ref> stream,
-                          size_t* bytes) noexcept {
+                          const char* options, std::optional<stream_ref> stream, size_t* bytes,
+                          const hipvmm_suspend_range* ranges = nullptr, size_t count = 0) noexcept {
   return guarded(function, [&] {
     named_tag& named = named_tag::find(tag);
     const keep kept = keep_of(what);
     suspend_options chosen = suspend_settings(options);
     chosen.stream = stream;
+    if (count != 0 && ranges == nullptr)
+      throw bad_argument{"ranges is null, and has " + std::to_string(count)};
+    for (const hipvmm_suspend_range* each = ranges; each != ranges + count; ++each)
+      chosen.ranges.push_back({each->address, each->bytes, keep_of(each->keep)});
     named.with_all([&](const memory_tag& of) {
       const std::size_t released = suspend(of, kept, chosen);
       if (bytes != nullptr) *bytes = released;
@@ -55,6 +64,13 @@ hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const 
   return suspend_tag(__func__, tag, keep, options, stream_of(stream), bytes);
 }
 
+hipvmm_status hipvmm_suspend_ranges(const char* tag, hipvmm_keep keep,
+                                    const hipvmm_suspend_range* ranges, size_t count,
+                                    const char* options, void* const* stream, size_t* bytes) {
+  const auto in = stream == nullptr ? std::nullopt : std::optional{stream_of(*stream)};
+  return suspend_tag(__func__, tag, keep, options, in, bytes, ranges, count);
+}
+
 hipvmm_status hipvmm_resume(const char* tag, size_t* bytes) {
   return guarded(__func__, [&] {
     named_tag::find(tag).with_all([&](const memory_tag& of) {
@@ -68,13 +84,17 @@ hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* 
   return guarded(__func__, [&] {
     named_tag::find(tag).with_all([&](const memory_tag& of) {
       const tag_statistics now = of.statistics();
-      copy_struct(
-          statistics,
-          hipvmm_tag_statistics{sizeof(hipvmm_tag_statistics), now.regions, now.bytes_asleep,
-                                now.bytes_on_host, now.bytes_on_disk, now.is_asleep ? 1 : 0},
-          "statistics");
+      copy_struct(statistics,
+                  hipvmm_tag_statistics{sizeof(hipvmm_tag_statistics), now.regions,
+                                        now.bytes_asleep, now.bytes_on_host, now.bytes_on_disk,
+                                        now.is_asleep ? 1 : 0, now.bytes_mapped},
+                  "statistics");
     });
   });
+}
+
+hipvmm_status hipvmm_require_awake(const void* address) {
+  return guarded(__func__, [&] { detail::require_awake_at(address, "hipvmm_require_awake"); });
 }
 
 }  // extern "C"

@@ -19,7 +19,7 @@
 namespace hipvmm::c {
 namespace {
 
-/// Runs `body` with the object behind a handle, while no other call uses it, but for the commit
+/// Runs `body` with the object behind a handle, while no other call uses it, except the commit
 /// whose eviction callback calls.
 template <typename Body>
 hipvmm_status with_object(const char* function, hipvmm_slot_arena arena, Body body) noexcept {

@@ -41,7 +41,7 @@ class event_ring {
     added_.store(number + 1, std::memory_order_release);
   }
 
-  /// Takes out what was added since the last time. One thread at a time.
+  /// Takes the events added since the last call. One thread at a time.
   void take(std::vector<memory_event>& to) {
     const std::uint64_t end = added_.load(std::memory_order_acquire);
     to.reserve(to.size() + std::min<std::uint64_t>(end - taken_, capacity_));
@@ -113,12 +113,12 @@ class event_ring {
   std::atomic<std::uint64_t> lost_{0};
 };
 
-/// What a thread has of its own. Never destroyed: another thread gets it when this one has ended.
+/// The state of a thread. Never destroyed: another thread gets it when this one has ended.
 struct thread_record {
   std::atomic<bool> is_reporting{false};  // the subscription waits for that before it ends
   std::atomic<bool> has_thread{true};
   std::uint64_t thread = 0;
-  std::uint64_t subscription = 0;  // whose ring this is
+  std::uint64_t subscription = 0;  // the owner of the ring
   event_ring* ring = nullptr;
   thread_record* next = nullptr;
 };
@@ -190,7 +190,7 @@ class detail::event_receiver {
       while (each->is_reporting.load()) std::this_thread::yield();
   }
 
-  /// Keeps the object for good, where leak checkers find it.
+  /// Keeps the object for good, reachable for leak checkers.
   void stay() noexcept { stayed_before_ = last_stayed.exchange(this); }
 
   [[nodiscard]] bool is_of_parent() const noexcept { return process_.is_of_parent(); }
@@ -256,7 +256,8 @@ class detail::event_receiver {
       });
     } catch (...) {
       report_exceptions([] {
-        warn("memory_event_subscription", "the callback threw what is no std::exception");
+        warn("memory_event_subscription",
+             "the callback threw something other than a std::exception");
       });
     }
   }

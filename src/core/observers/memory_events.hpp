@@ -21,7 +21,7 @@ struct event_origin {
   int device;
 };
 
-/// What differs between the events of one object.
+/// The fields that differ between the events of one object.
 struct event_details {
   std::uintptr_t address = 0;
   std::size_t bytes = 0;
@@ -37,7 +37,7 @@ struct event_details {
 void send_event(const event_origin& from, memory_event_kind kind,
                 const event_details& details) noexcept;
 
-/// As send_event(), which it calls only while somebody subscribes.
+/// As send_event(), which it calls only with a subscription.
 inline void report_event(const event_origin& from, memory_event_kind kind,
                          const event_details& details) noexcept {
   if (is_observed_by(observer::subscription)) [[unlikely]]

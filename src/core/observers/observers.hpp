@@ -5,7 +5,7 @@
 
 namespace hipvmm::detail {
 
-/// Who wants to know of each allocation: a bit each, so that pools ask once for all of them.
+/// The observers of allocations: a bit each, so that pools test once for all of them.
 enum class observer : unsigned {
   order_checker = 1,  ///< of the host provider, see race_notes.hpp
   subscription = 2,   ///< see memory_events.hpp
@@ -13,7 +13,7 @@ enum class observer : unsigned {
 
 extern constinit std::atomic<unsigned> observers;
 
-/// Whether there is any.
+/// Returns whether there is any.
 [[nodiscard]] inline bool is_observed() noexcept {
   return observers.load(std::memory_order_relaxed) != 0;
 }

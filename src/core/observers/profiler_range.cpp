@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <string_view>
+#include "core/environment.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -15,7 +16,7 @@ struct range_library {
   const char* pop;
 };
 
-// Those of ROCm first: of the two, what a ROCm installation has is read by its profilers.
+// Those of ROCm first, because its profilers read them if both exist.
 constexpr range_library range_libraries[] = {
     {"librocprofiler-sdk-roctx.so.1", "roctxRangePushA", "roctxRangePop"},
     {"librocprofiler-sdk-roctx.so.0", "roctxRangePushA", "roctxRangePop"},
@@ -28,8 +29,8 @@ struct range_calls {
 };
 
 range_calls find_range_calls() noexcept {
-  // Who starts a program with rights of its own must not choose what it loads: there it is not set.
-  const char* const asked = ::secure_getenv("HIPVMM_RANGES");
+  // Not set in a program with rights of its own: its caller must not choose the library.
+  const char* const asked = environment("HIPVMM_RANGES");
   if (asked == nullptr || std::string_view{asked} != "1") return {};
   for (const range_library& each : range_libraries) {
     // By soname alone, as the linker would find it. It stays for the life of the process.

@@ -40,7 +40,7 @@ order_check_pause::~order_check_pause() {
 
 void note_allocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept {
   if (!is_order_checked()) return;
-  // What a stream that is gone would use is not judged.
+  // Uses by a destroyed stream are not judged.
   if (hipvmm_host_note_allocate(pointer, bytes, stream) != 0) note_allocation(pointer, bytes);
 }
 

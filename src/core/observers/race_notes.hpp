@@ -6,14 +6,14 @@
 // The opaque struct behind hipStream_t.
 struct ihipStream_t;
 
-// What the library reports to the host provider's order checker (HIPVMM_HOST_CHECK=1). With any
+// The library's reports to the host provider's order checker (HIPVMM_HOST_CHECK=1). With any
 // other provider, and without the checker, none of these does anything. None throws.
 namespace hipvmm::detail {
 
-/// Whether the checker judges how this process uses memory. Constant.
+/// Returns whether the checker judges how this process uses memory. Constant.
 [[nodiscard]] bool is_order_checked() noexcept;
 
-/// While one lives, what the calling thread notes is neither judged nor, of work, remembered.
+/// While one lives, notes of the calling thread are not judged, and its work is not remembered.
 class order_check_pause {
  public:
   order_check_pause() noexcept;
@@ -32,7 +32,7 @@ void note_allocation(void* pointer, std::size_t bytes) noexcept;
 void note_deallocation(void* pointer, std::size_t bytes) noexcept;
 /// Reverses note_deallocation of memory that stays allocated after all. Nothing is judged.
 void note_refused_deallocation(void* pointer, std::size_t bytes) noexcept;
-/// A resource returns memory to its upstream: what it noted there is forgotten.
+/// A resource returns memory to its upstream: its notes there are forgotten.
 void note_return(void* pointer, std::size_t bytes) noexcept;
 /// Work submitted to `stream` at this point reads or writes memory. Returns a hipError_t.
 [[nodiscard]] int note_work(ihipStream_t* stream, const void* pointer, std::size_t bytes,

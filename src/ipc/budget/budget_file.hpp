@@ -8,6 +8,7 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include "ipc/budget/budget_table.hpp"
+#include "ipc/budget/budgets_folder.hpp"
 #include "ipc/socket.hpp"
 
 namespace hipvmm::detail {
@@ -22,19 +23,19 @@ struct budget_key {
 void require_budget_name(const std::string& name);
 
 /// A mapped file of a budget, and a lock by which one process at a time joins, sets the limit or
-/// removes it. What a request needs takes no lock.
+/// removes it. Requests take no lock.
 class budget_file {
  public:
-  /// Opens it and takes the lock, for which it waits some seconds at most. Where there is none,
-  /// makes one with `limit`, or returns null where that is zero.
-  /// Throws: ipc_error `refused` for a file or folder that others may write, or that is none of
-  /// this version or this PID namespace; `timeout`; `system`.
+  /// Opens it and takes the lock, for which it waits some seconds at most. If there is no file,
+  /// makes one with `limit`, or returns null if that is zero.
+  /// Throws: ipc_error `refused` if other users may write the file or folder, or the file has
+  /// another version or PID namespace; `timeout`; `system`.
   [[nodiscard]] static std::unique_ptr<budget_file> open(const budget_key& key,
                                                          std::uint64_t limit);
-  /// The same for a file that is there, by its name in the folder, without the lock; null where
-  /// it is gone.
+  /// The same for an existing file, by its name in the folder, without the lock; null if it has
+  /// gone.
   [[nodiscard]] static std::unique_ptr<budget_file> look_at(const std::string& file);
-  /// The names of all files in the folder; none where there is no folder.
+  /// The names of all files in the folder; none without a folder.
   [[nodiscard]] static std::vector<std::string> all();
   ~budget_file();
   budget_file(const budget_file&) = delete;
@@ -47,10 +48,10 @@ class budget_file {
   [[nodiscard]] budget_layout& shared() const noexcept { return *shared_; }
 
  private:
-  budget_file(owned_descriptor folder, std::string name, owned_descriptor file);
+  budget_file(budgets_folder folder, std::string name, owned_descriptor file);
   void map();
 
-  owned_descriptor folder_;
+  budgets_folder folder_;
   std::string name_;
   owned_descriptor file_;
   budget_layout* shared_ = nullptr;

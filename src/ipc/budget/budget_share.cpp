@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "core/check.hpp"
 #include "ipc/budget/futex.hpp"
 #include "ipc/protocol_step.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -25,9 +27,12 @@ using std::chrono::milliseconds;
 
 // Processes that are asked before this one may be stopped, or in a long callback.
 constexpr auto turn_patience = 100ms;
-// How often it is seen whether retired memory has been released.
+// For work that still uses free memory of pools. Others that are asked do not wait longer for their
+// turn.
+constexpr auto idle_patience = 50ms;
+// The interval between checks whether retired memory has been released.
 constexpr auto retired_interval = 2ms;
-// Nobody says that a process was killed.
+// No message reports that a process was killed.
 constexpr auto death_interval = 20ms;
 constexpr auto idle_interval = 2s;
 
@@ -114,7 +119,7 @@ std::shared_ptr<budget_share> budget_share::join(device_ref device, const budget
   share->file_->unlock();
   if (!share->thread_.start())
     warn("memory_budget", "no thread could be started: other processes get no memory of this one");
-  // What it has already may be too much.
+  // The memory that it has already may exceed the limit.
   table.request();
   return share;
 }
@@ -145,12 +150,19 @@ std::size_t budget_share::bytes_left() const noexcept { return table_.left(); }
 
 budget_report budget_share::report() const { return report_of(table_); }
 
+shortage budget_share::refusal(device_ref device, std::size_t bytes) const {
+  shortage why = chunk_limit::refusal(device, bytes);
+  why.owner = "budget '" + key_.name + "'";
+  why.most = static_cast<std::size_t>(table_.header().limit);
+  return why;
+}
+
 std::string budget_share::explain() const {
   constexpr std::size_t most_named = 8;
   budget_report now = report();
   std::sort(now.holders.begin(), now.holders.end(),
             [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  std::string text = "budget '" + key_.name + "' has a limit of " + format_bytes(now.limit) +
+  std::string text = "budget '" + key_.name + "' has a limit of " + format_limit(now.limit) +
                      ", of which " + format_bytes(now.bytes) + " are held";
   const char* separator = ": ";
   for (std::size_t i = 0; i < std::min(now.holders.size(), most_named); ++i) {
@@ -167,7 +179,7 @@ std::string budget_share::explain() const {
 bool budget_share::make_room(std::size_t bytes) noexcept {
   const clock::time_point end = deadline_in(options_.patience);
   if (process_.is_of_parent() || options_.patience <= 0ms) return false;
-  // Nobody releases memory in vain.
+  // So that no process releases memory in vain.
   if (table_.most_left() < bytes) return false;
   {
     const std::lock_guard lock{mutex_};
@@ -181,7 +193,7 @@ bool budget_share::make_room(std::size_t bytes) noexcept {
   const std::uint32_t number = has_room ? 0 : table_.request();
   while (!has_room) {
     const std::uint32_t seen = table_.header().changes;
-    // In this order: what was released before the last answer is seen.
+    // In this order, so that memory released before the last answer counts.
     const bool is_answered = table_.is_answered(number);
     has_room = table_.left() >= bytes;
     if (has_room || is_answered || clock::now() >= end) break;
@@ -200,15 +212,16 @@ bool budget_share::make_room(std::size_t bytes) noexcept {
 }
 
 void budget_share::serve(const std::stop_token& stop) noexcept {
-  // What a callback allocates must not wait for who waits for this process.
+  // Requests of the callback must not wait for a process that waits for this one.
   const without_asking_others while_serving;
   std::atomic<std::uint32_t>& requests = table_.header().requests;
   const std::stop_callback wake{stop, [&] { change_and_wake(requests); }};
   std::uint32_t attended = requests - 1;
   while (!stop.stop_requested()) {
     const std::uint32_t number = requests;
-    if (std::exchange(attended, number) != number) {
-      attend(number, stop);
+    static_cast<void>(table_.keep_record());
+    if (attended != number) {
+      attended = attend(stop);
     } else if (const std::uint64_t bytes = table_.duty(number).to_release; bytes != 0) {
       release_kept(bytes);
     }
@@ -216,39 +229,56 @@ void budget_share::serve(const std::stop_token& stop) noexcept {
   }
 }
 
-void budget_share::attend(std::uint32_t number, const std::stop_token& stop) noexcept {
-  const clock::time_point end = clock::now() + turn_patience;
+std::uint32_t budget_share::attend(const std::stop_token& stop) noexcept {
+  std::optional<clock::time_point> end;
   bool is_first = true;
+  std::uint32_t number = table_.header().requests;
   while (!stop.stop_requested()) {
     const std::uint32_t seen = table_.header().changes;
+    static_cast<void>(protocol_step("attend"));
     const budget_duty duty = table_.duty(number);
+    // A newer request may be part of this duty. The others' answers to `number` are not about it.
+    if (const std::uint32_t newest = table_.header().requests; newest != number) {
+      number = newest;
+      continue;
+    }
     if (duty.to_release == 0) break;
-    if (duty.is_turn || clock::now() >= end) {
-      if (!release_for(number, stop)) return;
+    if (!end) end = clock::now() + turn_patience;
+    if (duty.is_turn || clock::now() >= *end) {
+      if (!release_for(number, stop)) return number;
       break;
     }
     if (std::exchange(is_first, false) && table_.reap()) continue;
     wait_while_equal(table_.header().changes, seen,
-                     std::min<milliseconds>(until(end), death_interval));
+                     std::min<milliseconds>(until(*end), death_interval));
     is_first = table_.header().changes == seen;
   }
   const std::lock_guard lock{mutex_};
-  // Who leaves holds nothing in a moment, but still counts: the answer would be that it kept it.
+  // After the end: a process that leaves holds nothing in a moment, but its bytes still count. An
+  // answer would say that it kept them.
   if (!has_ended_) table_.answer(number);
+  return number;
 }
 
 bool budget_share::release_for(std::uint32_t number, const std::stop_token& stop) noexcept {
+  bool may_ask = true;
   bool may_call = options_.trim != nullptr;
   while (!stop.stop_requested()) {
     const std::uint64_t retired = retired_memory().waiting_bytes;
     release_kept(table_.duty(number).to_release);
     const std::uint64_t bytes = table_.duty(number).to_release;
     if (bytes == 0) return true;
+    if (bytes > retired && std::exchange(may_ask, false)) {
+      give_idle_memory({.device = device_,
+                        .bytes = static_cast<std::size_t>(bytes - retired),
+                        .deadline = clock::now() + idle_patience});
+      continue;
+    }
     if (bytes > retired && std::exchange(may_call, false) && !table_.is_waiting()) {
       report_exceptions([&] { options_.trim(static_cast<std::size_t>(bytes - retired)); });
       continue;
     }
-    // It is released when work under way has passed, as long as somebody waits for it.
+    // Released after work under way has passed, while a process waits for it.
     if (retired == 0) return true;
     if (table_.header().requests != number) return false;
     wait_while_equal(table_.header().requests, number, retired_interval);
@@ -261,8 +291,8 @@ void budget_share::release_kept(std::size_t bytes) noexcept {
   report_exceptions([&] {
     chunk_cache& cache = chunk_cache::shared();
     const std::size_t kept = cache.statistics(device_).bytes;
-    // Also where nothing is kept: it waits for what another thread is just releasing, or the answer
-    // would be that this process keeps it.
+    // Even if nothing is kept: trim() waits for chunks that another thread is releasing, and an
+    // answer before that would say that this process keeps them.
     cache.trim(device_, kept - std::min(kept, bytes));
   });
 }

@@ -39,6 +39,7 @@ class budget_share final : public chunk_limit {
   void uncharge(std::size_t bytes) noexcept override;
   [[nodiscard]] std::size_t bytes_left() const noexcept override;
   [[nodiscard]] std::string explain() const override;
+  [[nodiscard]] shortage refusal(device_ref device, std::size_t bytes) const override;
   bool make_room(std::size_t bytes) noexcept override;
 
   [[nodiscard]] const budget_key& key() const noexcept { return key_; }
@@ -52,11 +53,12 @@ class budget_share final : public chunk_limit {
                std::unique_ptr<budget_file> file);
 
   void serve(const std::stop_token& stop) noexcept;
-  /// Waits for its turn, releases what is wanted, and answers.
-  void attend(std::uint32_t number, const std::stop_token& stop) noexcept;
-  /// Returns false where another request came while retired memory was waited for.
+  /// Waits for its turn, releases the requested memory, and answers the newest request. Returns the
+  /// number of the last request that it saw.
+  std::uint32_t attend(const std::stop_token& stop) noexcept;
+  /// Returns false if another request came during the wait for retired memory.
   [[nodiscard]] bool release_for(std::uint32_t number, const std::stop_token& stop) noexcept;
-  /// Releases up to `bytes` of what the shared chunk cache keeps.
+  /// Releases up to `bytes` of the memory in the shared chunk cache.
   void release_kept(std::size_t bytes) noexcept;
 
   const process_mark process_;
@@ -69,8 +71,8 @@ class budget_share final : public chunk_limit {
   std::mutex mutex_;
   std::condition_variable no_waiter_;
   std::size_t waiters_ = 0;        // threads in make_room()
-  std::uint64_t waiting_for_ = 0;  // the sum of what they need
-  clock::time_point waits_until_;  // the last deadline of those so far
+  std::uint64_t waiting_for_ = 0;  // the sum of their needs
+  clock::time_point waits_until_;  // the latest deadline of those so far
   bool has_ended_ = false;
   background_thread thread_{[this](const std::stop_token& stop) { serve(stop); }};
 };

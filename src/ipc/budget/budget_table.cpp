@@ -13,7 +13,7 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Whatever the table says, sums do not wrap around.
+/// Sums saturate, for any contents of the table.
 std::uint64_t add(std::uint64_t a, std::uint64_t b) noexcept {
   const std::uint64_t sum = a + b;
   return sum < a ? std::numeric_limits<std::uint64_t>::max() : sum;
@@ -28,6 +28,10 @@ std::uint64_t milliseconds_of(std::chrono::steady_clock::time_point when) noexce
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(when.time_since_epoch()).count());
 }
+
+// In the word of an owner that has not cleared its record yet: the bytes there are its
+// predecessor's. Identities have 62 bits.
+constexpr process_identity joining = process_identity{1} << 63U;
 
 std::uint64_t waiting_of(const budget_record& record) noexcept {
   const std::uint64_t bytes = record.waiting_for;
@@ -46,26 +50,41 @@ void step(const char* name) noexcept { static_cast<void>(protocol_step(name)); }
 }  // namespace
 
 bool budget_table::join(process_identity self, int priority, const char* program) noexcept {
+  const std::lock_guard lock{own_mutex_};
+  self_ = self;
+  priority_ = priority;
+  program_ = program;
+  own_held_ = 0;
+  if (!take_record()) self_ = 0;
+  return self_ != 0;
+}
+
+bool budget_table::take_record() noexcept {
+  // Its last one may be another process's by now.
+  own_ = max_budget_processes;
   for (int tries = 0; tries < 2; ++tries) {
     for (std::size_t at = 0; at < max_budget_processes; ++at) {
       budget_record& record = shared_.records[at];
       process_identity free = 0;
       step("join");
-      if (!record.owner.compare_exchange_strong(free, self)) continue;
-      own_ = at;
+      if (!record.owner.compare_exchange_strong(free, self_ | joining)) continue;
       step("joined");
-      // Until it is zero, what the last owner held counts too.
-      record.held = 0;
+      // Until then the memory of the last owner counts too, and is listed for none.
+      record.held = own_held_.load();
       record.claimed = 0;
       record.waiting_for = 0;
       step("cleared");
-      record.priority = priority;
+      record.priority = priority_;
       record.answered = shared_.header.requests.load();
       bool ends = false;
       for (std::size_t i = 0; i < record.program.size(); ++i) {
-        ends = ends || program[i] == '\0' || i + 1 == record.program.size();
-        record.program[i].store(ends ? '\0' : program[i], std::memory_order_relaxed);
+        ends = ends || program_[i] == '\0' || i + 1 == record.program.size();
+        record.program[i].store(ends ? '\0' : program_[i], std::memory_order_relaxed);
       }
+      process_identity cleared = self_ | joining;
+      // Fails if another process has freed the record.
+      if (!record.owner.compare_exchange_strong(cleared, self_)) continue;
+      own_ = at;
       return true;
     }
     if (!reap()) return false;
@@ -75,15 +94,29 @@ bool budget_table::join(process_identity self, int priority, const char* program
 
 void budget_table::leave() noexcept {
   step("leave");
-  own().owner = 0;
-  own_ = max_budget_processes;
+  const std::lock_guard lock{own_mutex_};
+  process_identity self = std::exchange(self_, 0);
+  const std::size_t own = own_.exchange(max_budget_processes);
+  if (own != max_budget_processes) shared_.records[own].owner.compare_exchange_strong(self, 0);
   step("left");
   change_and_wake(shared_.header.changes);
 }
 
+budget_record* budget_table::own_record() noexcept {
+  const bool has_own = own_ != max_budget_processes && shared_.records[own_].owner == self_;
+  if (self_ == 0 || (!has_own && !take_record())) return nullptr;
+  return &shared_.records[own_];
+}
+
+bool budget_table::keep_record() noexcept {
+  const std::lock_guard lock{own_mutex_};
+  return own_record() != nullptr;
+}
+
 void budget_table::set_held(std::uint64_t bytes) noexcept {
+  const std::lock_guard lock{own_mutex_};
   const bool is_less = bytes < own_held_.exchange(bytes);
-  own().held = bytes;
+  if (budget_record* const record = own_record()) record->held = bytes;
   step("held");
   if (is_less) change_and_wake(shared_.header.changes);
 }
@@ -91,31 +124,33 @@ void budget_table::set_held(std::uint64_t bytes) noexcept {
 budget_table::sums budget_table::add_up() const noexcept {
   sums result;
   const bool has_own = own_ != max_budget_processes;
-  const std::int32_t priority = has_own ? own().priority.load() : 0;
   for (std::size_t at = 0; at < max_budget_processes; ++at) {
     const budget_record& record = shared_.records[at];
     if (record.owner == 0) continue;
     if (at != own_) {
-      // Before what it holds: a claim that succeeds meanwhile counts twice rather than not at all.
+      // Before its held bytes: a claim that succeeds meanwhile counts twice rather than not at all.
       std::uint64_t& claimed = at < own_ ? result.claimed_before : result.claimed_behind;
       claimed = add(claimed, record.claimed);
-      if (has_own && record.priority > priority)
+      if (has_own && record.priority > priority_)
         result.reserved = add(result.reserved, waiting_of(record));
     }
     const std::uint64_t its = record.held;
     result.held = add(result.held, its);
-    if (at == own_ || (has_own && record.priority > priority)) result.firm = add(result.firm, its);
+    if (at == own_ || (has_own && record.priority > priority_)) result.firm = add(result.firm, its);
   }
   return result;
 }
 
-// A claim is announced before the sum is taken: of two that do not fit together, the one that was
-// announced later sees the other. It may be that both see each other. Then the one whose record is
-// first goes on, and the other takes its claim back for a moment.
+// A claim is announced before the sum is taken: of two that do not fit together, the later one sees
+// the other. If both see each other, the one whose record is first continues, and the other takes
+// its claim back for a moment.
 bool budget_table::claim(std::uint64_t bytes) noexcept {
   constexpr int most_tries = 200;
   constexpr int tries_with_dead = 100;
-  budget_record& record = own();
+  const std::lock_guard lock{own_mutex_};
+  budget_record* const own = own_record();
+  if (own == nullptr) return false;
+  budget_record& record = *own;
   bool is_reaped = false;
   bool fits = false;
   for (int tries = 0; tries < most_tries && !fits; ++tries) {
@@ -127,7 +162,7 @@ bool budget_table::claim(std::uint64_t bytes) noexcept {
     if (add(firm, add(all.claimed_before, all.claimed_behind)) <= limit) {
       fits = true;
     } else if (firm > limit || tries >= tries_with_dead) {
-      // Only now, for it costs a look at /proc for each process.
+      // Only now, because it reads /proc for each process.
       if (std::exchange(is_reaped, true)) break;
       if (!reap() && firm > limit) break;
     } else {
@@ -145,10 +180,15 @@ bool budget_table::claim(std::uint64_t bytes) noexcept {
 
 void budget_table::set_waiting(std::uint64_t bytes,
                                std::chrono::steady_clock::time_point until) noexcept {
-  own().waits_until_ms = milliseconds_of(until);
-  step("wait");
-  own().waiting_for = bytes;
-  // What was reserved for it others may have now.
+  {
+    const std::lock_guard lock{own_mutex_};
+    budget_record* const own = own_record();
+    if (own == nullptr) return;
+    own->waits_until_ms = milliseconds_of(until);
+    step("wait");
+    own->waiting_for = bytes;
+  }
+  // Other processes may have its reserved bytes now.
   if (bytes == 0) change_and_wake(shared_.header.changes);
 }
 
@@ -159,10 +199,9 @@ std::uint32_t budget_table::request() noexcept {
 }
 
 bool budget_table::is_answered(std::uint32_t number) noexcept {
-  const std::int32_t priority = own().priority;
   for (std::size_t at = 0; at < max_budget_processes; ++at) {
     const budget_record& record = shared_.records[at];
-    if (at != own_ && record.owner != 0 && record.held != 0 && record.priority <= priority &&
+    if (at != own_ && record.owner != 0 && record.held != 0 && record.priority <= priority_ &&
         !has_answered(record, number))
       return false;
   }
@@ -171,7 +210,6 @@ bool budget_table::is_answered(std::uint32_t number) noexcept {
 
 budget_duty budget_table::duty(std::uint32_t number) noexcept {
   const std::uint64_t held = own_held_;
-  const std::int32_t priority = own().priority;
   std::uint64_t wanted = 0;
   budget_duty result;
   for (std::size_t at = 0; at < max_budget_processes; ++at) {
@@ -181,11 +219,11 @@ budget_duty budget_table::duty(std::uint32_t number) noexcept {
     wanted = add(wanted, its);
     if (at == own_) continue;
     const std::int32_t its_priority = record.priority;
-    if (its_priority >= priority) wanted = add(wanted, waiting_of(record));
-    const bool is_before = its_priority != priority ? its_priority < priority
-                           : its != held            ? its > held
-                                                    : at < own_;
-    // One that waits itself asks, and is not asked before others.
+    if (its_priority >= priority_) wanted = add(wanted, waiting_of(record));
+    const bool is_before = its_priority != priority_ ? its_priority < priority_
+                           : its != held             ? its > held
+                                                     : at < own_;
+    // A waiting process asks, and is not asked before others.
     if (is_before && its != 0 && waiting_of(record) == 0 && !has_answered(record, number))
       result.is_turn = false;
   }
@@ -195,7 +233,10 @@ budget_duty budget_table::duty(std::uint32_t number) noexcept {
 
 void budget_table::answer(std::uint32_t number) noexcept {
   step("answer");
-  own().answered = number;
+  {
+    const std::lock_guard lock{own_mutex_};
+    if (budget_record* const own = own_record()) own->answered = number;
+  }
   change_and_wake(shared_.header.changes);
 }
 
@@ -212,14 +253,17 @@ std::uint64_t budget_table::most_left() const noexcept {
 
 std::uint64_t budget_table::held() const noexcept { return add_up().held; }
 
-bool budget_table::is_waiting() const noexcept { return waiting_of(own()) != 0; }
+bool budget_table::is_waiting() const noexcept {
+  const std::size_t own = own_;
+  return own != max_budget_processes && waiting_of(shared_.records[own]) != 0;
+}
 
 bool budget_table::reap() noexcept {
   bool found = false;
   for (std::size_t at = 0; at < max_budget_processes; ++at) {
     budget_record& record = shared_.records[at];
     process_identity owner = record.owner;
-    if (owner == 0 || at == own_ || is_running(owner)) continue;
+    if (owner == 0 || at == own_ || is_running(owner & ~joining)) continue;
     step("reap");
     found = record.owner.compare_exchange_strong(owner, 0) || found;
   }
@@ -227,19 +271,41 @@ bool budget_table::reap() noexcept {
   return found;
 }
 
+// One reading can count memory twice that one process releases and another takes meanwhile, and
+// name the next owner of a record with the bytes of the last one. Two equal readings in a row are
+// taken for one moment: memory that went back and forth between them is the rare exception. If all
+// records change all the time, the last reading counts.
+budget_table::all_held budget_table::held_at_once() const noexcept {
+  constexpr int most_readings = 64;
+  const auto read = [this] {
+    all_held all;
+    for (std::size_t at = 0; at < max_budget_processes; ++at) {
+      const budget_record& record = shared_.records[at];
+      all[at] = {record.owner, record.held};
+      if (at == 0) step("read");
+    }
+    return all;
+  };
+  auto last = read();
+  for (int i = 1; i < most_readings; ++i)
+    if (const auto before = std::exchange(last, read()); before == last) break;
+  return last;
+}
+
 std::vector<budget_holder> budget_table::holders() const {
   std::vector<budget_holder> result;
-  for (const budget_record& record : shared_.records) {
-    const process_identity owner = record.owner;
-    if (owner == 0 || !is_running(owner)) continue;
+  const auto all = held_at_once();
+  for (std::size_t at = 0; at < max_budget_processes; ++at) {
+    const budget_record& record = shared_.records[at];
+    const auto [owner, held] = all[at];
+    if (owner == 0 || (owner & joining) != 0 || !is_running(owner)) continue;
     std::string program;
     for (const std::atomic<char>& each : record.program) {
       const char letter = each.load(std::memory_order_relaxed);
       if (letter == '\0') break;
       program += letter >= ' ' && letter <= '~' ? letter : '?';
     }
-    result.push_back({process_of(owner), program, record.priority,
-                      static_cast<std::size_t>(record.held),
+    result.push_back({process_of(owner), program, record.priority, static_cast<std::size_t>(held),
                       static_cast<std::size_t>(waiting_of(record))});
   }
   return result;

@@ -8,6 +8,7 @@
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
+#include "core/error.hpp"
 #include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_share.hpp"
 #include "ipc/budget/budget_table.hpp"
@@ -41,7 +42,7 @@ memory_budget::memory_budget(memory_budget&&) noexcept = default;
 
 memory_budget& memory_budget::operator=(memory_budget&& other) noexcept {
   memory_budget taken{std::move(other)};
-  std::swap(share_, taken.share_);  // what it had ends with `taken`
+  std::swap(share_, taken.share_);  // the former share ends with `taken`
   return *this;
 }
 
@@ -56,16 +57,12 @@ void memory_budget::set_limit(std::size_t bytes) {
 
 bool memory_budget::make_room(std::size_t bytes) {
   detail::budget_share& share = live();
-  try {
+  return detail::attempt([&] {
     detail::make_with_reclaim([&] {
-      const std::size_t left = share.bytes_left();
-      if (left < bytes)
-        throw out_of_memory{exhausted::limit, share.device().ordinal(), bytes, left, ""};
+      if (share.bytes_left() < bytes) throw out_of_memory{share.refusal(share.device(), bytes)};
+      return true;
     });
-    return true;
-  } catch (const out_of_memory&) {
-    return false;
-  }
+  });
 }
 
 std::size_t memory_budget::bytes() const noexcept { return share_ ? share_->bytes() : 0; }
@@ -79,7 +76,7 @@ std::vector<budget_report> memory_budget::all() {
       if (const auto file = budget_file::look_at(each))
         result.push_back(report_of(budget_table{file->shared()}));
     } catch (const ipc_error& error) {
-      // Such as one of another version: who joins it gets the reason.
+      // For example of another version: joining it reports the reason.
       if (error.reason() != ipc_failure::refused) throw;
     }
   }
@@ -94,8 +91,8 @@ void memory_budget::set_limit(const std::string& name, const device_uuid& device
   table.header().is_fixed = 1;
   static_cast<void>(detail::protocol_step("fixed"));
   table.header().limit = bytes;
-  file->unlock();
   table.request();
+  file->unlock();
   detail::change_and_wake(table.header().changes);
 }
 

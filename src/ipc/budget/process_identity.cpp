@@ -2,16 +2,21 @@
 #include "ipc/budget/process_identity.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
+#include <string>
 #include <string_view>
 
+#include <hipvmm/ipc/ipc_error.hpp>
 #include "ipc/socket.hpp"
 
 namespace hipvmm::detail {
@@ -27,21 +32,19 @@ struct process_facts {
   std::uint64_t start;  // in clock ticks after boot
 };
 
-enum class presence { there, gone, unknown };
-
-/// Reads /proc/ID/stat, without an allocation.
-presence read_facts(::pid_t process, process_facts& into) noexcept {
+/// Reads /proc/ID/stat, without an allocation. Returns whether that succeeded.
+bool read_facts(::pid_t process, process_facts& into) noexcept {
   std::array<char, 32> path{};
   std::snprintf(path.data(), path.size(), "/proc/%ld/stat", static_cast<long>(process));
   const owned_descriptor file{::open(path.data(), O_RDONLY | O_CLOEXEC)};
-  if (file.empty()) return errno == ENOENT ? presence::gone : presence::unknown;
+  if (file.empty()) return false;
   std::array<char, 1024> text{};
   const ::ssize_t length = ::read(file.get(), text.data(), text.size());
-  if (length < 0) return errno == ESRCH ? presence::gone : presence::unknown;
+  if (length < 0) return false;
   std::string_view rest{text.data(), static_cast<std::size_t>(length)};
   // The program's name, in parentheses, may have any characters.
   const std::size_t name_end = rest.rfind(')');
-  if (name_end == std::string_view::npos || rest.size() < name_end + 3) return presence::unknown;
+  if (name_end == std::string_view::npos || rest.size() < name_end + 3) return false;
   rest.remove_prefix(name_end + 2);
   into.state = rest.front();
   // state is field 3, threads are field 20 and the start is field 22.
@@ -50,28 +53,55 @@ presence read_facts(::pid_t process, process_facts& into) noexcept {
   constexpr int start_field = 22;
   for (int field = first; field <= start_field; ++field) {
     const std::size_t end = rest.find(' ');
-    if (end == std::string_view::npos) return presence::unknown;
+    if (end == std::string_view::npos) return false;
     std::uint64_t* const value = field == threads_field ? &into.threads
                                  : field == start_field ? &into.start
                                                         : nullptr;
     if (value != nullptr &&
         std::from_chars(rest.data(), rest.data() + end, *value).ec != std::errc{})
-      return presence::unknown;
+      return false;
     rest.remove_prefix(end + 1);
   }
-  return presence::there;
+  return true;
 }
 
 process_identity identity_of(::pid_t process, std::uint64_t start) noexcept {
   return static_cast<std::uint64_t>(process) << id_shift | (start & start_mask);
 }
 
+/// Returns whether the system reports that the process has ended: /proc may hide it.
+bool has_ended(::pid_t process) noexcept {
+  const owned_descriptor handle{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
+  if (!handle.empty()) {
+    ::pollfd ending{handle.get(), POLLIN, 0};
+    return ::poll(&ending, 1, 0) > 0;  // for a zombie too
+  }
+  // The ID is a thread's now: EINVAL, since Linux 6.9 ENOENT.
+  if (errno == ESRCH || errno == EINVAL || errno == ENOENT) return true;
+  // Before Linux 5.3, in some sandboxes, and without a free descriptor.
+  return ::kill(process, 0) != 0 && errno == ESRCH;
+}
+
+std::uint64_t namespace_of(const char* path) {
+  struct stat about {};
+  if (::stat(path, &about) != 0) throw_system(errno, "stat", path);
+  return about.st_ino;
+}
+
 }  // namespace
 
 process_identity own_process_identity() {
+  std::array<char, 32> self{};
+  if (::readlink("/proc/self", self.data(), self.size() - 1) < 0)
+    throw_system(errno, "readlink", "/proc/self");
+  if (self.data() != std::to_string(::getpid()))
+    throw ipc_error{ipc_failure::refused,
+                    "/proc is of another PID namespace, in which this process is " +
+                        std::string{self.data()} + " and not " + std::to_string(::getpid()) +
+                        ": mount /proc in this one"};
   process_facts facts{};
   errno = 0;
-  if (read_facts(::getpid(), facts) != presence::there)
+  if (!read_facts(::getpid(), facts))
     throw_system(errno, "read", "/proc/self/stat, which tells processes apart,");
   return identity_of(::getpid(), facts.start);
 }
@@ -84,23 +114,18 @@ bool is_running(process_identity identity) noexcept {
   const ::pid_t process = process_of(identity);
   if (process <= 0) return false;
   process_facts facts{};
-  switch (read_facts(process, facts)) {
-    case presence::gone:
-      return false;
-    case presence::unknown:
-      return true;
-    case presence::there:
-      break;
-  }
+  if (!read_facts(process, facts)) return !has_ended(process);
   if (identity_of(process, facts.start) != identity) return false;
-  // Where only the first thread has ended, the state is the same, and others are counted.
-  const bool has_ended = facts.state == 'Z' || facts.state == 'X' || facts.state == 'x';
-  return !has_ended || facts.threads > 1;
+  // If only the first thread has ended, the state is the same, and other threads are counted.
+  const bool is_zombie = facts.state == 'Z' || facts.state == 'X' || facts.state == 'x';
+  return !is_zombie || facts.threads > 1;
 }
 
-std::uint64_t own_pid_namespace() noexcept {
-  struct stat about {};
-  return ::stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
+process_namespaces own_namespaces() {
+  const std::uint64_t pid = namespace_of("/proc/self/ns/pid");
+  constexpr const char* time = "/proc/self/ns/time";
+  const bool has_time = ::access(time, F_OK) == 0 || errno != ENOENT;
+  return {pid, has_time ? namespace_of(time) : 0};
 }
 
 }  // namespace hipvmm::detail

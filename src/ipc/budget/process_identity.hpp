@@ -11,14 +11,24 @@ namespace hipvmm::detail {
 /// another one. Zero is none.
 using process_identity = std::uint64_t;
 
-/// Throws: ipc_error `system` where /proc cannot be read.
+/// Throws: ipc_error `system` if /proc cannot be read; `refused` if it is another PID
+/// namespace's.
 [[nodiscard]] process_identity own_process_identity();
 [[nodiscard]] ::pid_t process_of(process_identity identity) noexcept;
-/// Whether the process runs. One that ended and was not waited for (a zombie) does not. Where that
-/// cannot be found out, it is taken to run.
-/// Pre: it is of this PID namespace.
+/// Returns whether the process runs. A zombie does not. Without an answer of the system, the result
+/// is true.
+/// - If /proc hides the process (hidepid, of another user or not dumpable), only its ID is checked:
+///   a later process with that ID counts as the same.
+/// Pre: it is of this PID namespace, and of this time namespace.
 [[nodiscard]] bool is_running(process_identity identity) noexcept;
-/// The PID namespace of this process; zero where it cannot be found out.
-[[nodiscard]] std::uint64_t own_pid_namespace() noexcept;
+
+/// The namespaces in which identities mean something: IDs are those of a PID namespace, the start
+/// and the clock of deadlines those of a time namespace.
+struct process_namespaces {
+  std::uint64_t pid;
+  std::uint64_t time;  ///< zero if the system has none
+};
+/// Throws: ipc_error `system` if /proc cannot be read.
+[[nodiscard]] process_namespaces own_namespaces();
 
 }  // namespace hipvmm::detail

@@ -8,6 +8,7 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include "ipc/identity.hpp"
+#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -59,10 +60,11 @@ rank_greeting own_greeting(std::size_t piece_bytes) {
 std::size_t agree(const std::vector<rank_greeting>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].piece_bytes == rank_greeting::cannot)
-      throw rank_error{rank_failure::remote, static_cast<int>(rank),
-                       "rank " + std::to_string(rank) +
-                           " could not make its communicator, for a reason that it has thrown, "
-                           "such as missing memory; make another one on all ranks"};
+      throw rank_error{
+          rank_failure::remote, static_cast<int>(rank),
+          "rank " + std::to_string(rank) +
+              " could not make its communicator: its exception has the reason, such as "
+              "missing memory; make another one on all ranks"};
   }
   std::uint64_t piece_bytes = all.at(0).piece_bytes;
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
@@ -86,7 +88,7 @@ bool is_host_memory(device_ref device) {
   if (provider_name() != "host") return false;
   const capability found = capability_of(device);
   // Without virtual memory there are no mappings that a profile could close.
-  return found.path() == memory_path::fallback || found[trait::host_access] == finding::yes;
+  return found.path() == memory_path::fallback || memory_strategy{device}.host_reads;
 }
 
 void check_pieces(const std::vector<outgoing>& out, const std::vector<incoming>& in, int rank,

@@ -86,10 +86,10 @@ class exchange_call {
       throw std::invalid_argument{name() + ": the counts sum up to " + std::to_string(sum) +
                                   " elements, and the source has " +
                                   std::to_string(request_.source_count) +
-                                  "; give a source of just what is sent, such as its subspan()"};
+                                  "; give a source of only these elements, such as its subspan()"};
   }
 
-  /// Checks what this rank was called with, and plans what it sends.
+  /// Checks the arguments of this rank, and plans the pieces to send.
   void plan() {
     if (request_.function == exchange_function::exchange) require_counts();
     if (request_.function == exchange_function::gather &&
@@ -138,8 +138,8 @@ class exchange_call {
     if (source - data > used || bytes > used - (source - data))
       throw std::out_of_range{name() + ": the source ends " +
                               std::to_string(source - data + bytes - used) +
-                              " bytes behind the last element of the vector that receives, where "
-                              "elements are received"};
+                              " bytes behind the last element of the receiving vector; the new "
+                              "elements arrive there"};
     is_inside_ = true;
     source_offset_ = source - data;
   }
@@ -154,7 +154,7 @@ class exchange_call {
     constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
     if (request_.function == exchange_function::gather && request_.root != ranks_.rank())
       return unlimited;  // nothing comes
-    // What is asked of a thread may fail.
+    // The preparing thread may fail.
     if (request_.storage->options().grow_ahead.prepare != prefetch_level::off) return 0;
     return request_.storage->capacity_bytes() / request_.element_bytes - request_.size;
   }
@@ -171,7 +171,8 @@ class exchange_call {
     }
   }
 
-  /// Plans the transfer. Cannot fail where the vector has room, for plan() has made the memory.
+  /// Plans the transfer. Cannot fail if the vector has room, because plan() has allocated the
+  /// memory.
   void take_counts(const std::function<void(std::size_t)>& resize) {
     std::size_t size = request_.size;
     for (std::size_t rank = 0; rank < size_; ++rank) {

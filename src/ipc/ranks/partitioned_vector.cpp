@@ -23,7 +23,7 @@ int partition::owner_of(std::size_t index) const {
   if (index >= size())
     throw std::out_of_range{"partition::owner_of: element " + std::to_string(index) +
                             " is beyond the size, " + std::to_string(size())};
-  // The first rank that ends behind it: ranks without elements end where they begin.
+  // The first rank that ends behind it, because a rank without elements ends at its begin.
   const auto end = std::upper_bound(begins_.begin() + 1, begins_.end(), index);
   return static_cast<int>(end - begins_.begin()) - 1;
 }
@@ -81,7 +81,7 @@ void require_stream_of(const communicator& rank, stream_ref stream) {
 
 namespace {
 
-/// Where two ranges of global indices overlap.
+/// The common part of two ranges of global indices.
 struct overlap {
   overlap(const partition& a, int rank_a, const partition& b, int rank_b) noexcept
       : begin{std::max(a.offset(rank_a), b.offset(rank_b))},

@@ -11,23 +11,23 @@
 
 namespace hipvmm::detail {
 
-/// One call of a collective function on one rank, and how its ranks agree on whether all can do
-/// their part: all say whether they failed, and the text of the first rank that did goes to all.
-/// What fails on a rank is kept, and is part of the rank's next message, so that no rank waits for
-/// one that has thrown. It uses the communicator's memory and allocates none.
-/// What this rank threw itself is thrown on it, whatever else happens.
+/// One call of a collective function on one rank. Its ranks agree on whether all can do their part:
+/// each reports whether it failed, and the text of the first failed rank goes to all. A failure on
+/// a rank is kept and becomes part of the rank's next message, so that no rank waits for one that
+/// has thrown. It uses the communicator's memory and allocates none. A rank that failed always
+/// throws its own exception.
 class rank_agreement {
  public:
-  /// Allocates what the agreements of `ranks` need, unless its constructor did so.
+  /// Allocates the memory for the agreements of `ranks`, unless its constructor did so.
   /// Throws: std::bad_alloc.
   static void reserve(communicator& ranks);
 
   /// `function` is the same on all ranks, as the bytes of an element and `root` are.
-  /// Throws: std::bad_alloc where a communicator of another library has not reserved.
+  /// Throws: std::bad_alloc if a communicator of another library has not reserved.
   rank_agreement(communicator& ranks, const char* function, std::size_t element_bytes,
                  int root = 0);
 
-  /// Runs `action`, unless one before has failed, and keeps what it throws.
+  /// Runs `action`, unless an earlier one has failed, and keeps its exception.
   template <typename Action>
   void attempt(Action&& action) noexcept {
     if (caught_) return;
@@ -41,20 +41,20 @@ class rank_agreement {
   }
 
   /// The first message is one of these. `count` is the number of elements of this rank, or for each
-  /// rank that of set_count(); `room` is how many this rank can receive by calls that cannot fail.
-  /// Throws: what attempt() has kept; rank_error of remote where it has on another rank, of refused
-  /// where ranks call different functions; as communicator.
+  /// rank that of set_count(); `room` is the number that this rank can receive by calls that cannot
+  /// fail. Throws: the exception kept by attempt(); rank_error of remote if another rank kept one,
+  /// of refused if ranks call different functions; as communicator.
   void share_count(std::size_t count);
   void share_counts(std::size_t room);
   /// Of share_counts(), beforehand. Pre: 0 <= rank < communicator::size().
   void set_count(std::size_t rank, std::size_t count) noexcept;
-  /// What a rank has shared. Pre: the first message has been exchanged.
+  /// The count that a rank has shared. Pre: the first message has been exchanged.
   [[nodiscard]] std::size_t count_of(std::size_t rank) const noexcept;
-  /// Whether no rank can fail to receive what comes, the same on all ranks: each has room for the
-  /// sum of what every rank sends to one at most. Pre: share_counts() has returned.
+  /// Returns whether no rank can fail to receive its elements, the same on all ranks: each has room
+  /// for the sum of the largest counts of every rank. Pre: share_counts() has returned.
   [[nodiscard]] bool all_have_room() const noexcept;
 
-  /// A later message: returns where no rank has kept a failure. Throws: as share_count().
+  /// A later message: returns if no rank has kept a failure. Throws: as share_count().
   void agree();
 
  private:
@@ -71,7 +71,7 @@ class rank_agreement {
   using text = std::array<char, 512>;  // ends with a zero
   static_assert(2 * sizeof(header) + sizeof(text) == communicator::agreement_bytes);
 
-  // The communicator's memory: what came first, what goes first, and what is exchanged later.
+  // The communicator's memory: received first messages, sent ones, later messages.
   [[nodiscard]] std::byte* got() const noexcept { return ranks_.agreement_.data(); }
   [[nodiscard]] std::byte* sent() const noexcept { return got() + size_ * sizeof(header); }
   [[nodiscard]] std::byte* later() const noexcept { return sent() + size_ * sizeof(header); }

@@ -23,6 +23,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include "core/check.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm {
 namespace detail {
@@ -34,12 +35,12 @@ std::string rank_text(std::size_t rank) { return rank_text(static_cast<int>(rank
 
 }  // namespace
 
-/// What the ranks share. A *meeting* is a point that each waits at until all are there; the last
-/// one to come judges what they brought, and does what is done with the memory of all.
+/// The state that the ranks share. A *meeting* is a point at which each rank waits for all; the
+/// last one to come checks all parts, and does the work with the memory of all.
 class thread_group {
  public:
   enum class function { all_gather, all_to_all, transfer };
-  /// What a rank brings to a meeting.
+  /// The part that a rank brings to a meeting.
   struct part {
     function call = function::transfer;
     const void* mine = nullptr;
@@ -54,12 +55,12 @@ class thread_group {
     int rank;
     std::string text;
   };
-  /// What the other ranks see of one between meetings.
+  /// The state of a rank that the others read between meetings.
   struct rank_state {
     device_ref device{0};
     const std::vector<outgoing>* sent = nullptr;
-    std::optional<event> ready;  ///< what is sent is there; recorded in the sender's stream
-    std::optional<event> done;   ///< what was sent has been copied; in the receiver's stream
+    std::optional<event> ready;  ///< the sent bytes are complete; recorded in the sender's stream
+    std::optional<event> done;   ///< the sent bytes have been copied; in the receiver's stream
     bool is_done_recorded = false;
     bool is_taken = false;
   };
@@ -97,8 +98,8 @@ class thread_group {
       if (!state(rank).is_taken) break_group(rank_failure::lost, rank);
   }
 
-  /// Waits for the other ranks up to the limit, and returns what hinders all, until the next
-  /// meeting; null where they go on. Throws: rank_error where not all have come.
+  /// Waits for the other ranks up to the limit, and returns the obstacle for all, until the next
+  /// meeting; null if there is none. Throws: rank_error if not all have come.
   [[nodiscard]] const verdict* meet(int rank, const part& brought) {
     std::unique_lock lock{mutex_};
     if (broken_) throw_broken(brought.call);
@@ -120,7 +121,7 @@ class thread_group {
   }
 
  private:
-  /// Whether this rank was the last to come.
+  /// Returns whether this rank was the last to come.
   bool come(int rank, const part& brought) {
     const auto index = static_cast<std::size_t>(rank);
     parts_[index] = brought;
@@ -299,7 +300,7 @@ class thread_transfer {
     return result;
   }
 
-  /// Keeps what is thrown: a rank that left now would have the others wait for it.
+  /// Keeps an exception: if a rank left now, the others would wait for it.
   template <typename Action>
   void attempt(Action action) noexcept {
     try {
@@ -359,12 +360,9 @@ class thread_transfer {
   /// its own about that.
   void require_right(const void* target, device_ref sender) {
     if (capability_of(own().device).path() == memory_path::fallback) return;
-    for (const device_ref each : {own().device, sender}) {
-      const capability known = capability_of(each);
-      if (!known.has(trait::peer_copies)) return require_right(target, sender, known);
-    }
-  }
-  void require_right(const void* target, device_ref sender, const capability& known) {
+    const memory_strategy both{
+        {{own().device, capability_of(own().device)}, {sender, capability_of(sender)}}};
+    if (both.peer_copies) return;
     unsigned long long flags = 0;
     // No mapping: memory of hipMalloc.
     if (query_access(target, sender, flags) != hipSuccess) return clear_last_error();
@@ -373,8 +371,8 @@ class thread_transfer {
     throw unsupported{rank_text(rank_) + " receives from memory of " + from +
                       " into a chunk of device " + std::to_string(own().device.ordinal()) +
                       ": the engine of " + from + " makes the copy, and may not write there (" +
-                      known.reason(trait::peer_copies) + "); grant " + from +
-                      " read_write access to what receives"};
+                      both.peer_copies.reason() + "); grant " + from +
+                      " read_write access to the receiving memory"};
   }
 
   void wait_for_receiver(int rank) {
@@ -387,7 +385,7 @@ class thread_transfer {
     }
   }
 
-  /// Waits until no rank uses this one's memory any more, nor this one that of others.
+  /// Waits until no rank uses this one's memory any more, and this one no other's.
   void finish() {
     for (const outgoing& each : out_) {
       const thread_group::rank_state& receiver = group_.state(each.rank);

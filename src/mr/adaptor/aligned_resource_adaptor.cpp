@@ -66,7 +66,7 @@ aligned_resource_adaptor::block aligned_resource_adaptor::asked_for(
     std::size_t bytes, std::size_t alignment) const noexcept {
   const std::size_t wanted = alignment_of(bytes, alignment);
   if (wanted <= default_alignment) return {nullptr, bytes, alignment};
-  // What has no such size is more than any upstream gives.
+  // A request without such a size exceeds every upstream.
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   if (wanted > most / 4 || bytes > most - 2 * wanted) return {nullptr, most, default_alignment};
   const std::size_t rounded = (bytes + wanted - 1) & ~(wanted - 1);
@@ -105,7 +105,7 @@ std::optional<aligned_resource_adaptor::block> aligned_resource_adaptor::take(
         "aligned_resource_adaptor: " + std::to_string(bytes) + " bytes with an alignment of " +
         std::to_string(alignment) +
         (given ? " are freed at an address allocated with another size or alignment: the upstream "
-                 "frees what it allocated there"
+                 "frees its allocation there"
                : " are freed at an address that was not allocated with them: nothing was freed") +
         "; free memory with the size and alignment it was allocated with"};
   });

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/file_size_signal.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -52,6 +53,7 @@ class file_sink final : public csv_log::sink {
   file_sink& operator=(const file_sink&) = delete;
 
   void write(std::string_view rows) override {
+    const detail::without_file_size_signal failing;  // by EFBIG
     if (std::exchange(replaces_, false)) leave_earlier_log();
     std::string_view rest = rows;
     while (!rest.empty()) {
@@ -63,8 +65,8 @@ class file_sink final : public csv_log::sink {
         if (!temporary_.empty()) fail("cannot begin, and the earlier one stays", error);
         drop_part_of_row(rows.substr(0, rows.size() - rest.size()));
         fail(
-            "ends here, without what is allocated and freed from now on; make room or name a file "
-            "elsewhere, and begin a new log",
+            "ends here, without later allocations and frees; make room or name a file elsewhere, "
+            "and begin a new log",
             error);
       }
     }
@@ -102,7 +104,7 @@ class file_sink final : public csv_log::sink {
   }
 
   // The first row goes to a new file, which then takes the name: a full disk leaves the earlier
-  // log, and who reads that goes on. Where no file can be made beside it, it is emptied.
+  // log, and its readers continue. If no file can be made beside it, it is emptied.
   void leave_earlier_log() {
     std::string path = path_.parent_path() / ".hipvmm-XXXXXX";
     const int file = ::mkostemp(path.data(), O_CLOEXEC);
@@ -123,8 +125,8 @@ class file_sink final : public csv_log::sink {
     if (::ftruncate(descriptor_, 0) != 0) fail("cannot be emptied", errno);
   }
 
-  // The earlier log stays locked until then, so that nobody takes it over meanwhile. A file that is
-  // a mount of its own cannot be replaced: it is emptied.
+  // The earlier log stays locked until then, so that no process takes it over meanwhile. A file
+  // that is a mount of its own cannot be replaced: it is emptied.
   void take_name(std::string_view rows) {
     if (::rename(temporary_.c_str(), path_.c_str()) == 0) {
       temporary_.clear();
@@ -142,7 +144,7 @@ class file_sink final : public csv_log::sink {
     const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
     if (!is_regular_ || end < 0) return;
     const off_t whole_rows = end - static_cast<off_t>(written.size() - whole);
-    // Where this fails too the file ends with part of a row, which whoever reads it finds.
+    // If this fails too, the file ends with part of a row, which every reader detects.
     if (::ftruncate(descriptor_, whole_rows) != 0) return;
   }
 
@@ -172,8 +174,8 @@ class stream_sink final : public csv_log::sink {
   void require_good() const {
     if (!stream_)
       throw std::runtime_error{
-          "logging_resource_adaptor: the log ends here, without what is allocated and freed from "
-          "now on, for its stream takes no more"};
+          "logging_resource_adaptor: the log ends here, without later allocations and frees, "
+          "because writing to its stream failed"};
   }
 
   std::ostream& stream_;
@@ -205,11 +207,6 @@ class row_text {
   char* end_ = text_.data();
 };
 
-std::size_t this_thread() {
-  thread_local const auto number = static_cast<std::size_t>(::gettid());
-  return number;
-}
-
 }  // namespace
 
 csv_log::csv_log(std::string_view header, const std::string& filename, bool auto_flush)
@@ -221,7 +218,7 @@ csv_log::csv_log(std::string_view header, std::ostream& stream, bool auto_flush)
 csv_log::csv_log(std::string_view header, std::unique_ptr<sink> to, std::size_t buffer_limit)
     : sink_{std::move(to)}, buffer_limit_{buffer_limit} {
   rows_.reserve(buffer_limit + longest_row);
-  // At once: what cannot be written is found out here rather than by the first allocation.
+  // At once: a write error appears here rather than in the first allocation.
   rows_.append(header).append("\n");
   write_held_back();
 }
@@ -251,7 +248,8 @@ void csv_log::flush() {
 void csv_log::put_row(std::string_view action, const void* pointer, std::size_t bytes,
                       stream_ref stream) {
   row_text row;
-  row.number(this_thread()).text(",").text(time_of_day()).text(",").text(action).text(",");
+  const auto thread = static_cast<std::size_t>(::gettid());
+  row.number(thread).text(",").text(time_of_day()).text(",").text(action).text(",");
   row.address(pointer).text(",").number(bytes).text(",").address(stream.get()).text("\n");
   rows_.append(row.view());
 }

@@ -5,6 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
+
 namespace hipvmm::mr {
 
 failure_callback_resource_adaptor::failure_callback_resource_adaptor(memory_resource* upstream,
@@ -19,30 +22,27 @@ failure_callback_resource_adaptor::failure_callback_resource_adaptor(memory_reso
         "try again"};
 }
 
-void* failure_callback_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                                     std::size_t alignment) {
-  while (true) {
+template <typename Allocate>
+void* failure_callback_resource_adaptor::retry(std::size_t bytes, Allocate allocate) const {
+  for (detail::retry_rounds rounds;;) {
     try {
-      return resource_adaptor::do_allocate(stream, bytes, alignment);
+      return allocate();
+    } catch (const out_of_memory& refused) {
+      if (!rounds.may_help(refused.why()) || !callback_(bytes, callback_arg_)) throw;
     } catch (const std::bad_alloc&) {
-      ask_about(bytes);
+      if (!callback_(bytes, callback_arg_)) throw;
     }
   }
+}
+
+void* failure_callback_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
+                                                     std::size_t alignment) {
+  return retry(bytes, [&] { return resource_adaptor::do_allocate(stream, bytes, alignment); });
 }
 
 void* failure_callback_resource_adaptor::do_allocate_sync(std::size_t bytes,
                                                           std::size_t alignment) {
-  while (true) {
-    try {
-      return resource_adaptor::do_allocate_sync(bytes, alignment);
-    } catch (const std::bad_alloc&) {
-      ask_about(bytes);
-    }
-  }
-}
-
-void failure_callback_resource_adaptor::ask_about(std::size_t bytes) const {
-  if (!callback_(bytes, callback_arg_)) throw;
+  return retry(bytes, [&] { return resource_adaptor::do_allocate_sync(bytes, alignment); });
 }
 
 }  // namespace hipvmm::mr

@@ -43,15 +43,15 @@ struct freed_block {
 /// Both stacks of a block.
 [[nodiscard]] std::string calls_of(const freed_block& one);
 
-/// What a guard_resource_adaptor found and has yet to report. Thread-safe.
+/// The damage that a guard_resource_adaptor has yet to report. Thread-safe.
 class guard_findings {
  public:
   /// Compares the `count` bytes before and behind the block, whose copies follow each other.
   void compare_canaries(freed_block& one, const unsigned char* copies, std::size_t count) noexcept;
-  /// Compares bytes of a freed block from offset `at` on. Returns whether they are as they should.
+  /// Compares bytes of a freed block from offset `at` on. Returns whether they are unchanged.
   bool compare_freed(freed_block& one, std::size_t at, const unsigned char* bytes,
                      std::size_t count) noexcept;
-  /// Adds what `sentence` returns.
+  /// Adds the result of `sentence`.
   template <typename Sentence>
   void add(Sentence sentence) noexcept {
     detail::report_exceptions([&] {

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <list>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -31,6 +33,8 @@ namespace hipvmm::mr {
 namespace {
 
 constexpr std::size_t staging_bytes = 256 * KiB;
+// So many blocks of streams that have not passed are asked for by each call.
+constexpr int most_unfinished = 16;
 
 }  // namespace
 
@@ -45,11 +49,13 @@ class guard_resource_adaptor::state {
         staging_{static_cast<unsigned char*>(pinned_.allocate_sync(staging_bytes))} {}
   ~state() {
     release_kept(0);
+    release_kept(0);  // once more the blocks that HIP refused to wait for
     wait_and_compare();
     report_allocated();
     found_.deliver(guard_damage::reports);
     pinned_.deallocate_sync(staging_, staging_bytes);
   }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
   state(const state&) = delete;
   state& operator=(const state&) = delete;
 
@@ -62,7 +68,15 @@ class guard_resource_adaptor::state {
     const std::size_t front = front_of(alignment);
     const std::size_t total = total_of(bytes, alignment);
     auto made = blocks_.prepare({bytes, alignment, stack()});
-    auto* const base = static_cast<unsigned char*>(allocate(total, alignment));
+    const auto request = [&] { return static_cast<unsigned char*>(allocate(total, alignment)); };
+    unsigned char* base = nullptr;
+    try {
+      base = request();
+    } catch (const std::bad_alloc&) {
+      if (kept_bytes() == 0) throw;
+      release_kept(0);
+      base = request();
+    }
     try {
       const scoped_device scope{device_};
       const std::size_t canaries = options_.canary_bytes;
@@ -127,6 +141,10 @@ class guard_resource_adaptor::state {
                ? std::numeric_limits<std::size_t>::max()
                : bytes + more;
   }
+  /// The known bytes of a block in the upstream.
+  [[nodiscard]] std::size_t held_of(const guarded_block& block) const {
+    return align_up(total_of(block.bytes, block.alignment), memory_resource::default_alignment);
+  }
   [[nodiscard]] unsigned char* base_of(const freed_block& one) const {
     return one.pointer - front_of(one.block.alignment);
   }
@@ -151,19 +169,23 @@ class guard_resource_adaptor::state {
       });
     if (!guard(one, stream)) return free_it();
     if (!one.is_kept) free_it();
-    // Where the wait fails, they are compared with those of other blocks.
+    // If the wait fails, they are compared with those of other blocks.
     if (options_.check == guard_check::at_once && has_copied(one)) compare_canaries(one);
     {
       const std::lock_guard lock{mutex_};
       one.number = ++freed_so_far_;
-      if (one.is_kept) kept_bytes_ += right;
-      if (one.is_kept || one.canaries != nullptr) freed_.splice(freed_.end(), made);
+      if (one.is_kept) kept_bytes_ += held_of(one.block);
+      if (one.canaries != nullptr) {
+        freed_.splice(freed_.end(), made);
+      } else if (one.is_kept) {
+        keep(made, made.begin());
+      }
     }
     release_kept(options_.quarantine_bytes);
   }
 
-  /// Copies the canaries and fills the block, in the order of `stream`. Returns false, and has
-  /// reported why, where that failed, and false in a captured stream.
+  /// Copies the canaries and fills the block, in the order of `stream`. Returns false after a
+  /// report if that failed, and false in a captured stream.
   bool guard(freed_block& one, std::optional<stream_ref> stream) noexcept {
     const stream_ref in = stream ? *stream : own_.ref();
     bool is_guarded = false;
@@ -177,7 +199,7 @@ class guard_resource_adaptor::state {
       const std::size_t canaries = options_.canary_bytes;
       copy_async(in, one.canaries, one.pointer - canaries, canaries);
       copy_async(in, one.canaries + canaries, one.pointer + one.block.bytes, canaries);
-      one.is_kept = one.block.bytes <= options_.quarantine_bytes;
+      one.is_kept = held_of(one.block) <= options_.quarantine_bytes;
       if (one.is_kept) fill_async(in, one.pointer, freed, one.block.bytes);
       note_copied(one, in);
       is_guarded = true;
@@ -205,8 +227,8 @@ class guard_resource_adaptor::state {
     }
   }
 
-  /// Waits until the canaries have been copied. Returns false, and has reported why, where HIP
-  /// refuses: nothing that was to be copied may be compared then.
+  /// Waits until the canaries have been copied. Returns false after a report if HIP refuses: the
+  /// copies must not be compared then.
   static bool has_copied(const freed_block& one) noexcept {
     bool is_copied = false;
     detail::report_exceptions([&] {
@@ -231,13 +253,18 @@ class guard_resource_adaptor::state {
     std::exception_ptr refused;  // the error handler may use the adaptor
     {
       const std::lock_guard lock{mutex_};
-      for (auto next = freed_.begin(); next != freed_.end();) {
+      int unfinished = 0;
+      for (auto next = freed_.begin(); next != freed_.end() && unfinished < most_unfinished;) {
         const auto each = next++;
-        if (each->canaries == nullptr) continue;
         try {
-          if (!each->copied || each->copied->is_done()) passed.splice(passed.end(), freed_, each);
+          if (!each->copied || each->copied->is_done()) {
+            passed.splice(passed.end(), freed_, each);
+          } else {
+            ++unfinished;
+          }
         } catch (...) {
           refused = std::current_exception();
+          ++unfinished;
         }
       }
     }
@@ -245,13 +272,14 @@ class guard_resource_adaptor::state {
     for (freed_block& each : passed) compare_canaries(each);
     passed.remove_if([](const freed_block& each) { return !each.is_kept; });
     const std::lock_guard lock{mutex_};
-    for (auto next = passed.begin(); next != passed.end();) {
-      const auto each = next++;
-      const auto newer = std::find_if(freed_.begin(), freed_.end(), [&](const freed_block& other) {
-        return other.number > each->number;
-      });
-      freed_.splice(newer, passed, each);
-    }
+    while (!passed.empty()) keep(passed, passed.begin());
+  }
+
+  /// Moves a block of `from` to `kept_`. Pre: the lock is held.
+  void keep(freed_list& from, freed_list::iterator block) noexcept {
+    auto behind = kept_.end();
+    while (behind != kept_.begin() && std::prev(behind)->number > block->number) --behind;
+    kept_.splice(behind, from, block);
   }
 
   /// Waits for the canaries of all blocks that are not kept, and compares them.
@@ -266,6 +294,9 @@ class guard_resource_adaptor::state {
     }
     for (freed_block& each : waited)
       if (has_copied(each)) compare_canaries(each);
+    waited.remove_if([](const freed_block& each) { return each.canaries == nullptr; });
+    const std::lock_guard lock{mutex_};
+    freed_.splice(freed_.begin(), waited);
   }
 
   /// Returns kept blocks to the upstream, the oldest first, until at most `bytes` are kept.
@@ -277,13 +308,21 @@ class guard_resource_adaptor::state {
         if (kept_bytes_ <= bytes) return;
         const auto found = std::find_if(freed_.begin(), freed_.end(),
                                         [](const freed_block& each) { return each.is_kept; });
-        if (found == freed_.end()) return;
-        kept_bytes_ -= found->block.bytes;
-        oldest.splice(oldest.end(), freed_, found);
+        const bool is_compared =
+            !kept_.empty() && (found == freed_.end() || kept_.front().number < found->number);
+        if (!is_compared && found == freed_.end()) return;
+        oldest.splice(oldest.end(), is_compared ? kept_ : freed_,
+                      is_compared ? kept_.begin() : found);
+        kept_bytes_ -= held_of(oldest.front().block);
       }
       freed_block& one = oldest.front();
-      // What work may still use stays allocated.
-      if (!has_copied(one)) continue;
+      // Memory that work may still use stays in quarantine until the next call.
+      if (!has_copied(one)) {
+        const std::lock_guard lock{mutex_};
+        kept_bytes_ += held_of(one.block);
+        return one.canaries != nullptr ? freed_.splice(freed_.begin(), oldest)
+                                       : keep(oldest, oldest.begin());
+      }
       compare_kept(one);
       detail::report_exceptions([&] {
         upstream_.deallocate(own_, base_of(one), total_of(one.block.bytes, one.block.alignment),
@@ -292,7 +331,7 @@ class guard_resource_adaptor::state {
     }
   }
 
-  /// Compares a block that nobody else has, whose stream has passed the deallocation.
+  /// Compares an unshared block whose stream has passed the deallocation.
   void compare_kept(freed_block& one) noexcept {
     detail::report_exceptions([&] {
       const std::lock_guard one_at_a_time{staging_mutex_};
@@ -307,14 +346,18 @@ class guard_resource_adaptor::state {
 
   bool note_freed_twice(const void* pointer) noexcept {
     const std::lock_guard lock{mutex_};
-    const auto found = std::find_if(freed_.begin(), freed_.end(), [&](const freed_block& each) {
-      return each.is_kept && each.pointer == pointer;
-    });
-    if (found == freed_.end()) return false;
-    found_.add([&] {
-      return "a block of " + text_of(*found) + " is freed twice; the first time" + calls_of(*found);
-    });
-    return true;
+    for (const freed_list* const list : {&freed_, &kept_}) {
+      const auto found = std::find_if(list->begin(), list->end(), [&](const freed_block& each) {
+        return each.is_kept && each.pointer == pointer;
+      });
+      if (found == list->end()) continue;
+      found_.add([&] {
+        return "a block of " + text_of(*found) + " is freed twice; the first time" +
+               calls_of(*found);
+      });
+      return true;
+    }
+    return false;
   }
 
   void report_allocated() noexcept {
@@ -333,7 +376,7 @@ class guard_resource_adaptor::state {
         found_.add([&] {
           return "it ends with " + format_bytes(bytes) + " still in use, in " +
                  std::to_string(count) + (count == 1 ? " block" : " blocks") +
-                 ", whose canaries are not compared:" + text;
+                 "; their canaries are not compared:" + text;
         });
     });
   }
@@ -347,7 +390,8 @@ class guard_resource_adaptor::state {
 
   mutable std::mutex mutex_;  // guards the members up to `freed_so_far_`
   pinned_slots slots_;
-  freed_list freed_;  // oldest first
+  freed_list freed_;  // with canaries to compare
+  freed_list kept_;   // compared, in quarantine; oldest first
   std::size_t kept_bytes_ = 0;
   std::uint64_t freed_so_far_ = 0;
 
@@ -372,7 +416,13 @@ guard_resource_adaptor::guard_resource_adaptor(memory_resource* upstream,
     : resource_adaptor{"guard_resource_adaptor", upstream},
       state_{std::make_unique<state>(*upstream, checked_guard(options))} {}
 
-guard_resource_adaptor::~guard_resource_adaptor() = default;
+guard_resource_adaptor::~guard_resource_adaptor() {
+  if (is_of_parent()) static_cast<void>(state_.release());
+}
+
+std::optional<device_ref> guard_resource_adaptor::do_device() const noexcept {
+  return state_->device();
+}
 
 void guard_resource_adaptor::flush() { state_->flush(); }
 
@@ -416,7 +466,7 @@ void* guard_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t al
 void guard_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
                                                 std::size_t alignment) noexcept {
   detail::report_exceptions([&] {
-    // Work of any stream may still use it; where it cannot be waited for, it stays allocated.
+    // Work of any stream may still use it; if the wait fails, it stays allocated.
     detail::wait_for_users(pointer, detail::all_devices());
     state_->deallocate(std::nullopt, pointer, bytes, alignment,
                        [&](void* freed_pointer, std::size_t total, std::size_t aligned) {

@@ -12,19 +12,25 @@
 
 namespace hipvmm::mr {
 
-/// What a request takes of the limit; returned unless the request is served.
+/// A request's share of the limit; returned unless the request is served.
 class limiting_resource_adaptor::share {
  public:
   share(limiting_resource_adaptor& of, std::size_t bytes) : of_{of}, bytes_{of.counted(bytes)} {
     const std::size_t limit = of.allocation_limit_;
-    // In one step: adding first and taking back what was too much would refuse others meanwhile.
+    // In one step: a sum that is reduced afterwards would refuse other requests meanwhile.
     std::size_t taken = of.allocated_bytes_;
     do {
       if (bytes_ > limit - taken)
-        throw out_of_memory{
-            exhausted::limit, of.device().value_or(device_ref{-1}).ordinal(), bytes, limit - taken,
-            "limiting_resource_adaptor allows " + format_bytes(limit) + " at most, of which " +
-                format_bytes(taken) + " are in use: free memory, or raise allocation_limit"};
+        throw out_of_memory{shortage{.cause = exhausted::limit,
+                                     .device = of.device().value_or(device_ref{-1}).ordinal(),
+                                     .requested = bytes,
+                                     .available = limit - taken,
+                                     .owner = "limiting_resource_adaptor::allocation_limit",
+                                     .most = limit,
+                                     .used = taken,
+                                     .context = "the adaptor allows " + format_limit(limit) +
+                                                " at most, of which " + format_bytes(taken) +
+                                                " are in use"}};
     } while (!of.allocated_bytes_.compare_exchange_weak(taken, taken + bytes_));
   }
   ~share() { of_.take_off(bytes_); }
@@ -76,7 +82,7 @@ void limiting_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t by
   came_back(bytes);
 }
 
-// What has no such multiple counts as all that there can be, which the upstream refuses.
+// A size without such a multiple counts as the largest, which the upstream refuses.
 std::size_t limiting_resource_adaptor::counted(std::size_t bytes) const noexcept {
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   return bytes > most - (alignment_ - 1) ? most : (bytes + alignment_ - 1) & ~(alignment_ - 1);

@@ -7,13 +7,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/environment.hpp"
 #include "mr/adaptor/csv_log.hpp"
 
 namespace hipvmm::mr {
 namespace {
 
-/// Logs what `allocate` returns, or that it throws. Its row follows it, and that of a free
-/// before the upstream has the memory: so no row can overtake the one that it follows from.
+/// Logs the result or exception of `allocate`. The row of an allocation follows it, and the row of
+/// a free precedes the upstream's, so that no row overtakes the one that it depends on.
 template <typename Allocate>
 void* logged(csv_log& log, Allocate allocate, stream_ref stream, std::size_t bytes) {
   void* result = nullptr;
@@ -49,7 +50,7 @@ std::string logging_resource_adaptor::header() const {
 
 std::string logging_resource_adaptor::get_default_filename() {
   for (const char* const variable : {"HIPVMM_LOG_FILE", "RMM_LOG_FILE"})
-    if (const char* const name = ::secure_getenv(variable); name != nullptr && *name != '\0')
+    if (const char* const name = detail::environment(variable); name != nullptr && *name != '\0')
       return name;
   throw std::invalid_argument{
       "logging_resource_adaptor: no file to log to: pass its name, or set HIPVMM_LOG_FILE (or "

@@ -8,7 +8,7 @@
 
 namespace hipvmm::mr {
 
-/// Host memory for copies that nobody waits for, in slots of one size. Not thread-safe.
+/// Host memory for copies without a wait, in slots of one size. Not thread-safe.
 class pinned_slots {
  public:
   explicit pinned_slots(std::size_t slot_bytes) : slot_bytes_{slot_bytes} {}

@@ -23,7 +23,7 @@ prefetch_resource_adaptor::prefetch_resource_adaptor(memory_resource* upstream)
   if (!upstream->is_host_accessible())
     throw std::invalid_argument{
         "prefetch_resource_adaptor: the upstream gives memory that the host cannot use, so it is "
-        "not managed and stays where it is; stand it on a managed_resource"};
+        "not managed and cannot move; use a managed_resource as the upstream"};
 }
 
 void* prefetch_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,

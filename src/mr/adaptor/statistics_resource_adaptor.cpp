@@ -29,7 +29,7 @@ void take_over(level_counter& outer, const level_counter& inner) noexcept {
   outer.total += inner.total;
 }
 
-// What is out: levels begin at zero, so their values add up to it.
+// The present sum: levels begin at zero, so their values add up to it.
 std::int64_t sum_of(const std::vector<level_counters>& levels,
                     level_counter level_counters::*which) noexcept {
   std::int64_t sum = 0;
@@ -157,8 +157,8 @@ void statistics_resource_adaptor::came(std::size_t bytes) noexcept {
   of.peak_bytes = std::max(of.peak_bytes, of.bytes);
 }
 
-// Before the upstream has it back: another thread may be given the memory at once, and what is
-// counted must not be more than what the upstream has out.
+// Before the upstream has it: another thread may get the memory at once, and the counters must not
+// exceed the upstream's.
 void statistics_resource_adaptor::goes(std::size_t bytes) noexcept {
   std::int64_t bytes_out = 0;
   std::int64_t allocations_out = 0;

@@ -45,10 +45,10 @@ struct tracking_resource_adaptor::table {
     bytes -= forgotten;
     if (forgotten != 0)
       warn_of([&] {
-        return "the upstream allocated " + detail::address_text(pointer) + " again, where " +
+        return "the upstream allocated " + detail::address_text(pointer) + " again, but " +
                format_bytes(forgotten) +
-               " are still in use: they were freed without the adaptor; free through the adaptor "
-               "what it allocated";
+               " there are still in use: they were freed without the adaptor; free memory of the "
+               "adaptor through the adaptor";
       });
     return pointer;
   }
@@ -69,7 +69,7 @@ struct tracking_resource_adaptor::table {
     if (right != size)
       warn_of([&] {
         return std::to_string(size) + " bytes are freed at " + detail::address_text(pointer) +
-               ", where " + std::to_string(right) + " were allocated; all of those are freed";
+               ", but " + std::to_string(right) + " were allocated; all of those are freed";
       });
     return right;
   }

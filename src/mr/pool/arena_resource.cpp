@@ -28,19 +28,11 @@ std::size_t limit_of_arena(std::optional<std::size_t> arena_size, device_ref dev
   return limit;
 }
 
-std::string why_arena_is_short(const pool_statistics& now, std::size_t bytes, std::size_t maximum,
-                               std::size_t) {
-  std::string text = "the arena holds " + format_bytes(now.reserved_current) + " of at most " +
-                     format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
-                     " are in use, and could serve " + format_bytes(now.largest_now) +
-                     " as they lie. ";
-  if (bytes > maximum)
-    return text + "The request is larger than the arena may become: raise arena_size";
-  if (now.used_current + bytes > maximum)
-    return text + "What is in use leaves no room: free memory, or raise arena_size";
-  return text +
-         "What is free lies in superblocks that others still use, and the limit or the upstream "
-         "allows no new one: free memory, or raise arena_size";
+std::string describe_arena(const pool_statistics& now, std::size_t maximum) {
+  return "the arena holds " + format_bytes(now.reserved_current) + " of at most " +
+         format_limit(maximum) + ", of which " + format_bytes(now.used_current) +
+         " are in use, and could serve " + format_bytes(now.largest_now) +
+         " as they lie; superblocks that others still use serve no larger request";
 }
 
 template <typename Allocate>
@@ -67,16 +59,21 @@ arena_resource::arena_resource(memory_resource* upstream, std::optional<std::siz
   // Superblocks that come and go leave holes between the others.
   const std::size_t addresses = std::min(8 * limit, pool::most_upstream_addresses);
   state_ = std::make_unique<pool_state>(
-      pool_messages{"arena_resource", why_arena_is_short}, owner,
+      pool_messages{"arena_resource", "arena_resource::arena_size", describe_arena}, owner,
       std::make_unique<pool::upstream_backend>(*upstream, addresses, 0), limit, pool_options{});
   state_->expect_all_devices();
 }
 
 arena_resource::~arena_resource() {
-  if (state_->process.is_of_parent())
+  if (is_of_parent())
     static_cast<void>(state_.release());
   else
     state_->finish();
+}
+
+pool_state& arena_resource::live() const {
+  require_own_process();
+  return *state_;
 }
 
 void* arena_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
@@ -98,24 +95,27 @@ void arena_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::s
   detail::report_exceptions([&] { state_->deallocate_sync(pointer, bytes); });
 }
 
+// Not the upstream's, which may have none: the default streams of that device order the memory.
+std::optional<device_ref> arena_resource::do_device() const noexcept { return state_->device; }
+
 std::size_t arena_resource::trim_to(std::size_t bytes_to_keep,
                                     std::chrono::steady_clock::time_point deadline) {
-  return state_->allocator.trim(bytes_to_keep, deadline);
+  return live().allocator.trim(bytes_to_keep, deadline);
 }
 
 void arena_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
-  state_->note_stream_wait(waiter, other);
+  live().note_stream_wait(waiter, other);
 }
 
-void arena_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
+void arena_resource::forget_stream(stream_ref stream) { live().allocator.forget(stream); }
 
-pool_statistics arena_resource::statistics() const { return state_->statistics(); }
+pool_statistics arena_resource::statistics() const { return live().statistics(); }
 
-std::string arena_resource::report() const { return state_->report(); }
+std::string arena_resource::report() const { return live().report(); }
 
 std::size_t arena_resource::arena_size() const noexcept { return state_->maximum; }
 
-pool_snapshot arena_resource::snapshot() const { return state_->snapshot(); }
+pool_snapshot arena_resource::snapshot() const { return live().snapshot(); }
 
 std::uint64_t arena_resource::event_id() const noexcept { return state_->event_id; }
 

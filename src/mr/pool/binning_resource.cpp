@@ -8,19 +8,19 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
 #include "mr/address_table.hpp"
 
 namespace hipvmm::mr {
 namespace {
 
-void require_same_device(const memory_resource& upstream, const memory_resource& bin) {
-  const std::optional<device_ref> ours = upstream.device();
-  const std::optional<device_ref> theirs = bin.device();
+void require_same_device(std::optional<device_ref> ours, std::optional<device_ref> theirs) {
   if (ours && theirs && *ours != *theirs)
     throw std::invalid_argument{"binning_resource::add_bin: the bin's memory is of device " +
-                                std::to_string(theirs->ordinal()) + ", the upstream's of device " +
-                                std::to_string(ours->ordinal()) + "; use one device for both"};
+                                std::to_string(theirs->ordinal()) +
+                                ", the upstream's or another bin's of device " +
+                                std::to_string(ours->ordinal()) + "; use one device for all"};
 }
 
 }  // namespace
@@ -46,25 +46,40 @@ binning_resource::binning_resource(memory_resource* upstream, std::int8_t min_si
 
 binning_resource::~binning_resource() = default;
 
+std::optional<device_ref> binning_resource::device_of_bins() const noexcept {
+  std::optional<device_ref> found = get_upstream_resource()->device();
+  for (auto bin = bins_.begin(); !found && bin != bins_.end(); ++bin) found = bin->second->device();
+  return found;
+}
+
+std::optional<device_ref> binning_resource::do_device() const noexcept {
+  const std::shared_lock lock{mutex_};
+  return device_of_bins();
+}
+
 void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin_resource) {
   if (allocation_size == 0 || allocation_size > TiB)
     throw std::invalid_argument{"binning_resource::add_bin: a bin for requests of up to " +
                                 std::to_string(allocation_size) +
                                 " bytes; it must be some, and at most 1 TiB"};
-  if (bin_resource != nullptr) require_same_device(*get_upstream_resource(), *bin_resource);
   const std::size_t bytes = align_up(allocation_size, default_alignment);
   {
     const std::shared_lock lock{mutex_};
+    if (bin_resource != nullptr) require_same_device(device_of_bins(), bin_resource->device());
     if (bins_.count(bytes) != 0) return;
   }
   // Made and, where another thread was first, ended without the lock, for both call the upstream.
   std::unique_ptr<fixed_size_resource> made;
   if (bin_resource == nullptr) {
+    // Of the device of the others, also where another one is current.
+    std::optional<scoped_device> scope;
+    if (const std::optional<device_ref> ours = device()) scope.emplace(*ours);
     made = std::make_unique<fixed_size_resource>(get_upstream_resource(), bytes);
     bin_resource = made.get();
   }
   const std::unique_lock lock{mutex_};
   if (bins_.count(bytes) != 0) return;
+  require_same_device(device_of_bins(), bin_resource->device());
   owned_.reserve(owned_.size() + 1);
   bins_.emplace(bytes, bin_resource);
   if (made) owned_.push_back(std::move(made));

@@ -24,8 +24,7 @@ std::size_t size_of_blocks(std::size_t block_size, std::size_t count) {
   return align_up(block_size, pool::block_allocator::unit);
 }
 
-std::string why_blocks_are_short(const pool_statistics& now, std::size_t, std::size_t,
-                                 std::size_t) {
+std::string describe_blocks(const pool_statistics& now, std::size_t) {
   return "the blocks of this size hold " + format_bytes(now.reserved_current) + ", of which " +
          format_bytes(now.used_current) + " are in use: free blocks, or let the upstream have more";
 }
@@ -42,7 +41,7 @@ fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t 
                       : block_size_} {
   const std::size_t slab = held_bytes_ * blocks_to_preallocate;
   state_ = std::make_unique<pool_state>(
-      pool_messages{"fixed_size_resource", why_blocks_are_short},
+      pool_messages{"fixed_size_resource", "the upstream", describe_blocks},
       upstream->device().value_or(device_ref::current()),
       std::make_unique<pool::upstream_backend>(*upstream, pool::most_upstream_addresses, slab),
       pool::most_upstream_addresses, pool_options{});
@@ -52,7 +51,7 @@ fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t 
 }
 
 fixed_size_resource::~fixed_size_resource() {
-  if (state_->process.is_of_parent())
+  if (is_of_parent())
     static_cast<void>(state_.release());
   else
     state_->finish();
@@ -60,11 +59,21 @@ fixed_size_resource::~fixed_size_resource() {
 
 void fixed_size_resource::require_fit(std::size_t bytes) const {
   if (bytes <= block_size_) return;
-  throw out_of_memory{exhausted::device_memory, state_->device.ordinal(), bytes,
-                      state_->device.free_memory(),
-                      "fixed_size_resource: its blocks have " + std::to_string(block_size_) +
-                          " bytes; take larger requests to another resource, as "
-                          "binning_resource does"};
+  throw out_of_memory{shortage{.cause = exhausted::limit,
+                               .device = state_->device.ordinal(),
+                               .requested = bytes,
+                               .available = block_size_,
+                               .owner = "fixed_size_resource::block_size",
+                               .most = block_size_,
+                               .context = "fixed_size_resource: its blocks have " +
+                                          std::to_string(block_size_) +
+                                          " bytes; take larger requests to another resource, as "
+                                          "binning_resource does"}};
+}
+
+pool_state& fixed_size_resource::live() const {
+  require_own_process();
+  return *state_;
 }
 
 void* fixed_size_resource::do_allocate(stream_ref stream, std::size_t bytes,
@@ -91,21 +100,24 @@ void fixed_size_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
 }
 
 fixed_size_resource::block_counts fixed_size_resource::statistics() const {
-  const pool::usage seen = state_->allocator.usage_snapshot();
+  const pool::usage seen = live().allocator.usage_snapshot();
   return {seen.physical_bytes / held_bytes_, seen.used_bytes / held_bytes_};
 }
+
+// Not the upstream's, which may have none: the default streams of that device order the memory.
+std::optional<device_ref> fixed_size_resource::do_device() const noexcept { return state_->device; }
 
 std::size_t fixed_size_resource::trim_to(std::size_t blocks_to_keep,
                                          std::chrono::steady_clock::time_point deadline) {
   const std::size_t most = pool::most_upstream_addresses / held_bytes_;
-  return state_->allocator.trim(std::min(blocks_to_keep, most) * held_bytes_, deadline);
+  return live().allocator.trim(std::min(blocks_to_keep, most) * held_bytes_, deadline);
 }
 
 void fixed_size_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
-  state_->note_stream_wait(waiter, other);
+  live().note_stream_wait(waiter, other);
 }
 
-void fixed_size_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
+void fixed_size_resource::forget_stream(stream_ref stream) { live().allocator.forget(stream); }
 
 std::uint64_t fixed_size_resource::event_id() const noexcept { return state_->event_id; }
 

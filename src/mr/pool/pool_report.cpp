@@ -5,6 +5,7 @@
 #include <array>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
 #include "core/check.hpp"
 
 namespace hipvmm::mr {
@@ -23,29 +24,68 @@ std::string stream_name(stream_ref stream) {
 
 }  // namespace
 
-std::string shortage_of(const pool_statistics& now, std::size_t bytes, std::size_t maximum,
-                        std::size_t total) {
-  std::string text = "the pool holds " + format_bytes(now.reserved_current) + " of at most " +
-                     format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
-                     " are in use. The largest request that it could serve is " +
-                     format_bytes(now.largest_now) + " without moving chunks, " +
-                     format_bytes(now.largest_moved) + " after moving idle chunks and " +
-                     format_bytes(now.largest_possible) + " with new memory of the device. ";
-  // A pool never holds more than the device has, whatever maximum_bytes is.
-  if (bytes > total)
-    text += "The request is larger than the device's memory of " + format_bytes(total) +
-            ": request less";
-  else if (now.used_current > total - bytes)
-    text += "What is in use leaves no room for it: free memory";
-  else if (bytes > maximum)
-    text += "The request is larger than the pool may become: raise maximum_bytes";
-  else if (now.used_current + bytes > maximum)
-    text += "What is in use leaves no room for it: free memory, or raise maximum_bytes";
-  else if (now.largest_possible < bytes && now.reserved_current < maximum)
-    text += "The device has not enough free memory: other programs or pools hold it";
-  else
-    text += "Enough is free, but in parts of chunks that others still use";
-  return text;
+std::string describe_pool(const pool_statistics& now, std::size_t maximum) {
+  return "the pool holds " + format_bytes(now.reserved_current) + " of at most " +
+         format_limit(maximum) + ", of which " + format_bytes(now.used_current) +
+         " are in use. The largest request that it could serve is " +
+         format_bytes(now.largest_now) + " without moving chunks, " +
+         format_bytes(now.largest_moved) + " after moving idle chunks and " +
+         format_bytes(now.largest_possible) + " with new memory of the device";
+}
+
+shortage shortage_of(const refused_request& request, const pool_statistics& now,
+                     const pool_bounds& bounds, std::size_t largest_place,
+                     const shortage* refused) {
+  const std::size_t bytes = request.bytes;
+  shortage why{.device = bounds.device.ordinal(),
+               .requested = bytes,
+               .used = now.used_current,
+               .alignment = request.alignment};
+  const auto left_of = [&](std::size_t most) { return most - std::min(most, now.used_current); };
+  const auto is_of_pool = [&](exhausted cause, std::size_t most, std::size_t available) {
+    why.cause = cause;
+    why.owner = std::string{"the "} + bounds.kind;
+    why.most = most;
+    why.available = available;
+    return why;
+  };
+  if (bytes > bounds.most_aligned && bytes <= bounds.addresses)
+    return is_of_pool(exhausted::alignment, bounds.most_aligned, 0);
+  if (bytes > left_of(bounds.maximum)) {
+    // A pool never holds more than the device has, whatever the setting is.
+    if (bounds.maximum >= bounds.total || bytes > left_of(bounds.total)) {
+      why.available = bounds.free;
+      why.most = bounds.total;
+      if (bytes <= bounds.total) why.context = "what is in use leaves no room for it: free memory";
+      return why;
+    }
+    if (bounds.maximum >= bounds.addresses)
+      return is_of_pool(exhausted::addresses, bounds.addresses, largest_place);
+    static_cast<void>(is_of_pool(exhausted::limit, bounds.maximum, left_of(bounds.maximum)));
+    why.owner = bounds.owner;
+    if (bytes > bounds.maximum)
+      why.context = "it is larger than the pool may become: raise " +
+                    why.owner.substr(why.owner.rfind(':') + 1);
+    return why;
+  }
+  if (refused != nullptr) {
+    // What lies idle would do, were it in one piece.
+    const std::size_t idle =
+        now.reserved_current - std::min(now.reserved_current, now.used_current);
+    const bool is_scattered = refused->cause == exhausted::device_memory && bounds.free < bytes &&
+                              idle >= bytes - bounds.free;
+    if (is_scattered) return is_of_pool(exhausted::fragmentation, 0, now.largest_possible);
+    why = *refused;
+    why.used = now.used_current;
+    if (why.cause == exhausted::device_memory)
+      why.context += std::string{why.context.empty() ? "" : "; "} +
+                     "The device has not enough free memory: other programs or pools hold it";
+    return why;
+  }
+  if (bytes > largest_place) return is_of_pool(exhausted::addresses, 0, largest_place);
+  if (request.alignment > memory_resource::default_alignment && bytes <= now.largest_possible)
+    return is_of_pool(exhausted::alignment, bounds.most_aligned, 0);
+  return is_of_pool(exhausted::fragmentation, 0, now.largest_possible);
 }
 
 std::string report_of(const pool_statistics& now, device_ref device, std::size_t maximum) {
@@ -57,7 +97,7 @@ std::string report_of(const pool_statistics& now, device_ref device, std::size_t
                format_bytes(now.used_current) + ", at most " + format_bytes(now.used_high));
   text += line("held from the device", format_bytes(now.reserved_current) + ", at most " +
                                            format_bytes(now.reserved_high) + ", limit " +
-                                           format_bytes(maximum));
+                                           format_limit(maximum));
   text += line("addresses",
                format_bytes(now.mapped_bytes) + " mapped of " + format_bytes(now.address_bytes));
   text += line("largest request now", format_bytes(now.largest_now) + "; after moving chunks " +

@@ -4,15 +4,38 @@
 #include <cstddef>
 #include <string>
 
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm::mr {
 
-/// Explains why a pool in this state refuses `bytes`, and what to do; appended to the text of an
-/// out_of_memory. `total`: bytes of the device.
-[[nodiscard]] std::string shortage_of(const pool_statistics& now, std::size_t bytes,
-                                      std::size_t maximum, std::size_t total);
+/// A request that a pool refused.
+struct refused_request {
+  std::size_t bytes;
+  std::size_t alignment;
+};
+
+/// What a pool can hold at most.
+struct pool_bounds {
+  device_ref device;
+  const char* kind;          ///< "vmm_pool_resource"
+  const char* owner;         ///< the setting of `maximum`
+  std::size_t maximum;       ///< bytes that it may hold
+  std::size_t addresses;     ///< bytes of its addresses
+  std::size_t most_aligned;  ///< bytes behind the first address with the request's alignment
+  std::size_t total;         ///< bytes of the device, or the greatest number
+  std::size_t free;          ///< bytes of the device
+};
+
+/// The cause of a refusal. `refused`: of the backend, null where it refused nothing. The first of
+/// these that is true: alignment, limit (or the whole device, or all addresses), what refused new
+/// chunks, addresses, fragmentation.
+[[nodiscard]] shortage shortage_of(const refused_request& request, const pool_statistics& now,
+                                   const pool_bounds& bounds, std::size_t largest_place,
+                                   const shortage* refused);
+/// What a pool holds and could still serve; appended to the text of an out_of_memory.
+[[nodiscard]] std::string describe_pool(const pool_statistics& now, std::size_t maximum);
 /// Formats all statistics, in at most 25 lines.
 [[nodiscard]] std::string report_of(const pool_statistics& now, device_ref device,
                                     std::size_t maximum);

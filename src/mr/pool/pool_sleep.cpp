@@ -20,11 +20,11 @@ pool_sleep::pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocat
       refusal_{tag ? tag->state()->refusal("vmm_pool_resource") : std::string{}},
       membership_{tag, *this} {}
 
-void pool_sleep::prepare_to_sleep(keep what) {
+void pool_sleep::prepare_to_sleep(const detail::sleep_plan& plan) {
   blocks_.fall_asleep(refusal_);
   try {
     blocks_.release_idle();
-    chunks().prepare_to_sleep(what);
+    chunks().prepare_to_sleep(plan);
   } catch (...) {
     blocks_.wake();
     throw;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/region/sleep/memory_tag.hpp>
@@ -31,16 +32,22 @@ class pool_sleep final : detail::sleeper {
   void end() noexcept { membership_.end(); }
 
  private:
+  [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
+    return chunks().addresses_of();
+  }
   void begin_asleep() noexcept override { blocks_.fall_asleep(refusal_); }
-  void prepare_to_sleep(keep what) override;
+  void prepare_to_sleep(const detail::sleep_plan& plan) override;
   void stay_awake() noexcept override;
   void wait_for_work() override { chunks().wait_for_work(); }
   [[nodiscard]] std::size_t sleeping_bytes() const override { return chunks().sleeping_bytes(); }
   [[nodiscard]] std::vector<detail::sleeping_range> contents() const override;
+  [[nodiscard]] detail::chunks_that_stay_mapped staying() const override {
+    return chunks().staying();
+  }
   void unmap_to_sleep(const detail::wait_until_saved& saved) override {
     chunks().unmap_to_sleep(saved);
   }
-  void map_again() noexcept override { chunks().map_again(); }
+  void map_again() override { chunks().map_again(); }
   void fall_asleep() noexcept override { chunks().fall_asleep(); }
   void take_addresses_back() override { chunks().take_addresses_back(); }
   void begin_to_wake(const detail::mapped_again& each) override { chunks().begin_to_wake(each); }

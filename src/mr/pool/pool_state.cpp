@@ -9,9 +9,9 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "core/logger.hpp"
 #include "mr/pool/backend/upstream_backend.hpp"
-#include "mr/pool/pool_report.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -41,29 +41,30 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
   allocator.set_event_origin(origin());
   allocator.set_reuse(reuse);
   detail::log<log_level::info>([&] {
-    return allocator.name() + " has at most " + format_bytes(maximum) + " of device " +
-           std::to_string(device.ordinal()) + ": " + memory->explain();
+    return pool::name_of_pool(allocator.base()) + " has at most " + format_limit(maximum) +
+           " of device " + std::to_string(device.ordinal()) + ": " + memory->explain();
   });
 }
 
 template <typename Allocate>
-void* pool_state::serve(std::size_t bytes, Allocate allocate) {
+void* pool_state::serve(const refused_request& wanted, Allocate allocate) {
   pool::slab_supply supply;
-  for (;;) {
+  for (detail::retry_rounds rounds;;) {
     std::optional<out_of_memory> cause;
     try {
-      if (const std::optional<std::size_t> at = allocate()) {
-        if (allocator.has_addresses_to_unmap()) unmap_in_background();
-        return address_of(*at);
-      }
-    } catch (const pool::slab_needed& wanted) {
-      supply.bring(wanted, device);
+      std::optional<std::size_t> at;
+      cause = detail::refusal_of([&] {
+        at = allocate(&supply);
+        if (at && allocator.has_addresses_to_unmap()) unmap_in_background();
+      });
+      if (at && !cause) return address_of(*at);
+    } catch (const pool::slab_needed& needed) {
+      supply.bring(needed, device);
       continue;
-    } catch (const out_of_memory& error) {
-      cause.emplace(error);
     }
-    // Idle slabs of other sizes are of no use to it.
-    if (on_slabs && bytes <= maximum && allocator.trim(0, {}) != 0) {
+    // Idle memory that cannot move, as slabs of other sizes, is released for new memory.
+    const std::size_t used = std::min(maximum, allocator.counters().used_bytes);
+    if (wanted.bytes <= maximum - used && allocator.trim(0, {}) != 0) {
       supply.forget_refusal();
       continue;
     }
@@ -72,9 +73,15 @@ void* pool_state::serve(std::size_t bytes, Allocate allocate) {
       const std::lock_guard lock{settings};
       asked = callback;
     }
-    if (!asked) fail(bytes, cause);
-    ++callbacks;
-    if (!(*asked)(bytes)) fail(bytes, cause);
+    const out_of_memory failure = explain(wanted, cause);
+    const bool goes_on = asked && rounds.may_help(failure.why());
+    if (goes_on) ++callbacks;
+    if (!goes_on || !(*asked)(wanted.bytes)) {
+      detail::log<log_level::error>(
+          [&] { return pool::name_of_pool(allocator.base()) + ": " + failure.what(); });
+      report_event(memory_event_kind::out_of_memory, {.bytes = wanted.bytes});
+      throw out_of_memory{failure};
+    }
     supply.forget_refusal();
   }
 }
@@ -87,25 +94,27 @@ void* pool_state::allocate_block(std::size_t bytes, std::size_t alignment, Alloc
         texts.name + (": an alignment of " + std::to_string(alignment)) +
         " bytes, more than the slabs have that its memory consists of: ask for at most " +
         std::to_string(memory->granularity())};
-  return serve(bytes, [&]() -> std::optional<std::size_t> {
+  return serve({bytes, alignment}, [&](pool::slab_supply* supply) -> std::optional<std::size_t> {
     // More than the addresses hold is not asked of the allocator, whose sums would overflow.
     if (bytes > maximum || alignment > address_bytes) return std::nullopt;
-    return allocate(align_up(bytes, unit), std::max(alignment, unit));
+    return allocate(align_up(bytes, unit), std::max(alignment, unit), supply);
   });
 }
 
 void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment) {
-  return allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
-    return allocator.allocate(user, held, aligned);
-  });
+  return allocate_block(bytes, alignment,
+                        [&](std::size_t held, std::size_t aligned, pool::slab_supply* supply) {
+                          return allocator.allocate(user, held, aligned, supply);
+                        });
 }
 
 void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
                                      std::size_t alignment) {
   state_of(captured).set_may_be_captured(true);
-  void* const made = allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
-    return allocator.allocate_for_graph(held, aligned);
-  });
+  void* const made = allocate_block(
+      bytes, alignment, [&](std::size_t held, std::size_t aligned, pool::slab_supply* supply) {
+        return allocator.allocate_for_graph(held, aligned, supply);
+      });
   if (detail::is_observed()) report_allocation(made, bytes, std::nullopt);
   return made;
 }
@@ -116,29 +125,36 @@ void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment) {
   return made;
 }
 
-void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
-  std::size_t free = 0;
-  std::string why;
+out_of_memory pool_state::explain(const refused_request& wanted,
+                                  const std::optional<out_of_memory>& refused) {
+  shortage why{.device = device.ordinal(), .requested = wanted.bytes};
+  if (refused) why = refused->why();
   // The caller is to get out_of_memory also where HIP does not say how much there is.
   detail::report_exceptions([&] {
-    const pool_statistics now = statistics();
-    free = device.free_memory();
+    const pool::usage seen = allocator.usage_snapshot(memory->available());
+    const pool_statistics now = statistics_of(seen);
+    const std::uintptr_t base = on_slabs ? 0 : allocator.base();
+    const std::uintptr_t first =
+        (base + wanted.alignment - 1) / wanted.alignment * wanted.alignment;
+    pool_bounds bounds{device, texts.name, texts.limit_name, maximum, address_bytes, 0, 0, 0};
+    bounds.most_aligned = address_bytes - std::min(address_bytes, first - base);
+    bounds.free = device.free_memory();
     // What is free and held may be more than a total that names a part of the host's memory.
-    const std::size_t total =
-        std::max(device.total_memory(), add_bytes(free, now.reserved_current));
-    why = texts.why_short(now, bytes, maximum, total);
+    bounds.total = memory->is_of_device() ? std::max(device.total_memory(),
+                                                     add_bytes(bounds.free, now.reserved_current))
+                                          : std::numeric_limits<std::size_t>::max();
+    why = shortage_of(wanted, now, bounds, seen.largest_place, refused ? &refused->why() : nullptr);
+    why.context += (why.context.empty() ? "" : "; ") + texts.describe(now, maximum);
   });
-  const out_of_memory failure =
-      cause ? out_of_memory{*cause, why}
-            : out_of_memory{exhausted::device_memory, device.ordinal(), bytes, free, why};
-  detail::log<log_level::error>([&] { return allocator.name() + ": " + failure.what(); });
-  report_event(memory_event_kind::out_of_memory, {.bytes = bytes});
-  throw failure;
+  return out_of_memory{why};
 }
 
 pool_statistics pool_state::statistics() {
+  return statistics_of(allocator.usage_snapshot(memory->available()));
+}
+
+pool_statistics pool_state::statistics_of(const pool::usage& seen) {
   const pool::pool_counters counted = allocator.counters();
-  const pool::usage seen = allocator.usage_snapshot();
   pool_statistics result{};
   result.reserved_current = seen.physical_bytes;
   result.reserved_high = counted.physical_high;
@@ -148,10 +164,7 @@ pool_statistics pool_state::statistics() {
   result.mapped_bytes = seen.mapped_bytes;
   result.largest_now = seen.largest_run;
   result.largest_moved = seen.largest_moved;
-  const std::size_t allowed = maximum - std::min(maximum, seen.physical_bytes);
-  const std::size_t fresh =
-      align_down(std::min(allowed, memory->available_bytes()), memory->granularity());
-  result.largest_possible = std::max(seen.largest_moved, seen.largest_before_new + fresh);
+  result.largest_possible = seen.largest_possible;
   result.chunks_created = counted.chunks_created;
   result.chunks_moved = counted.chunks_moved;
   result.callbacks = callbacks;
@@ -294,7 +307,10 @@ bool pool_state::deallocate_in(stream_ref stream, void* pointer, std::size_t byt
 }
 
 void pool_state::deallocate_sync(void* pointer, std::size_t bytes) {
-  if (detail::is_observed()) return deallocate_observed(pointer, bytes, std::nullopt);
+  if (detail::is_observed()) {
+    deallocate_observed(pointer, bytes, std::nullopt);
+    return;
+  }
   deallocate(allocator.all_streams(), pointer, bytes);
 }
 
@@ -313,20 +329,23 @@ void pool_state::deallocate(void* pointer) {
 }
 
 void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
+  constexpr std::size_t unit = pool::block_allocator::unit;
   const pool::block_allocator::small_user user = allocator.small_user_of(stream);
   if (bytes <= pool::largest_small_block) {
     const std::size_t index = pool::classes.of(bytes);
     const std::size_t cached = allocator.cached_small_block(user, index);
     if (cached != pool::thread_cache::npos) return address_of(cached);
-    return serve(bytes, [&] { return allocator.allocate_small_block(user, index); });
+    return serve({bytes, unit}, [&](pool::slab_supply* supply) {
+      return allocator.allocate_small_block(user, index, supply);
+    });
   }
   if (bytes <= maximum) {
     const std::size_t cached = allocator.cached_block(user, in_units(bytes));
     if (cached != pool::thread_cache::npos) return address_of(cached);
   }
-  return serve(bytes, [&]() -> std::optional<std::size_t> {
+  return serve({bytes, unit}, [&](pool::slab_supply* supply) -> std::optional<std::size_t> {
     if (bytes > maximum) return std::nullopt;
-    return allocator.allocate_block(user, in_units(bytes));
+    return allocator.allocate_block(user, in_units(bytes), supply);
   });
 }
 

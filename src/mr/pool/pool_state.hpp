@@ -20,11 +20,11 @@
 #include "core/observers/memory_events.hpp"
 #include "core/observers/observers.hpp"
 #include "core/observers/race_notes.hpp"
-#include "core/process_mark.hpp"
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"
 #include "mr/pool/order_watch.hpp"
+#include "mr/pool/pool_report.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::mr {
@@ -32,9 +32,8 @@ namespace hipvmm::mr {
 /// The name of a pool in messages, and the text of its refusals.
 struct pool_messages {
   const char* name;
-  /// `total`: bytes of the pool's device.
-  std::string (*why_short)(const pool_statistics& now, std::size_t bytes, std::size_t maximum,
-                           std::size_t total);
+  const char* limit_name;  ///< the setting of its maximum
+  std::string (*describe)(const pool_statistics& now, std::size_t maximum);
 };
 
 /// The parts of a pool: memory, fences, their allocator, and the user's settings.
@@ -74,13 +73,16 @@ struct pool_state {
   bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
   /// Allocates by `allocate`, and retries as long as the out-of-memory callback requests it.
   template <typename Allocate>
-  void* serve(std::size_t bytes, Allocate allocate);
-  [[noreturn]] void fail(std::size_t bytes, const std::optional<out_of_memory>& cause);
+  void* serve(const refused_request& wanted, Allocate allocate);
+  /// The refusal of a request. `refused`: what the backend threw, if it did.
+  [[nodiscard]] out_of_memory explain(const refused_request& wanted,
+                                      const std::optional<out_of_memory>& refused);
   /// Whether memory freed there belongs to a graph, as far as that is known.
   [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
   /// Reports to the error handler memory that was not deallocated.
   void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();
+  [[nodiscard]] pool_statistics statistics_of(const pool::usage& seen);
   [[nodiscard]] std::string report();
   [[nodiscard]] pool_snapshot snapshot();
   /// Offset of `pointer` in the pool's addresses; nullopt when it is not in them.
@@ -93,13 +95,13 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// Both return false, and have reported it, where the memory was not deallocated.
+  /// All return false, and have reported it, where the memory was not deallocated.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(stream_ref stream, void* pointer, std::size_t bytes);
-  void deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
+  bool deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
     if (detail::is_observed()) [[unlikely]]
       return deallocate_observed(pointer, bytes, stream);
-    deallocate_in(stream, pointer, bytes);
+    return deallocate_in(stream, pointer, bytes);
   }
   void deallocate_sync(void* pointer, std::size_t bytes);
   /// Deallocates by address alone.
@@ -107,8 +109,9 @@ struct pool_state {
   /// Reports an allocation to all who observe, for every stream where none is named.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
                                        std::optional<stream_ref> stream);
-  /// Deallocates, in no stream where none is named, and reports it to all who observe.
-  [[gnu::cold]] void deallocate_observed(void* pointer, std::size_t bytes,
+  /// Deallocates, in no stream where none is named, and reports it to all who observe. Returns as
+  /// deallocate().
+  [[gnu::cold]] bool deallocate_observed(void* pointer, std::size_t bytes,
                                          std::optional<stream_ref> stream);
   /// The part of the order checker in both.
   void note_allocation(void* pointer, std::optional<stream_ref> stream);
@@ -145,7 +148,6 @@ struct pool_state {
   /// be released.
   void finish() noexcept;
 
-  const detail::process_mark process;
   const pool_messages texts;
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();

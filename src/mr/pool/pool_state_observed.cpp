@@ -52,7 +52,7 @@ bool pool_state::deallocate_anywhere(void* pointer, std::size_t bytes,
                 : deallocate(allocator.all_streams(), pointer, bytes);
 }
 
-void pool_state::deallocate_observed(void* pointer, std::size_t bytes,
+bool pool_state::deallocate_observed(void* pointer, std::size_t bytes,
                                      std::optional<stream_ref> stream) {
   const std::int64_t began = detail::event_time();
   const bool is_freed = is_noted ? deallocate_noted(pointer, bytes, stream)
@@ -62,6 +62,7 @@ void pool_state::deallocate_observed(void* pointer, std::size_t bytes,
                                                  .bytes = bytes,
                                                  .stream = stream ? stream->get() : nullptr,
                                                  .time_ns = began});
+  return is_freed;
 }
 
 bool pool_state::deallocate_noted(void* pointer, std::size_t bytes,

@@ -16,7 +16,9 @@
 #include "mr/pool/pool_state.hpp"
 #include "region/device_work.hpp"
 #include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "vmm/access.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -40,17 +42,22 @@ std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::siz
                                 format_bytes(granularity) + "; raise maximum_bytes"};
   if (options.initial_bytes > maximum)
     throw std::invalid_argument{"a pool that begins with " + format_bytes(options.initial_bytes) +
-                                " and may hold " + format_bytes(maximum) +
+                                " and may hold " + format_limit(maximum) +
                                 ": initial_bytes must not exceed that"};
   return maximum;
 }
 
 }  // namespace
 
-struct vmm_pool_resource::state : pool_state {
+struct vmm_pool_resource::state final : pool_state, private detail::idle_holder {
   state(device_ref owner, std::unique_ptr<pool::device_backend> from, std::size_t allowed,
         const pool_options& options)
-      : pool_state{{"vmm_pool_resource", shortage_of}, owner, std::move(from), allowed, options} {
+      : pool_state{{"vmm_pool_resource", "pool_options::maximum_bytes", describe_pool},
+                   owner,
+                   std::move(from),
+                   allowed,
+                   options},
+        floor{options.initial_bytes} {
     if (options.tag) sleep.emplace(options.tag, allocator, rights());
   }
 
@@ -60,8 +67,8 @@ struct vmm_pool_resource::state : pool_state {
     chunks.shareable = options.shareable;
     chunks.memory = options.memory;
     chunks.registrar = options.registrar;
-    auto from =
-        pool::make_device_backend(owner, addresses_for_memory * wanted, chunks, options.fallback);
+    auto from = pool::make_device_backend(owner, wanted, addresses_for_memory * wanted, chunks,
+                                          options.fallback);
     if (options.tag && !from->moves_chunks())
       throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +
                         from->explain() + "; leave the tag out"};
@@ -70,7 +77,8 @@ struct vmm_pool_resource::state : pool_state {
           "pool_options::registrar: memory is registered by its chunks, and the pool has none: " +
           from->explain() + "; leave it out, and register the blocks"};
     from->set_access(options.access);
-    const std::size_t allowed = maximum_of(options, wanted, from->granularity());
+    const std::size_t allowed =
+        maximum_of(options, std::min(wanted, from->address_bytes()), from->granularity());
     return std::make_unique<state>(owner, std::move(from), allowed, options);
   }
 
@@ -116,25 +124,47 @@ struct vmm_pool_resource::state : pool_state {
     if (sleep) sleep->require_awake(function);
   }
 
+  [[nodiscard]] detail::given_memory give_idle(const detail::idle_request& wanted) override {
+    // A pool that lacks memory itself uses all that it has.
+    if (memory->is_reclaiming()) return {};
+    const std::size_t held = allocator.physical_bytes();
+    std::size_t released = 0;
+    if (memory->returns_memory())
+      released =
+          allocator.trim(std::max(floor, held - std::min(held, wanted.bytes)), wanted.deadline);
+    // Chunks are released whole.
+    if (released < wanted.bytes) released += allocator.trim(floor, wanted.deadline);
+    return {.released = released};
+  }
+
+  const std::size_t floor;  // bytes that no other holder gets
   std::optional<pool_sleep> sleep;
+  detail::idle_membership idle{*this, device, detail::idle_membership::price::pooled};
 };
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
     : state_{state::make(device, options)} {
+  keep_to_process();
   state_->note_users(options.access);
   state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
   if (state_->allocator.counters().physical_bytes < options.initial_bytes)
-    state_->fail(options.initial_bytes, std::nullopt);
+    throw out_of_memory{state_->explain({options.initial_bytes, default_alignment}, std::nullopt)};
 }
 
 vmm_pool_resource::~vmm_pool_resource() {
-  if (state_->process.is_of_parent()) {
+  if (is_of_parent()) {
     static_cast<void>(state_.release());
     return;
   }
+  state_->idle.end();
   if (state_->sleep) state_->sleep->end();
   static_cast<void>(state_->ends_unused());
   state_->wait_for_devices_without_access();
+}
+
+vmm_pool_resource::state& vmm_pool_resource::live() const {
+  require_own_process();
+  return *state_;
 }
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
@@ -146,6 +176,14 @@ void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::siz
   detail::report_exceptions([&] { state_->deallocate(stream, pointer, bytes); });
 }
 
+bool vmm_pool_resource::try_deallocate(stream_ref stream, void* pointer,
+                                       std::size_t bytes) noexcept {
+  if (pointer == nullptr || is_of_parent()) return false;
+  bool is_freed = false;
+  detail::report_exceptions([&] { is_freed = state_->deallocate(stream, pointer, bytes); });
+  return is_freed;
+}
+
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   return state_->allocate_sync(bytes, alignment);
 }
@@ -155,22 +193,23 @@ void vmm_pool_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std
 }
 
 void vmm_pool_resource::deallocate(void* pointer) noexcept {
-  if (pointer != nullptr) detail::report_exceptions([&] { state_->deallocate(pointer); });
+  if (pointer != nullptr && !is_of_parent())
+    detail::report_exceptions([&] { state_->deallocate(pointer); });
 }
 
 void vmm_pool_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
-  state_->note_stream_wait(waiter, other);
+  live().note_stream_wait(waiter, other);
 }
 
-void vmm_pool_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
+void vmm_pool_resource::forget_stream(stream_ref stream) { live().allocator.forget(stream); }
 
 pool_reuse vmm_pool_resource::reuse() const {
-  const std::lock_guard lock{state_->settings};
+  const std::lock_guard lock{live().settings};
   return state_->reuse;
 }
 
 void vmm_pool_resource::set_reuse(pool_reuse reuse) {
-  const std::lock_guard lock{state_->settings};
+  const std::lock_guard lock{live().settings};
   state_->reuse = reuse;
   state_->allocator.set_reuse(reuse);
 }
@@ -178,7 +217,7 @@ void vmm_pool_resource::set_reuse(pool_reuse reuse) {
 std::size_t vmm_pool_resource::release_threshold() const noexcept { return state_->threshold; }
 
 void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
-  state_->threshold = bytes;
+  live().threshold = bytes;
   state_->allocator.empty_all_caches();
   detail::report_exceptions([this] { state_->release_excess(); });
 }
@@ -186,9 +225,9 @@ void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
 std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 
 void vmm_pool_resource::grant(device_ref device, access_right right) {
-  state_->require_awake("vmm_pool_resource::grant");
+  live().require_awake("vmm_pool_resource::grant");
   // Without the lock, which other requests need.
-  if (detail::grants_move_pages()) state_->fences.synchronize();
+  if (detail::rules_of_runtime().wait_before_grant) state_->fences.synchronize();
   const detail::waited_before_grant no_wait;
   state_->allocator.with_backend([&] {
     state_->require_awake("vmm_pool_resource::grant");
@@ -201,10 +240,10 @@ void vmm_pool_resource::grant(device_ref device, access_right right) {
 }
 
 void vmm_pool_resource::set_access(const access_list& rights) {
-  state_->require_awake("vmm_pool_resource::set_access");
+  live().require_awake("vmm_pool_resource::set_access");
   // Throws for what cannot be before a wait.
   const access_map wanted{device(), rights};
-  if (detail::grants_move_pages()) state_->fences.synchronize();
+  if (detail::rules_of_runtime().wait_before_grant) state_->fences.synchronize();
   const detail::waited_before_grant no_wait;
   access_map before{device()};
   state_->allocator.with_backend([&] {
@@ -221,30 +260,30 @@ void vmm_pool_resource::set_access(const access_list& rights) {
 }
 
 std::vector<chunk_access> vmm_pool_resource::effective_access() const {
-  return state_->with_chunks("vmm_pool_resource::effective_access", [](const region& all) {
+  return live().with_chunks("vmm_pool_resource::effective_access", [](const region& all) {
     return all.effective_access(0, all.max_bytes());
   });
 }
 
 std::vector<chunk_view> vmm_pool_resource::chunks() const {
-  return state_->allocator.with_backend([this] {
+  return live().allocator.with_backend([this] {
     const region& all = state_->rights().chunk_region();
     return state_->sleep && state_->sleep->is_asleep() ? std::vector<chunk_view>{} : all.chunks();
   });
 }
 
 std::vector<exported_chunk> vmm_pool_resource::export_chunks(std::uint64_t since) {
-  return state_->with_chunks("vmm_pool_resource::export_chunks",
-                             [since](region& all) { return all.export_chunks(since); });
+  return live().with_chunks("vmm_pool_resource::export_chunks",
+                            [since](region& all) { return all.export_chunks(since); });
 }
 
 std::vector<exported_fabric_chunk> vmm_pool_resource::export_fabric_chunks(std::uint64_t since) {
-  return state_->with_chunks("vmm_pool_resource::export_fabric_chunks",
-                             [since](region& all) { return all.export_fabric_chunks(since); });
+  return live().with_chunks("vmm_pool_resource::export_fabric_chunks",
+                            [since](region& all) { return all.export_fabric_chunks(since); });
 }
 
 exported_range vmm_pool_resource::export_block(const void* pointer) {
-  const state::block_place block = state_->require_block("export_block", pointer);
+  const state::block_place block = live().require_block("export_block", pointer);
   // The chunks of a block that is allocated stay where they are.
   return state_->with_chunks("vmm_pool_resource::export_block", [&](region& all) {
     return all.export_range(block.offset, block.bytes);
@@ -252,7 +291,7 @@ exported_range vmm_pool_resource::export_block(const void* pointer) {
 }
 
 legacy_ipc_block vmm_pool_resource::export_legacy_block(const void* pointer) {
-  const state::block_place block = state_->require_block("export_legacy_block", pointer);
+  const state::block_place block = live().require_block("export_legacy_block", pointer);
   return state_->allocator.with_backend([&] {
     const device_allocation& slab = state_->rights().slab_at(block.offset);
     const auto offset =
@@ -262,22 +301,22 @@ legacy_ipc_block vmm_pool_resource::export_legacy_block(const void* pointer) {
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
-  return state_->allocator.with_backend([&] { return state_->rights().access(device); });
+  return live().allocator.with_backend([&] { return state_->rights().access(device); });
 }
 
 std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,
                                        std::chrono::steady_clock::time_point deadline) {
-  return state_->allocator.trim(bytes_to_keep, deadline);
+  return live().allocator.trim(bytes_to_keep, deadline);
 }
 
 void vmm_pool_resource::set_out_of_memory_callback(out_of_memory_callback callback) {
   auto next =
       callback ? std::make_shared<const out_of_memory_callback>(std::move(callback)) : nullptr;
-  const std::lock_guard lock{state_->settings};
+  const std::lock_guard lock{live().settings};
   state_->callback = std::move(next);
 }
 
-void vmm_pool_resource::reset_peaks() { state_->allocator.reset_highs(); }
+void vmm_pool_resource::reset_peaks() { live().allocator.reset_highs(); }
 
 std::string vmm_pool_resource::explain() const { return state_->memory->explain(); }
 
@@ -287,16 +326,16 @@ device_ref vmm_pool_resource::device() const noexcept { return state_->device; }
 
 std::optional<device_ref> vmm_pool_resource::do_device() const noexcept { return state_->device; }
 
-pool_statistics vmm_pool_resource::statistics() const { return state_->statistics(); }
+pool_statistics vmm_pool_resource::statistics() const { return live().statistics(); }
 
-pool_usage vmm_pool_resource::usage() const { return state_->allocator.held_and_used(); }
+pool_usage vmm_pool_resource::usage() const { return live().allocator.held_and_used(); }
 
 bool vmm_pool_resource::contains(const void* address) const noexcept {
   return state_->offset_of(address).has_value();
 }
 
-pool_snapshot vmm_pool_resource::snapshot() const { return state_->snapshot(); }
+pool_snapshot vmm_pool_resource::snapshot() const { return live().snapshot(); }
 
-std::string vmm_pool_resource::report() const { return state_->report(); }
+std::string vmm_pool_resource::report() const { return live().report(); }
 
 }  // namespace hipvmm::mr

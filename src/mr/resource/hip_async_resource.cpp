@@ -4,24 +4,27 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
+#include "core/error.hpp"
 #include "mr/resource/misaligned.hpp"
 #include "mr/resource/pending_frees.hpp"
 #include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"
 #include "runtime/check_resources.hpp"
-#include "runtime/device.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pool/hip_pool.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "runtime/stream.hpp"
+#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::mr {
 
@@ -59,9 +62,8 @@ hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
 /// Whether pools of HIP's reuse memory in another order than that of streams, or block the host.
 bool needs_guard(device_ref device) {
   // CUDA's do neither, and are not probed at first use.
-  if (hip_compat::pools_reuse_in_order(detail::runtime_version())) return false;
-  const capability known = capability_of(device);
-  return !known.has(trait::pools_reuse_in_order) || !known.has(trait::pool_frees_return);
+  if (detail::rules_of_runtime().pools_reuse_in_order) return false;
+  return !detail::memory_strategy{device}.hip_pools_keep_order;
 }
 
 /// The devices whose work may use memory of the pool: those with a right, and those that the
@@ -86,7 +88,7 @@ const hip_async_options& require_valid(const hip_async_options& options) {
   if (options.initial_bytes > options.release_threshold)
     throw std::invalid_argument{
         "hip_async_resource: initial_bytes " + format_bytes(options.initial_bytes) +
-        " beyond the release_threshold " + format_bytes(options.release_threshold) +
+        " beyond the release_threshold " + format_limit(options.release_threshold) +
         " would go back at once; raise the threshold or ask for less"};
   if (can_export(options.shareable, handle_type::fabric))
     throw std::invalid_argument{
@@ -123,6 +125,7 @@ hip_async_resource::hip_async_resource(device_ref device, const hip_async_option
       sync_stream_{device},
       pending_{detail::pending_frees::of(pool_.value, device)},
       is_guarded_{needs_guard(device)} {
+  keep_to_process();
   set_release_threshold(options.release_threshold);
   if (!(options.reuse == pool_reuse{})) set_reuse(options.reuse);
   if (options.initial_bytes != 0)
@@ -134,9 +137,17 @@ hip_async_resource::hip_async_resource(device_ref device, ihipMemPoolHandle_t* p
     : pool_{device, pool},
       sync_stream_{device},
       pending_{detail::pending_frees::of(pool, device)},
-      is_guarded_{needs_guard(device)} {}
+      is_guarded_{needs_guard(device)} {
+  keep_to_process();
+}
 
-hip_async_resource::~hip_async_resource() = default;
+hip_async_resource::~hip_async_resource() {
+  if (!is_of_parent()) return;
+  // HIP knows none of it here.
+  pool_.is_owned = false;
+  static_cast<void>(sync_stream_.release());
+  static_cast<void>(new (std::nothrow) std::shared_ptr{std::move(pending_)});
+}
 
 ihipMemPoolHandle_t* hip_async_resource::default_pool(device_ref device) {
   detail::require_pools(device);
@@ -186,12 +197,12 @@ void hip_async_resource::set_reuse(pool_reuse reuse) {
   }
 }
 
-hip_async_resource::pool_statistics hip_async_resource::statistics() const {
+pool_usage hip_async_resource::statistics() const {
   pending_->free_passed();
-  pool_statistics result{bytes_of(get(), hipMemPoolAttrReservedMemCurrent),
-                         bytes_of(get(), hipMemPoolAttrReservedMemHigh),
-                         bytes_of(get(), hipMemPoolAttrUsedMemCurrent),
-                         bytes_of(get(), hipMemPoolAttrUsedMemHigh)};
+  pool_usage result{bytes_of(get(), hipMemPoolAttrReservedMemCurrent),
+                    bytes_of(get(), hipMemPoolAttrReservedMemHigh),
+                    bytes_of(get(), hipMemPoolAttrUsedMemCurrent),
+                    bytes_of(get(), hipMemPoolAttrUsedMemHigh)};
   result.used_current -= std::min(result.used_current, pending_->bytes());
   // AMD resets a high to zero, not to what is there.
   result.reserved_high = std::max(result.reserved_high, result.reserved_current);
@@ -210,14 +221,28 @@ void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
   check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");
 }
 
+// Memory that streams wait for is kept off HIP's pool if that reuses it out of order, so HIP sees
+// idle blocks only; memory that was freed without a stream is kept off each pool.
 void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  const bool checks_frees = is_guarded_ || pending_->has_any_without_stream();
-  const bool is_captured = checks_frees && detail::is_captured(stream);
-  if (is_guarded_ && !is_captured) return allocate_guarded(stream, bytes, alignment);
-  void* const pointer = checks_frees && !is_captured ? allocate_behind_frees(stream, bytes)
-                                                     : allocate_from_pool(stream, bytes);
+  const bool may_keep = is_guarded_ || pending_->has_any_without_stream();
+  const bool takes_kept = may_keep && !detail::is_captured(stream);
+  void* pointer = nullptr;
+  if (takes_kept) {
+    pending_->free_passed(is_guarded_ ? std::optional{stream} : std::nullopt);
+    if (is_guarded_) pointer = pending_->take(stream, bytes, alignment);
+    if (pointer != nullptr) return pointer;
+  }
+  if (!detail::attempt([&] { pointer = allocate_from_pool(stream, bytes); },
+                       [&](const shortage&) { return takes_kept; })) {
+    if (is_guarded_ && reuse().allow_internal_dependencies)
+      if (void* const other = pending_->take_of_any(stream, bytes, alignment)) return other;
+    pending_->free_all();
+    pending_->wait_for_frees();
+    pointer = allocate_from_pool(stream, bytes);
+  }
   if (is_guarded_) pending_->note_new(pointer);
   if (detail::is_aligned(pointer, alignment)) return pointer;
+  // In the stream of the allocation: no other stream is ordered behind it.
   detail::free_async(stream, pointer);
   detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
 }
@@ -236,40 +261,6 @@ void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t byte
   });
 }
 
-// Where HIP orders what is freed in streams, but not what is freed without one.
-void* hip_async_resource::allocate_behind_frees(stream_ref stream, std::size_t bytes) {
-  pending_->free_passed();
-  try {
-    return allocate_from_pool(stream, bytes);
-  } catch (const out_of_memory&) {
-    pending_->free_all();
-    pending_->wait_for_frees();
-    return allocate_from_pool(stream, bytes);
-  }
-}
-
-// What streams wait for is kept off HIP's pool, so HIP sees idle blocks only.
-void* hip_async_resource::allocate_guarded(stream_ref stream, std::size_t bytes,
-                                           std::size_t alignment) {
-  pending_->free_some_passed(stream);
-  if (void* const again = pending_->take(stream, bytes, alignment)) return again;
-  void* pointer = nullptr;
-  try {
-    pointer = allocate_from_pool(stream, bytes);
-  } catch (const out_of_memory&) {
-    if (reuse().allow_internal_dependencies)
-      if (void* const other = pending_->take_of_any(stream, bytes, alignment)) return other;
-    pending_->free_all();
-    pending_->wait_for_frees();
-    pointer = allocate_from_pool(stream, bytes);
-  }
-  pending_->note_new(pointer);
-  if (detail::is_aligned(pointer, alignment)) return pointer;
-  // In the stream of the allocation: no other stream is ordered behind it.
-  detail::free_async(stream, pointer);
-  detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
-}
-
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
   if (!is_guarded_) return detail::free_async(stream, pointer);
@@ -278,7 +269,7 @@ void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::si
   detail::report_exceptions([&] {
     is_captured = detail::is_captured(stream);
     if (is_captured) return;
-    pending_->free_some_passed(stream);
+    pending_->free_passed(stream);
     pending_->add(stream, pointer, bytes);
     kept = true;
   });

@@ -9,6 +9,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "mr/resource/pool_sharing.hpp"
 #include "runtime/check_resources.hpp"
 

@@ -18,9 +18,9 @@ void* hip_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t align
   return do_allocate_sync(bytes, alignment);
 }
 
-// hipFree waits for all work of the device, but the stream may be a peer's. One that is captured is
-// left to hipFree, which refuses or does not mind. Without peers the stream is not touched:
-// programs that destroy it first, as hipMM's cuda_memory_resource lets them, go on.
+// hipFree waits for all work of the device, but the stream may be a peer's. For a captured stream
+// hipFree alone decides. Without peers the stream is not touched, because programs may have
+// destroyed it, as with hipMM's cuda_memory_resource.
 void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                  std::size_t) noexcept {
   detail::report_exceptions([=] {
@@ -47,7 +47,8 @@ void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::siz
     waited = true;
   });
   if (waited) return;
-  // A thread of the library waits and frees: what a capture forbids now may be allowed later.
+  // A thread of the library waits and frees: a wait that a capture forbids now may be allowed
+  // later.
   detail::report_exceptions([&] {
     detail::device_list all = detail::all_devices();
     detail::release_when_unused(std::move(freed), std::move(all));

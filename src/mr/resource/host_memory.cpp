@@ -32,10 +32,11 @@ void wait_before_free(stream_ref stream, const void* pointer) {
   try {
     waited = wait_for_work(stream);
   } catch (const hip_error& error) {
-    throw std::runtime_error{"memory of the host at " + address_text(pointer) +
-                             " stays allocated, for work may still use it: neither its stream nor "
-                             "all devices could be waited for (" +
-                             error.what() + ")"};
+    throw std::runtime_error{
+        "memory of the host at " + address_text(pointer) +
+        " stays allocated, because work may still use it: neither its stream nor "
+        "all devices could be waited for (" +
+        error.what() + ")"};
   }
   if (!waited)
     throw std::logic_error{
@@ -55,7 +56,7 @@ void wait_before_delete(const void* pointer) {
     // A runtime that tells of no device has given none any work.
     return;
   }
-  // What a device reaches never changes. Never destroyed: containers of static storage may ask.
+  // Constant. Never destroyed, because containers of static storage may use it at their end.
   static const device_list& reaching = *new device_list{find_devices_that_reach_host()};
   wait_for_users(pointer, reaching);
 }

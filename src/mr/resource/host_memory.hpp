@@ -17,7 +17,7 @@ void require_possible(std::size_t bytes, const char* call);
 /// and hipHostFree may wait for one device only (AMD: the one that was current at the allocation).
 /// Throws, with a text that says that the memory stays allocated, which the caller must ensure:
 /// - std::logic_error in a stream that is being captured, whose graph may use the memory;
-/// - std::runtime_error where the devices cannot be waited for either.
+/// - std::runtime_error if the devices cannot be waited for either.
 void wait_before_free(stream_ref stream, const void* pointer);
 
 /// Waits for all devices before hipFree or hipHostFree of memory that all may use and that is

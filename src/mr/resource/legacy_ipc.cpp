@@ -54,7 +54,7 @@ imported_legacy_block::imported_legacy_block(const legacy_ipc_block& block, devi
         "of others only; use the pointer that was exported"};
   }
   detail::check_resources(result, "hipIpcOpenMemHandle", device, block.bytes);
-  // Owns what is opened: of an object whose constructor throws no destructor runs.
+  // Owns the opened allocation, because an object whose constructor throws has no destructor call.
   imported_legacy_block whole;
   whole.allocation_ = opened;
   whole.device_ = device;
@@ -64,7 +64,7 @@ imported_legacy_block::imported_legacy_block(const legacy_ipc_block& block, devi
   if (block.bytes == 0 || block.offset > present || block.bytes > present - block.offset)
     throw std::invalid_argument{"imported_legacy_block: " + named(block.offset, block.bytes) +
                                 " of an allocation of " + std::to_string(present) +
-                                " bytes; pass what export_legacy_block() gave, whole"};
+                                " bytes; pass the whole result of export_legacy_block()"};
   whole.offset_ = static_cast<std::size_t>(block.offset);
   whole.bytes_ = static_cast<std::size_t>(block.bytes);
   *this = std::move(whole);

@@ -5,7 +5,7 @@
 
 namespace hipvmm::detail {
 
-/// Whether `pointer` is a multiple of `alignment`, a power of two.
+/// Returns whether `pointer` is a multiple of `alignment`, a power of two.
 [[nodiscard]] bool is_aligned(const void* pointer, std::size_t alignment) noexcept;
 
 /// Throws std::invalid_argument: memory that `giver` returned to `resource` is not aligned to

@@ -11,9 +11,9 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/process_mark.hpp"
 #include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"
-#include "runtime/device_wait.hpp"
 #include "runtime/event.hpp"
 #include "runtime/pool/hip_pool.hpp"
 
@@ -34,8 +34,9 @@ bool fits_well(std::size_t held, std::size_t wanted) {
 
 std::shared_ptr<pending_frees> pending_frees::of(hipMemPool_t pool, device_ref device) {
   // Never destroyed: resources may be static.
-  static auto& mutex = *new std::mutex;
-  static auto& known = *new std::map<hipMemPool_t, std::weak_ptr<pending_frees>>;
+  static std::mutex mutex;
+  static never_destroyed<std::map<hipMemPool_t, std::weak_ptr<pending_frees>>> all;
+  auto& known = all.get();
   const std::lock_guard lock{mutex};
   for (auto each = known.begin(); each != known.end();)
     each = each->second.expired() ? known.erase(each) : std::next(each);
@@ -79,19 +80,17 @@ event pending_frees::take_event() {
 
 void pending_frees::add(stream_ref stream, void* pointer, std::size_t bytes) {
   blocks added;
-  added.push_back({pointer, bytes, take_event()});
-  record_without_notify(added.front().freed, stream);
+  block& one = added.emplace_back(block{pointer, bytes, take_event()});
+  record_without_notify(*one.freed, stream);
   const std::lock_guard lock{mutex_};
   blocks& of_stream = kept_[stream.get()];
-  added.front().bytes = forget_size(pointer, bytes);
-  bytes_ += added.front().bytes;
+  one.bytes = forget_size(pointer, bytes);
   of_stream.splice(of_stream.end(), added);
 }
 
 bool pending_frees::add_without_stream(void* pointer, std::size_t bytes, device_list users) {
-  blocks_without_stream added;
-  block_without_stream& one = added.emplace_back();
-  one.pointer = pointer;
+  blocks added;
+  block& one = added.emplace_back(block{pointer, bytes});
   one.users = std::move(users);
   auto token = std::make_shared<char>();
   one.waited_for = token;
@@ -99,8 +98,6 @@ bool pending_frees::add_without_stream(void* pointer, std::size_t bytes, device_
   if (!retire_token(given, one.users)) return false;
   const std::lock_guard lock{mutex_};
   one.bytes = forget_size(pointer, bytes);
-  bytes_ += one.bytes;
-  ++count_without_stream_;
   without_stream_.splice(without_stream_.end(), added);
   return true;
 }
@@ -121,7 +118,6 @@ void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alig
     if (!fits_well(each->bytes, bytes) || !is_aligned_to(each->pointer, alignment)) continue;
     if (each->bytes != bytes) larger_[each->pointer] = each->bytes;
     void* const pointer = each->pointer;
-    bytes_ -= each->bytes;
     refused_.erase(each);
     return pointer;
   }
@@ -155,14 +151,13 @@ void* pending_frees::take_for(stream_ref stream, streams::iterator of, blocks::i
                               std::size_t bytes) {
   if (which->bytes != bytes) larger_[which->pointer] = which->bytes;
   try {
-    stream.wait(which->freed);
+    stream.wait(*which->freed);
   } catch (...) {
     larger_.erase(which->pointer);
     throw;
   }
   void* const pointer = which->pointer;
-  bytes_ -= which->bytes;
-  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(which->freed));
+  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(*which->freed));
   of->second.erase(which);
   if (of->second.empty()) kept_.erase(of);
   return pointer;
@@ -174,38 +169,17 @@ void pending_frees::note_new(void* pointer) {
 }
 
 void pending_frees::collect_passed(blocks& from, blocks& to) {
-  while (!from.empty() && from.front().freed.is_done()) {
-    bytes_ -= from.front().bytes;
-    to.splice(to.end(), from, from.begin());
-  }
+  while (!from.empty() && from.front().has_passed()) to.splice(to.end(), from, from.begin());
 }
 
-// In the order in which they came, as they are waited for.
-void pending_frees::collect_passed(blocks_without_stream& to) {
-  while (!without_stream_.empty() && without_stream_.front().has_passed()) {
-    bytes_ -= without_stream_.front().bytes;
-    --count_without_stream_;
-    to.splice(to.end(), without_stream_, without_stream_.begin());
-  }
-}
-
-// hipFreeAsync waits where the block's earlier free has not passed: all of them were in this
-// stream.
+// hipFreeAsync waits if the block's earlier free has not passed: all of them were in this stream.
 void pending_frees::free(blocks& passed) noexcept {
   if (passed.empty()) return;
   for (const block& each : passed) free_idle(each.pointer, each.bytes);
   report_exceptions([&] { record_without_notify(freed_, frees_); });
   const std::lock_guard lock{mutex_};
-  for (block& each : passed) {
-    if (spare_.size() == spare_.capacity()) break;
-    spare_.push_back(std::move(each.freed));
-  }
-}
-
-void pending_frees::free(const blocks_without_stream& passed) noexcept {
-  if (passed.empty()) return;
-  for (const block_without_stream& each : passed) free_idle(each.pointer, each.bytes);
-  report_exceptions([&] { record_without_notify(freed_, frees_); });
+  for (block& each : passed)
+    if (each.freed && spare_.size() < spare_.capacity()) spare_.push_back(std::move(*each.freed));
 }
 
 void pending_frees::free_idle(void* pointer, std::size_t bytes) noexcept {
@@ -213,69 +187,50 @@ void pending_frees::free_idle(void* pointer, std::size_t bytes) noexcept {
   report_exceptions([&] {
     const std::lock_guard lock{mutex_};
     refused_.push_back({pointer, forget_size(pointer, bytes)});
-    bytes_ += refused_.back().bytes;
   });
 }
 
 // The first that is refused again ends it: the others would be too.
 bool pending_frees::retry_refused() noexcept {
-  for (;;) {
-    idle_block next{};
-    {
-      const std::lock_guard lock{mutex_};
-      if (refused_.empty()) return true;
-      next = refused_.back();
-      refused_.pop_back();
-      bytes_ -= next.bytes;
-    }
-    free_idle(next.pointer, next.bytes);
+  blocks again;
+  std::size_t waited_bytes = 0;
+  {
     const std::lock_guard lock{mutex_};
-    if (!refused_.empty() && refused_.back().pointer == next.pointer) return false;
+    again.swap(refused_);
+    waited_bytes = bytes_of(again);
+    waited_bytes_ += waited_bytes;
   }
+  while (!again.empty() && try_free_async(frees_, again.front().pointer)) again.pop_front();
+  const std::lock_guard lock{mutex_};
+  waited_bytes_ -= waited_bytes;
+  refused_.splice(refused_.begin(), again);
+  return refused_.empty();
 }
 
-void pending_frees::free_some_passed(stream_ref stream) noexcept {
+void pending_frees::free_passed(std::optional<stream_ref> only) noexcept {
   static_cast<void>(retry_refused());
   blocks passed;
-  blocks_without_stream passed_without_stream;
   report_exceptions([&] {
     const std::lock_guard lock{mutex_};
     if (kept_.empty() && without_stream_.empty()) return;
     const relaxed_captures relaxed;
     if (!freed_.is_done()) return;
-    collect_passed(passed_without_stream);
-    if (kept_.empty()) return;
+    collect_passed(without_stream_, passed);
     const auto collect = [&](streams::iterator of) {
       collect_passed(of->second, passed);
       return of->second.empty() ? kept_.erase(of) : std::next(of);
     };
-    if (const auto own = kept_.find(stream.get()); own != kept_.end()) collect(own);
+    if (!only) {
+      for (auto of = kept_.begin(); of != kept_.end();) of = collect(of);
+      return;
+    }
+    if (const auto own = kept_.find(only->get()); own != kept_.end()) collect(own);
+    if (kept_.empty()) return;
     auto other = kept_.lower_bound(next_);
-    if (other == kept_.end()) other = kept_.begin();
-    if (other != kept_.end()) other = collect(other);
+    other = collect(other == kept_.end() ? kept_.begin() : other);
     next_ = other == kept_.end() ? nullptr : other->first;
   });
   free(passed);
-  free(passed_without_stream);
-}
-
-void pending_frees::free_passed() noexcept {
-  static_cast<void>(retry_refused());
-  blocks passed;
-  blocks_without_stream passed_without_stream;
-  report_exceptions([&] {
-    const std::lock_guard lock{mutex_};
-    if (kept_.empty() && without_stream_.empty()) return;
-    const relaxed_captures relaxed;
-    if (!freed_.is_done()) return;
-    collect_passed(passed_without_stream);
-    for (auto of = kept_.begin(); of != kept_.end();) {
-      collect_passed(of->second, passed);
-      of = of->second.empty() ? kept_.erase(of) : std::next(of);
-    }
-  });
-  free(passed);
-  free(passed_without_stream);
 }
 
 void pending_frees::wait_for_frees() noexcept {
@@ -288,23 +243,24 @@ void pending_frees::wait_for_frees() noexcept {
 void pending_frees::free_all() noexcept {
   static_cast<void>(retry_refused());
   streams waited_for;
+  std::size_t waited_bytes = 0;
   {
     const std::lock_guard lock{mutex_};
     waited_for.swap(kept_);
+    for (const auto& [stream, of] : waited_for) waited_bytes += bytes_of(of);
+    waited_bytes_ += waited_bytes;
   }
   blocks passed;
-  std::size_t passed_bytes = 0;
   for (auto& [stream, blocks_of_stream] : waited_for) {
     for (auto each = blocks_of_stream.begin(); each != blocks_of_stream.end();) {
       const auto current = each++;
-      if (!wait_until_passed(current->freed)) continue;
-      passed_bytes += current->bytes;
+      if (!wait_until_passed(*current->freed)) continue;
       passed.splice(passed.end(), blocks_of_stream, current);
     }
   }
   {
     const std::lock_guard lock{mutex_};
-    bytes_ -= passed_bytes;
+    waited_bytes_ -= waited_bytes;
     while (!waited_for.empty()) {
       const auto back = kept_.insert(waited_for.extract(waited_for.begin()));
       if (back.inserted) continue;
@@ -318,13 +274,16 @@ void pending_frees::free_all() noexcept {
 }
 
 void pending_frees::free_all_without_stream() noexcept {
-  blocks_without_stream waited_for;
+  blocks waited_for;
+  std::size_t waited_bytes = 0;
   {
     const std::lock_guard lock{mutex_};
     waited_for.swap(without_stream_);
+    waited_bytes = bytes_of(waited_for);
+    waited_bytes_ += waited_bytes;
   }
-  blocks_without_stream passed;
-  // One wait serves all blocks of the same users, for all came before it.
+  blocks passed;
+  // One wait serves all blocks of the same users, because all came before it.
   const device_list* finished = nullptr;
   for (auto each = waited_for.begin(); each != waited_for.end();) {
     const auto current = each++;
@@ -341,11 +300,15 @@ void pending_frees::free_all_without_stream() noexcept {
   }
   {
     const std::lock_guard lock{mutex_};
-    for (const block_without_stream& each : passed) bytes_ -= each.bytes;
-    count_without_stream_ -= passed.size();
+    waited_bytes_ -= waited_bytes;
     without_stream_.splice(without_stream_.begin(), waited_for);
   }
   free(passed);
+}
+
+bool pending_frees::has_any_without_stream() const {
+  const std::lock_guard lock{mutex_};
+  return waited_bytes_ != 0 || !without_stream_.empty();
 }
 
 void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
@@ -373,15 +336,23 @@ bool pending_frees::wait_until_passed(const event& freed) const noexcept {
   bool waited = false;
   report_exceptions([&] {
     const relaxed_captures relaxed;
-    wait_for_device(frees_.device());
+    frees_.device().synchronize();
     waited = true;
   });
   return waited;
 }
 
+std::size_t pending_frees::bytes_of(const blocks& of) noexcept {
+  std::size_t total = 0;
+  for (const block& each : of) total += each.bytes;
+  return total;
+}
+
 std::size_t pending_frees::bytes() const {
   const std::lock_guard lock{mutex_};
-  return bytes_;
+  std::size_t total = waited_bytes_ + bytes_of(without_stream_) + bytes_of(refused_);
+  for (const auto& [stream, of] : kept_) total += bytes_of(of);
+  return total;
 }
 
 }  // namespace hipvmm::detail

@@ -3,12 +3,12 @@
 
 #include <hip/hip_runtime_api.h>
 
-#include <atomic>
 #include <cstddef>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -57,10 +57,9 @@ class pending_frees {
   /// address.
   void note_new(void* pointer);
 
-  /// Frees passed blocks of `stream`, of one other stream and of no stream. Does not wait.
-  void free_some_passed(stream_ref stream) noexcept;
-  /// Frees all blocks whose work has passed. Does not wait.
-  void free_passed() noexcept;
+  /// Frees all blocks whose work has passed; with `only`, those of that stream, of one other stream
+  /// and of no stream. Does not wait.
+  void free_passed(std::optional<stream_ref> only = {}) noexcept;
   /// Waits for the frees made so far, which are of idle blocks, because a trim releases only blocks
   /// whose free has passed.
   void wait_for_frees() noexcept;
@@ -74,8 +73,8 @@ class pending_frees {
   /// where HIP refuses, as AMD's runtime does while a blocking stream is captured.
   void free_idle(void* pointer, std::size_t bytes) noexcept;
 
-  /// Whether there are blocks that were deallocated without a stream.
-  [[nodiscard]] bool has_any_without_stream() const noexcept { return count_without_stream_ != 0; }
+  /// Whether there are blocks that were deallocated without a stream, or a call waits for some.
+  [[nodiscard]] bool has_any_without_stream() const;
 
   /// Bytes of the blocks that are kept.
   [[nodiscard]] std::size_t bytes() const;
@@ -84,22 +83,15 @@ class pending_frees {
   struct block {
     void* pointer;
     std::size_t bytes;
-    event freed;
+    std::optional<event> freed = {};  // in the stream that freed it
+    device_list users = {};           // waited for if it was deallocated without a stream
+    std::weak_ptr<char> waited_for = {};
+    [[nodiscard]] bool has_passed() const {
+      return freed ? freed->is_done() : waited_for.expired();
+    }
   };
-  /// Blocks in the order in which one stream freed them.
+  /// Blocks in the order in which they were deallocated, as they are waited for.
   using blocks = std::list<block>;
-  struct block_without_stream {
-    void* pointer;
-    std::size_t bytes;
-    device_list users;
-    std::weak_ptr<char> waited_for;
-    [[nodiscard]] bool has_passed() const { return waited_for.expired(); }
-  };
-  using blocks_without_stream = std::list<block_without_stream>;
-  struct idle_block {
-    void* pointer;
-    std::size_t bytes;
-  };
   /// Streams by handle. For a new stream with a reused handle, the wait for the event provides the
   /// order.
   using streams = std::map<ihipStream_t*, blocks>;
@@ -108,23 +100,21 @@ class pending_frees {
   [[nodiscard]] void* take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
                                std::size_t bytes);
   [[nodiscard]] std::size_t forget_size(void* pointer, std::size_t bytes);
-  void collect_passed(blocks& from, blocks& to);
-  void collect_passed(blocks_without_stream& to);
+  static void collect_passed(blocks& from, blocks& to);
+  [[nodiscard]] static std::size_t bytes_of(const blocks& of) noexcept;
   void free_all_without_stream() noexcept;
   [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
   /// Frees what HIP refused to free. Returns whether nothing is left of it.
   bool retry_refused() noexcept;
   void free(blocks& passed) noexcept;
-  void free(const blocks_without_stream& passed) noexcept;
 
   const stream frees_;  // used for hipFreeAsync only
   event freed_;         // recorded after the last of them
   mutable std::mutex mutex_;
   streams kept_;
-  blocks_without_stream without_stream_;
-  std::vector<idle_block> refused_;
-  std::atomic<std::size_t> count_without_stream_{0};
-  std::size_t bytes_ = 0;
+  blocks without_stream_;
+  blocks refused_;                // idle
+  std::size_t waited_bytes_ = 0;  // of blocks in no list: a call waits for them, or frees them
   ihipStream_t* next_ = nullptr;  // the stream to check next
   std::vector<event> spare_;
   // Blocks in use that are larger than requested.

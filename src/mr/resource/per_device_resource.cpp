@@ -41,7 +41,7 @@ device_default& default_of(device_ref device) {
   return all[static_cast<std::size_t>(device.ordinal())];
 }
 
-/// Makes a device current where that is possible; else reports why not.
+/// Makes a device current if possible; otherwise reports the error.
 class tried_scope {
  public:
   explicit tried_scope(device_ref device) noexcept {

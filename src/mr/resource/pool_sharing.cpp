@@ -13,6 +13,7 @@
 #include "core/descriptors.hpp"
 #include "mr/resource/pool_sharing.hpp"
 #include "runtime/check_resources.hpp"
+#include "runtime/pointer_memory.hpp"
 #include "runtime/pool/hip_pool.hpp"
 #include "vmm/access.hpp"
 
@@ -97,11 +98,26 @@ device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
   if (result == hipErrorInvalidValue) {
     detail::clear_last_error();
     throw std::invalid_argument{
-        "imported_pool: hipMemPoolImportPointer does not take the data; send what "
-        "export_pointer() of the very pool gave that this one was imported from"};
+        "imported_pool: hipMemPoolImportPointer does not take the data; send the "
+        "result of export_pointer() of the pool that this one was imported from"};
   }
   detail::check_resources(result, "hipMemPoolImportPointer", device_, bytes);
-  return device_allocation{address, device_, bytes};
+  device_allocation imported{address, device_, bytes};
+  const void* base = nullptr;
+  std::size_t present = 0;
+  // A runtime that does not know is no reason to refuse: as for descriptors without a size.
+  if (detail::query_range(address, base, present) != hipSuccess) {
+    detail::clear_last_error();
+    present = bytes;
+  } else {
+    present -= static_cast<std::size_t>(static_cast<const char*>(address) -
+                                        static_cast<const char*>(base));
+  }
+  if (bytes == 0 || bytes > present)
+    throw std::invalid_argument{"imported_pool: " + std::to_string(bytes) +
+                                " bytes of a block, of which HIP has " + std::to_string(present) +
+                                "; pass the size that was allocated"};
+  return imported;
 }
 
 void imported_pool::release(stream_ref stream, device_allocation&& block) const noexcept {

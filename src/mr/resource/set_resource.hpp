@@ -9,7 +9,7 @@
 namespace hipvmm::detail {
 
 /// The resource set for a device, and the object by which an adaptor identifies it. The resource
-/// may have ended; `adapted` makes it unnecessary to dereference it. `adapted` is nullptr where no
+/// may have ended; `adapted` makes it unnecessary to dereference it. `adapted` is nullptr if no
 /// adaptor set it.
 struct set_resource {
   mr::memory_resource* resource;
@@ -18,7 +18,7 @@ struct set_resource {
 
 /// Returns the resource set for `device`. Throws: as mr::get_per_device_resource().
 [[nodiscard]] set_resource resource_set_for(device_ref device);
-/// Whether no resource is set for `device`. Throws: as mr::get_per_device_resource().
+/// Returns whether no resource is set for `device`. Throws: as mr::get_per_device_resource().
 [[nodiscard]] bool has_initial_resource(device_ref device);
 
 /// Sets `next` for `device`, nullptr for the initial resource. Returns the previous one, which is

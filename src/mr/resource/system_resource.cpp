@@ -17,7 +17,7 @@ namespace {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
-// Advice is by whole pages: none is shared with what others have.
+// Advice is for whole pages: no other memory shares one.
 struct whole_pages {
   std::size_t bytes;
   std::size_t alignment;
@@ -26,7 +26,7 @@ struct whole_pages {
         alignment{std::max(least_alignment, page_bytes())} {}
 };
 
-/// Gives what system_resource allocated back at once.
+/// Releases memory of system_resource at once.
 void release(void* pointer, const whole_pages& given) noexcept {
   // The pages may serve others in this process.
   detail::report_exceptions(
@@ -41,7 +41,8 @@ system_resource::system_resource(device_ref device) {
     throw unsupported{
         "system_resource: device " + std::to_string(device.ordinal()) +
         " reaches no ordinary memory of the host (hipDeviceAttributePageableMemoryAccess is 0). On "
-        "AMD set HSA_XNACK=1 where the GPU can; else use managed_resource or pinned_host_resource"};
+        "AMD set HSA_XNACK=1 if the GPU supports it; else use managed_resource or "
+        "pinned_host_resource"};
 }
 
 sam_headroom_resource::sam_headroom_resource(device_ref device, std::size_t headroom)

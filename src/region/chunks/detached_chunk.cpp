@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/region/region.hpp>
 #include "region/mapped_region.hpp"
@@ -34,6 +35,10 @@ detached_chunk detach_left_behind(region& from, std::size_t offset) {
   detached_chunk detached{self.addresses, std::move(found->second)};
   self.left_behind.erase(found);
   return detached;
+}
+
+void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to) {
+  in.awake("region::move_chunk").move_chunks(from, to);
 }
 
 refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept {

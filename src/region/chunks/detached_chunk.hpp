@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include <hipvmm/region/region.hpp>
 #include "region/backing.hpp"
@@ -16,14 +17,18 @@ class detached_chunk {
  public:
   detached_chunk(std::shared_ptr<address_range> addresses, backing what)
       : addresses_{std::move(addresses)}, what_{std::move(what)} {}
-  /// Unmaps what is still mapped; what HIP refuses is kept by the address range.
+  /// Unmaps the rest; the address range keeps mappings that HIP refuses to unmap.
   ~detached_chunk() {
     if (addresses_) what_.unmap_in(*addresses_);
   }
   detached_chunk(detached_chunk&&) = default;
   detached_chunk& operator=(detached_chunk&&) = delete;
 
-  /// Unmaps it and releases the chunk. Thread-safe with all use of the region.
+  [[nodiscard]] mapping& map() noexcept { return what_.map; }
+  /// Pre: release() has not succeeded.
+  [[nodiscard]] const address_range& addresses() const noexcept { return *addresses_; }
+
+  /// Unmaps it, unless a run did, and releases the chunk. Thread-safe with all use of the region.
   /// Throws: hip_error; then it is still mapped.
   void release() {
     what_.map.deregister();
@@ -84,5 +89,9 @@ class refused_mappings {
 /// The same for the mapping that region::move_chunk() left at `offset`, instead of
 /// region::end_move().
 [[nodiscard]] detached_chunk detach_left_behind(region& from, std::size_t offset);
+
+/// Moves the chunks that begin at the offsets `from` to neighbouring addresses from `to` on, all or
+/// none. As region::move_chunk(), but neighbours get their rights by one call.
+void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
 
 }  // namespace hipvmm::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "region/chunks/shared_chunks.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,9 +30,12 @@ physical_chunk reference_chunk(region& of, std::size_t offset) {
 
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream) {
   mapped_region& self = in.live();
+  self.map_again();
   std::vector<backing_map::iterator> replaced;
   replaced.reserve(offsets.size());
   for (const std::size_t offset : offsets) replaced.push_back(chunk_at(self, offset));
+  std::sort(replaced.begin(), replaced.end(),
+            [](const auto& a, const auto& b) { return a->first < b->first; });
   // A wait that HIP refuses, as during captures, is refused before anything was submitted.
   {
     const relaxed_captures others;
@@ -45,8 +49,7 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
     fresh.push_back(
         make_with_reclaim([&] { return self.acquire(old.location(), old.bytes(), old.memory()); }));
   }
-  for (std::size_t i = 0; i < replaced.size(); ++i)
-    self.copy_into(fresh[i], replaced[i]->second, stream);
+  self.copy_into(fresh, replaced, stream);
   self.replace_chunks(replaced, fresh);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <vector>
 
 #include <hipvmm/region/region.hpp>
@@ -9,6 +10,10 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm::detail {
+
+/// As region::adopt() for each of `chunks`, by offset, all or none: neighbours get their rights by
+/// one call. Takes the chunks only when it succeeds.
+void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 
 /// Makes another owner of the chunk that begins at `offset`, to be adopted at another one. See
 /// reference_to().

@@ -13,7 +13,7 @@
 
 namespace hipvmm::detail {
 
-/// Copies that block who makes them, as those of pageable memory and of files do. A thread makes
+/// Copies that block their caller, as those of pageable memory and of files do. A thread makes
 /// them, in order, while the owner maps and unmaps chunks. One thread at a time owns it.
 class copy_jobs {
  public:
@@ -23,11 +23,11 @@ class copy_jobs {
   copy_jobs(const copy_jobs&) = delete;
   copy_jobs& operator=(const copy_jobs&) = delete;
 
-  /// Adds one more, which runs in the call where the system refuses a thread, and not at all behind
-  /// one that failed. Throws: std::bad_alloc, and what the job throws in the call.
+  /// Adds one more, which runs in the call if the system refuses a thread, and not at all behind
+  /// one that failed. Throws: std::bad_alloc, and as the job in the call.
   void add(std::function<void()> job);
   [[nodiscard]] std::size_t added() const noexcept { return added_; }
-  /// Waits for the first `count` of those that were added. Throws: what one of them has thrown.
+  /// Waits for the first `count` of those that were added. Throws: as one of them.
   void wait_for(std::size_t count);
   /// Waits for the one that runs. No other begins.
   void cancel() noexcept;

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <exception>
 #include <stdexcept>
 #include <system_error>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include "region/sleep/parallel_copies.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -60,7 +60,7 @@ backup_file::backup_file(const std::string& folder, std::size_t bytes) {
   // Beyond it the system's answer is SIGXFSZ, which ends the process.
   struct rlimit most {};
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
-    fail(EFBIG, "suspend: the process may write files of at most " + format_bytes(most.rlim_cur) +
+    fail(EFBIG, "suspend: the process may write files of at most " + format_limit(most.rlim_cur) +
                     " (ulimit -f), and has " + what);
   const int made = open_unnamed(folder);
   if (made < 0) fail(errno, "suspend: no file can be made in the folder " + folder);
@@ -107,7 +107,7 @@ file_copies::buffer::buffer(device_ref device, std::size_t most)
 file_copies::~file_copies() {
   if (drain()) return;
   for (std::optional<buffer>& each : buffers_)
-    if (each && each->is_busy) static_cast<void>(each->memory.release());
+    if (each && each->is_busy) each->memory.abandon();
 }
 
 void file_copies::finish(buffer& one) {
@@ -164,12 +164,8 @@ bool file_copies::drain() noexcept {
   bool drained = true;
   for (std::optional<buffer>& each : buffers_) {
     if (!each || !each->is_busy) continue;
-    try {
-      each->stream.synchronize();
-      each->is_busy = false;
-    } catch (const std::exception&) {
-      drained = false;
-    }
+    each->is_busy = !waits_for(each->stream);
+    drained = drained && !each->is_busy;
   }
   return drained;
 }

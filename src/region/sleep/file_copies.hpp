@@ -17,7 +17,7 @@ namespace hipvmm::detail {
 class backup_file {
  public:
   backup_file() noexcept = default;
-  /// Throws: std::invalid_argument where no folder is named; std::system_error.
+  /// Throws: std::invalid_argument if no folder is named; std::system_error.
   backup_file(const std::string& folder, std::size_t bytes);
   backup_file(backup_file&& other) noexcept
       : descriptor_{std::exchange(other.descriptor_, -1)}, bytes_{std::exchange(other.bytes_, 0)} {}
@@ -55,9 +55,9 @@ class file_copies {
             std::size_t offset);
   void load(device_ref device, void* to, std::size_t bytes, const backup_file& file,
             std::size_t offset);
-  /// Waits for all copies, and writes what is left. Throws: hip_error, std::system_error.
+  /// Waits for all copies, and writes the rest. Throws: hip_error, std::system_error.
   void finish();
-  /// Waits for all copies, whatever some of them say. Returns false where HIP refused a wait.
+  /// Waits for all copies, whatever some of them say. Returns false if HIP refused a wait.
   [[nodiscard]] bool drain() noexcept;
 
  private:
@@ -68,7 +68,7 @@ class file_copies {
     pinned_memory memory;
     hipvmm::stream stream;
     bool is_busy = false;
-    // What is to be written once the copy has ended.
+    // To be written once the copy has ended.
     const backup_file* file = nullptr;
     std::size_t offset = 0;
     std::size_t bytes = 0;

@@ -2,27 +2,64 @@
 #include "region/sleep/memory_tag.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 
-#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "core/capture_mode.hpp"
-#include "core/hip_compat.hpp"
+#include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
+#include "core/process_mark.hpp"
 #include "region/sleep/parallel_copies.hpp"
-#include "runtime/device.hpp"
 
 namespace hipvmm {
 namespace detail {
 namespace {
 
-std::size_t bytes_of(const std::vector<sleeping_range>& ranges) noexcept {
-  std::size_t sum = 0;
-  for (const sleeping_range& each : ranges) sum += each.bytes;
-  return sum;
-}
+/// The tags that sleep, by which an address alone is refused.
+struct sleeping_tags {
+  std::mutex mutex;
+  std::vector<tag_state*> all;
+  std::atomic<std::size_t> count{0};
+
+  static sleeping_tags& of_process() {
+    // Never destroyed: tags may end after it.
+    static never_destroyed<sleeping_tags> one;
+    return one.get();
+  }
+  void note(tag_state& tag, bool sleeps) {
+    const std::lock_guard lock{mutex};
+    const auto at = std::find(all.begin(), all.end(), &tag);
+    if (sleeps && at == all.end()) all.push_back(&tag);
+    if (!sleeps && at != all.end()) all.erase(at);
+    count.store(all.size(), std::memory_order_release);
+  }
+};
 
 }  // namespace
+
+void require_awake_at(const void* address, const char* function) {
+  sleeping_tags& tags = sleeping_tags::of_process();
+  if (tags.count.load(std::memory_order_acquire) == 0) return;
+  const std::lock_guard lock{tags.mutex};
+  for (tag_state* const each : tags.all)
+    if (each->has(address)) each->require_awake(function);
+}
+
+tag_state::~tag_state() { sleeping_tags::of_process().note(*this, false); }
+
+bool tag_state::has(const void* address) {
+  const std::lock_guard lock{mutex_};
+  return std::any_of(members_.begin(), members_.end(), [address](const member& each) {
+    return has_address(each.who->addresses_of(), address) &&
+           std::none_of(each.staying.ranges.begin(), each.staying.ranges.end(),
+                        [address](const auto& one) {
+                          return has_address({one.address, one.bytes}, address);
+                        });
+  });
+}
 
 std::string tag_state::refusal(const char* function) const {
   return std::string{function} + ": the memory sleeps" +
@@ -41,12 +78,15 @@ class tag_state::turn {
     of_.is_turn_ = true;
   }
   ~turn() {
+    // If there is no memory for that, an address alone is not refused.
+    report_exceptions([this] { sleeping_tags::of_process().note(of_, of_.is_asleep()); });
     {
       const std::lock_guard lock{of_.mutex_};
       for (member& each : of_.members_) {
         each.bytes_asleep = of_.is_asleep() ? each.who->sleeping_bytes() : 0;
         each.bytes_on_host = each.saved.bytes();
         each.bytes_on_disk = each.file.bytes();
+        if (!of_.is_asleep()) each.staying = {};
       }
       of_.is_turn_ = false;
     }
@@ -86,125 +126,46 @@ void tag_state::leave(member_list::iterator at) noexcept {
 
 tag_statistics tag_state::statistics() {
   const std::lock_guard lock{mutex_};
-  tag_statistics result{is_asleep(), members_.size(), 0, 0, 0};
+  tag_statistics result{is_asleep(), members_.size(), 0, 0, 0, 0};
   for (const member& each : members_) {
     result.bytes_asleep += each.bytes_asleep;
     result.bytes_on_host += each.bytes_on_host;
     result.bytes_on_disk += each.bytes_on_disk;
+    if (result.is_asleep) result.bytes_mapped += each.staying.bytes;
   }
   return result;
 }
 
-/// Copies that are made beside the calls for chunks.
-struct tag_state::slow_copies {
-  file_copies files;
-  copy_jobs jobs;  // last: they use the files
-};
-
-template <class Copy>
-void tag_state::member::cut(Copy copy) const {
-  std::size_t offset = bytes_of(contents);
-  for (auto one = contents.rbegin(); one != contents.rend(); ++one) {
-    for (std::size_t left = one->bytes; left != 0;) {
-      const std::size_t part = std::min(left, parallel_copies::piece_bytes);
-      left -= part;
-      offset -= part;
-      copy(one->device, static_cast<const std::byte*>(one->address) + left, part, offset);
-    }
-  }
-}
-
-void tag_state::member::submit(parallel_copies& copies) {
-  // Behind fewer bytes an event costs more than what is unmapped the sooner.
-  constexpr std::size_t least_bytes = 8 * MiB;
-  const std::byte* marked_end = nullptr;
-  std::size_t unmarked = 0;
-  const bool is_told = !hip_compat::events_pass_before_copies(runtime_version());
-  const auto mark = [&] {
-    if (unmarked != 0 && is_told) marks.push_back({marked_end, copies.mark()});
-    unmarked = 0;
-  };
-  cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
-    if (unmarked == 0) marked_end = from + bytes;
-    copies.add(device, saved.get() + offset, from, bytes);
-    unmarked += bytes;
-    if (unmarked >= least_bytes) mark();
-  });
-  mark();
-}
-
-void tag_state::member::wait_for_copies(const void* address, copy_jobs& jobs) {
-  for (; !marks.empty() && marks.front().end > address; marks.pop_front()) {
-    for (const event& each : marks.front().events) each.synchronize();
-    jobs.wait_for(marks.front().jobs);
-  }
-}
-
-void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
-  for (member& each : members_) {
-    each.contents = each.who->contents();
-    const std::size_t bytes = bytes_of(each.contents);
-    const bool may_reuse = storage != sleep_storage::pageable && each.saved.is_pinned();
-    if (may_reuse && each.saved.bytes() >= bytes) continue;
-    each.saved = {};  // before there is more
-    each.keeps_host_bytes = false;
-    each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
-  }
-  if (storage != sleep_storage::pageable) {
-    for (member& each : members_) each.submit(copies_);
-    wait_where_events_pass_early(jobs);
-    return;
-  }
-  for (member& each : members_) {
-    each.cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
-      jobs.add([this, device, to = each.saved.get() + offset, from, bytes] {
-        copies_.add(device, to, from, bytes);
-        for (const event& behind : copies_.mark()) behind.synchronize();
-      });
-      each.marks.push_back({from + bytes, {}, jobs.added()});
-    });
-  }
-  wait_where_events_pass_early(jobs);
-}
-
-void tag_state::wait_where_events_pass_early(copy_jobs& jobs) {
-  if (!hip_compat::events_pass_before_copies(runtime_version())) return;
+void tag_state::unmap_all(copy_jobs& jobs) {
+  for (member& each : members_)
+    each.who->unmap_to_sleep([&](const void* address) { each.wait_for_copies(address, jobs); });
   jobs.wait_for(jobs.added());
   copies_.finish();
-  for (member& each : members_) each.marks.clear();
 }
 
-void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
-  // All room first.
-  for (member& each : members_) {
-    each.saved = {};
-    each.contents = each.who->contents();
-    each.file = backup_file{folder, bytes_of(each.contents)};
-  }
-  for (member& each : members_) {
-    each.cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
-      slow.jobs.add([&to = slow.files, &file = each.file, device, from, bytes, offset] {
-        to.save(device, from, bytes, file, offset);
-      });
-      // It is written when its buffer serves the next copy but one.
-      each.marks.push_back({from + bytes, {}, slow.jobs.added() + 2});
-    });
-  }
-  slow.jobs.add([&to = slow.files] { to.finish(); });
-}
-
-void tag_state::unmap_all(copy_jobs& jobs) {
-  auto at = members_.begin();
+void tag_state::map_all_again(turn& mine, const std::exception_ptr& cause) {
   try {
-    for (; at != members_.end(); ++at)
-      at->who->unmap_to_sleep([&](const void* address) { at->wait_for_copies(address, jobs); });
-    jobs.wait_for(jobs.added());
-    copies_.finish();
+    for (const member& each : members_) each.who->map_again();
+    is_torn_ = false;
   } catch (...) {
-    jobs.cancel();
-    while (at != members_.begin()) (--at)->who->map_again();
-    throw;
+    is_torn_ = true;
+    mine.enter(tag_phase::asleep);
+    // Once: the report is the failure that began it, and the exception is the one to mend.
+    if (cause) report_exceptions([&] { std::rethrow_exception(cause); });
+    throw_with_context("the tag" + (name_.empty() ? "" : " \"" + name_ + "\"") +
+                       " sleeps and holds all of its memory: resume() maps the rest");
   }
+}
+
+std::size_t tag_state::end_torn_sleep(turn& mine) {
+  map_all_again(mine, nullptr);
+  std::size_t bytes = 0;
+  for (const member& each : members_) {
+    bytes += each.who->sleeping_bytes();
+    each.who->stay_awake();
+  }
+  mine.enter(tag_phase::awake);
+  return bytes;
 }
 
 std::size_t tag_state::suspend(keep what, const suspend_options& options) {
@@ -212,24 +173,29 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     throw std::invalid_argument{
         "suspend: the stream is being captured into a graph, whose work no wait covers; name a "
         "stream that is not captured, or suspend when the capture has ended"};
+  const sleep_plan plan{what, options.ranges};
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
+  if (is_torn_) static_cast<void>(end_torn_sleep(mine));
+  if (is_filled_) static_cast<void>(wake_all(mine));
   if (is_asleep()) return 0;
+  require_members_have(plan.ranges());
   mine.enter(tag_phase::falling_asleep);
   const bool keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
   for (member& each : members_) each.keeps_host_bytes = keeps_host_bytes && each.saved.is_pinned();
-  keeps_streams_ = what == keep::contents && keeps_host_bytes;
+  keeps_streams_ = plan.may_copy() && keeps_host_bytes;
   slow_copies slow;
   auto prepared = members_.begin();
   try {
-    for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(what);
+    for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(plan);
     if (options.stream) options.stream->synchronize();
     for (member& each : members_)
       if (!options.stream) each.who->wait_for_work();
-    if (what == keep::contents && options.storage == sleep_storage::file) {
+    choose_contents(plan);
+    if (plan.may_copy() && options.storage == sleep_storage::file) {
       save_to_files(options.folder, slow);
-    } else if (what == keep::contents) {
+    } else if (plan.may_copy()) {
       save_contents(options.storage, slow.jobs);
     } else {
       for (member& each : members_) each.saved = {};
@@ -241,8 +207,9 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     if (!copies_.drain())
       for (member& each : members_) each.saved.abandon();
     copies_.end_streams();
-    while (prepared != members_.begin()) (--prepared)->who->stay_awake();
     for (member& each : members_) each.forget();
+    if (prepared == members_.end()) map_all_again(mine, std::current_exception());
+    while (prepared != members_.begin()) (--prepared)->who->stay_awake();
     mine.enter(tag_phase::awake);
     throw;
   }
@@ -260,30 +227,71 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
 void tag_state::wake(member& one, slow_copies& slow) {
   // Contents and parts both come by address.
   auto next = one.contents.begin();
-  std::size_t from = 0;  // in what is saved
+  std::size_t from = 0;  // in the saved bytes
   std::size_t done = 0;  // of *next
-  one.who->begin_to_wake([&](void* address, std::size_t bytes) {
+  const std::size_t all = bytes_of(one.contents);
+  // To free pinned memory, drivers wait for copies under way, so that few are at a time; those of
+  // several devices, which have a link each, are all submitted at once.
+  const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && !one.keeps_host_bytes);
+  one.marks.clear();
+  auto zeros = one.zeros.begin();
+  const auto fill_zeros = [&](std::byte* address, const std::byte* end) {
+    for (; zeros != one.zeros.end(); ++zeros) {
+      std::byte* const start = std::max(static_cast<std::byte*>(zeros->address), address);
+      const std::byte* const zeros_end = static_cast<std::byte*>(zeros->address) + zeros->bytes;
+      const std::byte* const until = std::min(end, zeros_end);
+      if (start < until)
+        slow.zeros.fill_zeros(zeros->device, start, static_cast<std::size_t>(until - start));
+      if (zeros_end > end) return;
+    }
+  };
+  const auto fill = [&](void* address, std::size_t bytes) {
     const auto* const end = static_cast<const std::byte*>(address) + bytes;
+    fill_zeros(static_cast<std::byte*>(address), end);
     while (next != one.contents.end()) {
       std::byte* const to = static_cast<std::byte*>(next->address) + done;
       if (to >= end) return;
-      const std::size_t here = std::min(next->bytes - done, static_cast<std::size_t>(end - to));
-      if (one.saved.is_pinned())
-        copies_.add(next->device, to, one.saved.get() + from, here);
-      else
+      const std::size_t here = std::min(
+          {next->bytes - done, static_cast<std::size_t>(end - to), host_bytes::longest_at(from)});
+      const bool is_there = from < one.saved.freed();
+      if (!is_there && !in_thread)
+        copies_.add(next->device, to, one.saved.at(from), here);
+      else if (!is_there)
         slow.jobs.add([this, &one, &files = slow.files, device = next->device, to, from, here] {
           if (one.file.empty())
-            copies_.add(device, to, one.saved.get() + from, here);
+            copies_.add(device, to, one.saved.at(from), here);
           else
             files.load(device, to, here, one.file, from);
         });
       from += here;
       done += here;
-      if (done < next->bytes) return;
+      const bool ends_block =
+          from == all || host_bytes::longest_at(from) == host_bytes::block_bytes;
+      if (ends_block && !is_there && in_thread && one.file.empty()) {
+        slow.jobs.add([this] { copies_.finish(); });
+        one.marks.push_back({nullptr, {}, slow.jobs.added(), from});
+      }
+      if (done < next->bytes) continue;
       done = 0;
       ++next;
     }
-  });
+  };
+  if (!is_filled_) return one.who->begin_to_wake(fill);
+  for (const sleeping_range& each : one.contents) fill(each.address, each.bytes);
+  zeros = one.zeros.begin();
+  for (const sleeping_range& each : one.zeros) {
+    auto* const start = static_cast<std::byte*>(each.address);
+    fill_zeros(start, start + each.bytes);
+  }
+}
+
+void tag_state::free_copied(member& one, slow_copies& slow) {
+  for (; !one.marks.empty(); one.marks.pop_front()) {
+    copies_mark& mark = one.marks.front();
+    slow.jobs.wait_for(mark.jobs);
+    is_filled_ = true;
+    one.saved.free_until(mark.until);
+  }
 }
 
 std::size_t tag_state::resume() {
@@ -291,31 +299,51 @@ std::size_t tag_state::resume() {
   const relaxed_captures others;
   turn mine{*this};
   if (!is_asleep()) return 0;
+  return is_torn_ ? end_torn_sleep(mine) : wake_all(mine);
+}
+
+std::size_t tag_state::wake_all(turn& mine) {
   mine.enter(tag_phase::waking);
   std::size_t bytes = 0;
   slow_copies slow;
+  std::optional<device_ref> device;
+  for (const member& each : members_)
+    for (const sleeping_range& part : each.contents) {
+      if (!device) device = part.device;
+      if (part.device != *device) slow.is_one_device = false;
+    }
   auto at = members_.begin();
   try {
     // Before anything is made, which might come to be there.
-    for (member& each : members_) each.who->take_addresses_back();
+    if (!is_filled_)
+      for (member& each : members_) each.who->take_addresses_back();
     while (at != members_.end()) {
       member& one = *at++;
       bytes += one.who->sleeping_bytes();
       wake(one, slow);
     }
+    // Not before all is made: a failure until then leaves nothing on the device.
+    for (member& each : members_) free_copied(each, slow);
     slow.jobs.wait_for(slow.jobs.added());
     slow.files.finish();
     copies_.finish();
+    slow.zeros.finish();
     for (member& each : members_) each.who->apply_rights();
   } catch (...) {
     slow.jobs.cancel();
     const bool from_file_ended = slow.files.drain();
-    const bool may_be_in_use = !copies_.drain() || !from_file_ended;
-    while (at != members_.begin()) (--at)->who->sleep_on(may_be_in_use);
+    const bool zeros_ended = slow.zeros.drain();
+    const bool may_be_in_use = !copies_.drain() || !from_file_ended || !zeros_ended;
+    while (!is_filled_ && at != members_.begin()) (--at)->who->sleep_on(may_be_in_use);
     copies_.end_streams();
     mine.enter(tag_phase::asleep);
+    if (is_filled_)
+      throw_with_context(
+          "the tag sleeps, and all of its memory is on the device, for contents that are there are "
+          "no longer on the host: resume() goes on");
     throw;
   }
+  is_filled_ = false;
   for (member& each : members_) {
     each.who->finish_waking();
     each.forget();

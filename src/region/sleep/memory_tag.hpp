@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/host_bytes.hpp"
 #include "region/sleep/parallel_copies.hpp"
+#include "region/sleep/sleep_plan.hpp"
 
 namespace hipvmm {
 class region;
@@ -31,17 +33,37 @@ namespace hipvmm::detail {
 struct sleeping_range {
   void* address;
   std::size_t bytes;
-  device_ref device;  // whose engine copies it
+  device_ref device;  // copies it
 };
 
-/// What is mapped again at that address, and may be used.
+template <class Range>
+[[nodiscard]] std::size_t bytes_of(const std::vector<Range>& ranges) noexcept {
+  std::size_t sum = 0;
+  for (const Range& each : ranges) sum += each.bytes;
+  return sum;
+}
+
+/// Whether `address` is one of so many bytes from an address on.
+[[nodiscard]] inline bool has_address(std::pair<const void*, std::size_t> of,
+                                      const void* address) noexcept {
+  const auto* const first = static_cast<const std::byte*>(of.first);
+  return std::less_equal<>{}(first, address) && std::less<>{}(address, first + of.second);
+}
+
+/// Gets memory that is mapped again at that address, and may be used.
 using mapped_again = std::function<void(void* address, std::size_t bytes)>;
 
-/// What is mapped from that address on is to be unmapped: it returns when its contents are saved.
+/// Memory from that address on is to be unmapped: it returns when the contents are saved.
 using wait_until_saved = std::function<void(void* address)>;
 
-/// What carries a tag, as its suspend() and resume() see it. Each of them calls the same step of
-/// all before the next step of any.
+/// Chunks that stay mapped while their tag sleeps.
+struct chunks_that_stay_mapped {
+  std::vector<suspend_range> ranges = {};  ///< by address; nothing of them is copied
+  std::size_t bytes = 0;                   ///< of memory, which several ranges may show
+};
+
+/// A carrier of a tag, as its suspend() and resume() see it. Each of them calls the same step of
+/// all carriers before the next step of any.
 class sleeper {
  public:
   sleeper() = default;
@@ -49,55 +71,67 @@ class sleeper {
   sleeper(const sleeper&) = delete;
   sleeper& operator=(const sleeper&) = delete;
 
+  /// All addresses that it may back.
+  [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
   /// It was made while the tag sleeps.
   virtual void begin_asleep() noexcept {}
   /// Checks that all of it can sleep. Throws: as suspend(); then nothing is to be undone.
-  virtual void prepare_to_sleep(keep what) = 0;
+  virtual void prepare_to_sleep(const sleep_plan& plan) = 0;
   /// Undoes prepare_to_sleep().
   virtual void stay_awake() noexcept {}
   /// Waits for all work that may use it.
   virtual void wait_for_work() = 0;
   /// Bytes that it releases, known from prepare_to_sleep() on.
   [[nodiscard]] virtual std::size_t sleeping_bytes() const = 0;
-  /// What keep::contents copies of that, by address, known like the bytes. Throws: std::bad_alloc.
+  /// The parts of that with contents, by address, known like the bytes. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::vector<sleeping_range> contents() const = 0;
+  /// The chunks that stay mapped, known like the bytes. Throws: std::bad_alloc.
+  [[nodiscard]] virtual chunks_that_stay_mapped staying() const = 0;
   /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
-  /// it, and holds it. Throws: hip_error, and as `saved`; then all is mapped.
+  /// it, and holds it. Throws: hip_error, and as `saved`; then map_again() is to follow.
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
-  /// Undoes unmap_to_sleep().
-  virtual void map_again() noexcept = 0;
-  /// Releases what is unmapped.
+  /// Undoes unmap_to_sleep(). Throws: out_of_memory, hip_error, which name the bytes that are not
+  /// mapped; they are held, and a later call goes on.
+  virtual void map_again() = 0;
+  /// Releases the unmapped memory.
   virtual void fall_asleep() noexcept = 0;
 
-  /// Reserves what fall_asleep() lost of the addresses. Throws: out_of_memory, which names them.
+  /// Reserves the addresses that fall_asleep() lost. Throws: out_of_memory, which names them.
   virtual void take_addresses_back() = 0;
   /// Makes the memory again and maps it, and calls `each` for each part. Throws: as resume(), and
   /// as `each`; then sleep_on() is to follow.
   virtual void begin_to_wake(const mapped_again& each) = 0;
-  /// Undoes begin_to_wake(), also where that failed. `may_be_in_use`: copies to the memory may be
-  /// running, for HIP refused to wait for them.
+  /// Undoes begin_to_wake(), even if that failed. `may_be_in_use`: copies to the memory may be
+  /// running, because HIP refused to wait for them.
   virtual void sleep_on(bool may_be_in_use) noexcept = 0;
   /// The contents are there. Throws: hip_error; then sleep_on() is to follow.
   virtual void apply_rights() {}
   virtual void finish_waking() noexcept = 0;
 };
 
-/// The steps of a region without a tag, for what stands on it and carries one.
+/// Throws: std::logic_error if `address` is of memory that sleeps. Costs nothing while none
+/// does.
+void require_awake_at(const void* address, const char* function);
+
+/// The steps of a region without a tag, for its user that carries one.
 [[nodiscard]] sleeper& sleeper_of(region& of);
 
-/// What the copies of one memory_tag share.
+/// The state that copies of one memory_tag share.
 class tag_state {
  public:
-  /// Behind some of the copies of one member, which end no higher than `end`.
+  /// Behind some of the copies of one member: of suspend(), which end no higher than `end`; of
+  /// resume(), by jobs alone, of bytes saved before the offset `until`.
   struct copies_mark {
     const std::byte* end;
     std::vector<event> events;
     std::size_t jobs = 0;  // behind so many of copy_jobs
+    std::size_t until = 0;
   };
   struct member {
     sleeper* who;
     host_bytes saved = {};
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
+    std::vector<sleeping_range> zeros = {};     // to be filled by resume()
     std::deque<copies_mark> marks = {};         // of copies to there under way, from the end
     bool keeps_host_bytes = false;              // none that a suspend() has made which then fails
     backup_file file = {};                      // in place of `saved`
@@ -109,22 +143,27 @@ class tag_state {
     void cut(Copy copy) const;
     /// Submits the copies of all contents.
     void submit(parallel_copies& copies);
-    /// Waits for the copies of what lies at `address` and behind it.
+    /// Waits for the copies of memory at `address` and behind it.
     void wait_for_copies(const void* address, copy_jobs& jobs);
-    /// Ends what is saved.
+    /// Ends the saved contents.
     void forget() noexcept {
       contents.clear();
+      zeros.clear();
       marks.clear();
       file = {};
       if (!keeps_host_bytes) saved = {};
     }
-    // For statistics(), which does not wait for suspend() and resume().
+    // For statistics() and has(), which do not wait for suspend() and resume().
+    chunks_that_stay_mapped staying = {};
     std::size_t bytes_asleep = 0;
     std::size_t bytes_on_host = 0;
   };
   using member_list = std::list<member>;
 
   explicit tag_state(std::string name) : name_{std::move(name)} {}
+  ~tag_state();
+  tag_state(const tag_state&) = delete;
+  tag_state& operator=(const tag_state&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Whether the memory is not there: asleep, or waking.
@@ -134,6 +173,8 @@ class tag_state {
   }
   [[nodiscard]] tag_phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
   [[nodiscard]] tag_statistics statistics();
+  /// Whether `address` is memory of a carrier of the tag, and of no chunk that stays mapped.
+  [[nodiscard]] bool has(const void* address);
   /// The text of the refusal while it sleeps.
   [[nodiscard]] std::string refusal(const char* function) const;
   /// Throws: std::logic_error while it sleeps.
@@ -145,21 +186,41 @@ class tag_state {
   void leave(member_list::iterator at) noexcept;
 
  private:
-  /// The one suspend() or resume() that is under way, for which others wait, and all who make or
-  /// end what carries the tag. No lock is held meanwhile.
+  /// The one suspend() or resume() that is under way, for which others wait, and all that make or
+  /// end carriers of the tag. No lock is held meanwhile.
   class turn;
 
-  struct slow_copies;
+  /// Copies that are made beside the calls for chunks, and zeros.
+  struct slow_copies {
+    bool is_one_device = true;  // has all contents
+    parallel_copies zeros;
+    file_copies files;
+    copy_jobs jobs;  // last: they use the files
+  };
 
+  /// Throws: std::invalid_argument if a range is not of one member.
+  void require_members_have(const std::vector<suspend_range>& ranges) const;
+  /// Chooses the contents of each member to copy, and the chunks that stay.
+  void choose_contents(const sleep_plan& plan);
   /// Submits the copies of all contents.
   void save_contents(sleep_storage storage, copy_jobs& jobs);
-  /// Waits for all copies where no event tells of one.
+  /// Waits for all copies if no event tells of one.
   void wait_where_events_pass_early(copy_jobs& jobs);
   void save_to_files(const std::string& folder, slow_copies& slow);
-  /// Unmaps all while copies of what is still mapped run, and waits for them.
+  /// Unmaps all while copies of memory that is still mapped run, and waits for them.
   void unmap_all(copy_jobs& jobs);
-  /// Makes the memory of one member again, and submits the copies of its contents.
+  /// Undoes unmap_all(), even if that failed, for `cause`. Throws: as sleeper::map_again(); then
+  /// it sleeps, torn.
+  void map_all_again(turn& mine, const std::exception_ptr& cause);
+  /// Wakes the memory that map_all_again() left. Returns its bytes. Throws: as map_all_again().
+  std::size_t end_torn_sleep(turn& mine);
+  /// Makes the memory of one member again, unless a resume() that failed has left it, and submits
+  /// the copies of its contents.
   void wake(member& one, slow_copies& slow);
+  /// Waits for these, and frees the bytes that they have copied.
+  void free_copied(member& one, slow_copies& slow);
+  /// The body of resume().
+  std::size_t wake_all(turn& mine);
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;
@@ -167,9 +228,14 @@ class tag_state {
   std::condition_variable turn_ended_;
   bool is_turn_ = false;
   std::atomic<tag_phase> phase_{tag_phase::awake};
-  // Both during a turn only by that; the numbers of the members always under the mutex.
+  // Both during a turn only by that; members that statistics() and has() read always under the
+  // mutex.
   member_list members_;
   parallel_copies copies_;
+  // A suspend() that failed was not undone: it sleeps, and holds its memory, some of it not mapped.
+  bool is_torn_ = false;
+  // A resume() failed when some contents were on the device alone: it sleeps, and all is mapped.
+  bool is_filled_ = false;
   bool keeps_streams_ = false;  // of the copies, until the next turn
 };
 

@@ -32,6 +32,12 @@ void parallel_copies::add(device_ref device, void* to, const void* from, std::si
   }
 }
 
+void parallel_copies::fill_zeros(device_ref device, void* to, std::size_t bytes) {
+  const stream& in = next_stream(device);
+  may_be_running_ = true;
+  fill_async(in, to, 0, bytes);
+}
+
 std::vector<event> parallel_copies::mark() {
   std::vector<event> result;
   for (auto& [ordinal, streams] : of_devices_) {
@@ -42,6 +48,18 @@ std::vector<event> parallel_copies::mark() {
     streams.unmarked = 0;
   }
   return result;
+}
+
+bool waits_for(const stream& copies) noexcept {
+  // A first wait may report the failure of a copy, and no refusal to wait.
+  for (int tries = 2; tries != 0; --tries) {
+    try {
+      copies.synchronize();
+      return true;
+    } catch (const std::exception&) {
+    }
+  }
+  return false;
 }
 
 void parallel_copies::finish() {
@@ -57,13 +75,7 @@ bool parallel_copies::drain() noexcept {
   if (!may_be_running_) return true;
   bool drained = true;
   for (const auto& [ordinal, streams] : of_devices_) {
-    for (const stream& each : streams.all) {
-      try {
-        each.synchronize();
-      } catch (const std::exception&) {
-        drained = false;
-      }
-    }
+    for (const stream& each : streams.all) drained = waits_for(each) && drained;
   }
   may_be_running_ = !drained;
   return drained;

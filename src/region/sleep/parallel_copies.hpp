@@ -12,6 +12,9 @@
 
 namespace hipvmm::detail {
 
+/// Waits for a stream in which copies may have failed. Returns false if HIP refuses the wait.
+[[nodiscard]] bool waits_for(const stream& copies) noexcept;
+
 /// Copies between devices and host that run at the same time, in several streams of each device.
 class parallel_copies {
  public:
@@ -23,6 +26,8 @@ class parallel_copies {
 
   /// Submits a copy, in pieces, in streams of `device`. Throws: out_of_memory, hip_error.
   void add(device_ref device, void* to, const void* from, std::size_t bytes);
+  /// Submits a fill with zeros, likewise, as one piece. Throws: as add().
+  void fill_zeros(device_ref device, void* to, std::size_t bytes);
   /// The most bytes that add() copies in one piece.
   static constexpr std::size_t piece_bytes = std::size_t{32} << 20U;
   /// Events behind all copies that were added since the last call. Throws: out_of_memory,
@@ -30,7 +35,7 @@ class parallel_copies {
   [[nodiscard]] std::vector<event> mark();
   /// Waits for all copies. Throws: hip_error; then some may be running.
   void finish();
-  /// Waits for all copies, whatever some of them say. Returns false where HIP refused a wait:
+  /// Waits for all copies, whatever some of them say. Returns false if HIP refused a wait:
   /// copies may be running then.
   [[nodiscard]] bool drain() noexcept;
   /// Ends the streams, which otherwise serve the copies that are added next. Waits as drain().

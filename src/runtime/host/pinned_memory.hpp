@@ -4,35 +4,47 @@
 #include <cstddef>
 #include <utility>
 
+#include <hipvmm/core/bytes.hpp>
+
 namespace hipvmm::detail {
 
-/// Calls hipHostMalloc with its flags, and hipHostFree, whose failure is reported.
+/// Calls hipHostMalloc with its flags, and hipHostFree, and reports a failure of that.
 /// Throws: out_of_memory, hip_error.
 [[nodiscard]] void* allocate_pinned(std::size_t bytes, unsigned flags);
 void free_pinned(void* pointer) noexcept;
 
 /// Owns memory of the host that every device may copy from and to.
+/// - From `least_registered` bytes on: pages of the system that several threads touch and
+///   hipHostRegister pins, which takes a fraction of hipHostMalloc's time.
+/// - Below, if HIP refuses to register pages (the log has the reason), or if the system has
+///   less than eight times the bytes free, so that touching pages might end the process: memory of
+///   hipHostMalloc.
 /// Pre of destruction: no work uses it.
 class pinned_memory {
  public:
+  static constexpr std::size_t least_registered = 8 * MiB;
+
   pinned_memory() noexcept = default;
   /// Throws: as allocate_pinned().
   explicit pinned_memory(std::size_t bytes);
-  pinned_memory(pinned_memory&& other) noexcept : pointer_{other.release()} {}
+  pinned_memory(pinned_memory&& other) noexcept
+      : pointer_{std::exchange(other.pointer_, nullptr)},
+        registered_{std::exchange(other.registered_, 0)} {}
   pinned_memory& operator=(pinned_memory&& other) noexcept {
     pinned_memory moved{std::move(other)};
     std::swap(pointer_, moved.pointer_);
+    std::swap(registered_, moved.registered_);
     return *this;
   }
-  ~pinned_memory() {
-    if (pointer_ != nullptr) free_pinned(pointer_);
-  }
+  ~pinned_memory();
 
   [[nodiscard]] void* get() const noexcept { return pointer_; }
-  [[nodiscard]] void* release() noexcept { return std::exchange(pointer_, nullptr); }
+  /// Never frees it.
+  void abandon() noexcept { pointer_ = nullptr; }
 
  private:
   void* pointer_ = nullptr;
+  std::size_t registered_ = 0;  // bytes of pages that hipHostRegister has pinned
 };
 
 }  // namespace hipvmm::detail

@@ -5,9 +5,8 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
-#include "runtime/device.hpp"
 #include "runtime/device_gate.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {
 
@@ -20,8 +19,8 @@ void require_pools(device_ref device) {
 }
 
 std::unique_lock<std::shared_mutex> lock_for_pool_change() {
-  static const bool is_needed = !hip_compat::pools_change_beside_frees(runtime_version());
-  return is_needed ? keep_pool_searches_out() : std::unique_lock<std::shared_mutex>{};
+  return rules_of_runtime().pools_change_beside_frees ? std::unique_lock<std::shared_mutex>{}
+                                                      : keep_pool_searches_out();
 }
 
 hipMemPool_t create_pool(device_ref device, hipMemAllocationHandleType shareable) {

@@ -14,7 +14,7 @@
 namespace hipvmm::detail {
 
 /// Checks that `device` has memory pools.
-/// Throws: std::invalid_argument when there is no such device; unsupported where it has no pools.
+/// Throws: std::invalid_argument when there is no such device; unsupported if it has no pools.
 void require_pools(device_ref device);
 
 /// Lock held while HIP creates, imports or destroys a pool: keep_pool_searches_out(), and empty on
@@ -22,7 +22,7 @@ void require_pools(device_ref device);
 [[nodiscard]] std::unique_lock<std::shared_mutex> lock_for_pool_change();
 
 /// Creates a pool on `device` that can be exported as `shareable` says.
-/// Throws: unsupported where the device has no pools; hip_error.
+/// Throws: unsupported if the device has no pools; hip_error.
 [[nodiscard]] hipMemPool_t create_pool(device_ref device, hipMemAllocationHandleType shareable);
 void destroy_pool(hipMemPool_t pool) noexcept;
 
@@ -36,7 +36,7 @@ void destroy_pool(hipMemPool_t pool) noexcept;
 /// The same; reports failures.
 void free_async(stream_ref stream, void* pointer) noexcept;
 
-/// Returns false where HIP refuses because another stream is captured, and reports other failures.
+/// Returns false if HIP refuses because another stream is captured, and reports other failures.
 [[nodiscard]] bool try_free_async(stream_ref stream, void* pointer) noexcept;
 
 }  // namespace hipvmm::detail

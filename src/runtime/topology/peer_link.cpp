@@ -7,8 +7,7 @@
 #include <string>
 
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
-#include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 
 namespace hipvmm {
 namespace {
@@ -16,8 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 6> names{"unknown", "hypertransport", "qpi",
                                                 "pcie",    "infiniband",     "xgmi"};
 
-/// Returns whether the runtime answered. It did not where it has no such call (CUDA, and other
-/// systems' releases of HIP) and where ROCr could not report the link, which AMD calls an invalid
+/// Returns whether the runtime answered. It did not if it has no such call (CUDA, and other
+/// systems' releases of HIP) and if ROCr could not report the link, which AMD calls an invalid
 /// handle.
 bool is_answer(hipError_t result, const char* call) {
   if (result == hipErrorNotSupported || result == hipErrorInvalidHandle) {
@@ -67,7 +66,7 @@ peer_link peer_link_between(device_ref device, device_ref peer) {
     link.type = type_of(type);
     link.hops = hops;
   }
-  if (hip_compat::ranks_links(detail::runtime_version()))
+  if (detail::rules_of_runtime().ranks_links)
     link.performance_rank = attribute_of(link, hipDevP2PAttrPerformanceRank);
   link.access_supported = flag_of(link, hipDevP2PAttrAccessSupported);
   link.native_atomics = flag_of(link, hipDevP2PAttrNativeAtomicSupported);

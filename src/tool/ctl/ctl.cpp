@@ -9,6 +9,7 @@
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/version.hpp>
 #include "tool/budgets.hpp"
 #include "tool/program.hpp"
 
@@ -27,11 +28,11 @@ void add_budget(CLI::App& command, options& chosen) {
   command.add_option("NAME", chosen.name, "The budget")->required();
   command
       .add_option("--device", chosen.device,
-                  "Its device, by UUID or number; needed where several have a budget of that name")
+                  "Its device, by UUID or number; needed if several have a budget of that name")
       ->type_name("UUID|N");
 }
 
-/// Throws: std::runtime_error where the process sees no such device.
+/// Throws: std::runtime_error if the process sees no such device.
 hipvmm::device_uuid uuid_of(const std::string& device) {
   if (const std::optional<int> ordinal = tool::number_in<int>(device))
     return tool::device_of(*ordinal).uuid();
@@ -39,7 +40,7 @@ hipvmm::device_uuid uuid_of(const std::string& device) {
   throw std::runtime_error{"there is no device '" + device + "'; hipvmm-info shows their UUIDs"};
 }
 
-/// The device of the budget, which need not be there where one was named.
+/// The device of the budget. A named device need not exist.
 hipvmm::device_uuid device_of_budget(const options& chosen, const char* advice = "") {
   std::vector<hipvmm::device_uuid> found;
   for (const hipvmm::budget_report& each : hipvmm::memory_budget::all()) {
@@ -95,14 +96,14 @@ int main(int argc, char** argv) {
                "hipvmm-ctl"};
   options chosen;
   app.require_subcommand(0, 1);  // so that a word that is none is named
-  app.set_version_flag("--version", "hipvmm-ctl " HIPVMM_VERSION_TEXT);
+  app.set_version_flag("--version", "hipvmm-ctl " HIPVMM_VERSION_STRING);
   app.footer(
       "'hipvmm-ctl limit NAME SIZE' sets a limit for the processes that run and for later ones; "
       "those that hold more are asked to trim.\n"
       "'hipvmm-ctl remove NAME' removes a budget that no process uses.\n"
       "Budgets are those in /dev/shm, or in the folder that HIPVMM_BUDGETS names. See "
-      "docs/reference/budgets.md.");
-  CLI::App* const listing = app.add_subcommand("list", "Show all budgets, and who holds them");
+      "docs/guides/budgets.md.");
+  CLI::App* const listing = app.add_subcommand("list", "Show all budgets and their holders");
   listing->add_option("--json", chosen.json, "Write JSON, to standard output unless FILE is named")
       ->type_name("[-|FILE]")
       ->expected(0, 1);
@@ -111,7 +112,7 @@ int main(int argc, char** argv) {
   limiting->add_option("SIZE", chosen.size, "Bytes, or with a unit, as in 4GiB")
       ->required()
       ->transform(tool::size_or_zero_in_bytes, "");
-  CLI::App* const removing = app.add_subcommand("remove", "Remove a budget that nobody uses");
+  CLI::App* const removing = app.add_subcommand("remove", "Remove a budget that no process uses");
   add_budget(*removing, chosen);
   return tool::run_program(app, argc, argv, [&] {
     if (app.get_subcommands().empty())

@@ -7,11 +7,11 @@
 
 namespace hipvmm::tool {
 
-/// What a trait is to the user of the library, each a sentence or more.
+/// The meaning of a trait for the user of the library, each a sentence or more.
 struct explanation {
-  std::string_view meaning;   ///< what a program notices where it is missing
+  std::string_view meaning;   ///< the effect on a program
   std::string_view recorded;  ///< releases and reports; they are no measurements of ours
-  std::string_view answer;    ///< what hipvmm does where it is missing
+  std::string_view answer;    ///< hipvmm's action without it
 };
 
 [[nodiscard]] const explanation& explain(trait which) noexcept;

@@ -20,8 +20,9 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include "core/hip_compat.hpp"
+#include "core/error.hpp"
 #include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 
 extern char** environ;
 
@@ -41,7 +42,7 @@ std::size_t open_descriptors() {
   std::size_t count = 0;
   while (const dirent* const entry = ::readdir(folder.get()))
     if (entry->d_name[0] != '.') ++count;
-  return count - 1;  // without the one that reads
+  return count - 1;  // without the descriptor that reads the folder
 }
 
 std::optional<std::size_t> mappings_allowed() {
@@ -56,9 +57,7 @@ std::optional<std::size_t> largest_reservation() {
   // No processor that runs HIP gives a process more than 128 TiB.
   for (std::size_t bytes = 128 * TiB; bytes >= MiB; bytes /= 2) {
     try {
-      const address_reservation tried{bytes};
-      return bytes;
-    } catch (const out_of_memory&) {
+      if (detail::attempt([&] { static_cast<void>(address_reservation{bytes}); })) return bytes;
     } catch (const unsupported&) {
       return std::nullopt;
     } catch (const hip_error&) {
@@ -91,19 +90,10 @@ process_facts gather_process() {
   rlimit descriptors{};
   if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0)
     throw std::system_error{errno, std::generic_category(), "getrlimit"};
-  return {std::to_string(HIPVMM_VERSION_MAJOR) + '.' + std::to_string(HIPVMM_VERSION_MINOR) + '.' +
-              std::to_string(HIPVMM_VERSION_PATCH),
-          HIPVMM_PROVIDER_NAME,
-          HIPVMM_BUILT_WITH,
-          detail::runtime_version(),
-          detail::driver_version(),
-          kernel(),
-          open_descriptors(),
-          descriptors.rlim_cur,
-          descriptors.rlim_max,
-          mappings_allowed(),
-          largest_reservation(),
-          environment()};
+  return {HIPVMM_VERSION_STRING,     HIPVMM_PROVIDER_NAME,     HIPVMM_BUILT_WITH,
+          detail::runtime_version(), detail::driver_version(), kernel(),
+          open_descriptors(),        descriptors.rlim_cur,     descriptors.rlim_max,
+          mappings_allowed(),        largest_reservation(),    environment()};
 }
 
 device_facts gather_device(device_ref device, record_source source) {
@@ -134,7 +124,7 @@ facts gather(const std::vector<device_ref>& devices, record_source source) {
 }
 
 std::string version_text(int number) {
-  if (hip_compat::is_cuda_version(number))
+  if (detail::runtime_rules{number}.is_cuda)
     return std::to_string(number / 1000) + '.' + std::to_string(number % 1000 / 10);
   return std::to_string(number / 10000000) + '.' + std::to_string(number / 100000 % 100) + '.' +
          std::to_string(number % 100000);

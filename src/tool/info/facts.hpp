@@ -13,11 +13,11 @@
 
 namespace hipvmm::tool {
 
-/// What hipvmm-info tells of one device.
+/// The data of hipvmm-info about one device.
 struct device_facts {
   device_ref device;
   std::string name;
-  std::optional<device_uuid> uuid;  ///< none where the runtime reports none
+  std::optional<device_uuid> uuid;  ///< none if the runtime reports none
   int lanes;                        ///< that run in step
   std::size_t total_bytes;
   std::size_t free_bytes;
@@ -31,10 +31,10 @@ struct failed_device {
   std::string why;
 };
 
-/// The process and what it stands on.
+/// The process and its environment.
 struct process_facts {
   std::string library;     ///< hipvmm's version
-  std::string provider;    ///< whose HIP is linked: amd, cuda or host
+  std::string provider;    ///< of the linked HIP: amd, cuda or host
   std::string built_with;  ///< the headers' version, and the toolkit's
   int runtime_version;     ///< as HIP numbers it
   int driver_version;      ///< the same
@@ -42,8 +42,8 @@ struct process_facts {
   std::size_t open_descriptors;
   std::size_t soft_descriptors;          ///< may be open now (ulimit -n)
   std::size_t hard_descriptors;          ///< may be allowed without privileges
-  std::optional<std::size_t> mappings;   ///< vm.max_map_count, where the system tells
-  std::optional<std::size_t> addresses;  ///< bytes of the largest reservation; none where it fails
+  std::optional<std::size_t> mappings;   ///< vm.max_map_count, if the system reports it
+  std::optional<std::size_t> addresses;  ///< bytes of the largest reservation; none if it fails
   /// Variables that steer HIP or hipvmm, sorted.
   std::vector<std::pair<std::string, std::string>> environment;
 };
@@ -56,8 +56,8 @@ struct facts {
 
 enum class record_source { at_hand, probed_anew };
 
-/// Gathers what is known about `devices` and this process. A device that fails is told of, not
-/// thrown. Throws: std::invalid_argument when HIPVMM_CAPABILITY is malformed.
+/// Gathers the known data about `devices` and this process. The failure of a device is reported,
+/// not thrown. Throws: std::invalid_argument when HIPVMM_CAPABILITY is malformed.
 facts gather(const std::vector<device_ref>& devices, record_source source);
 
 /// A version as people write it: "7.1.0" of HIP's 70100000, "13.0" of CUDA's 13000.

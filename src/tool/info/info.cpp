@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-info: what this machine's HIP is, how its memory behaves and what hipvmm does about it.
+// hipvmm-info: this machine's HIP, the behaviour of its memory and hipvmm's response.
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/version.hpp>
 #include "tool/budgets.hpp"
 #include "tool/info/facts.hpp"
 #include "tool/info/json_report.hpp"
@@ -35,14 +35,14 @@ void declare(CLI::App& app, options& chosen) {
       app.add_option("--json", chosen.json, "Write JSON, to standard output unless FILE is named")
           ->type_name("[-|FILE]")
           ->expected(0, 1);
-  app.add_flag("--probe", chosen.probe, "Probe anew and replace what is cached");
+  app.add_flag("--probe", chosen.probe, "Probe anew and replace the cached record");
   app.add_flag("--explain", chosen.explain,
-               "Say what each trait means, where it is recorded and what hipvmm does")
+               "Explain each trait: its effect, the affected releases, and hipvmm's action")
       ->excludes(json);
   app.add_flag("--budgets", chosen.budgets,
-               "Show who holds which memory budgets, and no devices; hipvmm-ctl sets limits")
+               "Show the memory budgets and their holders, and no devices; hipvmm-ctl sets limits")
       ->excludes("--probe", "--explain");
-  app.set_version_flag("--version", "hipvmm-info " HIPVMM_VERSION_TEXT);
+  app.set_version_flag("--version", "hipvmm-info " HIPVMM_VERSION_STRING);
   app.footer("See docs/guides/rocm.md for how to read it. Paste its output into a bug report.");
 }
 
@@ -92,15 +92,17 @@ int tell(const options& chosen) {
     throw std::runtime_error{std::to_string(known.failed.size()) + " of " +
                              std::to_string(devices.size()) + " devices failed, see above"};
   for (const tool::failed_device& each : known.failed)
-    std::cerr << "hipvmm-info: device " << each.device.ordinal() << ": " << each.why << '\n';
+    tool::write_error("hipvmm-info",
+                      "device " + std::to_string(each.device.ordinal()) + ": " + each.why);
   return known.failed.empty() ? 0 : tool::failed;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Tells how the memory of this machine's HIP devices behaves and what hipvmm does.",
-               "hipvmm-info"};
+  CLI::App app{
+      "Reports how the memory of this machine's HIP devices behaves, and hipvmm's response.",
+      "hipvmm-info"};
   options chosen;
   declare(app, chosen);
   return hipvmm::tool::run_program(app, argc, argv, [&] {

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "strategy/call_prices.hpp"
+
 namespace hipvmm::tool {
 namespace {
 
@@ -20,6 +22,15 @@ json costs(const call_costs& ns) {
           {"map", ns.map},         {"set_access", ns.set_access},
           {"unmap", ns.unmap},     {"release", ns.release},
           {"free", ns.free}};
+}
+
+json prices(const capability& memory) {
+  const detail::call_prices prices{memory.costs()};
+  return {{"growth_ns", prices.growth.count()},
+          {"unmap_ns", prices.unmap.count()},
+          {"unmaps_in_requests", prices.unmaps_in_requests()},
+          {"patience_ns", prices.patience().count()},
+          {"chunks_of_trim", prices.chunks_of_trim()}};
 }
 
 json quirks(const capability& memory) {
@@ -78,6 +89,7 @@ json device(const device_facts& known) {
           {"descriptors_per_chunk", memory.descriptors_per_chunk()},
           {"visibility_delay_ns", memory.visibility_delay().count()},
           {"costs_ns", costs(memory.costs())},
+          {"pools", prices(memory)},
           {"reasons", reasons(memory)},
           {"origin", memory.origin()},
           {"fingerprint", memory.fingerprint()}};
@@ -106,8 +118,8 @@ std::string json_report(const facts& known) {
   for (const device_facts& each : known.devices) result["devices"].push_back(device(each));
   for (const failed_device& each : known.failed)
     result["failed"].push_back({{"ordinal", each.device.ordinal()}, {"error", each.why}});
-  // What comes from the environment need not be UTF-8.
-  return result.dump(2, ' ', false, json::error_handler_t::replace) + '\n';
+  // Text from the environment need not be UTF-8.
+  return result.dump(2, ' ', true, json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace hipvmm::tool

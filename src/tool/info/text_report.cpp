@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <hipvmm/core/bytes.hpp>
+#include "strategy/call_prices.hpp"
 #include "tool/info/explanations.hpp"
 
 namespace hipvmm::tool {
@@ -89,6 +90,18 @@ std::string costs_text(const call_costs& ns) {
          microseconds(ns.free) + " us";
 }
 
+/// The prices of a chunk, and the decisions that follow from them.
+std::string prices_text(const capability& memory) {
+  const detail::call_prices prices{memory.costs()};
+  return "a new chunk takes " + microseconds(prices.growth.count()) + " us, an unmap " +
+         microseconds(prices.unmap.count()) + " us: a pool's request " +
+         (prices.unmaps_in_requests() ? "unmaps old addresses that it needs"
+                                      : "takes other addresses rather than wait for an unmap") +
+         ", and may wait " + microseconds(prices.patience().count()) +
+         " us for freed memory instead of new memory; a trim takes " +
+         std::to_string(prices.chunks_of_trim()) + " chunks at a time";
+}
+
 std::string granularity_text(const capability& memory) {
   if (memory.minimum_granularity() == 0) return "none";
   return format_bytes(memory.minimum_granularity()) + " at least, " +
@@ -109,7 +122,7 @@ std::string path_text(const capability& memory) {
 
 void put_quirks(std::string& page, const capability& memory, detail_level level) {
   if (memory.quirks().empty()) return;
-  page += '\n' + ("  " + padded("quirk", trait_width)) + "what it does\n";
+  page += '\n' + ("  " + padded("quirk", trait_width)) + "hipvmm's action\n";
   for (const quirk each : memory.quirks()) {
     put(page, "  " + padded(name_of(each), trait_width), description_of(each), 2 + trait_width);
     if (level == detail_level::explained)
@@ -150,6 +163,7 @@ void put_device(std::string& page, const device_facts& known, detail_level level
   if (memory.visibility_delay().count() != 0)
     row(page, "seen after", microseconds(memory.visibility_delay().count()) + " us");
   row(page, "calls", costs_text(memory.costs()));
+  if (memory.path() != memory_path::fallback) row(page, "pools", prices_text(memory));
   row(page, "record", memory.origin());
   row(page, "of", memory.fingerprint());
   put_quirks(page, memory, level);
@@ -171,8 +185,8 @@ std::string flag_text(const std::optional<bool>& flag) {
   return *flag ? "yes" : "no";
 }
 
-/// A row for each of `devices` and a column for each device of the process, with what `text` says
-/// of the link between them; one line where HIP reports that of no link.
+/// A row for each of `devices` and a column for each device of the process, with `text` of the link
+/// between them; one line if HIP reports no link.
 template <class Text>
 void put_matrix(std::string& page, std::string_view title, const std::vector<device_facts>& devices,
                 Text text) {

@@ -6,9 +6,9 @@
 
 namespace hipvmm::tool {
 
-/// A line on standard error that is written again and again, at most ten times a second. Nothing
-/// unless standard error is a terminal. Destruction wipes the line, so that whatever is written
-/// next, an error too, stands alone.
+/// A line on standard error that is rewritten at most ten times a second. Nothing unless standard
+/// error is a terminal. Destruction wipes the line, so that the next text, an error too, stands
+/// alone.
 class progress_line {
  public:
   progress_line();
@@ -16,7 +16,7 @@ class progress_line {
   progress_line(const progress_line&) = delete;
   progress_line& operator=(const progress_line&) = delete;
 
-  /// Whether the line should be shown again: ask before making a text.
+  /// Returns whether the line should be shown again: ask before making a text.
   [[nodiscard]] bool is_due() const;
   void show(const std::string& text);
 

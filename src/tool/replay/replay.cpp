@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Replays a recorded trace of allocations on a memory resource and tells what that costs: peak
+// Replays a recorded trace of allocations on a memory resource and reports the cost: peak
 // memory, latencies, driver calls; with --check also whether the memory was ever allocated twice.
 #include <unistd.h>
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/version.hpp>
 #include "tool/program.hpp"
 #include "tool/replay/progress_line.hpp"
 #include "tool/replay/replay_checker.hpp"
@@ -40,6 +41,7 @@ struct options {
   bool busy = false;
   std::size_t busy_bytes = std::size_t{1} << 20;
   std::size_t limit_bytes = 0;
+  std::vector<std::string> pool;
   int device = 0;
   replay_thresholds thresholds;
   std::string json;
@@ -93,7 +95,7 @@ void declare(CLI::App& app, options& chosen) {
       ->type_name("N")
       ->capture_default_str();
   app.add_flag("--busy", chosen.busy,
-               "Fill each block in its stream right after its allocation, and wait for it nowhere");
+               "Fill each block in its stream right after its allocation, without a wait");
   app.add_option("--busy-bytes", chosen.busy_bytes,
                  "Most bytes to fill of each block; 'all': every byte")
       ->transform(size_or_all, "")
@@ -102,6 +104,11 @@ void declare(CLI::App& app, options& chosen) {
   app.add_option("--limit", chosen.limit_bytes, "Most bytes that the resource may hold")
       ->transform(size_in_bytes, "")
       ->type_name("SIZE");
+  app.add_option("--pool", chosen.pool,
+                 "An option of the resource, as in HIPVMM_CONF without 'pool.': "
+                 "largest_chunk=8MiB; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   add_device_option(app, chosen.device, "Device to replay on")->capture_default_str();
   add_result_option(app, "--json", chosen.json,
                     "Write the result as JSON, '-' for standard output only");
@@ -115,10 +122,10 @@ void declare(CLI::App& app, options& chosen) {
   declare_threshold(app, "--max-pair-ns-p99", most.pair_ns_p99, "Latency of 99 % of the pairs");
   declare_threshold(app, "--max-driver-share", most.driver_share,
                     "Time in the driver by recorded time, as in 0.02");
-  app.set_version_flag("--version", "hipvmm-replay " HIPVMM_VERSION_TEXT);
+  app.set_version_flag("--version", "hipvmm-replay " HIPVMM_VERSION_STRING);
 }
 
-/// What the command line alone cannot tell.
+/// Checks of options that depend on each other.
 void complete(const options& chosen, const CLI::App& app) {
   if (app.count("--check-bytes") != 0 && !chosen.check)
     throw CLI::ValidationError{"--check-bytes", "there is nothing to check without --check"};
@@ -169,6 +176,8 @@ int replay_and_report(const options& chosen) {
   const device_ref device = device_of(chosen.device);
   subject_options made{device, std::nullopt};
   if (chosen.limit_bytes != 0) made.limit_bytes = chosen.limit_bytes;
+  for (const std::string& each : chosen.pool)
+    made.settings += (made.settings.empty() ? "" : ",") + each;
   const std::unique_ptr<replay_subject> subject = make_chosen(chosen.resource, made);
   // Before the work: an unwritable place must not cost the result of a long run.
   const std::unique_ptr<output_file> json = file_for_result(chosen.json);

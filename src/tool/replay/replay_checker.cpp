@@ -172,7 +172,7 @@ void block_checker::compare_in_background(half& full) {
 void block_checker::collect(half& compared) {
   if (!compared.wrong.valid()) return;
   for (std::string& text : compared.wrong.get()) failures_.add(std::move(text));
-  // Nothing is left to wait for; it orders what this thread submits from now on behind the copy.
+  // Nothing is left to wait for; it orders later work of this thread behind the copy.
   copies_to_host_.synchronize();
   compared.used = 0;
   compared.pieces.clear();

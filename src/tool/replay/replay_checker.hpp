@@ -29,7 +29,7 @@ struct checked_block {
 /// Finds blocks that share memory with others, at the same time or out of stream order: no two may
 /// have an address in common, and each is filled with words of its own right behind its allocation
 /// and copied aside right before its free, both in its stream. The host waits for neither, so that
-/// work is in flight when memory changes hands. What was copied is compared by another thread.
+/// work is in flight when memory changes hands. Another thread compares the copies.
 /// Failures are added by the calling thread only.
 class block_checker {
  public:
@@ -52,7 +52,7 @@ class block_checker {
   void fill(stream_ref stream, const checked_block& block);
   /// The block is about to be freed in `stream`.
   void copy_aside(stream_ref stream, const checked_block& block);
-  /// Compares what is left to compare.
+  /// Compares the remaining copies.
   void finish();
 
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
@@ -106,7 +106,7 @@ class block_checker {
   std::size_t bytes_ = 0;
   std::size_t looked_at_ = 0;
   std::size_t current_ = 0;
-  std::array<half, 2> halves_;  // last: their threads use what is above
+  std::array<half, 2> halves_;  // last: their threads use the members above
 };
 
 }  // namespace hipvmm::tool

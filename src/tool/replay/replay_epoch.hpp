@@ -7,7 +7,7 @@
 
 namespace hipvmm::tool {
 
-/// What the calls of one kind took.
+/// The number and duration of the calls of one kind.
 struct call_latency {
   std::size_t calls = 0;
   std::uint64_t total_ns = 0;

@@ -11,8 +11,8 @@
 
 namespace hipvmm::tool {
 
-/// Collects what the library reports while it lives, from any thread; what nobody took goes to the
-/// handler from before. One at a time.
+/// Collects the library's reports while it lives, from any thread; reports that were not taken go
+/// to the former handler. One at a time.
 class report_recorder {
  public:
   report_recorder() : previous_{set_error_handler(record)} {}
@@ -46,7 +46,7 @@ class report_recorder {
     return std::exchange(reports, {});
   }
 
-  // The handler is a plain function: what it writes to cannot belong to one recorder.
+  // The handler is a plain function: its target cannot belong to one recorder.
   static inline std::mutex mutex;
   static inline std::vector<report> reports;
 

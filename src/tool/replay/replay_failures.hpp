@@ -9,7 +9,7 @@
 
 namespace hipvmm::tool {
 
-/// What went wrong in a replay: all are counted, the first different ones kept as text.
+/// The failures of a replay: all are counted, the first different ones kept as text.
 class replay_failures {
  public:
   static constexpr std::size_t most_texts = 5;

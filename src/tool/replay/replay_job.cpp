@@ -117,7 +117,7 @@ class replayer {
   std::size_t requested_ = 0;
   std::uint32_t epoch_ = 0;
   std::vector<std::uint64_t> allocate_ns_;    // of this epoch
-  std::vector<std::uint64_t> deallocate_ns_;  // of this epoch, without what is freed after the rows
+  std::vector<std::uint64_t> deallocate_ns_;  // of this epoch, without blocks freed after the rows
 };
 
 replay_result replayer::run() {

@@ -23,26 +23,26 @@ struct replay_options {
   replay_streams streams = replay_streams::real;
   /// Bytes to check of each block; none: no check.
   std::optional<std::size_t> check_bytes = std::nullopt;
-  /// In how many windows of the trace to sample what is held, at the highest and the last event of
-  /// each; 0: none.
+  /// The number of windows of the trace in which held memory is sampled, at the highest and the
+  /// last event of each; 0: none.
   std::size_t sample_windows = 0;
-  /// How often the whole trace is replayed; at least 1.
+  /// The number of replays of the whole trace; at least 1.
   std::size_t epochs = 1;
   /// Bytes of each block that its stream fills right after the allocation, so that work is in
   /// flight when memory is deallocated and reused; none: streams have no work.
   std::optional<std::size_t> busy_bytes = std::nullopt;
-  /// Told how many events have been replayed, in all epochs so far.
+  /// Called with the number of events replayed, in all epochs so far.
   std::function<void(std::size_t events)> on_progress = {};
 };
 
-/// What was held at one moment of a trace.
+/// The held memory at one moment of a trace.
 struct replay_sample {
   double seconds;  ///< of recorded time
   std::size_t requested;
   memory_held held;
 };
 
-/// What --check looked at.
+/// The coverage of --check.
 struct replay_coverage {
   std::size_t blocks;
   std::size_t bytes;
@@ -69,11 +69,11 @@ struct replay_result {
   [[nodiscard]] double driver_seconds() const;
 };
 
-/// Asks the subject for what the trace asked for, in the order of its rows, as fast as it goes,
+/// Sends the requests of the trace to the subject, in the order of its rows, as fast as it goes,
 /// from one thread. A block that is freed in another stream than it was allocated in is handed over
-/// by an event. What is alive after the last row of an epoch is freed then, and all streams are
-/// synchronized before the next epoch. Requests that are out of memory are
-/// failures, and so is what the library reports where nothing can be thrown.
+/// by an event. Blocks alive after the last row of an epoch are freed then, and all streams are
+/// synchronized before the next epoch. Requests that are out of memory are failures, and so are the
+/// library's reports to the error handler.
 /// Throws: std::runtime_error that names the row when anything else fails.
 [[nodiscard]] replay_result replay(const trace& recorded, replay_subject& subject,
                                    const replay_options& options);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
+#include "tool/printable.hpp"
 #include "tool/replay/replay_clock.hpp"
 
 namespace hipvmm::tool {
@@ -63,7 +64,7 @@ void write_epochs(std::ostream& out, const replay_report& report) {
                   each.allocate);
     write_latency(label(out, ""), "deallocate", each.deallocate);
     label(out, "") << "physical    " << format_bytes(each.peak_physical) << " at most, "
-                   << number(ratio_of(each), 3) << " of what was requested\n";
+                   << number(ratio_of(each), 3) << " of the requested bytes\n";
     if (report.busy_bytes)
       label(out, "") << "busy        all calls made after " << duration(each.seconds * 1e9)
                      << ", the GPU done after " << duration(each.seconds_until_done * 1e9) << '\n';
@@ -125,8 +126,8 @@ std::string text_of(const replay_report& report) {
   const replay_result& result = report.result;
   const trace& recorded = report.recorded;
   std::ostringstream out;
-  label(out, "trace") << recorded.name << ": " << plural(recorded.events.size(), "event") << " in "
-                      << plural(recorded.streams, "stream") << ", recorded in "
+  label(out, "trace") << printable(recorded.name) << ": " << plural(recorded.events.size(), "event")
+                      << " in " << plural(recorded.streams, "stream") << ", recorded in "
                       << duration(recorded.seconds * 1e9) << '\n';
   if (recorded.recorded_failures + recorded.empty_requests != 0)
     label(out, "") << "left out: " << plural(recorded.recorded_failures, "recorded failure")
@@ -134,12 +135,12 @@ std::string text_of(const replay_report& report) {
   if (recorded.late_rows != 0)
     label(out, "") << plural(recorded.late_rows, "row") << " with a time before an earlier row, by "
                    << duration(static_cast<double>(recorded.latest_microseconds) * 1e3)
-                   << " at most: replayed where they stand\n";
-  label(out, "resource") << report.resource << " on " << report.device << ", "
+                   << " at most: replayed in the order of the file\n";
+  label(out, "resource") << report.resource << " on " << printable(report.device) << ", "
                          << plural(result.streams, "stream") << '\n';
   label(out, "requested") << format_bytes(result.peak_requested) << " at most\n";
   label(out, "physical") << format_bytes(result.peak_physical) << " at most, "
-                         << number(ratio_of(result), 3) << " of what was requested\n";
+                         << number(ratio_of(result), 3) << " of the requested bytes\n";
   label(out, "pairs") << result.pair_ns.size() << ": half take at most "
                       << duration(static_cast<double>(result.pair_percentile(0.5)))
                       << ", 99 % at most "
@@ -152,7 +153,7 @@ std::string text_of(const replay_report& report) {
   label(out, "failures") << result.failures.count() << '\n';
   std::size_t rest = result.failures.count();
   for (const auto& [text, count] : result.failures.texts()) {
-    label(out, "") << text << (count == 1 ? "" : ", " + plural(count, "time")) << '\n';
+    label(out, "") << printable(text) << (count == 1 ? "" : ", " + plural(count, "time")) << '\n';
     rest -= count;
   }
   if (rest != 0) label(out, "") << "and " << rest << " more\n";
@@ -193,7 +194,7 @@ std::string json_of(const replay_report& report) {
                        {"bytes_looked_at", result.checked->bytes_looked_at}};
   }
   // A file's name need not be UTF-8.
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::vector<std::string> missed(const replay_report& report, const replay_thresholds& thresholds) {

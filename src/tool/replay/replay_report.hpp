@@ -12,7 +12,7 @@
 
 namespace hipvmm::tool {
 
-/// What a replay must not exceed.
+/// The limits of a replay.
 struct replay_thresholds {
   std::optional<double> ratio = std::nullopt;  ///< peak physical by peak requested
   std::optional<double> pair_ns_p50 = std::nullopt;
@@ -20,7 +20,7 @@ struct replay_thresholds {
   std::optional<double> driver_share = std::nullopt;  ///< time in the driver by recorded time
 };
 
-/// What a replay was of, and how it went.
+/// The input and the result of a replay.
 struct replay_report {
   const trace& recorded;
   std::string resource;
@@ -39,14 +39,14 @@ struct replay_report {
 [[nodiscard]] std::string text_of(const replay_report& report);
 /// One line of JSON. docs/reference/replay.md has the keys.
 [[nodiscard]] std::string json_of(const replay_report& report);
-/// A sentence for each threshold that is missed, or cannot be told.
+/// A sentence for each threshold that is missed, or has no measurement.
 [[nodiscard]] std::vector<std::string> missed(const replay_report& report,
                                               const replay_thresholds& thresholds);
 
 /// "1 call", "2 calls".
 [[nodiscard]] std::string plural(std::size_t count, const char* noun);
 
-/// Nanoseconds between two looks at the clock, which is part of each of the two calls of a pair.
+/// Nanoseconds between two readings of the clock, which is part of each of the two calls of a pair.
 [[nodiscard]] std::uint64_t clock_ns();
 
 }  // namespace hipvmm::tool

@@ -3,19 +3,23 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/mr/pool/arena_resource.hpp>
+#include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include "c/settings.hpp"
 #include "tool/replay/replay_clock.hpp"
 
 namespace hipvmm::tool {
 namespace {
 
-/// A resource each of whose allocations, and each of whose deallocations, is one driver call.
+/// A resource with one driver call for each allocation and each deallocation.
 class timed_resource final : public mr::memory_resource {
  public:
   timed_resource(mr::memory_resource& upstream, const char* allocates, const char* frees)
@@ -24,7 +28,7 @@ class timed_resource final : public mr::memory_resource {
   [[nodiscard]] std::vector<driver_calls> calls() const { return {allocations_, frees_}; }
 
  private:
-  /// Adds the time of its life to `calls`, whether or not the call fails.
+  /// Adds the time of its life to `calls`, even if the call fails.
   class measured {
    public:
     explicit measured(driver_calls& calls) : calls_{calls} {}
@@ -64,15 +68,19 @@ class timed_resource final : public mr::memory_resource {
   driver_calls frees_;
 };
 
-/// hipMalloc does not tell what it takes for a request: the device's free memory does.
+/// hipMalloc does not report its use of memory: the device's free memory does.
 class hip_subject final : public replay_subject {
  public:
   explicit hip_subject(const subject_options& options)
-      : upstream_{options.device}, timed_{upstream_, "hipMalloc", "hipFree"} {}
+      : upstream_{options.device}, timed_{upstream_, "hipMalloc", "hipFree"} {
+    if (!options.settings.empty())
+      throw std::invalid_argument{
+          "--pool: hipMalloc has no options; leave it out, or choose a pool"};
+  }
 
   mr::memory_resource& resource() noexcept override { return timed_; }
   void begin() override {
-    drain_retired_memory();  // what comes back during the replay would hide what is taken
+    drain_retired_memory();  // memory released during the replay would hide new allocations
     free_before_ = upstream_.device().free_memory();
   }
   void begin_epoch() override { peak_ = held().physical; }
@@ -94,7 +102,8 @@ class hip_subject final : public replay_subject {
 class async_subject final : public replay_subject {
  public:
   explicit async_subject(const subject_options& options)
-      : upstream_{options.device}, timed_{upstream_, "hipMallocFromPoolAsync", "hipFreeAsync"} {}
+      : upstream_{options.device, c::async_settings(options.device, options.settings.c_str())},
+        timed_{upstream_, "hipMallocFromPoolAsync", "hipFreeAsync"} {}
 
   mr::memory_resource& resource() noexcept override { return timed_; }
   void begin_epoch() override { upstream_.reset_peaks(); }
@@ -111,10 +120,10 @@ class async_subject final : public replay_subject {
   timed_resource timed_;
 };
 
-class pool_subject final : public replay_subject {
+class pool_subject : public replay_subject {
  public:
   explicit pool_subject(const subject_options& options)
-      : pool_{options.device, with_limit(options.limit_bytes)} {}
+      : pool_{options.device, settings_of_pool(options)} {}
 
   mr::memory_resource& resource() noexcept override { return pool_; }
   void begin() override { before_ = memory_calls(); }
@@ -142,9 +151,13 @@ class pool_subject final : public replay_subject {
   }
 
  private:
-  static mr::pool_options with_limit(std::optional<std::size_t> bytes) {
-    mr::pool_options options;
-    options.maximum_bytes = bytes.value_or(0);
+  static mr::pool_options settings_of_pool(const subject_options& from) {
+    mr::pool_options options = c::pool_settings(from.device, from.settings.c_str());
+    if (!from.limit_bytes) return options;
+    if (options.maximum_bytes != 0)
+      throw std::invalid_argument{
+          "--limit: the pool's option maximum says the same; leave one out"};
+    options.maximum_bytes = *from.limit_bytes;
     return options;
   }
 
@@ -152,23 +165,94 @@ class pool_subject final : public replay_subject {
   std::vector<driver_calls> before_;
 };
 
+/// Bins over the pool.
+class binning_subject final : public pool_subject {
+ public:
+  explicit binning_subject(const subject_options& options)
+      : pool_subject{{options.device, options.limit_bytes, {}}},
+        bins_{make(pool_subject::resource(), c::binning_settings(options.settings.c_str()))} {}
+
+  mr::memory_resource& resource() noexcept override { return *bins_; }
+
+ private:
+  static std::unique_ptr<mr::binning_resource> make(mr::memory_resource& pool,
+                                                    const c::binning_options& options) {
+    // 128 blocks of each size are allocated at once: 16 MiB in all.
+    constexpr int least = 10;
+    constexpr int greatest = 16;
+    return std::make_unique<mr::binning_resource>(
+        &pool, static_cast<std::int8_t>(options.min_exponent.value_or(least)),
+        static_cast<std::int8_t>(options.max_exponent.value_or(greatest)));
+  }
+
+  std::unique_ptr<mr::binning_resource> bins_;
+};
+
+/// An arena over hipMalloc. Its statistics have one peak, of its whole life.
+class arena_subject final : public replay_subject {
+ public:
+  explicit arena_subject(const subject_options& options)
+      : upstream_{options.device},
+        timed_{upstream_, "hipMalloc", "hipFree"},
+        arena_{make(timed_, options)} {}
+
+  mr::memory_resource& resource() noexcept override { return *arena_; }
+  void begin_epoch() override {
+    is_first_epoch_ = false;
+    peak_ = held().physical;
+  }
+  void look() override { peak_ = std::max(peak_, held().physical); }
+  void forget(stream_ref stream) override { arena_->forget_stream(stream); }
+  [[nodiscard]] std::size_t peak_physical() const override {
+    return is_first_epoch_ ? arena_->statistics().reserved_high : std::max(peak_, held().physical);
+  }
+  [[nodiscard]] memory_held held() const override {
+    return {arena_->statistics().reserved_current, std::nullopt};
+  }
+  [[nodiscard]] std::vector<driver_calls> calls() const override { return timed_.calls(); }
+
+ private:
+  static std::unique_ptr<mr::arena_resource> make(mr::memory_resource& upstream,
+                                                  const subject_options& from) {
+    const c::arena_options options = c::arena_settings(from.device, from.settings.c_str());
+    if (options.maximum_bytes && from.limit_bytes)
+      throw std::invalid_argument{
+          "--limit: the arena's option maximum says the same; leave one out"};
+    auto made = std::make_unique<mr::arena_resource>(
+        &upstream, options.maximum_bytes ? options.maximum_bytes : from.limit_bytes,
+        options.dumps_log);
+    made->deallocate_sync(made->allocate_sync(options.initial_bytes), options.initial_bytes);
+    return made;
+  }
+
+  mr::hip_resource upstream_;
+  timed_resource timed_;
+  std::unique_ptr<mr::arena_resource> arena_;
+  bool is_first_epoch_ = true;
+  std::size_t peak_ = 0;
+};
+
 template <typename Subject>
 std::unique_ptr<replay_subject> make_unlimited(const subject_options& options) {
   if (options.limit_bytes)
     throw std::invalid_argument{
-        "--limit: HIP offers no limit for what this resource holds; leave it out, or choose a pool "
+        "--limit: HIP offers no limit for the memory of this resource; leave it out, or choose a "
+        "pool "
         "of the library's own"};
   return std::make_unique<Subject>(options);
 }
 
-std::unique_ptr<replay_subject> make_pool(const subject_options& options) {
-  return std::make_unique<pool_subject>(options);
+template <typename Subject>
+std::unique_ptr<replay_subject> make_limited(const subject_options& options) {
+  return std::make_unique<Subject>(options);
 }
 
-constexpr std::array<subject_kind, 3> kinds{{
-    {"pool", "hipvmm's own stream-ordered pool", make_pool},
+constexpr std::array<subject_kind, 5> kinds{{
+    {"pool", "hipvmm's own stream-ordered pool", make_limited<pool_subject>},
     {"hip", "hipMalloc and hipFree", make_unlimited<hip_subject>},
     {"async", "hipMallocAsync on a pool that keeps everything", make_unlimited<async_subject>},
+    {"arena", "RMM's arena, over hipMalloc", make_limited<arena_subject>},
+    {"binning", "RMM's bins for small blocks, over the pool", make_limited<binning_subject>},
 }};
 
 }  // namespace

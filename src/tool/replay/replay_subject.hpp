@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,13 +16,13 @@
 
 namespace hipvmm::tool {
 
-/// What a resource holds at one moment, in bytes.
+/// The memory of a resource at one moment, in bytes.
 struct memory_held {
   std::size_t physical;
-  std::optional<std::size_t> mapped;  ///< with an address; none where that cannot differ or be told
+  std::optional<std::size_t> mapped;  ///< with an address; none if equal or unknown
 };
 
-/// A resource that traces are replayed on, and what it tells about itself.
+/// A resource that traces are replayed on, with its description.
 class replay_subject {
  public:
   virtual ~replay_subject() = default;
@@ -45,6 +46,8 @@ class replay_subject {
 struct subject_options {
   device_ref device;
   std::optional<std::size_t> limit_bytes;  ///< most that it may hold from HIP
+  /// The options of the C interface for this kind of resource: "largest_chunk=8MiB,maximum=80%".
+  std::string settings = {};
 };
 
 /// A subject by its name on the command line. Another resource joins by a row in the table.
@@ -56,8 +59,8 @@ struct subject_kind {
 
 [[nodiscard]] std::span<const subject_kind> subject_kinds() noexcept;
 
-/// Throws: std::invalid_argument that lists the names when there is none of this name, or when the
-/// kind takes no limit; unsupported where the device lacks what it needs.
+/// Throws: std::invalid_argument that lists the names if there is none of this name, if the kind
+/// takes no limit, or for unknown settings; unsupported if the device lacks a necessary property.
 [[nodiscard]] std::unique_ptr<replay_subject> make_subject(std::string_view name,
                                                            const subject_options& options);
 

@@ -15,9 +15,10 @@
 #include <span>
 #include <sstream>
 #include <stdexcept>
-#include <utility>
+#include <string_view>
 
 #include <hipvmm/core/bytes.hpp>
+#include "tool/printable.hpp"
 
 namespace hipvmm::tool {
 namespace {
@@ -61,14 +62,13 @@ std::string run_gnuplot(const std::string& script) {
   while (::waitpid(child, &status, 0) < 0)
     if (errno != EINTR) fail("cannot wait for gnuplot", errno);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw std::runtime_error{"--timeline: gnuplot failed, see what it wrote above"};
-  if (std::fseek(output.get(), 0, SEEK_SET) != 0)
-    fail("cannot read again what gnuplot wrote", errno);
+    throw std::runtime_error{"--timeline: gnuplot failed, see its messages above"};
+  if (std::fseek(output.get(), 0, SEEK_SET) != 0) fail("cannot read gnuplot's output again", errno);
   std::string picture;
   std::array<char, 65536> part{};
   while (const std::size_t count = std::fread(part.data(), 1, part.size(), output.get()))
     picture.append(part.data(), count);
-  if (std::ferror(output.get()) != 0) fail("cannot read what gnuplot drew", errno);
+  if (std::ferror(output.get()) != 0) fail("cannot read gnuplot's picture", errno);
   return picture;
 }
 
@@ -77,7 +77,7 @@ struct unit {
   double size;
 };
 
-/// The largest unit of which `most` is at least two.
+/// The largest unit of which `most` has at least two.
 unit unit_for(double most, std::span<const unit> units) {
   const auto found = std::find_if(units.begin(), units.end() - 1,
                                   [most](unit each) { return most >= 2 * each.size; });
@@ -88,14 +88,19 @@ constexpr unit time_units[] = {{"h", 3600}, {"min", 60}, {"s", 1}, {"ms", 1e-3},
 constexpr unit memory_units[] = {
     {"GiB", double{GiB}}, {"MiB", double{MiB}}, {"KiB", double{KiB}}, {"B", 1}};
 
-/// As gnuplot reads a text between double quotes.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
+/// The text that gnuplot draws instead of the title.
+constexpr std::string_view title_mark = "hipvmm-replay-title";
+
+std::string in_xml(std::string_view text) {
+  std::string result;
   for (const char each : text) {
-    if (each == '"' || each == '\\') result += '\\';
-    result += each == '\n' ? ' ' : each;
+    const std::string_view named = each == '<'   ? "&lt;"
+                                   : each == '>' ? "&gt;"
+                                   : each == '&' ? "&amp;"
+                                                 : "";
+    named.empty() ? result += each : result += named;
   }
-  return result + '"';
+  return result;
 }
 
 }  // namespace
@@ -103,10 +108,16 @@ std::string quoted(const std::string& text) {
 void require_gnuplot() { static_cast<void>(run_gnuplot("")); }
 
 std::string draw_timeline(const std::string& title, const std::vector<replay_sample>& samples) {
-  return run_gnuplot(timeline_script(title, samples));
+  return with_title(run_gnuplot(timeline_script(samples)), title);
 }
 
-std::string timeline_script(const std::string& title, const std::vector<replay_sample>& samples) {
+std::string with_title(std::string picture, const std::string& title) {
+  const std::size_t mark = picture.find(title_mark);
+  if (mark != std::string::npos) picture.replace(mark, title_mark.size(), in_xml(printable(title)));
+  return picture;
+}
+
+std::string timeline_script(const std::vector<replay_sample>& samples) {
   std::size_t requested = 0;
   std::size_t held = 0;
   std::size_t mapped = 0;
@@ -135,8 +146,8 @@ std::string timeline_script(const std::string& title, const std::vector<replay_s
   std::ostringstream script;
   script << std::setprecision(10);
   script << "set terminal svg size 960,520 noenhanced font 'sans,13' background '#ffffff'\n"
-         << "set multiplot layout 1,1 title " << quoted(title) << " font 'sans,17'\n"
-         << "set title " << quoted(peaks.str()) << "\nset xlabel 'recorded time (" << time.name
+         << "set multiplot layout 1,1 title '" << title_mark << "' font 'sans,17'\n"
+         << "set title '" << peaks.str() << "'\nset xlabel 'recorded time (" << time.name
          << ")'\nset ylabel 'device memory (" << memory.name << ")'\n"
          << "set xrange [0:" << (last - first) / time.size
          << "]\nset yrange [0:" << 1.05 * most / memory.size
@@ -153,8 +164,8 @@ std::string timeline_script(const std::string& title, const std::vector<replay_s
   for (const replay_sample& each : samples) add_row(each.seconds, each);
   // So that the last step has a width.
   if (!samples.empty()) add_row(last, samples.back());
-  // What is requested is drawn over what is held: the band between them is unused. Mapped memory is
-  // mostly what is held, so that it is dashed.
+  // Requested memory is drawn over held memory: the band between them is unused. Mapped memory is
+  // dashed, because it mostly equals held memory.
   script << "END\nplot $memory using 1:3 with fillsteps fs solid fc rgb '#a6cee3' "
             "title 'held from the device (band: unused)', \\\n"
             "  $memory using 1:2 with fillsteps fs solid fc rgb '#fdbf6f' "

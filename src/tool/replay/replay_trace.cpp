@@ -26,11 +26,11 @@
 namespace hipvmm::tool {
 namespace {
 
-/// The bytes of a file, unpacked where it is packed. Not by zlib's gzread, which leaves out in
-/// silence what stands behind the packed data.
+/// The bytes of a file, unpacked if it is packed. Not by zlib's gzread, which silently skips bytes
+/// behind the packed data.
 class unpacked_file final : public io::ByteSourceBase {
  public:
-  /// `ends_with_row`: whether what was read so far does. The parser may end this object before its
+  /// `ends_with_row`: whether the bytes read so far do. The parser may end this object before its
   /// last row.
   unpacked_file(const std::string& path, bool& ends_with_row)
       : ends_with_row_{ends_with_row},
@@ -119,7 +119,7 @@ class unpacked_file final : public io::ByteSourceBase {
   std::array<unsigned char, 1U << 17> input_;
 };
 
-/// A value that is not what its column holds.
+/// A value that does not fit its column.
 struct bad_value : std::runtime_error {
   bad_value(const char* column, std::string_view found, const char* expected)
       : std::runtime_error{std::string{column} + " is '" + std::string{found} + "', expected " +
@@ -176,7 +176,7 @@ recorded_time time(std::string_view text) {
   return {static_cast<std::int64_t>(result), true};
 }
 
-/// Follows the rows and refuses those that contradict earlier ones.
+/// Checks the rows and refuses those that contradict earlier ones.
 class trace_builder {
  public:
   explicit trace_builder(std::string name) { built_.name = std::move(name); }
@@ -305,7 +305,8 @@ trace read_rows(const std::string& path) {
       built.add(rows.get_file_line(), time, action, pointer, bytes, stream);
     if (!ends_with_row)
       throw std::runtime_error{
-          "the file ends within this row, whose last number may lack digits; expected is a newline "
+          "the file ends within this row, and its last number may lack digits; a newline is "
+          "expected "
           "behind it"};
   } catch (const io::error::missing_column_in_header& error) {
     throw std::runtime_error{std::string{"row 1: the header lacks the column "} +

@@ -19,7 +19,7 @@ struct trace_event {
   std::int64_t microseconds;  ///< since the first event
 };
 
-/// What one allocation of a trace asks for.
+/// The request of one allocation of a trace.
 struct trace_block {
   std::size_t bytes;
   std::uint32_t row;  ///< of the allocation
@@ -39,9 +39,9 @@ struct trace {
   std::int64_t latest_microseconds = 0;  ///< most that one is before
 };
 
-/// Reads a CSV file, gzip'ed or not, '-' for standard input. Wanted are the columns Time, Action,
-/// Pointer, Size and Stream, found by their names; others are skipped. docs/reference/replay.md has
-/// the forms. Throws: std::runtime_error that names the file, the row, what it says and what was
+/// Reads a CSV file, gzip'ed or not, '-' for standard input. It needs the columns Time, Action,
+/// Pointer, Size and Stream, found by their names, and skips others. docs/reference/replay.md has
+/// the forms. Throws: std::runtime_error that names the file, the row, the text found and the text
 /// expected.
 [[nodiscard]] trace read_trace(const std::string& path);
 

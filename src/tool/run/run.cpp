@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-run: runs a program whose hipMalloc, hipFree and so on are served by hipvmm's pools.
+// hipvmm-run: runs a program and serves its hipMalloc, hipFree and so on from hipvmm's pools.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
+#include <hipvmm/version.hpp>
+#include "core/environment.hpp"
 #include "tool/program.hpp"
 
 namespace {
@@ -33,6 +39,9 @@ struct options {
   bool print = false;
 };
 
+constexpr int not_executable = 126;
+constexpr int not_found = 127;
+
 void declare(CLI::App& app, options& chosen) {
   app.add_option("--threshold", chosen.threshold, "Smaller allocations go to HIP itself")
       ->transform(tool::size_or_zero_in_bytes, "")
@@ -44,7 +53,7 @@ void declare(CLI::App& app, options& chosen) {
       ->check(CLI::IsMember({"waits", "returns"}))
       ->type_name("waits|returns");
   app.add_option("--statistics", chosen.statistics,
-                 "At the exit write what was replaced to stderr or a file; %p is the process")
+                 "At the exit write the replaced calls to stderr or a file; %p is the process")
       ->type_name("stderr|FILE");
   app.add_option("--json", chosen.json, "The same as JSON")->type_name("stderr|FILE");
   app.add_option("--conf", chosen.conf,
@@ -53,17 +62,18 @@ void declare(CLI::App& app, options& chosen) {
   app.add_flag("--off", chosen.off, "Replace nothing, for comparison");
   app.add_option("--library", chosen.library, "Another libhipvmm_preload.so")->type_name("FILE");
   app.add_flag("--print", chosen.print, "Print the variables instead of running the program");
-  app.set_version_flag("--version", "hipvmm-run " HIPVMM_VERSION_TEXT);
+  app.set_version_flag("--version", "hipvmm-run " HIPVMM_VERSION_STRING);
   app.prefix_command();
   app.footer(
       "The program and its arguments come last: hipvmm-run --statistics stderr PROGRAM "
       "ARGUMENTS... "
       "Options that are given replace all that HIPVMM_PRELOAD says. The exit status is the "
-      "program's, 1 where it cannot be started and 2 where an option is wrong. See "
+      "program's; 127 if there is no such program, 126 if it cannot be started, 2 if an "
+      "option or variable is wrong and 1 if the libraries cannot be loaded. See "
       "docs/guides/preload.md.");
 }
 
-/// HIPVMM_PRELOAD as the options have it; empty where none is given.
+/// HIPVMM_PRELOAD as the options have it; empty if none is given.
 std::string settings_of(const options& chosen) {
   std::string text;
   const auto add = [&](const char* name, const std::string& value) {
@@ -86,7 +96,7 @@ std::string settings_of(const options& chosen) {
   return "off";
 }
 
-/// Where it lies beside this program: installed, and in the build.
+/// The library beside this program: installed, and in the build.
 path library_of(const options& chosen) {
   if (!chosen.library.empty()) return std::filesystem::absolute(chosen.library);
   const path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -97,6 +107,11 @@ path library_of(const options& chosen) {
   throw std::runtime_error{library.lexically_normal().string() +
                            " is not there; --library names it"};
 }
+
+// The first byte of the child's answer.
+constexpr std::string_view fits = "0";
+constexpr std::string_view failed_mark = "1";
+constexpr std::string_view misused_mark = "2";
 
 void* open_library(const path& file) {
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -112,17 +127,51 @@ void require_fit(const path& library) {
                              ": there is a space or a colon in it"};
   const auto version =
       reinterpret_cast<const char* (*)()>(::dlsym(open_library(library), "hipvmm_preload_version"));
-  if (version == nullptr || std::strcmp(version(), HIPVMM_VERSION_TEXT) != 0)
+  if (version == nullptr || std::strcmp(version(), HIPVMM_VERSION_STRING) != 0)
     throw std::runtime_error{library.string() + " is of version " +
                              (version == nullptr ? "unknown" : version()) +
-                             ", this program of " HIPVMM_VERSION_TEXT};
+                             ", this program of " HIPVMM_VERSION_STRING};
   static_cast<void>(open_library(library.parent_path() / "libhipvmm_preload_core.so"));
 }
 
-void set_variable(const options& chosen, const char* name, const std::string& value) {
-  if (chosen.print) std::cout << name << '=' << value << '\n';
-  if (::setenv(name, value.c_str(), 1) != 0)
-    throw std::system_error{errno, std::generic_category(), name};
+/// The same, and CLI::ValidationError unless HIPVMM_PRELOAD and HIPVMM_CONF can be obeyed on device
+/// 0: the program would run as without. In a child, so that nothing that libraries and HIP do in a
+/// process reaches the program.
+void require_fit_in_child(const path& library) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw std::system_error{errno, std::generic_category(), "pipe"};
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    std::string said{fits};
+    try {
+      const auto problem = reinterpret_cast<const char* (*)()>(
+          ::dlsym(open_library(library.parent_path() / "libhipvmm_preload_core.so"),
+                  "hipvmm_preload_problem"));
+      if (const char* const why = problem == nullptr ? nullptr : problem())
+        said = std::string{misused_mark} + why;
+    } catch (const std::exception& error) {
+      said = std::string{failed_mark} + error.what();
+    }
+    const ::ssize_t written = ::write(ends[1], said.data(), said.size());
+    ::_exit(written == static_cast<::ssize_t>(said.size()) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string said;
+  std::array<char, 4096> part{};
+  ::ssize_t got = 0;
+  while (child > 0 && ((got = ::read(ends[0], part.data(), part.size())) > 0 || errno == EINTR)) {
+    if (got > 0) said.append(part.data(), static_cast<std::size_t>(got));
+    if (got < 0) errno = 0;
+  }
+  ::close(ends[0]);
+  if (child < 0) throw std::system_error{errno, std::generic_category(), "fork"};
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (said == fits) return;
+  if (said.starts_with(misused_mark)) throw CLI::ValidationError{said.substr(misused_mark.size())};
+  throw std::runtime_error{said.empty() ? library.string() + " ended the process that loaded it"
+                                        : said.substr(failed_mark.size())};
 }
 
 int start(const options& chosen, std::vector<std::string> words) {
@@ -134,32 +183,44 @@ int start(const options& chosen, std::vector<std::string> words) {
   const std::string settings = settings_of(chosen);
   const path library = library_of(chosen);
   require_fit(library);
-  // Behind what is there: a sanitizer must be first.
-  const char* const before = std::getenv("LD_PRELOAD");
-  set_variable(chosen, "LD_PRELOAD",
-               before == nullptr || *before == '\0' ? library.string()
-                                                    : std::string{before} + ":" + library.string());
-  if (!settings.empty()) set_variable(chosen, "HIPVMM_PRELOAD", settings);
-  if (!chosen.conf.empty()) set_variable(chosen, "HIPVMM_CONF", chosen.conf);
+  // Behind existing libraries: a sanitizer must be first.
+  const char* const before = hipvmm::detail::environment("LD_PRELOAD");
+  std::vector<std::pair<const char*, std::string>> variables{
+      {"LD_PRELOAD", before == nullptr || *before == '\0'
+                         ? library.string()
+                         : std::string{before} + ":" + library.string()}};
+  if (!settings.empty()) variables.emplace_back("HIPVMM_PRELOAD", settings);
+  if (!chosen.conf.empty()) variables.emplace_back("HIPVMM_CONF", chosen.conf);
+  std::string text;
+  for (const auto& [name, value] : variables) {
+    if (::setenv(name, value.c_str(), 1) != 0)
+      throw std::system_error{errno, std::generic_category(), name};
+    text += std::string{name} + '=' + tool::printable(value) + '\n';
+  }
+  require_fit_in_child(library);
   if (chosen.print) {
-    tool::write_to_standard_output("");
+    tool::write_to_standard_output(text);
     return 0;
   }
   std::vector<char*> arguments;
   for (std::string& each : words) arguments.push_back(each.data());
   arguments.push_back(nullptr);
-  // What run_program() set for this program only.
-  std::signal(SIGPIPE, SIG_DFL);
+  tool::inherited.restore();
   ::execvp(arguments.front(), arguments.data());
-  throw std::system_error{errno, std::generic_category(), words.front()};
+  // As of a shell.
+  const int error = errno;
+  tool::write_error("hipvmm-run", words.front() + ": " + std::generic_category().message(error));
+  return error == ENOENT ? not_found : not_executable;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs a program whose hipMalloc, hipFree and so on hipvmm's pools serve.",
+  CLI::App app{"Runs a program and serves its hipMalloc, hipFree and so on from hipvmm's pools.",
                "hipvmm-run"};
   options chosen;
   declare(app, chosen);
-  return hipvmm::tool::run_program(app, argc, argv, [&] { return start(chosen, app.remaining()); });
+  return hipvmm::tool::run_program(
+      app, argc, argv, [&] { return start(chosen, app.remaining()); },
+      hipvmm::tool::needs_output::no);
 }

@@ -27,6 +27,14 @@ inline slot_arena_options small_slots(std::size_t slots = 4) {
 /// Bytes of a block in both planes.
 inline std::size_t row() { return 2 * granule(); }
 
+/// Whether memory stays with the addresses that it was mapped in: trim() does not return it while
+/// something is mapped there.
+inline bool addresses_pin() { return capability_of(first_device).needs(quirk::re_reserve); }
+/// Bytes held, beside what trim() could not return.
+inline std::size_t held_unpinned(const slot_arena_statistics& now) {
+  return now.held_bytes - (addresses_pin() ? now.kept_bytes + now.spare_bytes : 0);
+}
+
 /// Writes bytes of `seed` to the last `bytes` bytes of the slot, in each plane.
 inline void write_end(const slot_arena& arena, std::size_t slot, std::size_t bytes,
                       std::uint32_t seed, stream_ref stream) {

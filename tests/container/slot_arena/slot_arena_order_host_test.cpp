@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -111,6 +112,27 @@ TEST_CASE("slot_arena: where only released memory is left, a commit waits for it
   CHECK(subject.arena.length(1) == granule());
   CHECK(subject.arena.statistics().held_bytes == 2 * row());
   subject.check_read();
+}
+
+TEST_CASE("slot_arena: a commit gets what a release left, whenever its work passes") {
+  slot_arena_options options = small_slots();
+  options.budget_bytes = 2 * row();
+  const stream stream{first_device};
+  // The work passes between two looks at it.
+  for (std::size_t looks = 0; looks <= 6; ++looks) {
+    CAPTURE(looks);
+    slot_arena arena{first_device, options};
+    arena.commit(sizes{0}, sizes{2 * granule()}, stream);
+    arena.release(0, stream);
+    stream.synchronize();
+    std::string not_ready;
+    for (std::size_t i = 1; i <= looks; ++i)
+      not_ready += "hipEventQuery nth=" + std::to_string(i) + " error=hipErrorNotReady; ";
+    REQUIRE(hipvmm_host_set_faults(not_ready.c_str()) == nullptr);
+    CHECK_NOTHROW(arena.commit(sizes{1}, sizes{granule()}, stream));
+    hipvmm_host_set_faults(nullptr);
+    CHECK(arena.length(1) == granule());
+  }
 }
 
 TEST_CASE("slot_arena: acquire prefers a slot whose work has passed") {

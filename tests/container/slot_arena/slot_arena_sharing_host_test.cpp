@@ -5,6 +5,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include <hipvmm/core/error.hpp>
@@ -98,7 +99,7 @@ TEST_CASE("slot_arena: a shared prefix outlives the slot that it came from") {
   subject.stream.synchronize();
   subject.arena.trim();
   CHECK(subject.arena.statistics().shared_bytes == 0);
-  CHECK(subject.arena.statistics().held_bytes == 6 * row());
+  CHECK(held_unpinned(subject.arena.statistics()) == 6 * row());
   // Nothing is released twice.
   CHECK(reported.count() == 0);
 }
@@ -197,11 +198,31 @@ TEST_CASE("slot_arena: sharing is refused where it cannot be, and for slots with
                        doctest::Contains("slot_layout::packed"), unsupported);
 }
 
+TEST_CASE("slot_arena: an arena shares by the record that its region was made with") {
+  const stream stream{first_device};
+  for (const bool shares : {false, true}) {
+    CAPTURE(shares);
+    std::optional<assumed_capability> assumed;
+    if (!shares) assumed.emplace("coherent_aliases=no");
+    slot_arena arena{first_device, small_slots()};
+    arena.commit(sizes{0}, sizes{100}, stream);
+    // Probed again, with the other result.
+    if (shares)
+      assumed.emplace("coherent_aliases=no");
+    else
+      assumed.reset();
+    if (shares)
+      CHECK_NOTHROW(arena.share_prefix(0, sizes{1}, 100, stream));
+    else
+      CHECK_THROWS_AS(arena.share_prefix(0, sizes{1}, 100, stream), unsupported);
+  }
+}
+
 TEST_CASE("slot_arena: a prefix that cannot be shared leaves the slots free") {
   const auto make = [] {
     return std::make_unique<shared_arena>(small_slots(), false, losing_device);
   };
-  fault_sweep{"share_prefix"}.run(
+  fault_sweep{"share_prefix", nothing_but_pinned()}.run(
       make,
       [](std::unique_ptr<shared_arena>& subject) {
         subject->arena.share_prefix(0, sizes{1, 3}, subject->bytes, subject->stream);
@@ -210,7 +231,7 @@ TEST_CASE("slot_arena: a prefix that cannot be shared leaves the slots free") {
         CHECK_FALSE(subject->arena.in_use(1));
         CHECK_FALSE(subject->arena.in_use(3));
         CHECK(subject->has(0));
-        CHECK(subject->arena.statistics().held_bytes == 3 * row());
+        CHECK(held_unpinned(subject->arena.statistics()) == 3 * row());
       },
       [](const std::unique_ptr<shared_arena>& subject) {
         CHECK(subject->has(1));

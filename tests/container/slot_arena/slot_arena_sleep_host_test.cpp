@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include <hipvmm/capability/capability.hpp>
@@ -19,6 +18,7 @@
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/waiting_thread.hpp"
 
 // Arenas that sleep and wake.
 namespace hipvmm::test {
@@ -92,6 +92,39 @@ TEST_CASE("sleep: an arena wakes with its slots, and what they share is saved on
     CHECK(subject.has_first(1, 9));
   }
   subject.arena.commit(sizes{0}, sizes{3 * granule()}, subject.stream);
+}
+
+TEST_CASE("sleep: ranges are of one slot's memory alone") {
+  sleeping_arena subject;
+  const auto with = [&](std::size_t slot, keep what) {
+    return suspend_options{{}, {}, {}, {{subject.arena.pointer(slot, 1), end_piece, what}}};
+  };
+  for (const std::size_t slot : {1U, 2U}) {
+    if (!subject.shares) continue;
+    CHECK_THROWS_WITH_AS(suspend(subject.tag, keep::contents, with(slot, keep::zeros)),
+                         doctest::Contains("shown at other addresses too"), std::invalid_argument);
+    subject.check_awake();
+  }
+  CHECK(suspend(subject.tag, keep::contents, with(0, keep::zeros)) == subject.rows * row());
+  CHECK(subject.tag.statistics().bytes_on_host == subject.rows * row() - end_piece);
+  resume(subject.tag);
+  CHECK(read_bytes(subject.stream, subject.arena.pointer(0, 1), end_piece) ==
+        std::vector<unsigned char>(end_piece, 0));
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: what is shared stays with all that shows it") {
+  sleeping_arena subject;
+  if (!subject.shares || capability_of(first_device).needs(quirk::re_reserve)) return;
+  const suspend_options options{
+      {}, {}, {}, {{subject.arena.pointer(0, 0), granule(), keep::nothing}}};
+  CHECK(suspend(subject.tag, keep::mapped, options) == granule());
+  // Memory that several slots show counts once.
+  CHECK(subject.tag.statistics().bytes_mapped == subject.rows * row() - granule());
+  CHECK(subject.has_first(2, 5));
+  CHECK(resume(subject.tag) == granule());
+  CHECK(subject.has_first(1, 5));
+  CHECK(subject.arena.statistics().shared_bytes == row());
 }
 
 TEST_CASE("sleep: a prefix of which only readers are left comes back") {
@@ -175,12 +208,9 @@ TEST_CASE("sleep: blocks of released slots are not saved, even those that are in
   sleeping_arena subject{false};
   blocked_stream work{first_device};
   subject.arena.release(1, work);
-  std::thread later{[&] {
-    happens([] { return false; });
-    work.release();
-  }};
+  opened_by_wait opener{[&] { work.release(); }};
   const std::size_t bytes = suspend(subject.tag, keep::contents);
-  later.join();
+  CHECK(opener.was_waited_for());
   CHECK(bytes == row());
   resume(subject.tag);
   CHECK(has_end(subject.arena, 0, end_piece, 1, subject.stream));

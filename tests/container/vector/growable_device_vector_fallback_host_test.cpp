@@ -18,6 +18,7 @@
 #include "support/element.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -191,11 +192,21 @@ TEST_CASE("growable_device_vector: explain says how the memory is used" * needs_
   const std::string text = vector.explain();
   CHECK(text.find("device 0, " + first_device.name() + ": virtual memory management") == 0);
   CHECK(text.find("backed 2.00 MiB in 1 chunk\n") != std::string::npos);
-  CHECK(text.find("data() stays within what is reserved") != std::string::npos);
+  CHECK(text.find("data() stays the same within the reservation") != std::string::npos);
   vector = growable_device_vector<element8>{first_device, refusing(8 * MiB)};
   CHECK(vector.explain().find("data() stays for life\n") != std::string::npos);
   const growable_device_vector<element8> taken = std::move(vector);
   CHECK(vector.explain().find("moved from") != std::string::npos);
+}
+
+HIPVMM_TEST_CASE_IN(
+    "without virtual memory: growable_device_vector that must not do without says why",
+    {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
+  growth_options options;
+  options.fallback = without_vmm::refuse;
+  CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
+                       doctest::Contains("hipDeviceAttributeVirtualMemoryManagementSupported is 0"),
+                       unsupported);
 }
 
 }  // namespace

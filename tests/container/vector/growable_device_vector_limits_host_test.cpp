@@ -12,6 +12,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "container/vector/vectors.hpp"
+#include "runtime/peer_copies.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/host_profile.hpp"
@@ -180,12 +181,22 @@ TEST_CASE("growable_device_vector: an append from a device that gave no right ch
     source.resize_uninitialized(10);
     growable_device_vector<element<8>> target;
     target.append(series<element<8>>(0, 10), stream);
-    // Where the peer's engine would copy, the peer has no right to the target either.
-    if (capability_of(first_device).has(trait::peer_copies)) {
-      CHECK_THROWS_AS(target.append_from_device(source.span(), stream), hip_error);
-    } else {
-      CHECK_THROWS_AS(target.append_from_device(source.span(), stream), unsupported);
+    // Where the peer's engine would copy, the peer has no right to
+    // the target either.
+    const bool lacks_link =
+        detail::copies_need_links() && !first_device.can_access_peer(device_ref{ordinal});
+    bool is_copied = false;
+    try {
+      target.append_from_device(source.span(), stream);
+      is_copied = true;
+    } catch (const unsupported&) {
+      CHECK((lacks_link || !capability_of(first_device).has(trait::peer_copies)));
+    } catch (const hip_error&) {
+      CHECK(capability_of(first_device).has(trait::peer_copies));
     }
+    CHECK(is_copied == (quirks::copies_need_no_right.holds() && !lacks_link));
+    CHECK(target.size() == (is_copied ? 20 : 10));
+    target.resize(10, stream);
     CHECK(target.copy_to_host(stream) == series<element<8>>(0, 10));
   }
 }
@@ -200,6 +211,29 @@ HIPVMM_TEST_CASE_IN(
     vector.resize_uninitialized(vector.max_size());
   }
   CHECK(vectors.front().max_size() > vectors.back().max_size());
+}
+
+TEST_CASE(
+    "growable_device_vector: a maximum that cannot be reserved is refused, and leaves nothing" *
+    needs_virtual_memory) {
+  const hipvmm_host_counters before = live_objects();
+  for (const past_max_size past : {past_max_size::move, past_max_size::refuse}) {
+    for (const std::size_t bytes : {std::size_t{1} << 47, std::size_t{1} << 60}) {
+      growth_options options;
+      options.max_bytes = bytes;
+      options.past_max = past;
+      try {
+        const vector_of_granules vector{first_device, options};
+        FAIL("reserved " << bytes);
+      } catch (const out_of_memory& failure) {
+        CHECK(failure.resource() == exhausted::addresses);
+        CHECK(failure.bytes_requested() == bytes);
+        CHECK(std::string{failure.what()}.find("max_bytes") != std::string::npos);
+      }
+    }
+  }
+  drain_retired_memory();
+  CHECK(live_objects() == before);
 }
 
 HIPVMM_TEST_CASE_IN(

@@ -6,9 +6,11 @@
 #include <memory>
 #include <thread>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "container/vector/vectors.hpp"
+#include "runtime/peer_copies.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
@@ -178,10 +180,16 @@ TEST_CASE("growable_device_vector: work submitted before growth past the maximum
   CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
 }
 
-// Device 2 reaches no other.
+// Device 2 reaches no other. ROCm 6 does not copy mapped memory between such devices.
 TEST_CASE("growable_device_vector: its end waits for a device without access that copies from it") {
-  drain_retired_memory();
   constexpr device_ref owner{1};
+  const capability known = capability_of(owner);
+  if ((known.path() != memory_path::fallback && !known.has(trait::peer_copies)) ||
+      detail::missing_link(device_ref{2}, device_ref{2}, owner)) {
+    MESSAGE("skipped: mapped memory is not copied between devices without a link");
+    return;
+  }
+  drain_retired_memory();
   constexpr device_ref reader{2};
   const stream own{owner};
   const device_memory copy{MiB, reader};

@@ -159,7 +159,8 @@ HIPVMM_TEST_CASE_IN("growable_device_vector: a queue goes on where only addresse
     vector.erase_front(vector.size() - size, stream);
     CHECK(vector.element(0, stream) == element<1>{{static_cast<unsigned char>(round)}});
   }
-  CHECK(vector.statistics().base_moves > 0);
+  // Growth takes the chunks that the addresses pin, so that nothing has to move.
+  CHECK(vector.statistics().base_moves == 0);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace hipvmm::test {
 namespace {
 
 // Some of these elements reach across the end of a granule.
-const std::size_t per_granule = granule() / sizeof(element300);
+std::size_t per_granule() { return granule() / sizeof(element300); }
 
 /// Steps of one granule each in a reservation of `granules`.
 growth_options by_granules(std::size_t granules, past_max_size past_max = past_max_size::move) {
@@ -40,11 +40,11 @@ growth_options by_granules(std::size_t granules, past_max_size past_max = past_m
 struct queue {
   hipvmm::stream stream;
   growable_device_vector<element300> vector;
-  const std::size_t count = 3 * per_granule + 5;
+  const std::size_t count = 3 * per_granule() + 5;
 
   explicit queue(const growth_options& options = by_granules(16)) : vector{first_device, options} {
-    for (std::size_t at = 0; at < count; at += per_granule)
-      vector.append(series<element300>(at, std::min(per_granule, count - at)), stream);
+    for (std::size_t at = 0; at < count; at += per_granule())
+      vector.append(series<element300>(at, std::min(per_granule(), count - at)), stream);
     stream.synchronize();
   }
   void check(std::size_t first, std::size_t end) const {
@@ -56,7 +56,7 @@ struct queue {
 TEST_CASE_FIXTURE(queue, "growable_device_vector: erase_front moves no element") {
   const element300* const data = vector.data();
   const std::size_t max_size = vector.max_size();
-  for (const std::size_t erased : {std::size_t{1}, per_granule, 2 * per_granule + 7, count}) {
+  for (const std::size_t erased : {std::size_t{1}, per_granule(), 2 * per_granule() + 7, count}) {
     vector.erase_front(erased - static_cast<std::size_t>(vector.data() - data), stream);
     CHECK(vector.data() == data + erased);
     CHECK(vector.max_size() == max_size - erased);
@@ -87,7 +87,7 @@ TEST_CASE_FIXTURE(queue, "growable_device_vector: erase_front of more than all t
 TEST_CASE_FIXTURE(queue, "growable_device_vector: erase_front releases whole chunks but the last" *
                              needs_virtual_memory) {
   REQUIRE(vector.statistics().chunks == 4);
-  vector.erase_front(per_granule, stream);  // a bit of the first granule stays
+  vector.erase_front(per_granule(), stream);  // a bit of the first granule stays
   CHECK(vector.statistics().chunks == 4);
   vector.erase_front(1, stream);
   CHECK(vector.statistics().chunks == 3);
@@ -112,21 +112,21 @@ TEST_CASE_FIXTURE(queue,
   CHECK(vector.capacity() == 0);
   CHECK(vector.statistics().chunks == 0);
   if (!on_fallback()) CHECK(vector.data() == data);
-  vector.append(series<element300>(5, 2 * per_granule), stream);
-  CHECK(vector.copy_to_host(stream) == series<element300>(5, 2 * per_granule));
+  vector.append(series<element300>(5, 2 * per_granule()), stream);
+  CHECK(vector.copy_to_host(stream) == series<element300>(5, 2 * per_granule()));
 }
 
 TEST_CASE_FIXTURE(queue, "growable_device_vector: shrink_to_fit that replaces keeps what is left") {
-  vector.erase_front(2 * per_granule + 7, stream);
-  vector.reserve(8 * per_granule);
+  vector.erase_front(2 * per_granule() + 7, stream);
+  vector.reserve(8 * per_granule());
   vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.capacity() * sizeof(element300) <= 2 * granule());
-  check(2 * per_granule + 7, count);
+  check(2 * per_granule() + 7, count);
 }
 
 TEST_CASE_FIXTURE(queue, "growable_device_vector: what is behind erased elements is as any other") {
-  vector.erase_front(2 * per_granule + 3, stream);
-  std::vector<element300> model = series<element300>(2 * per_granule + 3, per_granule + 2);
+  vector.erase_front(2 * per_granule() + 3, stream);
+  std::vector<element300> model = series<element300>(2 * per_granule() + 3, per_granule() + 2);
   const std::vector<element300> block = series<element300>(7, 1000);
 
   vector.insert(0, block, stream);
@@ -142,8 +142,8 @@ TEST_CASE_FIXTURE(queue, "growable_device_vector: what is behind erased elements
   CHECK(vector.copy_to_host(stream) == model);
   const growable_device_vector<element300> copied = vector.clone(stream);
   CHECK(copied.copy_to_host(stream) == model);
-  vector.reserve(3 * per_granule);
-  CHECK(vector.capacity() >= 3 * per_granule);
+  vector.reserve(3 * per_granule());
+  CHECK(vector.capacity() >= 3 * per_granule());
   growable_device_vector<element300> taken = std::move(vector);
   CHECK(taken.copy_to_host(stream) == model);
   taken.erase_front(400, stream);
@@ -155,8 +155,8 @@ TEST_CASE_FIXTURE(queue, "growable_device_vector: what is behind erased elements
 TEST_CASE_FIXTURE(queue, "growable_device_vector: the rights of what is left stay") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   vector.grant(peer, peer_right());
-  vector.erase_front(2 * per_granule + 7, stream);
-  vector.resize_uninitialized(15 * per_granule);  // beyond max_size()
+  vector.erase_front(2 * per_granule() + 7, stream);
+  vector.resize_uninitialized(15 * per_granule());  // beyond max_size()
   CHECK(vector.access(peer) == peer_right());
   if (on_fallback()) return;
   CHECK(get_access(vector.data(), peer) == peer_right());
@@ -166,7 +166,7 @@ TEST_CASE_FIXTURE(queue, "growable_device_vector: the rights of what is left sta
 TEST_CASE("growable_device_vector: a queue of any length stays in a small reservation") {
   const stream stream;
   growable_device_vector<element300> vector{first_device, by_granules(8)};
-  const std::size_t step = per_granule / 3;
+  const std::size_t step = per_granule() / 3;
   std::size_t first = 0;
   std::size_t end = 0;
   for (int round = 0; round < 150; ++round) {
@@ -174,7 +174,7 @@ TEST_CASE("growable_device_vector: a queue of any length stays in a small reserv
     end += step;
     if (round % 50 == 49)
       REQUIRE(vector.copy_to_host(stream) == series<element300>(first, end - first));
-    if (vector.size() < 3 * per_granule) continue;
+    if (vector.size() < 3 * per_granule()) continue;
     vector.erase_front(2 * step, stream);
     first += 2 * step;
   }
@@ -182,7 +182,7 @@ TEST_CASE("growable_device_vector: a queue of any length stays in a small reserv
   // 50 granules went through: the reservation was renewed a few times and never grew.
   const growth_statistics seen = vector.statistics();
   CHECK(vector.max_size() <= 8 * granule() / sizeof(element300));
-  CHECK(vector.max_size() >= 4 * per_granule);
+  CHECK(vector.max_size() >= 4 * per_granule());
   CHECK(seen.base_moves >= 5);
   if (on_fallback()) return;
   CHECK(seen.copied_bytes == 0);
@@ -194,38 +194,78 @@ TEST_CASE("growable_device_vector: a queue of any length stays in a small reserv
 TEST_CASE("growable_device_vector: a queue that fills its reservation gets a larger one") {
   const stream stream;
   growable_device_vector<element300> vector{first_device, by_granules(4)};
-  vector.append(series<element300>(0, 3 * per_granule), stream);
-  vector.erase_front(per_granule / 2, stream);
+  vector.append(series<element300>(0, 3 * per_granule()), stream);
+  vector.erase_front(per_granule() / 2, stream);
   // Too little is free in front for as much to be free behind after a move.
-  vector.append(series<element300>(3 * per_granule, 2 * per_granule), stream);
+  vector.append(series<element300>(3 * per_granule(), 2 * per_granule()), stream);
   CHECK(vector.copy_to_host(stream) ==
-        series<element300>(per_granule / 2, 5 * per_granule - per_granule / 2));
-  CHECK(vector.max_size() >= 6 * per_granule);
+        series<element300>(per_granule() / 2, 5 * per_granule() - per_granule() / 2));
+  CHECK(vector.max_size() >= 6 * per_granule());
 }
 
 TEST_CASE("growable_device_vector: one growth beyond all that a queue has reserved") {
   const stream stream;
   growable_device_vector<element300> vector{first_device, by_granules(4)};
   for (std::size_t at = 0; at < 4; ++at)
-    vector.append(series<element300>(at * (per_granule - 1), per_granule - 1), stream);
-  vector.erase_front(3 * per_granule, stream);
-  vector.resize(20 * per_granule, stream);
-  std::vector<element300> expected = series<element300>(3 * per_granule, per_granule - 4);
-  expected.resize(20 * per_granule);
+    vector.append(series<element300>(at * (per_granule() - 1), per_granule() - 1), stream);
+  vector.erase_front(3 * per_granule(), stream);
+  vector.resize(20 * per_granule(), stream);
+  std::vector<element300> expected = series<element300>(3 * per_granule(), per_granule() - 4);
+  expected.resize(20 * per_granule());
   CHECK(vector.copy_to_host(stream) == expected);
 }
 
 TEST_CASE("growable_device_vector: past_max_size::refuse refuses erased addresses too") {
   const stream stream;
   growable_device_vector<element300> vector{first_device, by_granules(4, past_max_size::refuse)};
-  vector.append(series<element300>(0, 3 * per_granule), stream);
+  vector.append(series<element300>(0, 3 * per_granule()), stream);
   const element300* const data = vector.data();
-  vector.erase_front(2 * per_granule, stream);
-  CHECK(vector.max_size() == 4 * granule() / sizeof(element300) - 2 * per_granule);
+  vector.erase_front(2 * per_granule(), stream);
+  CHECK(vector.max_size() == 4 * granule() / sizeof(element300) - 2 * per_granule());
   CHECK_NOTHROW(vector.reserve(vector.max_size()));
   CHECK_THROWS_AS(vector.reserve(vector.max_size() + 1), std::length_error);
-  CHECK(vector.data() == data + 2 * per_granule);
-  CHECK(vector.copy_to_host(stream) == series<element300>(2 * per_granule, per_granule));
+  CHECK(vector.data() == data + 2 * per_granule());
+  CHECK(vector.copy_to_host(stream) == series<element300>(2 * per_granule(), per_granule()));
+}
+
+TEST_CASE("growable_device_vector: past_max_size::refuse keeps data() when all is released") {
+  const stream stream;
+  for (const std::size_t erased : {per_granule() / 2, per_granule(), 2 * per_granule() + 7}) {
+    growable_device_vector<element300> vector{first_device, by_granules(4, past_max_size::refuse)};
+    vector.append(series<element300>(0, 2 * per_granule() + 7), stream);
+    vector.erase_front(erased, stream);
+    const element300* const data = vector.data();
+    const std::size_t room = vector.max_size();
+    vector.clear();
+    for (const tail_chunk tail : {tail_chunk::keep, tail_chunk::replace}) {
+      vector.shrink_to_fit(stream, tail);
+      CHECK(vector.data() == data);
+      CHECK(vector.max_size() == room);
+      CHECK(vector.statistics().base_moves == 0);
+    }
+    vector.append(series<element300>(5, 10), stream);
+    CHECK(vector.data() == data);
+    CHECK(vector.copy_to_host(stream) == series<element300>(5, 10));
+  }
+}
+
+TEST_CASE("growable_device_vector: past_max_size::refuse lets a queue that is emptied begin again" *
+          needs_virtual_memory) {
+  const stream stream;
+  growable_device_vector<element300> vector{first_device, by_granules(4, past_max_size::refuse)};
+  vector.reserve(1);
+  const element300* const data = vector.data();
+  const std::size_t room = vector.max_size();
+  for (int round = 0; round < 12; ++round) {
+    const std::size_t count = round % 3 == 0 ? room : 2 * per_granule() + 7;
+    vector.append(series<element300>(round, count), stream);
+    CHECK(vector.copy_to_host(stream) == series<element300>(round, count));
+    vector.erase_front(count / 2, stream);
+    CHECK(vector.data() == data + count / 2);
+    vector.erase_front(count - count / 2, stream);
+    CHECK(vector.data() == data);
+    CHECK(vector.max_size() == room);
+  }
 }
 
 TEST_CASE_FIXTURE(queue,
@@ -255,7 +295,7 @@ TEST_CASE("growable_device_vector: erase_front leaves the chunk that was made ah
     options.grow_ahead = {how, granule(), 2 * granule()};
     growable_device_vector<element300> vector{first_device, options};
     for (std::size_t round = 0; round < 3; ++round)
-      vector.append(series<element300>(round * per_granule, per_granule), stream);
+      vector.append(series<element300>(round * per_granule(), per_granule()), stream);
     detail::wait_for_background_tasks();
     const std::size_t ready = vector.statistics().ahead_bytes;
     REQUIRE(ready != 0);
@@ -265,8 +305,8 @@ TEST_CASE("growable_device_vector: erase_front leaves the chunk that was made ah
     const std::size_t hits = vector.statistics().ahead_hits;
     vector.reserve(vector.capacity() + 1);
     CHECK(vector.statistics().ahead_hits == hits + 1);
-    vector.append(series<element300>(3 * per_granule, 10), stream);
-    CHECK(vector.copy_to_host(stream) == series<element300>(3 * per_granule - 1, 11));
+    vector.append(series<element300>(3 * per_granule(), 10), stream);
+    CHECK(vector.copy_to_host(stream) == series<element300>(3 * per_granule() - 1, 11));
   }
 }
 
@@ -281,7 +321,7 @@ TEST_CASE("growable_device_vector: a random queue agrees with std::deque") {
     std::size_t next = 0;
     for (int step = 0; step < 60; ++step) {
       CAPTURE(step);
-      const std::size_t count = below(generator, per_granule);
+      const std::size_t count = below(generator, per_granule());
       if (below(generator, 5) < 3) {
         const std::vector<element300> block = series<element300>(next, count);
         vector.append(block, stream);

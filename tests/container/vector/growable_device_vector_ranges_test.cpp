@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -16,11 +17,13 @@
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_uvector.hpp>
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/fallback.hpp"
+#include "support/test_bytes.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -187,8 +190,8 @@ TEST_CASE("growable_device_vector: takes the elements of other containers on the
 
 TEST_CASE("growable_device_vector: assigned a part of itself, near or far") {
   const stream stream;
-  constexpr std::size_t size = 200'000;
-  for (const std::size_t from : {std::size_t{0}, std::size_t{1}, std::size_t{90'000}, size - 1}) {
+  const std::size_t size = test_bytes(200'000 * sizeof(value), 4 * KiB) / sizeof(value);
+  for (const std::size_t from : {std::size_t{0}, std::size_t{1}, size / 9 * 4, size - 1}) {
     CAPTURE(from);
     vector_of_values vector{series<value>(0, size), stream};
     vector.assign(vector.span().subspan(from, size - from), stream);
@@ -199,7 +202,8 @@ TEST_CASE("growable_device_vector: assigned a part of itself, near or far") {
 TEST_CASE("growable_device_vector: inserts and erases as std::vector does") {
   const stream stream;
   std::mt19937 generator = seeded_generator();
-  std::vector<value> model = series<value>(0, 100'000);
+  const std::size_t most = test_bytes(100'000 * sizeof(value), 4 * KiB) / sizeof(value);
+  std::vector<value> model = series<value>(0, most);
   vector_of_values vector{model, stream};
   const auto below = [&generator](std::size_t limit) {
     return std::uniform_int_distribution<std::size_t>{0, limit}(generator);
@@ -208,7 +212,7 @@ TEST_CASE("growable_device_vector: inserts and erases as std::vector does") {
     const std::size_t at = below(model.size());
     const auto place = model.begin() + static_cast<std::ptrdiff_t>(at);
     // Few elements over a long distance, and many.
-    const std::size_t count = below(round % 2 == 0 ? 5 : 20'000);
+    const std::size_t count = below(round % 2 == 0 ? 5 : most / 5);
     switch (below(4)) {
       case 0: {
         const std::vector<value> source =
@@ -252,6 +256,9 @@ TEST_CASE("growable_device_vector: insert and erase name a place that is none") 
   CHECK_THROWS_WITH_AS(vector.erase(5, 6, stream), doctest::Contains("erase: 11"),
                        std::out_of_range);
   CHECK_THROWS_AS(vector.erase(11, 0, stream), std::out_of_range);
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t index : {std::size_t{1}, std::size_t{10}, most})
+    CHECK_THROWS_AS(vector.erase(index, most, stream), std::out_of_range);
   CHECK_THROWS_AS(vector.insert(0, nullptr, 2, stream), std::invalid_argument);
   vector.erase(10, 0, stream);
   vector.insert(10, std::vector<value>{}, stream);

@@ -16,14 +16,16 @@ namespace hipvmm::test {
 /// While this lives, budgets of this process and of its children are in a folder of its own.
 class budget_folder {
  public:
-  budget_folder() { ::setenv("HIPVMM_BUDGETS", path().c_str(), 1); }
-  ~budget_folder() { ::unsetenv("HIPVMM_BUDGETS"); }
+  budget_folder() { ::setenv(variable, path().c_str(), 1); }
+  ~budget_folder() { ::setenv(variable, before_.c_str(), 1); }
   budget_folder(const budget_folder&) = delete;
   budget_folder& operator=(const budget_folder&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_.path(); }
 
  private:
+  static constexpr const char* variable = "HIPVMM_BUDGETS";
+  const std::string before_ = std::getenv(variable);  // of this run, see support/main.cpp
   temporary_folder folder_;
 };
 

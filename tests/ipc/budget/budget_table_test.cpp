@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The records of a budget without files or devices: claims, turns, deaths, any contents.
 #include <doctest/doctest.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,45 +18,19 @@
 #include <utility>
 #include <vector>
 
-#include "ipc/budget/budget_table.hpp"
-#include "ipc/budget/process_identity.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/budget/budget_tables.hpp"
 #include "support/happens.hpp"
-#include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 using namespace std::chrono_literals;
-using detail::budget_layout;
 using detail::budget_table;
 
 constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 
 std::chrono::steady_clock::time_point soon() { return std::chrono::steady_clock::now() + 20s; }
-
-/// A table, and processes that take part, which are all this one.
-struct shared_table {
-  const std::unique_ptr<budget_layout> layout = std::make_unique<budget_layout>();
-  std::vector<std::unique_ptr<budget_table>> holders;
-
-  explicit shared_table(std::uint64_t limit) { layout->header.limit = limit; }
-  budget_table& add(int priority = 0) {
-    holders.push_back(std::make_unique<budget_table>(*layout));
-    REQUIRE(holders.back()->join(detail::own_process_identity(), priority, "holder"));
-    return *holders.back();
-  }
-};
-
-/// A process that has ended.
-detail::process_identity dead_process() {
-  const ::pid_t child = ::fork();
-  if (child == 0) ::_exit(0);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return static_cast<detail::process_identity>(child) << 40 | 1;
-}
 
 TEST_CASE("budget_table: claims fit up to the limit, over all holders") {
   shared_table table{100};
@@ -289,27 +262,6 @@ TEST_CASE("budget_table: threads that claim at the same time stay within the lim
   CHECK(table.holders[0]->left() == limit);
 }
 
-/// Calls a function at a step of a claim, the first time only.
-class at_step {
- public:
-  at_step(const char* step, std::function<void()> call) {
-    wanted = step;
-    body = std::move(call);
-    detail::protocol_step_hook = run;
-  }
-  ~at_step() { detail::protocol_step_hook = nullptr; }
-  at_step(const at_step&) = delete;
-  at_step& operator=(const at_step&) = delete;
-
- private:
-  static int run(const char* step) {
-    if (body && wanted == step) std::exchange(body, nullptr)();
-    return 0;
-  }
-  static inline std::string wanted;
-  static inline std::function<void()> body;
-};
-
 TEST_CASE("budget_table: a claim that fits is seen by others before it is counted") {
   shared_table table{100};
   budget_table& a = table.add();
@@ -319,6 +271,34 @@ TEST_CASE("budget_table: a claim that fits is seen by others before it is counte
   CHECK(a.claim(60));
   CHECK_FALSE(both);
   CHECK(a.held() == 60);
+}
+
+TEST_CASE("budget_table: without a record of its own it takes no other for that") {
+  shared_table table{100};
+  budget_table a{*table.layout};
+  const detail::process_identity other = detail::own_process_identity();
+  REQUIRE(a.join(other + 1, 0, "holder"));
+  REQUIRE(a.claim(30));
+  auto& records = table.layout->records;
+  // Others took the process to be dead, and have its record by now.
+  SUBCASE("all are taken") {
+    for (auto& each : records) each.owner = other;
+  }
+  SUBCASE("it is reaped while it takes another") {
+    for (auto& each : records) each.owner = other;
+    records[1].owner = 0;
+    const at_step meanwhile{"cleared", [&] { records[1].owner = other; }};
+    CHECK_FALSE(a.keep_record());
+  }
+  for (std::size_t at : {std::size_t{0}, std::size_t{1}}) {
+    records[at].held = 20;
+    records[at].waiting_for = 20;
+    records[at].waits_until_ms = largest;
+  }
+  CHECK_FALSE(a.claim(1));
+  CHECK_FALSE(a.is_waiting());
+  CHECK(a.most_left() == 100);
+  CHECK(a.left() == 60);
 }
 
 TEST_CASE("budget_table: of two claims the later record gives way for a moment") {
@@ -420,50 +400,69 @@ TEST_CASE("budget_table: random operations agree with a simple model") {
   }
 }
 
-TEST_CASE("process_identity: this process runs, one that ended does not, nor does another start") {
-  const detail::process_identity self = detail::own_process_identity();
-  CHECK(detail::is_running(self));
-  CHECK(detail::process_of(self) == ::getpid());
-  CHECK_FALSE(detail::is_running(self + 1));
-  CHECK_FALSE(detail::is_running(0));
-  CHECK_FALSE(detail::is_running(dead_process()));
-}
-
-TEST_CASE("process_identity: a process that nobody has waited for does not run") {
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  const ::pid_t child = ::fork();
-  if (child == 0) {
-    const detail::process_identity self = detail::own_process_identity();
-    const ::ssize_t written = ::write(ends[1], &self, sizeof self);
-    ::pause();
-    ::_exit(written == sizeof self ? 0 : 1);
+TEST_CASE("budget_table: a process that lost its record counts what it holds in another") {
+  shared_table table{100};
+  budget_table& a = table.add();
+  budget_table& b = table.add();
+  REQUIRE(a.claim(40));
+  auto& lost = table.layout->records[0];
+  const detail::process_identity other = detail::own_process_identity() + 1;
+  detail::process_identity owner = 0;
+  SUBCASE("where nobody has it") {}
+  SUBCASE("where another process has it") { owner = other; }
+  lost.owner = owner;
+  lost.held = 7;
+  std::uint64_t held = owner == 0 ? 0 : 7;
+  SUBCASE("when it claims") {
+    CHECK(a.claim(20));
+    held += 60;
   }
-  detail::process_identity identity = 0;
-  REQUIRE(::read(ends[0], &identity, sizeof identity) == sizeof identity);
-  CHECK(detail::is_running(identity));
-  ::kill(child, SIGKILL);
-  CHECK(comes_true([&] { return !detail::is_running(identity); }));
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CHECK_FALSE(detail::is_running(identity));
-  ::close(ends[0]);
-  ::close(ends[1]);
+  SUBCASE("when it releases") {
+    a.set_held(30);
+    held += 30;
+  }
+  SUBCASE("when it waits") {
+    a.set_waiting(10, soon());
+    CHECK(a.is_waiting());
+    held += 40;
+  }
+  SUBCASE("when it answers") {
+    a.answer(a.request());
+    held += 40;
+  }
+  SUBCASE("when it is told to see") {
+    a.keep_record();
+    held += 40;
+  }
+  CHECK(b.held() == held);
+  if (owner == 0) return;
+  CHECK(lost.held == 7);
+  CHECK(lost.claimed == 0);
+  CHECK(lost.waiting_for == 0);
+  a.leave();
+  CHECK(lost.owner == other);
+  CHECK(b.held() == 7);
 }
 
-HIPVMM_CHILD("ends its first thread only") {
-  const detail::process_identity self = detail::own_process_identity();
-  std::thread{[=] {
-    // The first is a zombie after some of these looks.
-    const bool runs = !happens([=] { return !detail::is_running(self); });
-    ::_exit(runs ? 42 : 1);
-  }}.detach();
-  // pthread_exit() would unwind the stack, through who catches all exceptions.
-  ::syscall(SYS_exit, 0);
-}
-
-TEST_CASE("process_identity: a process runs when only its first thread has ended") {
-  CHECK(run_child("ends its first thread only").status == 42);
+TEST_CASE("budget_table: a process that lost its record and finds no other gets no more") {
+  shared_table table{100};
+  budget_table a{*table.layout};
+  REQUIRE(a.join(detail::own_process_identity() + 1, 0, "lost"));
+  REQUIRE(a.claim(40));
+  table.layout->records[0].owner = 0;
+  for (std::size_t i = 0; i < detail::max_budget_processes; ++i) table.add();
+  REQUIRE(table.holders.front()->claim(7));
+  CHECK_FALSE(a.claim(1));
+  a.set_held(30);
+  a.set_waiting(1, soon());
+  a.answer(9);
+  CHECK(table.layout->records[0].held == 7);
+  CHECK(table.layout->records[0].waiting_for == 0);
+  CHECK(table.layout->records[0].answered != 9);
+  a.leave();
+  CHECK(table.layout->records[0].owner == detail::own_process_identity());
+  table.holders.front()->leave();
+  CHECK_FALSE(a.claim(100));  // it has left
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ TEST_CASE_FIXTURE(budget_process,
   } catch (const out_of_memory& error) {
     const std::string text = error.what();
     CAPTURE(text);
-    CHECK(error.resource() == exhausted::limit);
+    CHECK(error.resource() == exhausted::budget);
     CHECK(error.device() == first_device.ordinal());
     CHECK(has(text, "budget 'small' has a limit of"));
     CHECK(has(text, "(process " + std::to_string(::getpid()) + ", this one)"));
@@ -243,13 +243,15 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: who is assigned to leaves the 
 
 TEST_CASE_FIXTURE(budget_process, "memory_budget: a lowered limit has the process itself trim") {
   const std::size_t unit = budget_unit();
-  region memory{first_device, 8 * unit};
-  for (std::size_t i = 0; i < 4; ++i) memory.commit(i * unit, unit);
+  region memory{first_device, 3 * unit};
+  memory.commit(0, 3 * unit);
+  region given{first_device, unit};
+  given.commit(0, unit);
   std::atomic<std::size_t> wanted{0};
   budget_options options;
   options.trim = [&](std::size_t bytes) {
     wanted = bytes;
-    memory.decommit(4 * unit - bytes, bytes);
+    given.decommit(0, bytes);
   };
   memory_budget budget{first_device, "lowered", 8 * unit, options};
   budget.set_limit(3 * unit);

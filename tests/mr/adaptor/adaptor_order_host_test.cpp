@@ -99,7 +99,10 @@ TEST_CASE("callback_resource: memory of no stream is there when it is given") {
 
 TEST_CASE("managed_resource: allocates on the current device, and the device that was named") {
   constexpr device_ref other{1};
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   mr::managed_resource resource{other};
+#pragma GCC diagnostic pop
   const call_counter changes{"hipSetDevice"};
   void* const memory = resource.allocate_sync(KiB);
   CHECK(changes.count() == 2);

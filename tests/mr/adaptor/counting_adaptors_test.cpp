@@ -221,7 +221,7 @@ TEST_CASE("limiting_resource_adaptor: its refusal tells limit, allocated and ask
     CHECK(error.device() == first_device.ordinal());
     CHECK(error.bytes_requested() == 32 * KiB);
     CHECK(error.bytes_free() == 16 * KiB);
-    CHECK(text.find("32.00 KiB were asked for and 16.00 KiB are left") != std::string::npos);
+    CHECK(text.find("32.00 KiB requested, 16.00 KiB available") != std::string::npos);
     CHECK(text.find("allows 64.00 KiB at most, of which 48.00 KiB are in use") !=
           std::string::npos);
   }

@@ -54,6 +54,25 @@ TEST_CASE("guard_resource_adaptor: calls that fail lose no memory and find no da
   }
 }
 
+TEST_CASE("guard_resource_adaptor: a block whose wait is refused once returns later") {
+  const test::error_recorder recorder;
+  vmm_pool_resource upstream{test::first_device};
+  {
+    const stream used{test::first_device};
+    guard_resource_adaptor guard{&upstream};
+    guard.deallocate(used, guard.allocate(used, 1000), 1000);
+    {
+      const test::planned_fault fault{"hipEventSynchronize", 1, hipErrorUnknown};
+      guard.flush();
+      CHECK(fault.struck());
+    }
+    CHECK(guard.quarantined_bytes() != 0);
+    SUBCASE("by flush()") { guard.flush(); }
+    SUBCASE("at the end") {}
+  }
+  CHECK(upstream.usage().used_current == 0);
+}
+
 TEST_CASE("guard_resource_adaptor: what a refused wait left uncopied is not compared") {
   const test::error_recorder recorder;
   vmm_pool_resource upstream{test::first_device};  // which does not wait for the stream

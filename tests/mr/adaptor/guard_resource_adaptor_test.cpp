@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -18,6 +19,7 @@
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test_bytes.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -103,7 +105,8 @@ TEST_CASE("guard_resource_adaptor: new and freed blocks have their patterns") {
   CHECK(test::read_bytes(all.queue, one, 1000) ==
         test::byte_vector(1000, guard_resource_adaptor::fresh));
   all.guard->deallocate(all.queue, one, 1000);
-  CHECK(all.guard->quarantined_bytes() == 1000);
+  // With canaries, in units of 256 bytes.
+  CHECK(all.guard->quarantined_bytes() == 1536);
   CHECK(test::read_bytes(all.queue, one, 1000) ==
         test::byte_vector(1000, guard_resource_adaptor::freed));
 }
@@ -164,14 +167,45 @@ TEST_CASE("guard_resource_adaptor: a write to a freed block is found when it lea
     void* const next = all.guard->allocate(all.queue, MiB);
     all.guard->deallocate(all.queue, next, MiB);
   }
-  CHECK(all.guard->quarantined_bytes() == 4 * MiB);
+  CHECK(all.guard->quarantined_bytes() == 3 * (MiB + 512));
   CHECK(all.guard->damages() == 1);
   CHECK(all.says("was written after it was freed, first at offset 700000: 0x41 instead of 0xdd"));
 }
 
+TEST_CASE("guard_resource_adaptor: the quarantine's limit holds for small and aligned blocks") {
+  guard_options options;
+  options.capture_stacks = false;
+  const std::size_t most = test::test_bytes(MiB, 64 * KiB);
+  options.quarantine_bytes = most;
+  guarded_pool all{options};
+  for (std::size_t i = 0; i < most / 350; ++i)  // of more than 350 bytes each
+    all.guard->deallocate(all.queue, all.guard->allocate(all.queue, 8), 8);
+  CHECK(all.pool.usage().used_current <= most);
+  CHECK(all.guard->quarantined_bytes() == all.pool.usage().used_current);
+  all.guard->flush();
+  for (int i = 0; i < 3; ++i)
+    all.guard->deallocate(all.queue, all.guard->allocate(all.queue, 8, 2 * MiB), 8, 2 * MiB);
+  CHECK(all.pool.usage().used_current <= MiB);
+}
+
+TEST_CASE("guard_resource_adaptor: a refusal empties the quarantine first") {
+  const test::error_recorder recorder;
+  pool_options limited;
+  limited.maximum_bytes = 8 * MiB;
+  vmm_pool_resource pool{first_device, limited};
+  const stream queue{first_device};
+  guard_resource_adaptor guard{&pool};
+  for (int i = 0; i < 3; ++i) {
+    void* const one = guard.allocate(queue, 5 * MiB);
+    guard.deallocate(queue, one, 5 * MiB);
+  }
+  CHECK_THROWS_AS(static_cast<void>(guard.allocate(queue, 9 * MiB)), out_of_memory);
+  CHECK(guard.quarantined_bytes() == 0);
+}
+
 TEST_CASE("guard_resource_adaptor: the oldest freed block leaves quarantine first") {
   guard_options options;
-  options.quarantine_bytes = 3 * MiB;
+  options.quarantine_bytes = 3 * (MiB + 512);
   guarded_pool all{options};
   std::vector<void*> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(all.guard->allocate(all.queue, MiB));

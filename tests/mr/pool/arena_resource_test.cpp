@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -133,6 +134,22 @@ TEST_CASE("arena_resource: its upstream may call back into it") {
   void* const one = arena.allocate_sync(12 * MiB);
   CHECK(kept == nullptr);
   upstream.meanwhile = [] {};
+  arena.deallocate_sync(one, 12 * MiB);
+}
+
+TEST_CASE("arena_resource: requests of two threads get slabs of their own") {
+  counted_upstream upstream;
+  arena_resource arena{upstream.get(), 64 * MiB};
+  void* other = nullptr;
+  bool is_first = true;
+  upstream.meanwhile = [&] {
+    if (std::exchange(is_first, false))
+      std::thread{[&] { other = arena.allocate_sync(3 * MiB); }}.join();
+  };
+  void* const one = arena.allocate_sync(12 * MiB);
+  CHECK(other != nullptr);
+  CHECK(upstream.calls() == 2);
+  arena.deallocate_sync(other, 3 * MiB);
   arena.deallocate_sync(one, 12 * MiB);
 }
 

@@ -35,6 +35,7 @@
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -386,15 +387,9 @@ TEST_CASE("vmm_pool_resource: a dead stream's device without access is waited fo
     fill_async(ended, its_own, 1, 1 * MiB);
     pool.deallocate(ended, memory, 8 * MiB);
   }
-  std::atomic<bool> is_released{false};
-  std::thread releasing{[&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
-    is_released = true;
-    held.release();
-  }};
+  opened_by_wait opener{[&] { held.release(); }};
   void* const got = pool.allocate(next, 8 * MiB);
-  CHECK(is_released);
-  releasing.join();
+  CHECK(opener.was_waited_for());
   pool.deallocate(next, got, 8 * MiB);
   beside.deallocate_sync(its_own, 1 * MiB);
 }

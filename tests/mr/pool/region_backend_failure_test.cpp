@@ -41,18 +41,18 @@ TEST_CASE("region_backend: a chunk that cannot be detached stays mapped" *
   const device_ref device = test::first_device;
   region_backend memory{device, std::size_t{64} << 20, {}};
   const std::size_t unit = memory.granularity();
-  memory.create(0, unit);
-  memory.create(unit, unit);
+  memory.create(0, unit, unit);
+  memory.create(unit, unit, unit);
   const auto detached_chunk = detach_without_memory([&] { return memory.detach(unit, unit); });
   REQUIRE(detached_chunk != nullptr);
   CHECK(detached_chunk->release());
-  memory.create(unit, unit);
+  memory.create(unit, unit, unit);
   if (!memory.has_aliases()) return;
-  memory.alias(unit, 4 * unit, unit);
+  memory.alias({unit}, 4 * unit);
   const auto old = detach_without_memory([&] { return memory.detach_old_address(unit); });
   REQUIRE(old != nullptr);
   CHECK(old->release());
-  memory.create(unit, unit);
+  memory.create(unit, unit, unit);
 }
 
 }  // namespace hipvmm::mr::pool

@@ -12,12 +12,17 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
+#include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/mr/resource/managed_resource.hpp>
+#include <hipvmm/mr/resource/per_device_resource.hpp>
+#include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
@@ -340,6 +345,92 @@ TEST_CASE("sub-allocators: their end in a child of fork() calls no HIP") {
     blocks.reset();
     return calls.count() == 0;
   }));
+}
+
+TEST_CASE("resources: in a child of fork() requests are refused, and memory ends without HIP") {
+  hip_resource upstream{first_device};
+  const stream used{first_device};
+  pool_options options;
+  options.maximum_bytes = 64 * MiB;
+  vmm_pool_resource pool{first_device, options};
+  arena_resource arena{&upstream, 64 * MiB};
+  fixed_size_resource blocks{&upstream, 4096, 16};
+  binning_resource bins{&pool, 10, 12};
+  statistics_resource_adaptor counted{&pool};
+  const std::vector<memory_resource*> all{&pool, &arena, &blocks, &bins, &counted};
+  std::vector<void*> memory;
+  for (memory_resource* const each : all) {
+    each->deallocate(used, each->allocate(used, 1000), 1000);
+    memory.push_back(each->allocate(used, 1000));
+  }
+  CHECK(test::succeeds_in_forked_child([&] {
+    const test::call_counter calls{nullptr};
+    const test::error_recorder reported;
+    const auto is_refused = [](auto call) {
+      try {
+        static_cast<void>(call());
+      } catch (const unsupported& refused) {
+        return std::string{refused.what()}.find("a child of fork()") != std::string::npos;
+      }
+      return false;
+    };
+    bool is_right = true;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      is_right = is_right && is_refused([&] { return all[i]->allocate(used, 1000); }) &&
+                 is_refused([&] { return all[i]->allocate_sync(1000); });
+      all[i]->deallocate(used, memory[i], 1000);
+      all[i]->deallocate_sync(memory[i], 1000);
+    }
+    pool.deallocate(memory[0]);
+    return is_right && is_refused([&] { return pool.trim_to(0); }) &&
+           is_refused([&] { return pool.statistics().used_current; }) &&
+           is_refused([&] { return pool.report(); }) &&
+           is_refused([&] { return arena.trim_to(0); }) &&
+           is_refused([&] { return blocks.statistics().held; }) && calls.count() == 0 &&
+           reported.count() == 0;
+  }));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i]->deallocate(used, memory[i], 1000);
+}
+
+/// Whether a resource is of the second device, and of no other.
+bool is_of_second_device(memory_resource& made) {
+  const device_ref second{1};
+  if (made.device() != second) return false;
+  try {
+    set_per_device_resource(first_device, &made);
+    set_per_device_resource(first_device, nullptr);
+    return false;
+  } catch (const std::invalid_argument&) {
+    set_per_device_resource(second, &made);
+    set_per_device_resource(second, nullptr);
+    return true;
+  }
+}
+
+TEST_CASE("resources: memory that is kept of no device is of the one that it is made for") {
+  if (device_count() < 2) return;
+  managed_resource managed;
+  pinned_host_resource pinned;
+  for (memory_resource* const upstream :
+       {static_cast<memory_resource*>(&managed), static_cast<memory_resource*>(&pinned)}) {
+    REQUIRE_FALSE(upstream->device());
+    std::optional<scoped_device> second{std::in_place, device_ref{1}};
+    arena_resource arena{upstream, 8 * MiB};
+    fixed_size_resource blocks{upstream, 4096, 16};
+    binning_resource bins{upstream, 10, 12};
+    binning_resource others{upstream};
+    guard_resource_adaptor guarded{upstream};
+    statistics_resource_adaptor counted{&arena};
+    second.reset();
+    CHECK_FALSE(others.device());
+    others.add_bin(4096, &blocks);
+    others.add_bin(8192);  // of the device of the first bin, whichever is current
+    fixed_size_resource elsewhere{upstream, 16384, 2};
+    CHECK_THROWS_AS(others.add_bin(16384, &elsewhere), std::invalid_argument);
+    for (memory_resource* const each : std::initializer_list<memory_resource*>{
+             &arena, &blocks, &bins, &others, &guarded, &counted})
+      CHECK(is_of_second_device(*each));
+  }
 }
 
 }  // namespace hipvmm::mr

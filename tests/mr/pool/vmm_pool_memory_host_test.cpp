@@ -114,5 +114,44 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: uncached pools and requests that fail le
       [](const auto& one) { CHECK(is_uncached(*one->pool)); });
 }
 
+/// A hole of 150 MiB and what the limit leaves hold 200 MiB, after a program used other sizes.
+void fill_holes(std::size_t largest_chunk) {
+  const std::vector<std::vector<std::size_t>> used_before{
+      {}, {256}, {256, 384}, {384}, {50, 100, 150, 200}};
+  for (const std::vector<std::size_t>& before : used_before) {
+    CAPTURE(before.size());
+    pool_options options = at_most(512 * MiB);
+    options.largest_chunk = largest_chunk;
+    vmm_pool_resource pool{first_device, options};
+    const stream used{first_device};
+    for (const std::size_t each : before)
+      pool.deallocate(used, pool.allocate(used, each * MiB), each * MiB);
+    void* const first = pool.allocate(used, 150 * MiB);
+    void* const hole = pool.allocate(used, 150 * MiB);
+    void* const last = pool.allocate(used, 150 * MiB);
+    pool.deallocate(used, hole, 150 * MiB);
+    CHECK_NOTHROW(pool.deallocate(used, pool.allocate(used, 200 * MiB), 200 * MiB));
+    CHECK(pool.statistics().reserved_high <= 512 * MiB);
+    pool.deallocate(used, first, 150 * MiB);
+    pool.deallocate(used, last, 150 * MiB);
+  }
+}
+
+HIPVMM_TEST_CASE_IN(
+    "vmm_pool_resource: chunks of a 128th of the limit serve what is free in pieces",
+    {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_MEMORY=1GiB"}) {
+  fill_holes(4 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: with ROCm 6.4 such chunks serve what is free in pieces",
+                    {"HIPVMM_HOST_PROFILE=rocm-6.4", "HIPVMM_HOST_MEMORY=1GiB"}) {
+  fill_holes(4 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: chunks of one size serve what is free in pieces",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.1", "HIPVMM_HOST_MEMORY=1GiB"}) {
+  fill_holes(0);
+}
+
 }  // namespace
 }  // namespace hipvmm::mr

@@ -21,9 +21,11 @@
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -75,10 +77,10 @@ TEST_CASE("vmm_pool_resource: requests that wait do not exceed the limit togethe
     }
   };
   // Plans with what is free, which a thread's default stream waits for, and new memory.
-  std::thread first{[&] { ask(stream_ref::per_thread_default()); }};
-  std::this_thread::sleep_for(std::chrono::milliseconds{50});
-  std::thread second{[&] { ask(other); }};
-  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  test::watched_thread first{[&] { ask(stream_ref::per_thread_default()); }};
+  CHECK(first.comes_to_wait());
+  test::watched_thread second{[&] { ask(other); }};
+  second.comes_to_wait();
   before.release();
   first.join();
   second.join();
@@ -96,7 +98,7 @@ TEST_CASE("vmm_pool_resource: memory on its way back to the device is waited for
     REQUIRE_NOTHROW(one = pool.allocate(used, 64 * MiB));
     pool.deallocate(used, one, 64 * MiB);
     // The library's thread begins to release it after a moment that is never the same.
-    std::this_thread::sleep_for(std::chrono::microseconds{i % 50});
+    for (int yields = 0; yields < i % 50; ++yields) std::this_thread::yield();
   }
 }
 
@@ -146,15 +148,16 @@ TEST_CASE("vmm_pool_resource: a fence that falls into a capture is made anew") {
     test::blocked_stream before{first_device};
     make_wait(captured, before);
     // The capture begins while the pool makes a fence.
-    const std::string plan = std::string{moment} +
-                             " nth=" + (std::string{moment} == "hipEventRecord" ? "1" : "2") +
-                             " delay=100ms";
+    const std::uint64_t delayed = std::string{moment} == "hipEventRecord" ? 1 : 2;
+    const std::string plan =
+        std::string{moment} + " nth=" + std::to_string(delayed) + " delay=100ms";
     REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
+    const test::call_counter begun{moment};
     std::thread beside{[&] {
       void* const two = pool.allocate(other, 16 * MiB);
       pool.deallocate(other, two, 16 * MiB);
     }};
-    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    REQUIRE(test::comes_true([&] { return begun.count() == delayed; }));
     REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeThreadLocal) == hipSuccess);
     beside.join();
     hipvmm_host_set_faults(nullptr);
@@ -221,17 +224,14 @@ TEST_CASE("vmm_pool_resource: a stream that is destroyed while its fence is made
     if (code == hipErrorUnknown) {
       CHECK_THROWS_AS(static_cast<void>(pool.allocate(second, 8 * MiB)), hip_error);
     } else {
-      std::thread ending{[&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds{50});
-        held.release();
-      }};
+      test::opened_by_wait opener{[&] { held.release(); }};
       void* two = nullptr;
       CHECK_NOTHROW(two = pool.allocate(second, 8 * MiB));
+      CHECK(opener.was_waited_for());
       if (two != nullptr) {
         fill_async(second, two, 2, 8 * MiB);
         pool.deallocate(second, two, 8 * MiB);
       }
-      ending.join();
     }
     CHECK(fault.struck());
     held.release();
@@ -247,7 +247,11 @@ TEST_CASE("vmm_pool_resource: what a thread's default stream leaves of a chunk s
   void* const one = pool.allocate(own, 1 * MiB);
   void* const two = pool.allocate(other, 1 * MiB);
   pool.deallocate(other, two, 1 * MiB);
+  // All of it is free, half of it behind work of the default stream.
   pool.deallocate(own, one, 1 * MiB);
+  void* const all = pool.allocate(other, 2 * MiB);
+  CHECK(pool.statistics().reserved_high <= 2 * MiB);
+  pool.deallocate(other, all, 2 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: a noted wait tells of the other stream's own memory only") {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
@@ -72,13 +74,14 @@ TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold mak
   void* blocks[4];
   for (void*& each : blocks) each = pool.allocate(used, 8 * MiB);
   void* const small = pool.allocate(used, 1000);
+  const std::size_t reserved = pool.statistics().reserved_current;
   test::held_worker held;
   drain_retired_memory();
   const test::call_counter calls{nullptr};
   for (void* const each : blocks) pool.deallocate(used, each, 8 * MiB);
   pool.deallocate(used, small, 1000);
   CHECK(calls.count() == 0);
-  CHECK(pool.statistics().reserved_current == 34 * MiB);
+  CHECK(pool.statistics().reserved_current == reserved);
   held.release();
   used.synchronize();
   hipvmm::detail::wait_for_background_tasks();
@@ -105,6 +108,9 @@ TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last us
 }
 
 TEST_CASE("vmm_pool_resource: it may end while the worker is at it") {
+  drain_retired_memory();
+  const test::error_recorder reported;
+  const hipvmm_host_counters before = test::live_objects();
   for (int i = 0; i < 20; ++i) {
     const stream used{first_device};
     vmm_pool_resource pool{first_device, keeping(0)};
@@ -113,6 +119,10 @@ TEST_CASE("vmm_pool_resource: it may end while the worker is at it") {
     pool.deallocate(used, one, 32 * MiB);
     if (i % 2 == 0) std::this_thread::yield();
   }
+  drain_retired_memory();
+  CHECK(reported.count() == 0);
+  CHECK(test::live_objects().mappings == before.mappings);
+  CHECK(test::live_objects().reservations == before.reservations);
 }
 
 TEST_CASE("vmm_pool_resource: its end in a child of fork() waits for nothing and calls no HIP") {
@@ -140,9 +150,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: one without a threshold starts no thread
   for (int i = 0; i < 10; ++i) pool.deallocate(used, pool.allocate(used, 64 * MiB), 64 * MiB);
   pool.trim_to(0);
   // Those of HIP end by themselves.
-  for (int i = 0; i < 1000 && threads() != before; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds{1});
-  CHECK(threads() == before);
+  CHECK(test::comes_true([&] { return threads() == before; }));
   pool.deallocate(used, pool.allocate(used, 32 * MiB), 32 * MiB);
   pool.set_release_threshold(0);
   CHECK(threads() > before);  // ThreadSanitizer adds one of its own
@@ -208,6 +216,69 @@ TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new s
   CHECK(test::comes_true([&] { return pool.statistics().used_current == 0; }));
 }
 
+namespace {
+
+/// Unmaps of a trim of 32 neighbours, which one call undoes on this profile.
+std::uint64_t unmaps_of_trim() {
+  pool_options options = keeping(256 * MiB);
+  options.largest_chunk = 2 * MiB;
+  vmm_pool_resource pool{first_device, options};
+  const stream used{first_device};
+  pool.deallocate(used, pool.allocate(used, 64 * MiB), 64 * MiB);
+  used.synchronize();
+  const test::call_counter unmaps{"hipMemUnmap"};
+  CHECK(pool.trim_to(0) == 64 * MiB);
+  CHECK(pool.statistics().reserved_current == 0);
+  return unmaps.count();
+}
+
+HIPVMM_TEST_CASE_IN(
+    "vmm_pool_resource: a trim of four chunks at a time makes a call for neighbours",
+    {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_CAPABILITY=assume:cost_unmap=1"}) {
+  const std::uint64_t calls = unmaps_of_trim();
+  CHECK(calls >= 8);
+  CHECK(calls <= 10);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: if unmaps are dear, a trim takes 64 neighbours by one call",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.14",
+                     "HIPVMM_CAPABILITY=assume:cost_unmap=1000000"}) {
+  CHECK(unmaps_of_trim() <= 2);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: a device that unmaps each mapping is trimmed one by one",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.14",
+                     "HIPVMM_CAPABILITY=assume:cost_unmap=1000000,unmaps_many=no"}) {
+  CHECK(unmaps_of_trim() >= 32);
+}
+
+HIPVMM_TEST_CASE_IN(
+    "vmm_pool_resource: a trim whose run of unmaps HIP refuses returns all the same",
+    {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_CAPABILITY=assume:cost_unmap=1000000"}) {
+  static_cast<void>(capability_of(first_device));
+  for (const hipError_t error : {hipErrorInvalidValue, hipErrorUnknown}) {
+    drain_retired_memory();
+    const std::size_t before = first_device.free_memory();
+    {
+      pool_options options = keeping(256 * MiB);
+      options.largest_chunk = 2 * MiB;
+      vmm_pool_resource pool{first_device, options};
+      const stream used{first_device};
+      pool.deallocate(used, pool.allocate(used, 64 * MiB), 64 * MiB);
+      used.synchronize();
+      const test::error_recorder told;
+      hipvmm_host_fail_call("hipMemUnmap", 1, error);
+      CHECK(pool.trim_to(0) == 64 * MiB);
+      CHECK(pool.statistics().reserved_current == 0);
+      // InvalidValue: HIP does not take them together, and each was unmapped alone.
+      CHECK(told.count() == (error == hipErrorInvalidValue ? 0 : 1));
+    }
+    drain_retired_memory();
+    CHECK(first_device.free_memory() == before);
+  }
+}
+
+}  // namespace
 }  // namespace hipvmm::mr
 
 TEST_SUITE_END();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
@@ -19,6 +20,8 @@
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/assumed_capability.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -139,6 +142,49 @@ TEST_CASE("vmm_pool_resource: allocate that fails leaves the pool as it was") {
     void* const one = subject.pool->allocate_sync(12 * MiB);
     subject.pool->deallocate_sync(one, 12 * MiB);
   });
+}
+
+TEST_CASE("vmm_pool_resource: a growth of several chunks that fails leaves nothing mapped") {
+  test::fault_sweep{"growth of several chunks", test::after_failure::capacity}.run(
+      [] { return std::make_unique<vmm_pool_resource>(first_device, test::at_most(64 * MiB)); },
+      [](const std::unique_ptr<vmm_pool_resource>& pool) {
+        const stream used{first_device};
+        const lease one{*pool, used, 36 * MiB};
+        const lease two{*pool, used, 20 * MiB};
+      },
+      [](const std::unique_ptr<vmm_pool_resource>& pool) {
+        CHECK(pool->statistics().used_current == 0);
+      },
+      [](const std::unique_ptr<vmm_pool_resource>& pool) {
+        CHECK(pool->statistics().reserved_current <= 64 * MiB);
+      });
+}
+
+TEST_CASE("vmm_pool_resource: the chunks of a growth get their rights by one call" *
+          test::needs_virtual_memory) {
+  if (!capability_of(first_device).has(trait::base_access)) return;
+  vmm_pool_resource pool{first_device, test::at_most(256 * MiB)};
+  const stream used{first_device};
+  const test::call_counter maps{"hipMemMap"};
+  const test::call_counter grants{"hipMemSetAccess"};
+  const lease one{pool, used, 64 * MiB};
+  CHECK(maps.count() > 1);
+  CHECK(grants.count() == 1);
+}
+
+TEST_CASE("vmm_pool_resource: a device that has less than a growth rounds up to serves it" *
+          test::needs_virtual_memory) {
+  vmm_pool_resource pool{first_device, test::at_most(256 * MiB)};
+  const stream used{first_device};
+  const lease held{pool, used, 64 * MiB};
+  const std::size_t before = pool.statistics().reserved_current;
+  const bool has_one_size = capability_of(first_device).needs(quirk::access_from_base);
+  {
+    const test::planned_fault full{"hipMemCreate", has_one_size ? 1U : 2U, hipErrorOutOfMemory};
+    const lease one{pool, used, 18 * MiB};
+    CHECK(full.struck());
+  }
+  if (!has_one_size) CHECK(pool.statistics().reserved_current == before + 18 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: out_of_memory is not lost where HIP does not say what is free") {
@@ -281,6 +327,33 @@ TEST_CASE("vmm_pool_resource: a growth whose undo HIP refuses leaves all to late
       subject.pool->deallocate(subject.first, all, subject.most - 16 * MiB);
     }
   }
+}
+
+TEST_CASE("vmm_pool_resource: chunks that HIP neither unmaps nor maps again serve no request" *
+          test::needs_virtual_memory) {
+  const test::assumed_capability one_address{"coherent_aliases=no"};
+  vmm_pool_resource pool{first_device, test::at_most(36 * MiB)};
+  const stream used{first_device};
+  std::vector<void*> parts;
+  for (int i = 0; i < 8; ++i) parts.push_back(pool.allocate(used, 4 * MiB));
+  for (int i = 0; i < 3; ++i) pool.deallocate(used, parts[i], 4 * MiB);
+  used.synchronize();
+  {
+    const test::error_recorder reported;
+    const test::planned_faults refused{
+        "hipMemUnmap nth=2 error=hipErrorUnknown; hipMemMap nth=1 error=hipErrorUnknown"};
+    try {
+      const lease large{pool, used, 16 * MiB};
+    } catch (const hip_error&) {
+    }
+  }
+  static_cast<void>(hipGetLastError());
+  for (int i = 0; i < 3; ++i) {
+    parts[i] = pool.allocate(used, 4 * MiB);
+    touch(used, parts[i], 4 * MiB);
+  }
+  used.synchronize();
+  for (void* const each : parts) pool.deallocate(used, each, 4 * MiB);
 }
 
 }  // namespace hipvmm::mr

@@ -207,6 +207,8 @@ TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that n
   for (int i = 0; i < 100; ++i) small.push_back(pool.allocate(used, 4096));
   for (void* const each : small) pool.deallocate(used, each, 4096);
   void* const all = pool.allocate(used, 4 * MiB);
+  CHECK(pool.statistics().used_current == 4 * MiB);
+  CHECK(pool.statistics().reserved_high == 4 * MiB);
   pool.deallocate(used, all, 4 * MiB);
 }
 

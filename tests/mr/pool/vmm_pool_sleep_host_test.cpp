@@ -16,9 +16,8 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/copy.hpp>
-#include "core/hip_compat.hpp"
 #include "mr/pool/pool_limit.hpp"
-#include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
@@ -152,7 +151,7 @@ TEST_CASE_FIXTURE(sleeping_pool,
 }
 
 TEST_CASE_FIXTURE(sleeping_pool, "sleep: chunks of a pool are unmapped while others are copied") {
-  if (hip_compat::events_pass_before_copies(detail::runtime_version())) return;
+  if (!detail::rules_of_runtime().events_cover_copies) return;
   for (int i = 0; i < 3; ++i) add(24 * MiB);
   const call_counter unmaps{"hipMemUnmap"};
   {

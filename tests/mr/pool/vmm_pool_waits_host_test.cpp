@@ -20,6 +20,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "region/device_work.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
 #include "support/devices.hpp"
@@ -284,7 +285,7 @@ TEST_CASE("vmm_pool_resource: a grant that waits lets other requests go on" *
     has_returned = true;
   }};
   while (begun.count() == 0 && !has_returned) std::this_thread::yield();
-  CHECK(has_returned == !detail::grants_move_pages());
+  CHECK(has_returned == !detail::rules_of_runtime().wait_before_grant);
   // It takes new memory, under the lock.
   void* const two = pool.allocate(other, 16 * MiB);
   pool.deallocate(other, two, 16 * MiB);

@@ -27,6 +27,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -115,6 +116,32 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: memory that another stream has yet to f
   CHECK_FALSE(second.is_done());
   first.release();
   resource.deallocate(second, again, most);
+}
+
+HIPVMM_TEST_CASE_IN("hip_async_resource: memory that a request waits for is not in use",
+                    kept_frees) {
+  if (frees_are_not_kept()) return;
+  for (const bool has_stream : {false, true}) {
+    CAPTURE(has_stream);
+    const std::size_t most = device_ref{0}.free_memory() / 16 * 10;
+    mr::hip_async_resource resource{device_ref{0}};
+    blocked_stream first{device_ref{0}};
+    const stream second{device_ref{0}};
+    void* const block = resource.allocate(first, most);
+    fill_async(first, block, 1, MiB);
+    if (has_stream)
+      resource.deallocate(first, block, most);
+    else
+      resource.deallocate_sync(block, most);
+    watched_thread other{[&] {
+      const std::size_t more = most + MiB;
+      resource.deallocate(second, resource.allocate(second, more), more);
+    }};
+    CHECK(other.comes_to_wait());
+    CHECK(resource.statistics().used_current == 0);
+    first.release();
+    other.join();
+  }
 }
 
 HIPVMM_TEST_CASE_IN("hip_async_resource: a block that served less is as large as before",

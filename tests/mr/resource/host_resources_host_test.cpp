@@ -47,7 +47,10 @@ void use(mr::memory_resource& resource) {
 }  // namespace
 
 TEST_CASE("host resource: each HIP call that fails leaves nothing behind") {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   mr::managed_resource managed{other_device};
+#pragma GCC diagnostic pop
   mr::pinned_host_resource pinned;
   mr::managed_resource managed_of_none;
   fault_sweep{"managed_resource of a device"}.run([&] { use(managed); });
@@ -57,7 +60,7 @@ TEST_CASE("host resource: each HIP call that fails leaves nothing behind") {
 
 TEST_CASE("managed_resource: retired memory is waited for before a refusal") {
   drain_retired_memory();
-  mr::managed_resource managed{device_ref{0}};
+  mr::managed_resource managed;
   blocked_stream busy{device_ref{0}};
   {
     growable_device_vector<std::byte> ends{device_ref{0}};
@@ -73,7 +76,7 @@ TEST_CASE("managed_resource: retired memory is waited for before a refusal") {
 }
 
 TEST_CASE("host resource: what comes back in a stream stays until the stream has passed") {
-  mr::managed_resource managed{device_ref{0}};
+  mr::managed_resource managed;
   mr::new_delete_resource plain;
   mr::pinned_host_resource pinned;
   for (mr::memory_resource* resource :
@@ -88,7 +91,7 @@ TEST_CASE("host resource: what comes back in a stream stays until the stream has
 }
 
 TEST_CASE("host resource: what comes back in a captured stream stays allocated and is told") {
-  mr::managed_resource managed{device_ref{0}};
+  mr::managed_resource managed;
   mr::new_delete_resource plain;
   mr::pinned_host_resource pinned;
   for (mr::memory_resource* resource :
@@ -108,7 +111,7 @@ TEST_CASE("host resource: what comes back in a captured stream stays allocated a
 }
 
 TEST_CASE("host resource: a wait that fails is told once through every adaptor") {
-  mr::managed_resource managed{other_device};
+  mr::managed_resource managed;
   if (!other_device.supports_concurrent_managed_access()) {
     MESSAGE("skipped: managed memory does not move on device 1");
     return;
@@ -140,7 +143,7 @@ TEST_CASE("host resource: a wait that fails is told once through every adaptor")
 
 TEST_CASE(
     "host resource: where the wait for its stream fails, memory comes back behind all devices") {
-  mr::managed_resource managed{device_ref{0}};
+  mr::managed_resource managed;
   mr::pinned_host_resource pinned;
   for (mr::memory_resource* resource :
        std::initializer_list<mr::memory_resource*>{&managed, &pinned}) {

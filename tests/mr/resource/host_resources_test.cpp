@@ -99,9 +99,12 @@ TEST_CASE("managed_resource: its memory is moved, advised about and asked") {
 }
 
 TEST_CASE("managed_resource: a device that does not exist and a single stream are refused") {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   CHECK_THROWS_AS(managed_resource{device_ref{-1}}, std::invalid_argument);
   CHECK_THROWS_WITH_AS(managed_resource(first_device, attachment::single),
                        doctest::Contains("call attach_async"), std::invalid_argument);
+#pragma GCC diagnostic pop
   CHECK_THROWS_AS(managed_resource{attachment::single}, std::invalid_argument);
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("hip_resource: memory whose peers cannot be waited for is freed when t
   {
     // As beside a capture, on a full device.
     const planned_faults faults{
-        "hipMalloc error=hipErrorOutOfMemory; "
+        "hipMalloc error=hipErrorOutOfMemory; hipHostMalloc error=hipErrorOutOfMemory; "
         "hipDeviceSynchronize error=hipErrorStreamCaptureUnsupported"};
     resource.deallocate_sync(one, MiB);
     // Before the thread of retired memory can wait, which takes an allocation of its own.

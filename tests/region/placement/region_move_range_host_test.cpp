@@ -32,10 +32,10 @@ struct three_chunks {
   chunk_cache cache;
   hipvmm::region region{first_device, 16 * unit, options()};
 
-  three_chunks() {
+  explicit three_chunks(std::size_t chunks = 3) {
     region.grant(second_device);
-    for (std::size_t i = 0; i < 3; ++i) region.commit(i * unit, unit);
-    write_tags(region, 0, 3, 1, stream);
+    for (std::size_t i = 0; i < chunks; ++i) region.commit(i * unit, unit);
+    write_tags(region, 0, chunks, 1, stream);
   }
   [[nodiscard]] region_options options() {
     region_options result;
@@ -48,26 +48,28 @@ struct three_chunks {
 using three_ptr = std::unique_ptr<three_chunks>;
 
 TEST_CASE("region: move_range that fails leaves every byte where it was") {
+  // As many as one call unmaps.
+  static constexpr std::size_t chunks = 5;
   fault_sweep{"move_range"}.run(
-      [] { return std::make_unique<three_chunks>(); },
+      [] { return std::make_unique<three_chunks>(chunks); },
       [](three_ptr& subject) {
-        subject->region.move_range(0, 3 * subject->unit, second_device, subject->stream);
+        subject->region.move_range(0, chunks * subject->unit, second_device, subject->stream);
       },
       [](const three_ptr& subject) {
         // A rollback that HIP refuses loses a chunk, and says so.
-        if (subject->region.chunk_count() != 3) return;
+        if (subject->region.chunk_count() != chunks) return;
         for (const chunk_view& each : subject->region.chunks()) {
           CHECK(each.device == first_device);
           CHECK(get_access(each.address, first_device) == access_right::read_write);
           CHECK(get_access(each.address, second_device) == access_right::read_write);
         }
-        check_tags(subject->region, 0, 3, 1, subject->stream);
+        check_tags(subject->region, 0, chunks, 1, subject->stream);
         CHECK(subject->region.rights().other_owners().empty());
       },
       [](const three_ptr& subject) {
-        REQUIRE(subject->region.chunk_count() == 3);
+        REQUIRE(subject->region.chunk_count() == chunks);
         for (const chunk_view& each : subject->region.chunks()) CHECK(each.device == second_device);
-        check_tags(subject->region, 0, 3, 1, subject->stream);
+        check_tags(subject->region, 0, chunks, 1, subject->stream);
       });
 }
 
@@ -87,6 +89,26 @@ TEST_CASE("region: move_range to a full device says which, and moves nothing") {
   CHECK(subject.region.move_range(0, 2 * subject.unit, second_device, subject.stream) ==
         2 * subject.unit);
   check_tags(subject.region, 0, 3, 1, subject.stream);
+}
+
+// More than one call may name, of sizes that some releases grant only all together.
+TEST_CASE("region: move_range moves many chunks of two sizes, which the old device only reads") {
+  const std::size_t unit = granule();
+  const stream stream;
+  region subject{first_device, 128 * unit};
+  subject.grant(second_device);
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < 70; ++i) {
+    const std::size_t chunk = (1 + i % 2) * unit;
+    subject.commit(end, chunk);
+    end += chunk;
+  }
+  write_tags(subject, 0, end / unit, 1, stream);
+  subject.grant(first_device, access_right::read);
+  CHECK(subject.move_range(0, end, second_device, stream) == end);
+  CHECK(subject.chunk_count() == 70);
+  for (const chunk_view& each : subject.chunks()) CHECK(each.device == second_device);
+  check_tags(subject, 0, end / unit, 1, stream);
 }
 
 TEST_CASE("region: move_range waits for the work in its stream") {

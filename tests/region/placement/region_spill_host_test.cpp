@@ -4,10 +4,13 @@
 
 #include <memory>
 
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/assumed_capability.hpp"
 #include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
@@ -48,6 +51,18 @@ constexpr auto is_as_before = [](const spilled_ptr& subject) {
   CHECK(subject->on_host() == 1);
   check_tags(subject->region, 0, 2, 1, subject->stream);
 };
+
+TEST_CASE("region: memory that the device does not have is refused before addresses are reserved") {
+  const assumed_capability without{"host_chunks=no,uncached_chunks=no"};
+  region_options spilling;
+  spilling.placement = chunk_placement::spill(granule());
+  region_options uncached;
+  uncached.memory = chunk_memory::uncached;
+  const call_counter reservations{"hipMemAddressReserve"};
+  for (const region_options* const each : {&spilling, &uncached})
+    CHECK_THROWS_AS((region{first_device, 4 * granule(), *each}), unsupported);
+  CHECK(reservations.count() == 0);
+}
 
 TEST_CASE("region: growth on the host that fails leaves the region as it was") {
   if (!capability_of(first_device).has(trait::host_chunks)) return;

@@ -41,7 +41,7 @@ using uncached_ptr = std::unique_ptr<uncached_region>;
 
 TEST_CASE("region: growth by uncached chunks that fails leaves the region as it was") {
   if (!capability_of(first_device).has(trait::uncached_chunks)) return;
-  fault_sweep{"uncached commit"}.run(
+  fault_sweep{"uncached commit", nothing_but_pinned()}.run(
       [] { return std::make_unique<uncached_region>(); },
       [](uncached_ptr& subject) { subject->region.commit(subject->unit, 2 * subject->unit); },
       [](const uncached_ptr& subject) {

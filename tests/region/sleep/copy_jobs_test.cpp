@@ -4,12 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <future>
 #include <stdexcept>
-#include <thread>
 
 #include "support/happens.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -45,15 +44,19 @@ TEST_CASE("copy_jobs: behind one that fails none of those begins that wait") {
 
 TEST_CASE("copy_jobs: behind the one that runs none begins when all are cancelled") {
   detail::copy_jobs jobs;
+  std::promise<void> begun;
+  std::promise<void> gate;
   std::atomic<int> ran{0};
-  constexpr int count = 1000;
-  for (int i = 0; i < count; ++i)
-    jobs.add([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds{1});
-      ++ran;
-    });
+  jobs.add([&] {
+    begun.set_value();
+    gate.get_future().wait();
+  });
+  for (int i = 0; i < 10; ++i) jobs.add([&] { ++ran; });
+  begun.get_future().wait();
+  opened_by_wait opener{[&] { gate.set_value(); }};
   jobs.cancel();
-  CHECK(ran < count);
+  CHECK(opener.was_waited_for());
+  CHECK(ran == 0);
 }
 
 }  // namespace

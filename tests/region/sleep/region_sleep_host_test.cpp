@@ -63,7 +63,8 @@ struct swept_regions {
     CHECK(second.chunk_count() == 0);
     CHECK(tag.statistics().bytes_asleep == 2 * unit);
     const tag_statistics now = tag.statistics();
-    CHECK(now.bytes_on_host + now.bytes_on_disk == (what == keep::contents ? 2 * unit : 0));
+    // What a resume() has copied before it failed is on the device alone.
+    CHECK(now.bytes_on_host + now.bytes_on_disk <= (what == keep::contents ? 2 * unit : 0));
     resume(tag);
     check_awake();
   }

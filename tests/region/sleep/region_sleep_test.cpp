@@ -14,6 +14,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/device_use.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 
@@ -38,11 +39,11 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents come back at the same addre
 }
 
 TEST_CASE_FIXTURE(sleeping_regions, "sleep: memory goes back to the device meanwhile") {
-  const std::size_t before = first_device.free_memory();
+  const std::size_t awake = bytes_in_use();
   suspend(tag, keep::contents);
-  CHECK(first_device.free_memory() >= before + 4 * unit);
+  CHECK(bytes_in_use() + 4 * unit <= awake);
   resume(tag);
-  CHECK(first_device.free_memory() <= before);
+  CHECK(bytes_in_use() >= awake);
   check_awake();
 }
 
@@ -159,10 +160,10 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: a chunk made ahead goes, and may be 
   const auto is_ready = [&] { return first.prepared_bytes() == unit; };
   first.prepare(unit, prefetch_level::created);
   REQUIRE(comes_true(is_ready));
-  const std::size_t before = first_device.free_memory();
+  const std::size_t awake = bytes_in_use();
   suspend(tag, keep::contents);
   CHECK(first.prepared_bytes() == 0);
-  CHECK(first_device.free_memory() >= before + 5 * unit);
+  CHECK(bytes_in_use() + 5 * unit <= awake);
   resume(tag);
   first.prepare(unit, prefetch_level::created);
   CHECK(comes_true(is_ready));

@@ -8,9 +8,8 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include "core/hip_compat.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 
@@ -69,12 +68,12 @@ struct large_chunks {
 };
 
 TEST_CASE_FIXTURE(large_chunks, "sleep: suspend unmaps a chunk while the next is still copied") {
-  if (hip_compat::events_pass_before_copies(detail::runtime_version())) return;
+  if (!detail::rules_of_runtime().events_cover_copies) return;
   check_overlap({}, "hipEventSynchronize", 3, 2);
 }
 
 TEST_CASE_FIXTURE(large_chunks, "sleep: no events are made where they pass before copies") {
-  if (!hip_compat::events_pass_before_copies(detail::runtime_version())) return;
+  if (detail::rules_of_runtime().events_cover_copies) return;
   const call_counter records{"hipEventRecord"};
   suspend(tag, keep::contents, stream);
   CHECK(records.count() == 0);
@@ -83,7 +82,7 @@ TEST_CASE_FIXTURE(large_chunks, "sleep: no events are made where they pass befor
 }
 
 TEST_CASE_FIXTURE(large_chunks, "sleep: chunks come and go while pageable memory is copied") {
-  if (hip_compat::events_pass_before_copies(detail::runtime_version())) return;
+  if (!detail::rules_of_runtime().events_cover_copies) return;
   check_overlap({sleep_storage::pageable, {}, {}}, "hipEventSynchronize", 3, 2);
 }
 

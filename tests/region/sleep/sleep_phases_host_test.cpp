@@ -26,6 +26,7 @@
 #include "support/process/temporary_folder.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/waiting_thread.hpp"
 
 // What can be asked of a tag, what is told of it, and copies that nobody can wait for.
 namespace hipvmm::test {
@@ -203,14 +204,10 @@ TEST_CASE_FIXTURE(sleeping_regions,
 TEST_CASE_FIXTURE(sleeping_regions, "sleep: retired memory is released before suspend returns") {
   blocked_stream work{first_device};
   first.decommit(4 * unit, unit, work);
-  std::thread later{[&] {
-    happens([] { return false; });
-    work.release();
-  }};
+  opened_by_wait opener{[&] { work.release(); }};
   suspend(tag, keep::nothing, stream);
-  const std::size_t retired = retired_memory().waiting_bytes;
-  later.join();
-  CHECK(retired == 0);
+  CHECK(retired_memory().waiting_bytes == 0);
+  CHECK(opener.was_waited_for());
   resume(tag);
 }
 

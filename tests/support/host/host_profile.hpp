@@ -50,8 +50,9 @@ inline constexpr profile_quirk memory_kept{"memory goes back only with the addre
                                            {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2"}};
 inline constexpr profile_quirk no_tail_access{"a mapping behind another cannot be granted alone",
                                               {"rocm-7.1", "rocm-7.2"}};
-inline constexpr profile_quirk host_may_not_touch{"host code may not touch mapped memory",
-                                                  {"cuda-13"}};
+inline constexpr profile_quirk host_may_not_touch{
+    "host code may not touch mapped memory",
+    {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "rocm-10", "cuda-13"}};
 inline constexpr profile_quirk early_pool_access{
     "a pool's rights cannot be taken away, its own may be reduced, "
     "and entries before a bad one are applied",
@@ -69,6 +70,9 @@ inline constexpr profile_quirk grants_move_pages{"a right for a peer after the o
                                                  {"rocm-7.14", "rocm-10"}};
 inline constexpr profile_quirk owner_copies{
     "copies between the host and a chunk go by the rights of its owner", {"rocm-6.2", "rocm-6.4"}};
+inline constexpr profile_quirk copies_need_no_right{
+    "a copy between devices needs no right, nor the right name of a device",
+    {"rocm-7.1", "rocm-7.2", "rocm-7.14", "rocm-10"}};
 inline constexpr profile_quirk success_clears_error{"success clears the last error",
                                                     {"rocm-5.7", "rocm-6.2", "rocm-6.4"}};
 

@@ -80,7 +80,7 @@ inline constexpr std::array waiting_functions{"hipDeviceSynchronize", "hipStream
                                               "hipEventSynchronize",  "hipMemcpy",
                                               "hipMemcpyWithStream",  "hipFree"};
 
-/// The two ways by which the library waits for a device: detail::wait_for_device.
+/// The two ways by which the library waits for a device: device_ref::synchronize().
 inline constexpr std::array device_waiting_functions{"hipDeviceSynchronize", "hipFree"};
 
 /// No stream starts another operation while this lives.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 namespace hipvmm::test {
 
@@ -16,7 +17,8 @@ class temporary_folder {
  public:
   temporary_folder() {
     std::string name = (std::filesystem::temp_directory_path() / "hipvmm-test-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    if (::mkdtemp(name.data()) == nullptr)
+      throw std::system_error{errno, std::generic_category(), "mkdtemp " + name};
     path_ = name;
   }
   ~temporary_folder() {

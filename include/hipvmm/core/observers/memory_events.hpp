@@ -13,14 +13,14 @@ namespace detail {
 class event_receiver;
 }  // namespace detail
 
-/// What happened to memory.
+/// The kind of an event of memory.
 enum class memory_event_kind : std::uint8_t {
   allocate,       ///< a pool allocated for a caller
   deallocate,     ///< a caller deallocated to a pool
   map,            ///< a chunk was mapped at `address`
   unmap,          ///< it was unmapped there
   grow,           ///< a pool, a region or a vector has `bytes` more
-  trim,           ///< it has `bytes` less; what work still uses is unmapped later
+  trim,           ///< it has `bytes` less; chunks in use are unmapped later
   grant,          ///< `peer` got a right to all memory of the object, or to `bytes` of a region
   revoke,         ///< `peer` lost its right
   out_of_memory,  ///< a request of `bytes` bytes was refused
@@ -39,12 +39,12 @@ enum class memory_event_source : std::uint8_t { mapping, region, pool, vector };
 struct memory_event {
   memory_event_kind kind;
   memory_event_source source;
-  std::int16_t peer;       ///< ordinal of the device that a right is about, else -1
+  std::int16_t peer;       ///< ordinal of the device whose right changed, else -1
   std::int32_t device;     ///< ordinal of the device that owns the memory
   std::uint64_t object;    ///< event_id() of the pool, region or vector; 0 for a mapping
-  std::uintptr_t address;  ///< 0 where the event has none
+  std::uintptr_t address;  ///< 0 if the event has none
   std::size_t bytes;       ///< as requested by the caller
-  std::uintptr_t stream;   ///< handle of the stream; 0 also where no stream is named
+  std::uintptr_t stream;   ///< handle of the stream; 0 also without a stream
   std::uint64_t thread;    ///< as gettid() returns
   std::int64_t time_ns;    ///< of std::chrono::steady_clock
 };
@@ -60,9 +60,9 @@ class memory_event_subscription {
  public:
   /// Called in the thread that reports, with no lock of the library held; events that occur under
   /// such a lock are delivered when it is released. Rules:
-  /// - It may call the library. What it causes there itself is not reported, but counted as lost.
+  /// - It may call the library. Events that it causes itself are not reported, but counted as lost.
   /// - It must not end the subscription, nor wait for a thread that does.
-  /// - What it throws is reported to the error handler.
+  /// - Its exceptions are reported to the error handler.
   using callback = std::function<void(const memory_event&)>;
 
   /// Keeps the last `events_per_thread` events of each thread, 64 bytes each, for read().
@@ -78,10 +78,10 @@ class memory_event_subscription {
   /// Takes out the events that are kept, of all threads, in the order of time. Empty with a
   /// callback. One thread at a time reads. Threads that report do not wait.
   [[nodiscard]] std::vector<memory_event> read();
-  /// Number of events so far that nobody got or will get:
+  /// Number of events so far that will never be delivered:
   /// - overwritten before read(),
   /// - caused by the callback itself,
-  /// - of threads that end, and where the host's memory was short.
+  /// - of threads that end, and lost to a shortage of host memory.
   [[nodiscard]] std::uint64_t lost() const noexcept;
 
  private:

@@ -13,16 +13,16 @@ namespace hipvmm {
 
 /// How a process takes part in a memory_budget.
 struct budget_options {
-  /// Who is asked to release memory: holders of a lower priority first, then those of the same, the
-  /// one that holds most first. Those of a higher priority are not asked.
+  /// Holders of a lower priority are asked first to release memory, then those of the same
+  /// priority, the largest holder first. Holders of a higher priority are not asked.
   int priority = 0;
-  /// How long a request of this process waits at most for memory of others.
+  /// The longest that a request of this process waits for memory of other processes.
   std::chrono::milliseconds patience{1000};
-  /// Is called when other processes need `bytes` more than what this one could release by itself,
-  /// which is what its chunk_cache::shared() keeps. It may trim pools, evict blocks, suspend a
-  /// memory_tag. A thread of the library calls it, one call at a time. While this process waits for
-  /// memory itself, it is not called. What it throws goes to the error handler. It must not end the
-  /// memory_budget.
+  /// Called if other processes need `bytes` more than this process could release by itself: chunks
+  /// of its chunk_cache::shared(), idle memory of its arenas and pools. It may trim pools, evict
+  /// blocks, suspend a memory_tag; it must not destroy the memory_budget. A thread of the library
+  /// calls it, one call at a time, and never while this process itself waits for memory. An
+  /// exception goes to the error handler.
   std::function<void(std::size_t bytes)> trim = {};
 };
 
@@ -31,16 +31,17 @@ struct budget_holder {
   int process;          ///< its process ID
   std::string program;  ///< its name, at most 31 characters
   int priority;
-  std::size_t bytes;        ///< that it holds
-  std::size_t waiting_for;  ///< bytes that it waits for now
+  std::size_t bytes;        ///< held by the process
+  std::size_t waiting_for;  ///< requested by the process, which waits for them now
 };
 
-/// A budget, and who holds what of it, at one moment.
+/// A budget and its holders at one moment.
 struct budget_report {
   std::string name;
   device_uuid device;
   std::size_t limit;                   ///< in bytes
-  std::size_t bytes;                   ///< that all holders hold; may exceed a limit set later
+  std::size_t bytes;                   ///< of all holders together; may exceed a limit that was
+                                       ///< lowered
   std::vector<budget_holder> holders;  ///< in no order
 };
 

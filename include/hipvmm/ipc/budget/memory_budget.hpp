@@ -15,53 +15,54 @@ namespace detail {
 class budget_share;
 }  // namespace detail
 
-/// A cap on the device memory that processes of one user hold together on one device, as a cgroup's
-/// memory.max is one on memory of the host.
-/// - While it lives, all chunks that this process creates on the device count: of regions, growable
-///   vectors, pools, arenas, chunk caches. Not counted are imported and retained chunks, memory of
-///   the host, hipMalloc.
-/// - A request that exceeds it releases what this process keeps, then asks other holders to trim,
-///   and then throws out_of_memory with exhausted::limit. Nobody is killed.
-/// - Processes that die, by whatever signal, hold nothing. A child of fork() takes no part.
-/// - One that was moved from is empty: bytes() is 0, and what else asks for its budget throws
+/// A limit on the device memory that all processes of one user hold together on one device,
+/// comparable with memory.max of a cgroup.
+/// - It counts every chunk that this process creates on the device for regions, growable vectors,
+///   pools, arenas and chunk caches. It does not count imported or retained chunks, host memory, or
+///   memory of hipMalloc.
+/// - A request beyond the limit first releases memory that this process keeps, then asks other
+///   holders to trim, then throws out_of_memory with exhausted::budget. No process is killed.
+/// - A process that has died holds nothing. A child of fork() takes no part.
+/// - An object that was moved from is empty: bytes() is 0; all other functions throw
 ///   std::invalid_argument.
 class memory_budget {
  public:
-  /// Joins the budget `name` of `device`, with `bytes` as its limit. A limit that set_limit() or
-  /// hipvmm-ctl has set, or that a process has which holds the budget now, stays as it is.
-  /// - Chunks that the process has created already count at once, whether or not they fit.
-  /// - Processes meet where they have the same /dev/shm, or the same folder HIPVMM_BUDGETS.
-  /// Throws: std::invalid_argument for a name of more than 64 characters or of others than letters,
-  /// digits, '.', '_' and '-', for no bytes, or where this process has a budget of the device;
-  /// unsupported where the device is used by hipMalloc, or has no UUID; ipc_error; out_of_memory.
+  /// Joins the budget `name` of `device`. `bytes` is the limit, unless set_limit(), hipvmm-ctl or a
+  /// process that holds the budget now has set one.
+  /// - Chunks that the process created before count at once, even beyond the limit.
+  /// - Processes share a budget if they have the same /dev/shm, or the same folder HIPVMM_BUDGETS.
+  /// Throws: std::invalid_argument if `name` exceeds 64 characters or has others than letters,
+  /// digits, '.', '_' and '-', if `bytes` is 0, or if this process has a budget of the device
+  /// already; unsupported if the device is used through hipMalloc or has no UUID; ipc_error;
+  /// out_of_memory.
   memory_budget(device_ref device, const std::string& name, std::size_t bytes,
                 budget_options options = {});
-  /// Leaves it: what the process still holds no longer counts.
+  /// Leaves the budget; memory of this process no longer counts.
   ~memory_budget();
   memory_budget(memory_budget&&) noexcept;
-  /// Leaves the budget that it had.
+  /// Leaves the budget that this object had.
   memory_budget& operator=(memory_budget&&) noexcept;
 
-  /// Sets the limit for all processes, now and later. Those that hold more together are asked to
-  /// trim; what they do not release they keep, and get no more.
+  /// Sets the limit for all processes, now and later. Holders beyond it are asked to trim; they
+  /// keep the rest and get no more.
   void set_limit(std::size_t bytes);
-  /// Does what a request for `bytes` does that does not fit, without making one: releases what this
-  /// process keeps, then asks other holders to trim. Returns whether so many fit now; who comes
-  /// first gets them. False at once in a budget_options::trim.
+  /// Makes room as a request for `bytes` beyond the limit does: releases memory that this process
+  /// keeps, then asks other holders to trim. Returns whether `bytes` fit now; another process may
+  /// take the room first. Within budget_options::trim it returns false at once.
   bool make_room(std::size_t bytes);
-  /// Bytes that this process holds of it.
+  /// Bytes that this process holds.
   [[nodiscard]] std::size_t bytes() const noexcept;
   [[nodiscard]] budget_report report() const;
 
-  /// The budgets of this user on all devices. Needs no device. Files that are none, or of another
-  /// version, are left out.
-  /// Throws: ipc_error where the folder of the budgets is not only this user's.
+  /// The budgets of this user on all devices. Needs no device. Skips files of another version and
+  /// files that are no budgets.
+  /// Throws: ipc_error if the folder of the budgets is not only this user's.
   [[nodiscard]] static std::vector<budget_report> all();
-  /// Sets the limit of a budget in which this process takes no part, and makes the budget where
-  /// there is none. Throws: std::invalid_argument for such a name; ipc_error.
+  /// Sets the limit of a budget that this process has not joined; creates the budget if necessary.
+  /// Throws: std::invalid_argument for an invalid name; ipc_error.
   static void set_limit(const std::string& name, const device_uuid& device, std::size_t bytes);
-  /// Removes a budget. Returns false where there is none.
-  /// Throws: ipc_error `refused` where processes take part, which it names.
+  /// Removes a budget. Returns false if there is none.
+  /// Throws: ipc_error `refused` if processes take part; the message names them.
   static bool remove(const std::string& name, const device_uuid& device);
 
  private:

@@ -40,7 +40,7 @@ struct communicator_options {
 /// (compat/nccl.hpp), or threads of one process (thread_communicator). all_gather(), all_to_all()
 /// and transfer() are collective: every rank calls the same ones in the same order, each from one
 /// thread at a time.
-/// Throws, all of these: rank_error; hip_error. What was being received is unspecified then.
+/// Throws, all of these: rank_error; hip_error. Memory being received is unspecified then.
 class communicator {
  public:
   communicator() = default;
@@ -51,7 +51,7 @@ class communicator {
   /// Of this rank: 0 to size() - 1.
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
-  /// The device whose memory this rank sends and receives.
+  /// The device of the memory that this rank sends and receives.
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
   /// The library, its version, and how device memory travels, in one line for people.
   [[nodiscard]] virtual std::string describe() const = 0;
@@ -62,24 +62,24 @@ class communicator {
   /// Host memory: piece r of `mine` to rank r; piece r of `theirs` is from rank r. Each piece has
   /// `bytes` bytes. Returns when `theirs` is filled.
   virtual void all_to_all(const void* mine, void* theirs, std::size_t bytes) = 0;
-  /// Device memory, in the order of `stream`, all pieces at once. Where it returns, `stream` is
-  /// ordered behind them, and the sources may be changed in it.
-  /// - At most one piece for each pair of ranks and direction; the sender's bytes are the
-  ///   receiver's, none is none. A piece for the own rank is a copy.
+  /// Transfers device memory in the order of `stream`, all pieces at once. After its return
+  /// `stream` is ordered behind them, and may change the sources.
+  /// - At most one piece for each pair of ranks and direction; the receiver expects as many bytes
+  ///   as the sender sends, or no piece. A piece for the own rank is a copy.
   /// - Throws also: std::invalid_argument for a piece of no rank, of nullptr, or for the own rank
   ///   in one direction only; two for a rank in one direction. The other ranks: rank_error.
-  /// - Whether it has waited for `stream`: describe().
-  /// - Where it throws on one rank, it throws on all, or what they call next does. Then no transfer
-  ///   uses the memory any longer.
+  /// - describe() says whether it waits for `stream`.
+  /// - If it throws on one rank, it, or the next call, throws on all others. No transfer uses the
+  ///   memory any longer then.
   /// Pre: `stream` is of device() and is not captured. A default stream is that of device().
   virtual void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
                         stream_ref stream) = 0;
 
  protected:
   /// Allocates the host memory by which exchange() and partitioned_vector agree on this rank:
-  /// agreement_bytes for each rank. A communicator calls it in its constructor, so that later a
-  /// rank without host memory can tell the others. Else the first use of each does it, and where
-  /// that fails the others wait for the limit. Pre: size() is known. Throws: std::bad_alloc.
+  /// agreement_bytes for each rank. A communicator calls it in its constructor, so that a rank
+  /// without host memory can still inform the others. Otherwise the first exchange() allocates, and
+  /// if that fails the others wait for the limit. Pre: size() is known. Throws: std::bad_alloc.
   void reserve_agreement() {
     agreement_.resize(static_cast<std::size_t>(size()) * agreement_bytes);
   }

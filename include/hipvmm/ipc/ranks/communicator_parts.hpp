@@ -19,11 +19,11 @@
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/device.hpp>
 
-// What the communicators of compat/mpi.hpp and compat/nccl.hpp are made of.
+// Parts of the communicators of compat/mpi.hpp and compat/nccl.hpp.
 namespace hipvmm {
 namespace detail {
 
-/// What ranks exchange when they make a communicator. Its form stays the same in later versions.
+/// The message by which ranks make a communicator. Its form stays the same in later versions.
 struct rank_greeting {
   std::array<std::uint32_t, 3> version{};  ///< of hipvmm
   std::array<char, 20> provider{};         ///< padded with zeros
@@ -35,14 +35,14 @@ struct rank_greeting {
 /// Throws: hip_error.
 [[nodiscard]] rank_greeting own_greeting(std::size_t piece_bytes);
 /// Returns the smallest piece_bytes. `all` is in the order of ranks.
-/// Throws: rank_error of remote, which names the first rank that cannot; of refused, which names
-/// the first whose major or minor version of hipvmm or whose provider differs from that of rank 0.
+/// Throws: rank_error of remote, naming the first rank that failed; of refused, naming the first
+/// rank with another provider, or major or minor version of hipvmm, than rank 0.
 [[nodiscard]] std::size_t agree(const std::vector<rank_greeting>& all);
 
 /// The name of this build's provider: "amd", "cuda" or "host". Throws: hip_error.
 [[nodiscard]] std::string provider_name();
-/// Whether memory of `device` is ordinary memory, which any library of the host can use: on the
-/// host provider, except under profiles that close it to the host.
+/// Returns whether every host library can use memory of `device`: on the host provider, except
+/// under profiles that close it to the host.
 [[nodiscard]] bool is_host_memory(device_ref device);
 
 /// Throws: std::invalid_argument for a rank outside 0 to size - 1, two pieces for one rank in a
@@ -54,7 +54,7 @@ void check_pieces(const std::vector<outgoing>& out, const std::vector<incoming>&
 /// The failure after which a communicator is of no more use.
 class last_failure {
  public:
-  /// Throws: the failure, where there was one.
+  /// Throws: the failure, if there was one.
   void require_none() const {
     if (failure_.has_value()) throw rank_error{*failure_};
   }
@@ -68,7 +68,7 @@ class last_failure {
   std::optional<rank_error> failure_;
 };
 
-/// What a broken communicator may still use: kept until the process ends.
+/// Keeps memory that a broken communicator may still use until the process ends.
 template <typename T>
 void keep_until_exit(T&& memory) noexcept {
   using kept = std::decay_t<T>;
@@ -80,7 +80,7 @@ void keep_until_exit(T&& memory) noexcept {
     std::shared_ptr<void>& place = all.emplace_back();
     place = std::make_shared<kept>(std::forward<T>(memory));
   } catch (const std::bad_alloc&) {
-    // Without memory for a list: what owns it is not destroyed.
+    // Without memory for a list: the owner is never destroyed.
     alignas(kept) std::array<std::byte, sizeof(kept)> owner;
     ::new (static_cast<void*>(owner.data())) kept(std::forward<T>(memory));
   }
@@ -90,15 +90,15 @@ void keep_until_exit(T&& memory) noexcept {
 /// Throws: std::invalid_argument unless it is more than zero.
 [[nodiscard]] std::chrono::milliseconds checked_limit(const communicator_options& options);
 
-/// Waits between two looks at what other ranks do: at first it lets other threads run, later it
-/// sleeps, at most 0.5 ms.
+/// Waits between two checks of other ranks: at first it yields to other threads, later it sleeps,
+/// at most 0.5 ms.
 class rank_wait {
  public:
   explicit rank_wait(std::chrono::milliseconds limit);
   /// Something has arrived: the limit begins anew.
   void restart();
   [[nodiscard]] bool is_over() const;
-  /// Whether half of the limit is over.
+  /// Returns whether half of the limit is over.
   [[nodiscard]] bool is_half_over() const;
   void pause();
 

@@ -16,7 +16,7 @@
 
 namespace hipvmm {
 
-/// What exchange(), gather() or all_gather() appended to a vector.
+/// The elements that exchange(), gather() or all_gather() appended to a vector.
 struct exchange_result {
   std::vector<std::size_t> counts;   ///< elements that came from each rank: size() of them
   std::vector<std::size_t> offsets;  ///< index in the vector of the first element from each rank,
@@ -27,7 +27,7 @@ namespace detail {
 
 enum class exchange_function { exchange, gather, all_gather };
 
-/// One call of exchange(), gather() or all_gather(), whatever the elements.
+/// One call of exchange(), gather() or all_gather(), for any element type.
 struct exchange_request {
   exchange_function function;
   std::size_t element_bytes;
@@ -39,7 +39,7 @@ struct exchange_request {
   std::size_t size;                        // its elements
 };
 
-/// `resize` makes the vector's size the one that it is given, without contents.
+/// `resize` sets the vector's size, without contents.
 exchange_result exchange_elements(const exchange_request& request, communicator& ranks,
                                   stream_ref stream,
                                   const std::function<void(std::size_t)>& resize);
@@ -69,27 +69,26 @@ using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
 }  // namespace detail
 
 /// Sends the first counts[0] elements of `source` to rank 0, the next counts[1] to rank 1 and so
-/// on, and appends what the ranks sent to this one to `out`, in the order of ranks. A collective
-/// call, see communicator.
-/// - How much comes is found out by the call: `out` grows once, and the elements are received at
-///   its end. Nothing is staged. Counts may be zero.
+/// on, and appends the elements received from all ranks to `out`, in the order of ranks. A
+/// collective call, see communicator.
+/// - The ranks exchange the counts first: `out` grows once, and the elements arrive at its end,
+///   without staging. Counts may be zero.
 /// - `source`: device memory, also elements of `out`; may be changed in `stream` afterwards.
-/// - Stream: elements are sent and received in its order. The call waits for the other ranks, up to
-///   communicator_options::limit for each step.
-/// - It waits once less where the `out` of each rank that receives has room, capacity() - size(),
-///   for the largest counts of all ranks together, and no growth_options::grow_ahead: all ranks see
-///   then that none can fail.
-/// Throws, and `out` has the size and elements of before, on every rank:
-/// - the rank at fault: std::invalid_argument for counts that are not one for each rank or whose
-///   sum is not the source's size, for a `stream` that is captured, for a `stream` or an `out` of
-///   another device than ranks.device(); std::out_of_range for a source that reaches beyond the
-///   elements of `out`; std::logic_error while `out` sleeps; as growable_device_vector::reserve;
+/// - Stream: sends and receives in its order. Waits for the other ranks, up to
+///   communicator_options::limit for each step; one step less if every receiving `out` has room,
+///   capacity() - size(), for the largest counts of all ranks together and no
+///   growth_options::grow_ahead, because no rank can fail then.
+/// Throws, and `out` has its former size and elements, on every rank:
+/// - the rank at fault: std::invalid_argument if `counts` has not one entry for each rank or its
+///   sum is not the source's size, if `stream` is captured, or if `stream` or `out` belongs to
+///   another device than ranks.device(); std::out_of_range if the source exceeds the elements of
+///   `out`; std::logic_error while `out` sleeps; as growable_device_vector::reserve;
 ///   std::bad_alloc; hip_error
 /// - the others: rank_error, of rank_failure::remote with that rank and its message
-/// - all: rank_error, of rank_failure::refused where functions or sizes of elements differ; as
+/// - all: rank_error, of rank_failure::refused if functions or sizes of elements differ; as
 ///   communicator
-/// capacity() is as before too, except: the transfer itself failed; growth past max_size(); growth
-/// that copies.
+/// capacity() is as before too, unless the transfer itself failed, the growth exceeded max_size(),
+/// or it copied.
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result exchange(const Range& source, const std::vector<std::size_t>& counts,
                          growable_device_vector<T>& out, communicator& ranks, stream_ref stream) {
@@ -99,7 +98,7 @@ exchange_result exchange(const Range& source, const std::vector<std::size_t>& co
 }
 
 /// Appends the elements of every rank's `source` to the `out` of rank `root`, in the order of
-/// ranks. The others' stay as they are. Otherwise as exchange().
+/// ranks; the `out` of other ranks is unchanged. Otherwise as exchange().
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result gather(const Range& source, growable_device_vector<T>& out, int root,
                        communicator& ranks, stream_ref stream) {

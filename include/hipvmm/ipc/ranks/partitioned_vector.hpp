@@ -15,7 +15,7 @@
 
 namespace hipvmm {
 
-/// How many elements each rank has, in the order of ranks: rank r has the global indices from
+/// The number of elements of each rank, in the order of ranks: rank r has the global indices from
 /// offset(r) to offset(r) + size(r).
 class partition {
  public:
@@ -47,16 +47,17 @@ class partition {
 
 namespace detail {
 
-/// What all ranks of a partitioned_vector do together. Collective: update(), rebalance(), which set
-/// `parts` by the elements of each rank. Both throw: rank_error.
+/// The collective part of partitioned_vector: update() and rebalance(), which set `parts` by the
+/// elements of each rank. Both throw: rank_error.
 class part_agreement {
  public:
   /// Not collective. Throws: std::bad_alloc.
   part_agreement(communicator& ranks, std::size_t element_bytes);
   [[nodiscard]] communicator& ranks() const noexcept { return *ranks_; }
   void update(partition& parts, std::size_t elements) const;
-  /// Calls each step once all ranks have done the one before, and returns once all have done the
-  /// last. `check` is done before `parts` are set. Throws also: what a step threw on this rank.
+  /// Calls each step after all ranks have completed the one before; returns after all have
+  /// completed the last. Calls `check` before it sets `parts`. Throws also: the exception of a step
+  /// of this rank.
   void rebalance(partition& parts, std::size_t elements, const std::function<void()>& check,
                  const std::function<void()>& get_memory, const std::function<void()>& send) const;
 
@@ -67,14 +68,14 @@ class part_agreement {
   std::size_t element_bytes_;
 };
 
-/// Throws: std::invalid_argument where `stream` is captured, or of another device than the rank's.
+/// Throws: std::invalid_argument if `stream` is captured, or of another device than the rank's.
 void require_stream_of(const communicator& rank, stream_ref stream);
 
-/// What rebalance() does with one rank's part. Numbers of elements.
+/// The part of one rank in rebalance(). Numbers of elements.
 struct rebalance_plan {
   struct piece {
     int rank;
-    std::size_t first;  ///< of what is sent: in the part; of what is received: in the new part
+    std::size_t first;  ///< in the part if sent; in the new part if received
     std::size_t count;
   };
 
@@ -85,7 +86,7 @@ struct rebalance_plan {
 
   std::size_t size;         ///< of the new part
   std::size_t kept_begin;   ///< of those that stay, in the part
-  std::size_t kept_end;     ///< as kept_begin where none stays
+  std::size_t kept_end;     ///< as kept_begin if none stays
   std::size_t received;     ///< from other ranks
   bool in_front;            ///< whether some of those come in front of some that stay
   std::vector<piece> send;  ///< to other ranks, and to this one if in_front
@@ -98,14 +99,14 @@ struct rebalance_plan {
 
 }  // namespace detail
 
-/// A vector whose elements are on the ranks of a communicator, in the order of ranks. Each rank has
-/// a part, a growable_device_vector on its device, and uses it as such: local().append(...),
-/// exchange(). The other ranks see its size at the next update().
+/// A vector in parts on the ranks of a communicator, in the order of ranks. Each rank has a part, a
+/// growable_device_vector on its device, and uses it as such: local().append(...), exchange(). The
+/// other ranks see its size after the next update().
 /// - Collective, called by all ranks in the same order: update(), rebalance(). All else is local.
-/// - Failures of update() and rebalance() are thrown on all ranks, and then every rank has the
-///   elements that it had. Exception: rank_error of timeout or lost in rebalance()'s last
-///   agreement, by which some ranks may have their new part already.
-/// - After timeout or lost of rebalance() messages may still be under way to the vector's memory,
+/// - update() and rebalance() fail on all ranks together, and each rank keeps its elements.
+///   Exception: after rank_error of timeout or lost in the last agreement of rebalance(), some
+///   ranks may have their new part already.
+/// - After timeout or lost in rebalance(), messages to the vector's memory may still be under way,
 ///   new memory included: keep the vector until ncclCommAbort or MPI_Finalize.
 /// - Same thread rules as std::vector, for each rank. `ranks` must outlive the vector.
 template <typename T>
@@ -135,18 +136,18 @@ class partitioned_vector {
   void update() { agreement_.update(parts_, local_.size()); }
 
   /// Moves elements between ranks until the sizes of parts differ by at most one; their order
-  /// stays. Collective. Each element that changes its rank is sent once, straight to its place, in
-  /// the order of `stream`, a stream of this rank's device; calls update() first. A default stream
-  /// is that of this rank's device, whatever device is current.
-  /// - A rank that only gives, or gets elements behind its own: its own stay where they are. What
-  ///   it gives from the front is released as by erase_front(), from the back stays backed.
-  /// - A rank that gets elements in front of its own: all of its part goes to new memory, which is
-  ///   there beside the old one until `stream` has passed.
+  /// stays. Collective; calls update() first. Each element that changes its rank is sent once, to
+  /// its final place, in the order of `stream`, a stream of this rank's device. A default stream is
+  /// that of this rank's device, even if another device is current.
+  /// - A rank that only sends, or receives only behind its own elements, keeps its own in place. It
+  ///   releases elements sent from the front as erase_front() does; memory at the back stays
+  ///   backed.
+  /// - A rank that receives in front of its own elements moves its part to new memory. The old
+  ///   memory exists until `stream` has passed.
   /// Pre: all work that uses the elements is ordered before this call in `stream`, and later work
   /// behind it.
-  /// Throws: out_of_memory; std::length_error; std::invalid_argument for a `stream` that is
-  /// captured or of another device; std::logic_error while the memory sleeps; hip_error;
-  /// rank_error.
+  /// Throws: out_of_memory; std::length_error; std::invalid_argument if `stream` is captured or of
+  /// another device; std::logic_error while the memory sleeps; hip_error; rank_error.
   void rebalance(stream_ref stream);
 
  private:
@@ -155,7 +156,7 @@ class partitioned_vector {
   detail::part_agreement agreement_;
   partition parts_;
   growable_device_vector<T> local_;
-  std::optional<growable_device_vector<T>> failed_;  // what a broken rebalance() received into
+  std::optional<growable_device_vector<T>> failed_;  // the target of a broken rebalance()
 };
 
 template <typename T>
@@ -169,7 +170,7 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
   std::optional<detail::rebalance_plan> plan;
   std::optional<growable_device_vector<T>> fresh;
   std::optional<partition> even;
-  // Rights before the messages: a sender's device may be the one that writes.
+  // Rights before the messages: the sender's device may write.
   const bool writes = local_.access(local_.device()) == access_right::read_write;
   const auto get_memory = [&] {
     even = partition::even(parts_.size(), parts_.ranks());

@@ -6,24 +6,24 @@
 
 namespace hipvmm {
 
-/// Why the ranks of a communicator could not go on together.
+/// The reason why the ranks of a communicator could not continue together.
 enum class rank_failure {
   timeout,  ///< a rank did not take part within communicator_options::limit
   lost,     ///< a rank ended, or the communication library reported an error
-  refused,  ///< what the ranks asked for contradicts itself: element sizes, counts, functions
+  refused,  ///< the ranks' requests contradict each other: element sizes, counts, functions
   remote,   ///< another rank could not do its part; the message has its reason, such as missing
             ///< memory
 };
 
 /// A failure between ranks. The message names the rank, and says what to do. After timeout and lost
-/// the communicator is of no more use: each later call throws the same.
+/// the communicator is unusable: each later call throws the same.
 class rank_error : public std::runtime_error {
  public:
   rank_error(rank_failure reason, int rank, const std::string& message)
       : std::runtime_error{message}, reason_{reason}, rank_{rank} {}
 
   [[nodiscard]] rank_failure reason() const noexcept { return reason_; }
-  /// The rank at fault, -1 where that is unknown.
+  /// The rank at fault; -1 if unknown.
   [[nodiscard]] int rank() const noexcept { return rank_; }
 
  private:

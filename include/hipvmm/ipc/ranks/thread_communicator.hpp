@@ -22,7 +22,7 @@ class thread_ranks {
  public:
   /// Throws: std::invalid_argument unless size > 0 and options.limit > 0.
   explicit thread_ranks(int size, const communicator_options& options = {});
-  /// Ranks that no thread_communicator was made for count as lost from then on.
+  /// From then on, ranks without a thread_communicator count as lost.
   ~thread_ranks();
   thread_ranks(const thread_ranks&) = delete;
   thread_ranks& operator=(const thread_ranks&) = delete;
@@ -38,15 +38,15 @@ class thread_ranks {
 /// One rank of thread_ranks: device memory travels by copies in the receivers' streams, which wait
 /// for the senders'. transfer() does not wait for `stream`.
 /// - Ranks may share a device.
-/// - Between chunks of two devices where trait::peer_copies is missing, the receiver's memory needs
-///   the sender's device granted.
-/// - A communicator that ends, as by an exception in its thread, is lost to the other ranks: what
-///   they call then throws rank_error at once.
+/// - Between chunks of two devices, if the sender's engine makes the copy (ROCm 6), the receiver
+///   must grant the sender's device access to its memory.
+/// - When a communicator ends, as by an exception in its thread, its rank is lost: later calls of
+///   the other ranks throw rank_error at once.
 class thread_communicator final : public communicator {
  public:
   /// Makes rank `rank`, for memory of `device`.
-  /// Throws: std::invalid_argument for a rank or a device that does not exist, and a rank that has
-  /// been made before; as event. The rank is lost then.
+  /// Throws: std::invalid_argument for a rank or a device that does not exist, or a rank made
+  /// before; as event. The rank is lost then.
   thread_communicator(thread_ranks& ranks, int rank, device_ref device);
   ~thread_communicator() override;
 

@@ -12,13 +12,13 @@ namespace hipvmm::mr {
 /// Returns whether to try the request again; otherwise it fails as it did.
 using failure_callback_t = std::function<bool(std::size_t bytes, void* callback_arg)>;
 
-/// Calls a callback when the upstream fails with std::bad_alloc, and retries if the callback
-/// returns true. out_of_memory is a std::bad_alloc, whatever ran out. Other exceptions
-/// propagate.
+/// Calls a callback if the upstream fails with std::bad_alloc, and retries if the callback returns
+/// true. out_of_memory is a std::bad_alloc, for every cause. Other exceptions propagate.
 /// - The callback runs in the thread of the request, without a lock of this adaptor, and
 ///   concurrently in several threads. It may allocate from and deallocate to this adaptor.
 /// - Exceptions of the callback propagate from allocate().
-/// - The callback must return false eventually: nothing else ends the retries.
+/// - The retries end when the callback returns false, or when 16 in a row have changed none of the
+///   figures of an out_of_memory, as with an alignment that the upstream cannot give.
 class failure_callback_resource_adaptor final : public resource_adaptor {
  public:
   /// Throws: std::invalid_argument when `upstream` is nullptr or `callback` empty.
@@ -29,8 +29,8 @@ class failure_callback_resource_adaptor final : public resource_adaptor {
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
 
-  /// Calls the callback; rethrows the exception being handled unless it requests another try.
-  void ask_about(std::size_t bytes) const;
+  template <typename Allocate>
+  void* retry(std::size_t bytes, Allocate allocate) const;
 
   const failure_callback_t callback_;
   void* const callback_arg_;

@@ -14,13 +14,13 @@ struct guard_patterns {
   static constexpr unsigned char freed = 0xdd;   ///< blocks in quarantine
 };
 
-/// When a guard_resource_adaptor compares what it copied from behind and before a freed block.
+/// The time when a guard_resource_adaptor checks the bytes behind and before a freed block.
 enum class guard_check {
-  later,    ///< once the stream has passed the deallocation: at a later call, nobody waits
+  later,    ///< after the stream has passed the deallocation: at a later call, without a wait
   at_once,  ///< in deallocate(), which waits for the stream
 };
 
-/// What a guard_resource_adaptor does with damage that it found.
+/// The reaction of a guard_resource_adaptor to damage.
 enum class guard_damage {
   reports,  ///< to the error handler
   throws,   ///< from the next allocate(), allocate_sync() or flush(), as std::logic_error
@@ -29,7 +29,8 @@ enum class guard_damage {
 struct guard_options {
   /// Bytes before and behind each block that must not change; at least 1.
   std::size_t canary_bytes = 256;
-  /// Most freed bytes that are kept to find writes to them. 0: none. A larger block is not kept.
+  /// Most bytes of freed blocks, with canaries and alignment, that are kept to find writes to them.
+  /// 0: none. A larger block is not kept.
   std::size_t quarantine_bytes = 64 * MiB;
   guard_check check = guard_check::later;
   guard_damage on_damage = guard_damage::reports;

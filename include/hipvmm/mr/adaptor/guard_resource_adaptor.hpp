@@ -14,7 +14,8 @@ namespace hipvmm::mr {
 /// - Each block stands between canaries, which are copied to the host when it is freed, in the
 ///   order of the stream, and compared.
 /// - New blocks are filled with `fresh`, freed ones with `freed`. Freed blocks are kept, the last
-///   ones up to guard_options::quarantine_bytes, and compared when they return to the upstream.
+///   ones up to guard_options::quarantine_bytes, and compared when they return to the upstream: all
+///   of them before a request is refused for lack of memory.
 /// - A report names the block, the offset of the first wrong byte, and the calls that allocated and
 ///   freed it. A write that leaves a byte as it was is not found.
 /// - Also reported: memory that is freed twice, with a wrong size or that is not the adaptor's, and
@@ -31,15 +32,15 @@ class guard_resource_adaptor final : public resource_adaptor {
 
   /// Throws: std::invalid_argument when `upstream` is nullptr or there are no canaries; hip_error.
   explicit guard_resource_adaptor(memory_resource* upstream, const guard_options& options = {});
-  /// Compares all that was freed, as flush(), and reports.
+  /// Checks all freed blocks, as flush(), and reports damage.
   ~guard_resource_adaptor() override;
 
-  /// Waits for the deallocations so far, compares all that was freed and returns it to the
-  /// upstream. Throws: std::logic_error for damage where guard_options say so.
+  /// Waits for the deallocations so far, checks all freed blocks and returns them to the upstream.
+  /// Throws: std::logic_error for damage if guard_options say so.
   void flush();
   /// Number of damaged blocks found so far.
   [[nodiscard]] std::uint64_t damages() const noexcept;
-  /// Freed bytes that are kept now.
+  /// Bytes of freed blocks that are kept now, with canaries and alignment.
   [[nodiscard]] std::size_t quarantined_bytes() const noexcept;
 
  private:
@@ -51,6 +52,7 @@ class guard_resource_adaptor final : public resource_adaptor {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
 
   std::unique_ptr<state> state_;
 };

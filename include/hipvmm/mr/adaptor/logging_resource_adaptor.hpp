@@ -17,10 +17,9 @@ class csv_log;
 /// - Columns: thread, time of day, "allocate", "free" or "allocate failure", address, bytes,
 ///   stream.
 /// - hipvmm-replay and RMM's replay read the log.
-/// - The row of a free precedes the row of every later allocation of its address, whatever the
-///   threads.
+/// - The row of a free precedes the row of every later allocation of its address, in any threads.
 /// - Calls without a stream have stream 0x0.
-/// - When writing fails, the log ends with a whole row; this is reported once to the error handler.
+/// - If a write fails, the log ends with a whole row; the error handler gets one report.
 class logging_resource_adaptor final : public resource_adaptor {
  public:
   /// Logs to a file, which is created with its folders, or truncated. No other adaptor may be
@@ -35,7 +34,7 @@ class logging_resource_adaptor final : public resource_adaptor {
   /// `auto_flush` the stream is flushed after each row.
   logging_resource_adaptor(memory_resource* upstream, std::ostream& stream,
                            bool auto_flush = false);
-  /// Writes what is held back.
+  /// Writes the buffered rows.
   ~logging_resource_adaptor() override;
 
   /// Writes the buffered rows. Throws: std::runtime_error when that fails, or when an earlier

@@ -32,7 +32,7 @@ struct owned_resources {
 namespace hipvmm::mr {
 
 /// Owns a resource together with its upstreams, and forwards all calls to the resource. It shares
-/// the upstreams with their other owners and keeps them alive as long as it lives.
+/// the upstreams with their other owners, and releases its share at its end.
 template <typename Resource, typename... Upstreams>
 class owning_wrapper final : private detail::owned_resources<Resource, Upstreams...>,
                              public resource_adaptor {
@@ -42,7 +42,7 @@ class owning_wrapper final : private detail::owned_resources<Resource, Upstreams
   using upstream_tuple = std::tuple<std::shared_ptr<Upstreams>...>;
 
   /// Constructs a Resource from pointers to `upstreams`, in their order, followed by `args`.
-  /// Throws: what the constructor of Resource throws, such as for an upstream that is empty.
+  /// Throws: the exceptions of the constructor of Resource, such as for an upstream that is empty.
   template <typename... Args>
   explicit owning_wrapper(upstream_tuple upstreams, Args&&... args)
       : owned{std::move(upstreams), std::forward<Args>(args)...},
@@ -52,7 +52,7 @@ class owning_wrapper final : private detail::owned_resources<Resource, Upstreams
   [[nodiscard]] const Resource& wrapped() const noexcept { return *owned::wrapped_; }
 };
 
-/// Makes an owning_wrapper of a new Resource over `upstreams`, of which there may be none.
+/// Makes an owning_wrapper of a new Resource over zero or more `upstreams`.
 template <typename Resource, typename... Upstreams, typename... Args>
 [[nodiscard]] auto make_owning_wrapper(std::tuple<std::shared_ptr<Upstreams>...> upstreams,
                                        Args&&... args) {

@@ -11,7 +11,7 @@ namespace hipvmm::mr {
 /// - The device is the upstream's or, because managed memory belongs to none, the current device of
 ///   the allocating thread.
 /// - For memory that HIP migrates: managed_resource's, or a pool's over that.
-/// - Differs from RMM's, which does nothing where memory cannot be migrated: here that is refused.
+/// - Differs from RMM's, which ignores memory that cannot be migrated: here that is refused.
 /// Cost: a HIP call for each allocation; allocate_sync() makes a stream and waits for it.
 class prefetch_resource_adaptor final : public resource_adaptor {
  public:
@@ -20,8 +20,8 @@ class prefetch_resource_adaptor final : public resource_adaptor {
   explicit prefetch_resource_adaptor(memory_resource* upstream);
 
  private:
-  /// Throws: what prefetch_async does, such as std::invalid_argument for memory that the host can
-  /// use and HIP cannot move; then the memory has been deallocated to the upstream.
+  /// Throws: as prefetch_async, for example std::invalid_argument for memory that the host can use
+  /// and HIP cannot move; the memory has then been deallocated to the upstream.
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
 };

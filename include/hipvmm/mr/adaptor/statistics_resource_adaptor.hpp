@@ -12,7 +12,7 @@
 
 namespace hipvmm::mr {
 
-/// Whether a statistics_resource_adaptor measures how long its upstream takes.
+/// `on` measures the time of the upstream's calls.
 enum class latency_timing { off, on };
 
 /// Counts bytes and allocations that pass through it: current, peak and total, on nested levels.
@@ -30,7 +30,7 @@ class statistics_resource_adaptor final : public resource_adaptor {
   struct counter {
     std::int64_t value;  ///< allocated minus deallocated
     std::int64_t peak;   ///< highest `value`
-    std::int64_t total;  ///< all that was allocated
+    std::int64_t total;  ///< sum of all allocations
   };
   /// Bytes first, then allocations.
   using counters = std::pair<counter, counter>;
@@ -54,9 +54,9 @@ class statistics_resource_adaptor final : public resource_adaptor {
   [[nodiscard]] counter get_bytes_counter() const noexcept;
   [[nodiscard]] counter get_allocations_counter() const noexcept;
 
-  /// What was requested since the start, by size.
+  /// The requests since the start, by size.
   [[nodiscard]] std::array<size_class, power_count> get_size_classes() const noexcept;
-  /// How long the upstream took for allocations that it served, and for deallocations. All zero
+  /// The time of the upstream for successful allocations, and for deallocations. All zero
   /// with latency_timing::off.
   [[nodiscard]] latencies get_allocate_latencies() const noexcept;
   [[nodiscard]] latencies get_deallocate_latencies() const noexcept;

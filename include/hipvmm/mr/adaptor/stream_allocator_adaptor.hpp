@@ -47,8 +47,8 @@ class stream_allocator_adaptor {
   stream_ref stream_;
 };
 
-/// Whether memory allocated by either adaptor may be deallocated by the other at any time: the
-/// allocators are equal and the streams are equal. The streams count because only their order
+/// Returns whether memory allocated by either adaptor may be deallocated by the other at any time:
+/// the allocators are equal and the streams are equal. The streams count because only their order
 /// protects the memory; hipMM does not compare them.
 template <typename A, typename B>
 bool operator==(const stream_allocator_adaptor<A>& a, const stream_allocator_adaptor<B>& b) {

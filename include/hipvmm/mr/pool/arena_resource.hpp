@@ -30,9 +30,9 @@ struct pool_state;
 /// - The destructor waits for work that uses deallocated memory.
 class arena_resource final : public resource_adaptor {
  public:
-  /// Creates an arena that never holds more than `arena_size` bytes. Default: half of the memory
-  /// that is free now on the upstream's device or, where it has none, on the current device. With
-  /// `dump_log_on_failure` the state found by a refused request is also reported to the error
+  /// Creates an arena that never holds more than `arena_size` bytes. Default: half of the free
+  /// memory of the upstream's device or, if it has none, of the current device. With
+  /// `dump_log_on_failure` each refused request also reports the arena's state to the error
   /// handler.
   /// Throws: std::invalid_argument for no upstream or no bytes.
   explicit arena_resource(memory_resource* upstream,
@@ -68,6 +68,10 @@ class arena_resource final : public resource_adaptor {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
+
+  /// Throws: unsupported in a child of fork().
+  [[nodiscard]] pool_state& live() const;
 
   std::unique_ptr<pool_state> state_;
   bool dumps_;

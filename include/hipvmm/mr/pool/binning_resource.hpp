@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -60,6 +61,10 @@ class binning_resource final : public resource_adaptor {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
+  /// The upstream's device, or if it has none that of its bins.
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
+  /// Pre: the bins are locked.
+  [[nodiscard]] std::optional<device_ref> device_of_bins() const noexcept;
 
   // Locked exclusively only to add a bin; no resource is called while it is held.
   mutable std::shared_mutex mutex_;

@@ -15,7 +15,7 @@ struct pool_state;
 
 /// A pool of equal blocks, allocated many at a time from another resource.
 /// - A block can be reused at once in the stream that freed it. Another stream reuses it after an
-///   event, or where the order is known.
+///   event, or at once if it is already ordered behind.
 /// - Equal blocks waste nothing between them. A smaller request wastes the rest of its block; a
 ///   larger one is out_of_memory; alignments above 256 bytes are unsupported.
 /// - Differs from RMM's: memory is released by trim_to(), and before a request is refused.
@@ -65,10 +65,14 @@ class fixed_size_resource final : public resource_adaptor {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
   void require_fit(std::size_t bytes) const;
 
   std::size_t block_size_;
   std::size_t held_bytes_;  // bytes held for each block
+  /// Throws: unsupported in a child of fork().
+  [[nodiscard]] pool_state& live() const;
+
   std::unique_ptr<pool_state> state_;
 };
 

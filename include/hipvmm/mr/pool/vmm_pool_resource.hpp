@@ -26,29 +26,28 @@
 namespace hipvmm::mr {
 
 /// A stream-ordered pool of one device's memory in one range of addresses.
-/// Memory is reused in the stream that freed it without any HIP call except the query whether that
-/// stream is being captured. Adjacent free blocks merge across chunks. When no run of free blocks
-/// is long enough, idle chunks are mapped where they are needed, before new memory is allocated
-/// from the device.
+/// The stream that freed memory reuses it without a HIP call, except the query of its capture
+/// status. Adjacent free blocks merge across chunks. If no run of free blocks is long enough, the
+/// pool remaps idle chunks before it allocates memory from the device.
 /// - Threads and streams: any number may use it. Default streams are those of its device. Streams
 ///   of other devices may free memory too, even without access to it.
-/// - Waiting: a request may wait for the GPU only when the limit or the device leaves no other
+/// - Waiting: a request may wait for the GPU only if the limit or the device leaves no other
 ///   source. Other threads do not wait with it.
 /// - Without virtual memory: it suballocates slabs of hipMalloc, which neither move nor merge; see
 ///   explain(). Then an alignment above 2 MiB is unsupported, and so are rights other than
 ///   read_write.
-/// - Destruction: all memory is released, including blocks still allocated, once the work of the
-///   devices with access is done, and that of the devices whose streams freed memory.
-/// - Captures: the pool never disturbs a capture. A capturing stream gets only memory that nothing
+/// - Destruction: releases all memory, including allocated blocks, after the work of the devices
+///   with access, and of the devices of streams that freed memory.
+/// - Captures: the pool never disturbs a capture. A capturing stream gets only memory that no work
 ///   uses, because the graph may run in any stream. That memory must stay allocated until the
 ///   graph's last launch is submitted. Do not deallocate on a capturing stream: the pool refuses
-///   and reports it to the error handler. This is detected where the stream has allocated during
-///   the capture.
+///   and reports it to the error handler. It detects this if the stream has allocated during the
+///   capture.
 class vmm_pool_resource final : public memory_resource {
  public:
   /// Creates a pool on `device`.
   /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
-  /// `initial_bytes` are not available; unsupported without virtual memory management where the
+  /// `initial_bytes` are not available; unsupported without virtual memory management if the
   /// options refuse slabs or ask for shareable chunks; for `options.access` as set_access().
   explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
   ~vmm_pool_resource() override;
@@ -57,18 +56,21 @@ class vmm_pool_resource final : public memory_resource {
 
   using memory_resource::deallocate;
   /// Deallocates by address alone, in the stream of the allocation. Does not wait.
-  /// The memory is reused only when all work that the devices with access have now is done, as
-  /// after hipFree, in these cases:
+  /// The pool reuses the memory after all current work of the devices with access has completed,
+  /// as hipFree does, in these cases:
   /// - allocate_sync() allocated it;
   /// - its stream was forgotten, or is another thread's default stream;
   /// - on CUDA, its stream is neither a hipvmm::stream nor a default stream and may be gone,
   ///   unless the pool has pool_options::forgets_streams.
   /// Memory passed to deallocate_sync() follows the same rule.
   void deallocate(void* pointer) noexcept;
+  /// As deallocate() in `stream`. Returns false, after a report to the error handler, if `pointer`
+  /// and `bytes` are no allocation of the pool.
+  bool try_deallocate(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
   /// Declares that `waiter` waits for an event recorded on `other` after every pool call made so
   /// far on `other`.
-  /// - This orders `waiter` after what was freed in `other`, but not after what `other` itself
+  /// - This orders `waiter` after memory freed in `other`, but not after other streams that `other`
   ///   has waited for.
   /// - Needed for streams and events that hipvmm did not create; hipvmm's own report their waits.
   /// - Needed also for events whose handle was released to the program (event::get).
@@ -76,11 +78,10 @@ class vmm_pool_resource final : public memory_resource {
   /// Declares that `stream` will be destroyed: memory freed in it becomes free for all streams when
   /// its work up to this call is done.
   /// - A hipvmm::stream reports its end itself. Another stream may also be destroyed without this
-  ///   call once deallocate() in it has returned, unless pool_options::forgets_streams: its memory
-  ///   then waits on CUDA for the event that each deallocation in it records, or for all devices
-  ///   where none was recorded, as on AMD.
-  /// - Call it before hipStreamDestroy, which also keeps what a stream that has the same handle
-  ///   later is given apart from the work of this one.
+  ///   call after deallocate() in it has returned, unless pool_options::forgets_streams is true. On
+  ///   CUDA its memory then waits for the event of each deallocation; without an event, as on AMD,
+  ///   for all devices.
+  /// - Call it before hipStreamDestroy, because a later stream may get the same handle.
   /// - Call it in a thread that ends, for the thread's default stream.
   /// Throws: std::invalid_argument while it is being captured; hip_error.
   void forget_stream(stream_ref stream);
@@ -114,16 +115,16 @@ class vmm_pool_resource final : public memory_resource {
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
   /// The same as region::export_fabric_chunks.
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
-  /// Exports the chunks that hold the block at `pointer`, which another process maps by
-  /// imported_blocks, whose addresses are as many as statistics().address_bytes says here.
-  /// - The block must stay allocated as long as the other process uses it: the pool knows nothing
-  ///   of that. Nothing orders the work of two processes; see docs/guides/two_processes.md.
-  /// - The other process can reach all of these chunks, so blocks beside this one too.
-  /// - An exported chunk is reused in this pool as any other, but is not kept when it moves where
-  ///   quirk::no_aliases is in force: a new one takes its place.
+  /// Exports the chunks that hold the block at `pointer`. Another process maps them by
+  /// imported_blocks of statistics().address_bytes bytes of this pool.
+  /// - The block must stay allocated while the other process uses it: the pool does not know.
+  ///   Nothing orders the work of two processes; see docs/reference/ipc.md.
+  /// - The other process can access all of these chunks, neighbouring blocks included.
+  /// - The pool reuses an exported chunk as any other. If a device shows other bytes at a second
+  ///   address of a chunk, a new chunk takes its place when it moves.
   /// Cost: a file descriptor for each chunk, until the result ends.
-  /// Throws: std::invalid_argument unless an allocation begins at `pointer`, or where the pool was
-  /// made without pool_options::shareable; out_of_memory when the process has no descriptor left;
+  /// Throws: std::invalid_argument unless an allocation begins at `pointer`, or if the pool was
+  /// made without pool_options::shareable; out_of_memory if the process has no descriptor left;
   /// unsupported on slabs; hip_error.
   [[nodiscard]] exported_range export_block(const void* pointer);
   /// Exports the block at `pointer` by legacy IPC (hipIpcGetMemHandle), from a pool of slabs:
@@ -137,37 +138,38 @@ class vmm_pool_resource final : public memory_resource {
 
   /// Releases idle memory to the device until `bytes_to_keep` are held, and returns the number of
   /// bytes released.
-  /// - Chunks are released whole, and never so that less than `bytes_to_keep` would stay. When
-  ///   every idle chunk is larger than the excess, all stay. 0 releases all idle chunks.
-  /// - May block until `deadline` at most for: work that still uses free memory; memory freed
-  ///   without a stream, which stays when no deadline is given.
+  /// - Chunks are released whole, and never so that less than `bytes_to_keep` would stay. If every
+  ///   idle chunk is larger than the excess, all stay. 0 releases all idle chunks.
+  /// - Until `deadline`, it may wait for: work that still uses free memory; memory freed without a
+  ///   stream; chunks that another thread is unmapping. Without a deadline all of it stays.
   /// - Other threads are not blocked.
-  /// - Where quirk::re_reserve is in force, memory is released only when nothing is allocated.
+  /// - If memory returns to the device only with its addresses (docs/reference/capability.md), a
+  ///   trim releases none before nothing is allocated.
   /// Throws: hip_error, std::bad_alloc. Memory that HIP refuses to unmap is reported and stays
   /// counted.
   std::size_t trim_to(std::size_t bytes_to_keep,
                       std::chrono::steady_clock::time_point deadline = {});
 
   /// Callback for a request of `bytes` bytes that fails, called without a lock. It may deallocate
-  /// memory to this pool. Returns whether to try the request again.
+  /// memory to this pool. Returns whether to retry. The retries end after 16 calls in a row without
+  /// a change of the pool's counters.
   using out_of_memory_callback = std::function<bool(std::size_t bytes)>;
   void set_out_of_memory_callback(out_of_memory_callback callback);
 
   [[nodiscard]] pool_statistics statistics() const;
   /// The first members of statistics(), without a HIP call or a visit of all free memory: for
-  /// frequent questions, and for the exit of a process, where HIP may have ended.
+  /// frequent calls, and for the exit of a process, when HIP may have ended.
   [[nodiscard]] pool_usage usage() const;
-  /// Returns whether an address is one of the pool's, whatever is there: an allocation, free memory
-  /// or no memory. Makes no HIP call.
+  /// Returns whether an address is one of the pool's: of an allocation, free memory or no memory.
+  /// Makes no HIP call.
   [[nodiscard]] bool contains(const void* address) const noexcept;
-  /// Lists the pool's memory: its segments, and what each block of them is used for. Blocks that
-  /// another thread is just working on, or waits for, are left out. Cost: all blocks are visited
-  /// with the pool's locks held.
+  /// Lists the pool's memory: its segments, and the use of each block. Omits blocks that another
+  /// thread is changing or waiting for. Cost: visits all blocks with the pool's locks held.
   [[nodiscard]] pool_snapshot snapshot() const;
   /// Resets both high-water marks to the current values.
   void reset_peaks();
-  /// statistics() as text for people: what is held, where, and what would still fit. Fits on one
-  /// screen.
+  /// statistics() as text for people: the memory held, its place, and the requests that would still
+  /// fit. Fits on one screen.
   [[nodiscard]] std::string report() const;
   /// Explains in one sentence which kind of memory the pool uses, and why.
   [[nodiscard]] std::string explain() const;
@@ -185,6 +187,9 @@ class vmm_pool_resource final : public memory_resource {
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
   [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
+
+  /// Throws: unsupported in a child of fork().
+  [[nodiscard]] state& live() const;
 
   std::unique_ptr<state> state_;
 };

@@ -28,9 +28,8 @@ using deallocate_sync_callback_t =
 /// - allocate_sync() calls `allocate` with a stream of the resource's own, and waits for that
 ///   stream;
 /// - deallocate_sync() calls `deallocate_sync` and does not wait itself;
-/// - where there is no `deallocate_sync`, it waits for all devices, then calls `deallocate` with
-///   the resource's own stream. If it cannot wait for a device, it calls nothing and reports that
-///   to the error handler.
+/// - if there is no `deallocate_sync`, it waits for all devices, then calls `deallocate` with the
+///   resource's own stream. If a wait fails, it calls nothing and the error handler gets a report.
 class callback_resource final : public memory_resource {
  public:
   /// Creates the resource; its own stream belongs to the current device. `deallocate_sync` is

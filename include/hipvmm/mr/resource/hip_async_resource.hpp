@@ -9,6 +9,7 @@
 
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/mr/resource/pool_sharing.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -41,20 +42,12 @@ struct hip_async_options {
 /// - Destruction is safe while blocks are allocated; they stay valid until hipFreeAsync frees them.
 /// - Deallocated blocks return to HIP's pool only at a call after the work that uses them has
 ///   ended, in two cases: the block was deallocated without a stream; HIP's pools were not seen to
-///   reuse memory in stream order without holding up the host (trait::pools_reuse_in_order,
-///   trait::pool_frees_return), as AMD's are not.
+///   reuse memory in stream order without holding up the host (docs/reference/capability.md), as
+///   AMD's are not.
 /// - No deallocation waits, but the end of the pool's last resource does.
 /// See docs/guides/resources.md, "Pools of HIP's own".
 class hip_async_resource final : public memory_resource {
  public:
-  /// Statistics that HIP reports for the pool, in bytes.
-  struct pool_statistics {
-    std::size_t reserved_current;  ///< held from the device
-    std::size_t reserved_high;     ///< most of it since the start or reset_peaks()
-    std::size_t used_current;      ///< allocated by callers
-    std::size_t used_high;         ///< most of it since the start or reset_peaks()
-  };
-
   /// Creates a pool that is destroyed with the resource.
   /// Throws: std::invalid_argument when there is no such device, or for `initial_bytes` beyond
   /// `release_threshold`; unsupported where the device has no pools (ROCm before 6.2 has them off);
@@ -87,7 +80,8 @@ class hip_async_resource final : public memory_resource {
   void set_release_threshold(std::size_t bytes);
   [[nodiscard]] pool_reuse reuse() const;
   void set_reuse(pool_reuse reuse);
-  [[nodiscard]] pool_statistics statistics() const;
+  /// Returns the statistics that HIP reports for the pool.
+  [[nodiscard]] pool_usage statistics() const;
   /// Resets both high-water marks to the current values. When it fails, one of them may have been
   /// reset.
   void reset_peaks();
@@ -129,8 +123,6 @@ class hip_async_resource final : public memory_resource {
 
   void require_shareable() const;
   [[nodiscard]] void* allocate_from_pool(stream_ref stream, std::size_t bytes);
-  [[nodiscard]] void* allocate_behind_frees(stream_ref stream, std::size_t bytes);
-  [[nodiscard]] void* allocate_guarded(stream_ref stream, std::size_t bytes, std::size_t alignment);
 
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,

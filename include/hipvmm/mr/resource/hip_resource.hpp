@@ -12,9 +12,9 @@ namespace hipvmm::mr {
 /// memory and as a baseline. It caches nothing. Two resources of one device are equal.
 /// Cost: hipMalloc and hipFree take tens of microseconds each, and hipFree waits for the device.
 /// With more than one device, the caller waits before hipFree:
-/// - deallocate() waits for its stream, which may belong to a peer device, or, where that fails,
-///   for all devices;
-/// - deallocate_sync() waits for all devices that reach the memory. Where that fails, it reports to
+/// - deallocate() waits for its stream, which may belong to a peer device, or, if that fails, for
+///   all devices;
+/// - deallocate_sync() waits for all devices that reach the memory. If that fails, it reports to
 ///   the error handler, and a thread of the library waits and frees.
 class hip_resource final : public memory_resource {
  public:

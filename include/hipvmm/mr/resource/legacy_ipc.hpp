@@ -12,9 +12,8 @@
 namespace hipvmm::mr {
 
 /// A block in memory of hipMalloc, for other processes of this machine: HIP's handle of the
-/// allocation (hipIpcMemHandle_t), and where the block is in that. Plain bytes, which may be sent
-/// by any channel. Not every program that takes such handles takes an offset: it gets at the block
-/// by `offset` behind what hipIpcOpenMemHandle returns.
+/// allocation (hipIpcMemHandle_t), and the block's offset in it. Plain bytes for any channel. Some
+/// programs take only the handle: they must add `offset` to the result of hipIpcOpenMemHandle.
 struct legacy_ipc_block {
   std::array<unsigned char, 64> handle;
   std::uint64_t offset;  ///< of the block in the allocation, in bytes
@@ -24,7 +23,7 @@ struct legacy_ipc_block {
 /// Exports the `bytes` bytes at `offset` of an allocation of hipMalloc. Not memory of chunks, nor
 /// of HIP's pools: their handles are others (region::export_range(),
 /// hip_async_resource::export_pointer()). See also vmm_pool_resource::export_legacy_block().
-/// Throws: std::invalid_argument where `allocation` is empty or has no such bytes; hip_error where
+/// Throws: std::invalid_argument if `allocation` is empty or has no such bytes; hip_error if
 /// HIP gives no handle.
 [[nodiscard]] legacy_ipc_block export_legacy_block(const device_allocation& allocation,
                                                    std::size_t offset, std::size_t bytes);
@@ -41,9 +40,9 @@ class imported_legacy_block {
   imported_legacy_block() noexcept = default;
   /// Maps the allocation for `device`: the exporter's, in this process's numbering, or one that
   /// reaches it.
-  /// Throws: std::invalid_argument where there is no such device, the block was exported by this
-  /// very process, which HIP does not open, or is not within the allocation; out_of_memory;
-  /// hip_error, among others where the exporter has ended.
+  /// Throws: std::invalid_argument if there is no such device, if this very process exported the
+  /// block, because HIP does not open it, or if the block is not within the allocation;
+  /// out_of_memory; hip_error, for example if the exporter has ended.
   imported_legacy_block(const legacy_ipc_block& block, device_ref device);
   ~imported_legacy_block();
   imported_legacy_block(imported_legacy_block&& other) noexcept

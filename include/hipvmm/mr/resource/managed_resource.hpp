@@ -11,24 +11,25 @@
 namespace hipvmm::mr {
 
 /// Allocates managed memory (hipMallocManaged), which HIP migrates between the host and devices.
-/// - The host and all devices may use it, concurrently where
+/// - The host and all devices may use it; concurrently if
 ///   device_ref::supports_concurrent_managed_access() returns true.
-/// - core/managed_memory.hpp has prefetching and advice.
+/// - runtime/managed_memory.hpp has prefetching and advice.
 /// - Two managed_resources are equal. The memory belongs to no device.
 /// Cost: deallocate() waits for its stream and deallocate_sync() for all devices; then both wait
-/// for hipFree, which waits for one device or all. Where a device cannot be waited for, and in a
-/// stream that is being captured, the memory stays allocated and that is reported to the error
-/// handler.
+/// for hipFree, which waits for one device or all. If a wait for a device fails, and in a stream
+/// that is being captured, the memory stays allocated and the error handler gets a report.
 class managed_resource final : public memory_resource {
  public:
   /// HIP allocates on the calling thread's current device, as RMM's managed_memory_resource does.
   /// Blocks are initially attached to `first`: to all devices, or to the host alone.
   /// Throws: std::invalid_argument for attachment::single, which needs a stream (attach_async).
   explicit managed_resource(attachment first = attachment::global);
-  /// Deprecated until 0.3.0: makes `device` current while HIP allocates. Use the constructor
-  /// without a device, and scoped_device where it matters which is current.
+  /// Deprecated, until 0.4.0: makes `device` current while HIP allocates.
   /// Throws: std::invalid_argument when there is no such device; as above.
-  explicit managed_resource(device_ref device, attachment first = attachment::global);
+  [[deprecated(
+      "use managed_resource{}, and scoped_device if the current device "
+      "matters")]] explicit managed_resource(device_ref device,
+                                             attachment first = attachment::global);
 
  private:
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;

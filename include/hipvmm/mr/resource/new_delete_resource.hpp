@@ -13,8 +13,8 @@ namespace hipvmm::mr {
 /// - deallocate() waits for its stream, whose copies and host functions may still use the memory.
 /// - deallocate_sync() waits for the devices that reach all host memory; without such devices it
 ///   does not wait. Copies and host functions must have finished.
-/// - In a stream that is being captured, and where a device cannot be waited for, the memory stays
-///   allocated and that is reported to the error handler.
+/// - If a wait for a device fails, and in a stream that is being captured, the memory stays
+///   allocated and the error handler gets a report.
 class new_delete_resource : public memory_resource {
  private:
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) final;

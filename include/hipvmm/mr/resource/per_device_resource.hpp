@@ -7,7 +7,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// The default resource of each device, used by containers that were given no other.
+// The default resource of each device, for containers without another one.
 // - Initially it is a hip_resource, which lives as long as the process.
 // - A resource that is set is not owned. It must outlive everything that allocates from it, and
 //   must be replaced, by nullptr for instance, before it ends. A static resource ends before
@@ -32,7 +32,7 @@ memory_resource* set_current_device_resource(memory_resource* resource);
 /// device that is not the current one.
 device_ref require_current_device(const char* user, memory_resource* resource);
 /// Calls memory_resource::deallocate() with `device` current. Errors are reported to the error
-/// handler. The memory is deallocated even where its device cannot be made current.
+/// handler. If its device cannot be made current, the memory is deallocated nevertheless.
 void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
                       void* pointer, std::size_t bytes,
                       std::size_t alignment = memory_resource::default_alignment) noexcept;

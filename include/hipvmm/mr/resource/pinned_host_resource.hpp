@@ -20,8 +20,8 @@ struct pinned_options {
 /// may use it, and copies to and from it do not wait. Two are equal.
 /// Cost: hipHostMalloc takes longer than hipMalloc. deallocate() waits for its stream and
 /// deallocate_sync() for all devices; then both wait for hipHostFree, which waits for one device or
-/// all. Where a device cannot be waited for, and in a stream that is being captured, the memory
-/// stays allocated and that is reported to the error handler.
+/// all. If a wait for a device fails, and in a stream that is being captured, the memory stays
+/// allocated and the error handler gets a report.
 class pinned_host_resource final : public memory_resource {
  public:
   explicit pinned_host_resource(const pinned_options& options = {}) noexcept : options_{options} {}

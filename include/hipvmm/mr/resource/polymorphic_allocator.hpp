@@ -24,7 +24,7 @@ class polymorphic_allocator {
   /// Uses the resource of the current device.
   polymorphic_allocator() : resource_{get_current_device_resource()} {}
   /// Throws: std::invalid_argument when `resource` is nullptr.
-  // NOLINTNEXTLINE(google-explicit-constructor): converts where an allocator is expected
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to parameters that are allocators
   polymorphic_allocator(memory_resource* resource)
       : resource_{require_resource("polymorphic_allocator", resource)} {}
   /// An allocator of other elements from the same resource.
@@ -38,8 +38,8 @@ class polymorphic_allocator {
   [[nodiscard]] T* allocate(std::size_t count, stream_ref stream) {
     return static_cast<T*>(resource_->allocate(stream, bytes_for(count, sizeof(T)), alignment));
   }
-  /// Deallocates memory that allocate() returned for the same `count`. The resource defines what
-  /// that means for work in other streams. Errors are reported to the error handler.
+  /// Deallocates memory that allocate() returned for the same `count`, by the resource's rules for
+  /// work in other streams. Errors are reported to the error handler.
   void deallocate(T* pointer, std::size_t count, stream_ref stream) noexcept {
     resource_->deallocate(stream, pointer, count * sizeof(T), alignment);
   }
@@ -53,7 +53,7 @@ class polymorphic_allocator {
   memory_resource* resource_;
 };
 
-/// Whether memory allocated by either allocator may be deallocated by the other.
+/// Returns whether memory allocated by either allocator may be deallocated by the other.
 template <typename T, typename U>
 bool operator==(const polymorphic_allocator<T>& a, const polymorphic_allocator<U>& b) noexcept {
   return a.get_upstream_resource()->is_equal(*b.get_upstream_resource());

@@ -41,7 +41,8 @@ class imported_pool {
   /// the exporter.
   /// - Destroying the result frees the mapping by hipFree, which waits for all devices' work.
   /// - It must be destroyed before the exporter deallocates the block (HIP's rule).
-  /// Throws: std::invalid_argument when HIP does not accept the data; out_of_memory; hip_error.
+  /// Throws: std::invalid_argument when HIP does not accept the data, or has fewer bytes than
+  /// `bytes`, or that is zero; out_of_memory; hip_error.
   [[nodiscard]] device_allocation import_pointer(const exported_pointer& pointer,
                                                  std::size_t bytes) const;
   /// Releases an imported block in the order of `stream`, without waiting.

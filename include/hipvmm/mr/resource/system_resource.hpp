@@ -11,12 +11,12 @@ namespace hipvmm::mr {
 
 /// Allocates ordinary host memory by operator new, for devices that reach all of it: APUs, Grace
 /// Hopper, AMD with XNACK.
-/// - The system migrates pages as it chooses; core/managed_memory.hpp has advice.
+/// - The system migrates pages as it chooses; runtime/managed_memory.hpp has advice.
 /// - Can allocate more than the device has.
 /// - All are equal, and equal to a new_delete_resource.
-/// Cost: deallocate() waits for its stream, deallocate_sync() for all devices that reach it. In a
-/// stream that is being captured, and where a device cannot be waited for, the memory stays
-/// allocated and that is reported to the error handler.
+/// Cost: deallocate() waits for its stream, deallocate_sync() for all devices that reach it. If a
+/// wait for a device fails, and in a stream that is being captured, the memory stays allocated and
+/// the error handler gets a report.
 class system_resource final : public new_delete_resource {
  public:
   /// Throws: std::invalid_argument when there is no such device; unsupported unless it

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 
+#include <hipvmm/region/sleep/suspend_options.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm {
@@ -14,36 +14,7 @@ namespace detail {
 class tag_state;
 }  // namespace detail
 
-/// What suspend() does with the bytes of the memory that it releases.
-enum class keep {
-  contents,  ///< copies them to the host; resume() copies them back
-  nothing,   ///< drops them: after resume() the bytes are undefined
-};
-
-/// Where bytes are while their memory sleeps.
-enum class sleep_storage {
-  pinned,    ///< memory of hipHostMalloc: copies run at the speed of the link. On CUDA resume(),
-             ///< which frees it, ends a stream capture under way with an error
-  pageable,  ///< memory of operator new, which the system may swap out: copies are slower
-  /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend(), for
-  /// HIP takes longer to pin memory than to copy it. Both end with the memory that carries the tag,
-  /// or with a suspend() that keeps nothing or has other storage; `pinned` uses them once more.
-  pinned_kept,
-  /// A file in suspend_options::folder, which has no name and ends with its last use, also where
-  /// the process is killed. Copies go through 64 MiB of pinned memory.
-  file,
-};
-
-struct suspend_options {
-  sleep_storage storage = sleep_storage::pinned;
-  /// All work that uses the memory is ordered before the call in this stream, which is waited for.
-  /// Empty: waits for all work of every device with access.
-  std::optional<stream_ref> stream = {};
-  /// For sleep_storage::file: a folder of a local disk in which the process may write.
-  std::string folder = {};
-};
-
-/// Where a tag is between suspend() and resume().
+/// The place of a tag between suspend() and resume().
 enum class tag_phase {
   awake,           ///< the memory is there
   falling_asleep,  ///< suspend() is under way, and may yet fail
@@ -51,19 +22,20 @@ enum class tag_phase {
   waking,          ///< resume() is under way, and may yet fail
 };
 
-/// What a tag's memory is like now, all that carries it together.
+/// The present state of a tag's memory, of all carriers together.
 struct tag_statistics {
   bool is_asleep;
   std::size_t regions;        ///< regions, vectors, pools and arenas that carry the tag and live
   std::size_t bytes_asleep;   ///< bytes that resume() backs again; zero while awake
   std::size_t bytes_on_host;  ///< bytes of the host that hold contents, or are kept for them
   std::size_t bytes_on_disk;  ///< bytes of files that hold contents
+  std::size_t bytes_mapped;   ///< of memory that stays mapped (keep::mapped); zero while awake
 };
 
-/// Names memory that sleeps and wakes together: what is made with region_options::tag, in a vector
+/// Names memory that sleeps and wakes together: memory made with region_options::tag, in a vector
 /// growth_options::chunks.tag, pool_options::tag or slot_arena_options::tag.
 /// - A copy is the same tag. The tag lives as long as a copy, or memory that carries it.
-/// - What is made while the tag sleeps carries it too, and can hold nothing before resume().
+/// - Memory made while the tag sleeps carries it too, and can hold nothing before resume().
 /// - Thread-safe, but see suspend().
 class memory_tag {
  public:
@@ -96,43 +68,51 @@ class memory_tag {
 };
 
 /// Releases all memory that carries the tag to the devices and keeps its addresses. Returns the
-/// bytes; 0 where the tag sleeps already.
+/// bytes; 0 if the tag sleeps already.
 /// - Waits for work: see suspend_options::stream. Chunks made ahead, and those that the regions'
 ///   chunk caches keep of their devices, are released too.
-/// - Until resume() everything that needs the memory throws std::logic_error, work that uses its
-///   addresses fails on the device, and committed_bytes(), capacity() and size() say what resume()
-///   backs again. Regions and vectors may be moved and destroyed.
-/// - Where memory returns only with its addresses (quirk::re_reserve), frees these and reserves the
-///   same again. Where others took them in between, the error handler is told, and resume() throws
-///   until they are free.
-/// - What cannot be thrown is told to the error handler when the call is over: it may use the tag.
+/// - Until resume() everything that needs the memory throws std::logic_error, and work that uses
+///   its addresses fails on the device, except addresses of chunks that stay. committed_bytes(),
+///   capacity() and size() count all that is backed after resume(). Regions and vectors may be
+///   moved and destroyed.
+/// - If memory returns only with its addresses (docs/reference/capability.md), frees these and
+///   reserves the same again. If others took them in between, the error handler gets a report, and
+///   resume() throws until they are free.
+/// - The error handler gets failures that cannot be thrown when the call is over: it may use the
+///   tag.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone):
-/// - std::invalid_argument where a region has a chunk that others may use (exported, imported,
-///   retained), or that is mapped at two addresses; where contents are kept and the device of a
+/// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone;
+/// if HIP refuses to map memory again that was unmapped, all sleeps and is held: resume() maps it):
+/// - std::invalid_argument if a region has a chunk that others may use (exported, imported,
+///   retained), or that is mapped at two addresses; if contents are kept and the device of a
 ///   chunk has read_write neither to it nor by the region's rights; in a stream that is being
-///   captured.
-/// - unsupported where the device never returns memory (ROCm 6.4.0 and 6.4.1); where
-///   quirk::access_from_base is in force and a region has chunks of several sizes beside a hole,
-///   which could not be mapped again.
-/// - out_of_memory where the host has no room for the contents.
-/// - std::system_error where the folder takes no file, its disk is full or a file of the process
+///   captured; for a range that is null, empty, overlaps another, or is not backed memory of one
+///   object of the tag, or has a part of a chunk that is mapped at several addresses.
+/// - unsupported if the device never returns memory (ROCm 6.4.0 and 6.4.1); if HIP takes rights
+///   beside a hole only for chunks of one size, and a region has several sizes beside one, also
+///   one between chunks that stay, so that they could not be mapped again; if memory returns only
+///   with its addresses and some chunks of a region stay, but not all.
+/// - out_of_memory if the host has no room for the contents.
+/// - std::system_error if the folder takes no file, its disk is full or a file of the process
 ///   may not be so long (ulimit -f), which is found out before anything is copied; and as reads
 ///   and writes of files.
-/// - hip_error, among others where a capture forbids to wait for a device: name a stream.
+/// - hip_error, among others if a capture forbids to wait for a device: name a stream.
 std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
                     sleep_storage storage = sleep_storage::pinned);
 
 /// Backs all memory of the tag again by new chunks, at the same addresses, with the same sizes,
 /// devices and rights, and copies kept contents back in several streams. Returns the bytes once all
-/// are there; 0 where the tag is awake.
+/// are there; 0 if the tag is awake.
 /// - Graphs that were captured before suspend() may be launched again.
-/// - Where others got addresses that suspend() had to free, it reserves these first.
-/// - Chunks have new serials (chunk_view::serial).
+/// - If others got addresses that suspend() had to free, it reserves these first.
+/// - Chunks have new serials (chunk_view::serial), except those that stayed.
 /// Pre: as suspend().
-/// Throws (on any exception all is asleep as before, and the contents are kept): out_of_memory,
-/// also where others hold the addresses, which names them; hip_error; std::system_error.
+/// - Frees contents of the host as they are copied, once all memory is there.
+/// Throws (on any exception all is asleep, and the contents are kept, in memory of the host or,
+/// if a copy failed after others had ended, of the device: then the next call goes on):
+/// out_of_memory, also for addresses that others hold, which it names; hip_error;
+/// std::system_error.
 std::size_t resume(const memory_tag& tag);
 
 }  // namespace hipvmm

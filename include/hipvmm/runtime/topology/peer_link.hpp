@@ -9,7 +9,7 @@
 
 namespace hipvmm {
 
-/// What connects two devices, as hipExtGetLinkTypeAndHopCount reports it.
+/// The link between two devices, as hipExtGetLinkTypeAndHopCount reports it.
 enum class link_type {
   unknown,  ///< HIP does not report it (CUDA), or by a number that hipvmm does not know
   hypertransport,
@@ -22,9 +22,9 @@ enum class link_type {
 /// The enumerator's name: "xgmi" of link_type::xgmi.
 [[nodiscard]] std::string_view name_of(link_type type) noexcept;
 
-/// How `device` reaches memory of `peer`, as HIP reports it. What HIP does not report is
-/// link_type::unknown or empty, never derived from something else. Link type, hops and atomics
-/// describe the connection: AMD reports them also where `can_access` is false.
+/// How `device` reaches memory of `peer`, as HIP reports it. Values that HIP does not
+/// report are link_type::unknown or empty, never derived from something else. Link type, hops and
+/// atomics describe the connection: AMD reports them even if `can_access` is false.
 struct peer_link {
   device_ref device;
   device_ref peer;
@@ -42,7 +42,7 @@ struct peer_link {
 };
 
 /// The link by which `device` reaches `peer`.
-/// Throws: std::invalid_argument where the two are one device, which has no link to itself.
+/// Throws: std::invalid_argument if the two are one device, which has no link to itself.
 [[nodiscard]] peer_link peer_link_between(device_ref device, device_ref peer);
 
 /// The links from `device` to every other device of the process, by the peer's ordinal.

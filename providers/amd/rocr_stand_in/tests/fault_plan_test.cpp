@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <chrono>
+
 #include "rocr_stand_in.h"
 #include "support/system.hpp"
 
@@ -21,6 +23,21 @@ TEST_CASE("fault plan: the nth call of a function fails with its status and does
                  EXPECT(hsa_amd_vmem_unmap(memory.at, memory.bytes) == HSA_STATUS_ERROR);
                  EXPECT(hsa_amd_vmem_unmap(memory.at, memory.bytes) == HSA_STATUS_SUCCESS);
                });
+  CHECK_MESSAGE(got.finished, got.errors);
+}
+
+TEST_CASE("fault plan: a function is slow, each call, and fails besides as planned") {
+  const outcome got =
+      in_child({"FAULTS=hsa_signal_create=2000us,hsa_signal_create:2=OUT_OF_RESOURCES"}, [] {
+        hsa_system on;
+        hsa_signal_t made{};
+        for (const hsa_status_t expected :
+             {HSA_STATUS_SUCCESS, HSA_STATUS_ERROR_OUT_OF_RESOURCES, HSA_STATUS_SUCCESS}) {
+          const auto start = std::chrono::steady_clock::now();
+          EXPECT(hsa_signal_create(0, 0, nullptr, &made) == expected);
+          EXPECT(std::chrono::steady_clock::now() - start >= std::chrono::milliseconds{2});
+        }
+      });
   CHECK_MESSAGE(got.finished, got.errors);
 }
 

@@ -83,6 +83,36 @@ TEST_CASE("hip: fills and copies of every shape have the bytes they should") {
   CHECK_MESSAGE(got.finished, got.errors);
 }
 
+TEST_CASE("hip: rows of hipMallocPitch and hipMalloc3D are of 256 bytes") {
+  const outcome got = in_child({}, [] {
+    void* at = nullptr;
+    std::size_t pitch = 0;
+    HIP(hipMallocPitch(&at, &pitch, 100, 5));
+    EXPECT(pitch == 256);
+    HIP(hipMemset2D(at, pitch, 3, 100, 5));
+    unsigned char back[500] = {};
+    HIP(hipMemcpy2D(back, 100, at, pitch, 100, 5, hipMemcpyDeviceToHost));
+    EXPECT(back[0] == 3);
+    EXPECT(back[499] == 3);
+    HIP(hipFree(at));
+    hipPitchedPtr made{};
+    HIP(hipMalloc3D(&made, hipExtent{257, 3, 2}));
+    EXPECT(made.pitch == 512);
+    HIP(hipFree(made.ptr));
+  });
+  CHECK_MESSAGE(got.finished, got.errors);
+}
+
+TEST_CASE("hip: hipHostRegister of more than is mapped is refused") {
+  const outcome got = in_child({}, [] {
+    std::vector<char> host(4096);
+    EXPECT(hipHostRegister(host.data(), std::size_t{20} << 30, 0) != hipSuccess);
+    HIP(hipHostRegister(host.data(), host.size(), 0));
+    HIP(hipHostUnregister(host.data()));
+  });
+  CHECK_MESSAGE(got.finished, got.errors);
+}
+
 TEST_CASE("hip: hipMemGetInfo is right, and memory that is freed is there again") {
   const outcome got = in_child({"MEMORY=1GiB"}, [] {
     std::size_t before = 0;

@@ -182,6 +182,8 @@ TEST_CASE("hipDeviceGetUuid: differs where the settings make devices behave othe
     if (set != nullptr && name + "=" + set == setting) continue;
     CHECK(uuid_in_child({setting}) != here);
   }
+  CHECK(uuid_in_child({"HIPVMM_HOST_TOUCH=granted"}) !=
+        uuid_in_child({"HIPVMM_HOST_TOUCH=devices"}));
 }
 
 TEST_CASE("hipModuleUnload: there is no module to unload") {

@@ -81,6 +81,7 @@ TEST_CASE("fault_plan: a rule that is not understood is quoted with what it acce
            bad{"descriptors=-3", "descriptors takes a whole number"},
            bad{"visible_after=soon", "visible_after takes a time"},
            bad{"aliases=coherent", "aliases takes incoherent, not \"coherent\""},
+           bad{"hints=taken", "hints takes ignored, not \"taken\""},
            bad{"files=3", "\"files\" is none of the limits"},
            bad{"any delay=1ns; files=3", "the rule \" files=3\""},
        }) {
@@ -184,6 +185,23 @@ TIDY_CASE("fault_plan: a memory limit stops chunks, hipMalloc and pools, and hid
   CHECK(hipMemGetInfo(&free_after, &total_after) == hipSuccess);
   CHECK(free_after == free_before);
   CHECK(total_after == total_before);
+}
+
+TIDY_CASE("fault_plan: reservations begin elsewhere where hints are ignored") {
+  void* first = nullptr;
+  REQUIRE(hipMemAddressReserve(&first, 2 * granule, 0, nullptr, 0) == hipSuccess);
+  REQUIRE(hipMemAddressFree(first, 2 * granule) == hipSuccess);
+  {
+    const fault_rules plan{"hints=ignored"};
+    void* other = nullptr;
+    REQUIRE(hipMemAddressReserve(&other, 2 * granule, 0, first, 0) == hipSuccess);
+    CHECK(other != first);
+    REQUIRE(hipMemAddressFree(other, 2 * granule) == hipSuccess);
+  }
+  void* again = nullptr;
+  REQUIRE(hipMemAddressReserve(&again, granule, 0, first, 0) == hipSuccess);
+  CHECK(again == first);
+  REQUIRE(hipMemAddressFree(again, granule) == hipSuccess);
 }
 
 TIDY_CASE("fault_plan: a descriptor limit stops chunks and imports, not hipMalloc") {

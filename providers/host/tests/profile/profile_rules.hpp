@@ -56,10 +56,12 @@ std::span<const rule> virtual_memory_rules();
 std::span<const rule> other_rules();
 std::span<const rule> stream_rules();
 std::span<const rule> runtime_rules();
+std::span<const rule> copy_rules();
 
 inline std::vector<rule> all_rules() {
   std::vector<rule> all;
-  for (const auto& part : {virtual_memory_rules(), other_rules(), stream_rules(), runtime_rules()})
+  for (const auto& part :
+       {virtual_memory_rules(), other_rules(), stream_rules(), runtime_rules(), copy_rules()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

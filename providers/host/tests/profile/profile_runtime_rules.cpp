@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 #include "core/hip_compat.hpp"
@@ -20,6 +17,7 @@ constexpr hipError_t value = hipErrorInvalidValue;
 constexpr hipError_t handle = hipErrorInvalidHandle;
 constexpr hipError_t configuration = hipErrorInvalidConfiguration;
 constexpr hipError_t not_captured = hipErrorStreamCaptureUnsupported;
+constexpr hipError_t unsupported = hipErrorNotSupported;
 constexpr hipError_t context = hipErrorContextIsDestroyed;
 
 constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
@@ -45,55 +43,11 @@ hipEvent_t destroyed_event() {
   return made;
 }
 
-/// Work of a stream that ends after 300 ms, or when it is told to.
-class slow_function {
- public:
-  void submit(hipStream_t stream) {
-    REQUIRE(hipLaunchHostFunc(
-                stream,
-                [](void* given) {
-                  auto& self = *static_cast<slow_function*>(given);
-                  const auto last =
-                      std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
-                  while (!self.may_end_ && std::chrono::steady_clock::now() < last)
-                    std::this_thread::sleep_for(std::chrono::milliseconds{1});
-                  self.has_ended_ = true;
-                },
-                this) == hipSuccess);
-  }
-  [[nodiscard]] bool has_ended() const { return has_ended_; }
-  /// Waits for the null stream of the device.
-  hipError_t end(int device) {
-    may_end_ = true;
-    REQUIRE(hipSetDevice(device) == hipSuccess);
-    const hipError_t code = hipStreamSynchronize(nullptr);
-    REQUIRE(hipSetDevice(0) == hipSuccess);
-    return code;
-  }
-
- private:
-  std::atomic<bool> may_end_{false};
-  std::atomic<bool> has_ended_{false};
-};
-
-/// Whether hipMemcpy between pinned memory and memory of device 1, made while device 0 is the
-/// current one, waits for the null stream of device 1.
-bool copy_waits_for_owner(bool to_host) {
-  void* host = nullptr;
-  void* device = nullptr;
-  REQUIRE(hipHostMalloc(&host, 64, 0) == hipSuccess);
-  REQUIRE(hipSetDevice(1) == hipSuccess);
-  REQUIRE(hipMalloc(&device, 64) == hipSuccess);
-  slow_function slow;
-  slow.submit(nullptr);
-  REQUIRE(hipSetDevice(0) == hipSuccess);
-  REQUIRE(hipMemcpy(to_host ? host : device, to_host ? device : host, 64, hipMemcpyDefault) ==
-          hipSuccess);
-  const bool waited = slow.has_ended();
-  REQUIRE(slow.end(1) == hipSuccess);
-  REQUIRE(hipFree(device) == hipSuccess);
-  REQUIRE(hipHostFree(host) == hipSuccess);
-  return waited;
+/// The negative code where it is refused.
+int attribute_or_code(hipDeviceAttribute_t which) {
+  int answer = no_answer;
+  const hipError_t code = hipDeviceGetAttribute(&answer, which, 0);
+  return code == hipSuccess ? answer : -int{code};
 }
 
 const rule rules[] = {
@@ -155,6 +109,114 @@ const rule rules[] = {
      },
      {good, value, good, good, good, good, good, good},
      "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"concurrent kernels (1)",
+     [] { return attribute_or_code(hipDeviceAttributeConcurrentKernels); },
+     {0, 1, 1, 1, 1, 1, 1, 0},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"priorities of streams",
+     [] { return attribute_or_code(hipDeviceAttributeStreamPrioritiesSupported); },
+     {0, -value, 1, 1, 1, 1, 1, 0},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"the host's atomics are native",
+     [] { return attribute_or_code(hipDeviceAttributeHostNativeAtomicSupported); },
+     {0, -value, 1, 1, 1, 1, 1, 0},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"host pointers are those of registered memory",
+     [] { return attribute_or_code(hipDeviceAttributeCanUseHostPointerForRegisteredMem); },
+     {1, -value, 0, 0, 0, 0, 0, 1},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr",
+     decided_by::rocr},
+    {"attributes of a device that are refused, of 1, 7, 12, 14, 20, 22, 25, 32, 42, 53, 55, 62, "
+     "70, 72, 73, 75, 76, 79, 80, 84",
+     [] {
+       int refused = 0;
+       for (const int each :
+            {1, 7, 12, 14, 20, 22, 25, 32, 42, 53, 55, 62, 70, 72, 73, 75, 76, 79, 80, 84})
+         refused += attribute_or_code(static_cast<hipDeviceAttribute_t>(each)) == -value ? 1 : 0;
+       return refused;
+     },
+     {18, 20, 2, 2, 2, 2, 2, 18},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"hipPointerGetAttribute of the context of hipMalloc memory",
+     [] {
+       const allocation memory{4096};
+       void* found = nullptr;
+       return int{hipPointerGetAttribute(&found, HIP_POINTER_ATTRIBUTE_CONTEXT, memory.at())};
+     },
+     {unsupported, unsupported, good, good, good, good, good, unsupported},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"hipPointerGetAttribute of the context of pinned memory",
+     [] {
+       const pinned memory{4096};
+       void* found = nullptr;
+       return int{hipPointerGetAttribute(&found, HIP_POINTER_ATTRIBUTE_CONTEXT, memory.at())};
+     },
+     {unsupported, unsupported, value, value, value, value, value, unsupported},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"hipPointerGetAttributes of null",
+     [] {
+       hipPointerAttribute_t told{};
+       return int{hipPointerGetAttributes(&told, nullptr)};
+     },
+     {value, value, value, value, value, good, value, value},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"hipMemRangeGetAttribute of the coherency of hipMalloc memory",
+     [] {
+       const allocation memory{4096};
+       int told = 0;
+       return int{hipMemRangeGetAttribute(&told, sizeof(told), hipMemRangeAttributeCoherencyMode,
+                                          memory.at(), 4096)};
+     },
+     {good, value, value, value, value, value, value, good},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr",
+     decided_by::rocr},
+    {"hipStreamWriteValue32 in a destroyed stream",
+     [] {
+       const allocation here{64};
+       return int{hipStreamWriteValue32(destroyed_stream(), here.at(), 1, 0)};
+     },
+     {handle, context, context, context, context, context, context, handle},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr",
+     decided_by::chance},
+    {"hipMemPoolExportPointer of hipMalloc memory, or a byte, 7, that hipMemPoolImportPointer maps",
+     [] {
+       const allocation here{4096};
+       REQUIRE(hipMemset(here.at(), 7, 4096) == hipSuccess);
+       hipMemPoolPtrExportData name{};
+       if (const int code{hipMemPoolExportPointer(&name, here.at())}; code != good) return code;
+       hipMemPool_t any = nullptr;
+       REQUIRE(hipDeviceGetDefaultMemPool(&any, 0) == hipSuccess);
+       void* mapped = nullptr;
+       REQUIRE(hipMemPoolImportPointer(&mapped, any, &name) == hipSuccess);
+       unsigned char seen = 0;
+       REQUIRE(hipMemcpy(&seen, mapped, 1, hipMemcpyDeviceToHost) == hipSuccess);
+       REQUIRE(hipFree(mapped) == hipSuccess);
+       return int{seen};
+     },
+     {value, 7, 7, 7, 7, 7, 7, value},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"wishes for the addresses behind a reservation of 2 MiB that are all granted, of 20 (1)",
+     [] {
+       constexpr std::size_t bytes = 2U << 20U;
+       std::vector<void*> made;
+       int granted = 0;
+       for (int i = 0; i < 20; ++i) {
+         void* first = nullptr;
+         void* next = nullptr;
+         if (hipMemAddressReserve(&first, bytes, 0, nullptr, 0) != hipSuccess || first == nullptr)
+           return no_answer;
+         void* const wish = static_cast<std::byte*>(first) + bytes;
+         REQUIRE(hipMemAddressReserve(&next, bytes, 0, wish, 0) == hipSuccess);
+         granted += next == wish ? 1 : 0;
+         made.insert(made.end(), {first, next});
+       }
+       for (void* const each : made) REQUIRE(hipMemAddressFree(each, bytes) == hipSuccess);
+       return granted == 20 ? 1 : 0;
+     },
+     {0, no_answer, 1, 1, 1, 1, 1, 0},
+     "AMD's runtime 6.4.3 and 7.2.4 on a stand-in for ROCr, which aligns as the thunk; strict, "
+     "cuda-13: own, reservations are neighbours",
+     decided_by::rocr},
     // 7.2.4 follows the handle of a destroyed stream, 5.7.1 does for copies.
     {"hipStreamSynchronize of a destroyed stream",
      [] { return int{hipStreamSynchronize(destroyed_stream())}; },
@@ -399,38 +461,6 @@ const rule rules[] = {
      },
      {value, good, value, value, value, value, value, value},
      "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr; CUDA"},
-    {"a copy from the host, in a stream of device 1, to memory that device 0 alone may use",
-     [] {
-       const mapped of_0{granule};
-       const stream of_1{hipStreamNonBlocking, 1};
-       std::vector<std::byte> bytes(64);
-       const int code =
-           hipMemcpyAsync(of_0.at(), bytes.data(), 64, hipMemcpyHostToDevice, of_1.get());
-       REQUIRE(of_1.wait() == hipSuccess);
-       return code;
-     },
-     {value, no_answer, good, good, value, value, value, value},
-     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr",
-     decided_by::hardware},
-    {"a copy to the host, in a stream of device 1, from memory of device 0 that 1 alone may use",
-     [] {
-       const mapped of_0{granule, {1}};
-       const stream of_1{hipStreamNonBlocking, 1};
-       std::vector<std::byte> bytes(64);
-       const int code =
-           hipMemcpyAsync(bytes.data(), of_0.at(), 64, hipMemcpyDeviceToHost, of_1.get());
-       REQUIRE(of_1.wait() == hipSuccess);
-       return code;
-     },
-     {good, no_answer, value, value, good, good, good, good},
-     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr",
-     decided_by::hardware},
-    {"copies of hipMemcpy between the host and memory of device 1, while device 0 is the current "
-     "one, "
-     "that wait for the null stream of device 1",
-     [] { return int{copy_waits_for_owner(true)} + int{copy_waits_for_owner(false)}; },
-     {0, 2, 2, 2, 2, 2, 2, 0},
-     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr; cuda-13: not asked of CUDA"},
 };
 
 }  // namespace

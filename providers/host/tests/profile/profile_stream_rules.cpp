@@ -102,18 +102,6 @@ const rule rules[] = {
      },
      {hipErrorCapturedEvent, good, good, good, captured, captured, captured, value},
      "ROCm/clr 6.4.3, 7.2.4; H200"},
-    {"hipHostFree while a stream is captured in relaxed mode",
-     [] {
-       const stream work;
-       void* pointer = nullptr;
-       REQUIRE(hipHostMalloc(&pointer, 64, 0) == hipSuccess);
-       begin_capture(work, hipStreamCaptureModeRelaxed);
-       const int code = hipHostFree(pointer);
-       static_cast<void>(end_capture(work));
-       return code;
-     },
-     {good, good, good, good, good, good, good, hipErrorStreamCaptureUnsupported},
-     "H200"},
     {"hipDeviceSynchronize of another device while a stream is captured in relaxed mode",
      [] {
        const stream work;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/hip_compat.hpp"
 #include "profile_rules.hpp"
 #include "providers/host/tests/fixtures.hpp"
 
@@ -116,14 +117,46 @@ HIPVMM_CHILD("the host reads mapped memory of a device") {
   static_cast<void>(*first);
 }
 
-TEST_CASE("profile: under cuda the host may not touch what devices may") {
-  for (const std::string_view profile : {"strict", "rocm-6.4", "cuda-13"}) {
+TEST_CASE("profile: on a GPU the host may not touch what devices may") {
+  for (const std::string_view profile : profile_names) {
+    if (profile == "rocm-5.7") continue;  // has no mapped memory
     const child_result result =
         run_child("the host reads mapped memory of a device", {setting(profile)});
     CAPTURE(profile);
     CAPTURE(result.output);
-    CHECK(passed(result) == (profile != "cuda-13"));
-    CHECK(was_segv(result) == (profile == "cuda-13"));
+    CHECK(passed(result) == (profile == "strict"));
+    CHECK(was_segv(result) == (profile != "strict"));
+  }
+}
+
+TEST_CASE("profile: HIPVMM_HOST_TOUCH goes before the profile") {
+  for (const std::string_view profile : {"strict", "rocm-6.4", "rocm-7.2", "cuda-13"}) {
+    CAPTURE(profile);
+    CHECK(passed(run_child("the host reads mapped memory of a device",
+                           {setting(profile), "HIPVMM_HOST_TOUCH=devices"})));
+    CHECK(was_segv(run_child("the host reads mapped memory of a device",
+                             {setting(profile), "HIPVMM_HOST_TOUCH=granted"})));
+  }
+}
+
+HIPVMM_CHILD("the host reads mapped memory that it was granted") {
+  const mapped memory{granule};
+  REQUIRE(hipMemset(memory.at(), 7, granule) == hipSuccess);
+  REQUIRE(hipDeviceSynchronize() == hipSuccess);
+  hipMemAccessDesc host{};
+  host.location.type = not_an_enumerator<hipMemLocationType>(hipvmm::hip_compat::host_location);
+  host.flags = hipMemAccessFlagsProtRead;
+  REQUIRE(hipMemSetAccess(memory.at(), granule, &host, 1) == hipSuccess);
+  CHECK(*memory.at() == std::byte{7});
+}
+
+TEST_CASE("profile: the host may touch what it was granted itself") {
+  for (const std::string_view profile : {"rocm-7.2", "rocm-7.14"}) {
+    const child_result result =
+        run_child("the host reads mapped memory that it was granted", {setting(profile)});
+    CAPTURE(profile);
+    CAPTURE(result.output);
+    CHECK(passed(result));
   }
 }
 

@@ -387,3 +387,23 @@ TEST_CASE("order checker: without HIPVMM_HOST_CHECK=1 nothing is told, nor liste
     CHECK_FALSE(contains(result.output, "order checker:"));
   }
 }
+
+TIDY_CASE("order checker: of rows each is used, and what is between them is not") {
+  const allocation memory{4 * size};
+  const stream first;
+  const stream second;
+  note_allocate(memory.at(), 4 * size, first.get());
+  order(first.get(), second.get());
+  CHECK(is_clean([&] {
+    REQUIRE(hipMemset2DAsync(memory.at(), size, 1, 64, 4, first.get()) == hipSuccess);
+    REQUIRE(hipMemset2DAsync(memory.at(64), size, 2, 64, 4, second.get()) == hipSuccess);
+  }));
+  order(second.get(), first.get());
+  CHECK(is_of(report_of([&] {
+                REQUIRE(hipMemset2DAsync(memory.at(), size, 1, 64, 4, first.get()) == hipSuccess);
+                write_in(memory.at(3 * size + 63), 1, second.get());
+              }),
+              "race"));
+  order(second.get(), first.get());
+  note_deallocate(memory.at(), 4 * size, first.get());
+}

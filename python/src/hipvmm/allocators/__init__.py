@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""The hooks by RMM's paths: hipvmm.allocators.cupy and hipvmm.allocators.numba."""
+"""The hooks by RMM's paths: hipvmm.allocators.cupy, numba and torch."""

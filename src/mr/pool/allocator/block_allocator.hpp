@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <hipvmm/mr/pool_reuse.hpp>
-#include "mr/pool/allocator/allocator_state.hpp"
 #include "mr/pool/allocator/maintenance.hpp"
-#include "mr/pool/allocator/thread_caches.hpp"
+#include "mr/pool/allocator/pool_backing.hpp"
+#include "mr/pool/allocator/pool_blocks.hpp"
 #include "mr/pool/allocator/usage.hpp"
 
 namespace hipvmm::mr::pool {
@@ -45,36 +45,36 @@ class block_allocator {
 
   /// `base`: where the addresses begin.
   block_allocator(memory_backend& memory, fence_source& fences, std::uintptr_t base)
-      : all_{memory, fences, base} {}
+      : blocks_{memory.address_bytes(), fences, base}, backing_{memory} {}
 
   /// The address of offset 0. It changes only while no block is used.
-  [[nodiscard]] std::uintptr_t base() const noexcept {
-    return all_.start.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] std::uintptr_t base() const noexcept { return blocks_.index.base(); }
   /// The state of `stream`, made at first use. It belongs to the stream until the stream is
   /// forgotten.
   [[nodiscard]] stream_state& state_of(stream_ref stream) { return *small_user_of(stream).state; }
   /// The state of a stream handle that means another stream in each thread.
   [[nodiscard]] stream_state& state_of_thread(stream_ref stream) {
-    return all_.streams.state_of(stream, this_thread_number());
+    return blocks_.streams.state_of(stream, this_thread_number());
   }
   /// The owner of memory that nothing uses.
-  [[nodiscard]] stream_state& idle() noexcept { return all_.streams.idle(); }
+  [[nodiscard]] stream_state& idle() noexcept { return blocks_.streams.idle(); }
   /// The owner of memory freed without a stream: work of any stream may still use it.
-  [[nodiscard]] stream_state& all_streams() noexcept { return all_.streams.all_streams(); }
+  [[nodiscard]] stream_state& all_streams() noexcept { return blocks_.streams.all_streams(); }
 
   /// Allocates `bytes` bytes, a multiple of the unit, for `user` and returns their offset; nullopt
-  /// when memory is lacking.
+  /// when memory is lacking. `supply`: the request's own, if the pool has an upstream.
   /// Throws: out_of_memory, hip_error of the backend and of fences.
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, std::size_t bytes,
-                                                    std::size_t alignment) {
-    return allocate(user, {bytes, alignment});
+                                                    std::size_t alignment,
+                                                    slab_supply* supply = nullptr) {
+    return allocate(user, {bytes, alignment, false, supply});
   }
   /// Allocates for a stream that is being captured: the graph may use the memory in any stream, so
   /// only memory that nothing uses qualifies.
   [[nodiscard]] std::optional<std::size_t> allocate_for_graph(std::size_t bytes,
-                                                              std::size_t alignment) {
-    return allocate(idle(), {bytes, alignment, true});
+                                                              std::size_t alignment,
+                                                              slab_supply* supply = nullptr) {
+    return allocate(idle(), {bytes, alignment, true, supply});
   }
   /// Frees the block at `offset`. Returns false, with nothing done, unless `bytes` are in use
   /// there.
@@ -99,32 +99,33 @@ class block_allocator {
                                                std::size_t class_index) noexcept {
     const std::size_t cached = user.cache->pop(class_index);
     if (cached != thread_cache::npos)
-      static_cast<void>(all_.small_blocks.to_caller(cached, class_index, user.state->id()));
+      static_cast<void>(blocks_.small_blocks.to_caller(cached, class_index, user.state->id()));
     return cached;
   }
   [[nodiscard]] std::size_t cached_block(const small_user& user, std::size_t bytes) noexcept {
     const std::size_t cached = user.cache->pop_block(bytes);
     if (cached != thread_cache::npos)
-      static_cast<void>(all_.small_blocks.to_caller(cached, block_class, user.state->id()));
+      static_cast<void>(blocks_.small_blocks.to_caller(cached, block_class, user.state->id()));
     return cached;
   }
   /// As allocate and deallocate for a size class, when the cache has no block. Deallocation also
   /// returns false for memory that is no such block.
   [[nodiscard]] std::optional<std::size_t> allocate_small_block(const small_user& user,
-                                                                std::size_t class_index);
+                                                                std::size_t class_index,
+                                                                slab_supply* supply = nullptr);
   bool deallocate_small_block(const small_user& user, std::size_t class_index,
                               std::size_t offset) noexcept {
-    if (!all_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
+    if (!blocks_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
     if (!user.cache->push(class_index, offset)) push_over_oldest(user, class_index, offset);
     // A request that was looking for memory before may have emptied this cache already.
-    if (all_.last_resorts.load() != 0) [[unlikely]]
-      empty_caches(all_, *user.state);
+    if (blocks_.last_resorts.load() != 0) [[unlikely]]
+      blocks_.empty_caches(*user.state);
     return true;
   }
   /// The same for larger blocks. A cache keeps the last one of those allocated there last;
   /// deallocation frees the others.
-  [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user,
-                                                          std::size_t bytes);
+  [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user, std::size_t bytes,
+                                                          slab_supply* supply = nullptr);
   bool deallocate_block(const small_user& user, std::size_t offset, std::size_t bytes) noexcept;
   /// Frees all memory in caches. Throws: std::bad_alloc.
   void empty_all_caches();
@@ -172,12 +173,12 @@ class block_allocator {
   maintenance::trimmed trim_some(std::size_t bytes_to_keep);
   /// Whether chunks have old addresses that are still mapped. Takes no lock.
   [[nodiscard]] bool has_old_addresses() const noexcept {
-    return all_.left_mapped.load(std::memory_order_relaxed) != 0;
+    return backing_.left_mapped.load(std::memory_order_relaxed) != 0;
   }
   /// Whether there are such addresses that HIP has not refused to unmap. Refused ones are tried
   /// again with others; a caller that retried them alone again and again would report each refusal.
   [[nodiscard]] bool has_addresses_to_unmap() const noexcept {
-    return all_.to_unmap.load(std::memory_order_relaxed) != 0;
+    return backing_.to_unmap.load(std::memory_order_relaxed) != 0;
   }
   /// Unmaps the old addresses that nothing uses any more.
   void unmap_old_addresses();
@@ -190,7 +191,7 @@ class block_allocator {
   /// Runs `work` while no other thread uses the backend.
   template <typename Work>
   auto with_backend(Work work) {
-    const slow_path_turn turn{all_};
+    const slow_path_turn turn{backing_.turns};
     return work();
   }
 
@@ -208,28 +209,29 @@ class block_allocator {
   void set_limit(std::size_t physical_bytes);
   void set_largest_chunk(std::size_t bytes);
   /// Pre: no request was made yet.
-  void set_event_origin(const detail::event_origin& origin) noexcept { all_.events = origin; }
+  void set_event_origin(const detail::event_origin& origin) noexcept { blocks_.events = origin; }
   [[nodiscard]] pool_counters counters();
   /// Bytes of all chunks. Takes no lock.
-  [[nodiscard]] std::size_t physical_bytes() const noexcept { return all_.index.physical_bytes(); }
+  [[nodiscard]] std::size_t physical_bytes() const noexcept { return blocks_.physical_bytes(); }
   void reset_highs();
-  [[nodiscard]] usage usage_snapshot() { return pool::usage_snapshot(all_); }
-  [[nodiscard]] pool_usage held_and_used() { return pool::held_and_used(all_); }
+  [[nodiscard]] usage usage_snapshot(std::optional<new_memory> fresh = std::nullopt) {
+    return pool::usage_snapshot(blocks_, backing_.memory, fresh);
+  }
+  [[nodiscard]] pool_usage held_and_used() { return pool::held_and_used(blocks_); }
   /// Pre: called by the work of with_backend().
-  [[nodiscard]] std::vector<listed_block> list_blocks() { return pool::list_blocks(all_); }
-  [[nodiscard]] std::string name() const;
+  [[nodiscard]] std::vector<listed_block> list_blocks() { return pool::list_blocks(blocks_); }
 
  private:
-  using state_lock = allocator_state::state_lock;
+  using state_lock = pool_blocks::state_lock;
   /// What a thread used last, of each of some streams and pools.
   struct remembered {
-    std::uint64_t serial = 0;
-    ihipStream_t* stream = nullptr;
-    small_user user{};
+    std::uint64_t serial;
+    ihipStream_t* stream;
+    small_user user;
   };
   // A table, of which a stream has one place: more places than streams, and few are shared.
   static constexpr unsigned remembered_bits = 6;
-  static thread_local constinit std::array<remembered, 1 << remembered_bits> last_used;
+  static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
   void remember_user(remembered& place, std::uint64_t serial, stream_ref stream);
@@ -237,9 +239,6 @@ class block_allocator {
   void push_over_oldest(const small_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
-  /// Takes what the request's own stream has, or what is idle. Pre: the state lock is held.
-  /// Throws: std::bad_alloc; std::logic_error while the memory sleeps.
-  [[nodiscard]] std::optional<std::size_t> take_free(stream_state& user, const request& wanted);
   /// Creates anew the memory that a pool which releases all or nothing should have kept.
   /// `returned`: the bytes that it released. Returns how many of them remain released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
@@ -259,7 +258,8 @@ class block_allocator {
   // Distinguishes what a thread remembers of this allocator from what it remembers of others, and
   // of times before a stream was forgotten.
   std::atomic<std::uint64_t> serial_{next_serial()};
-  allocator_state all_;
+  pool_blocks blocks_;
+  pool_backing backing_;
 };
 
 }  // namespace hipvmm::mr::pool

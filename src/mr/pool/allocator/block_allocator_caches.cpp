@@ -5,13 +5,8 @@
 
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/allocator/slow_path.hpp"
-#include "mr/pool/allocator/thread_caches.hpp"
 
 namespace hipvmm::mr::pool {
-
-thread_local constinit std::array<block_allocator::remembered,
-                                  1 << block_allocator::remembered_bits>
-    block_allocator::last_used{};
 
 std::uint64_t block_allocator::next_serial() noexcept {
   static std::atomic<std::uint64_t> last_made{0};
@@ -19,28 +14,31 @@ std::uint64_t block_allocator::next_serial() noexcept {
 }
 
 void block_allocator::remember_user(remembered& place, std::uint64_t serial, stream_ref stream) {
-  stream_state& state = all_.streams.state_of(stream, 0);
+  stream_state& state = blocks_.streams.state_of(stream, 0);
   place = {serial, stream.get(), {&state, &state.cache_of(this_thread_number())}};
 }
 
 std::optional<std::size_t> block_allocator::allocate_small_block(const small_user& user,
-                                                                 std::size_t class_index) {
+                                                                 std::size_t class_index,
+                                                                 slab_supply* supply) {
   stream_state& state = *user.state;
   const std::size_t bytes = classes.bytes[class_index];
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
-  std::optional<block_carrier> carrier{std::in_place, all_};
+  std::optional<block_carrier> carrier{std::in_place, blocks_.carriers};
   // What caches have counts as freed without a fence when others empty them.
   const bool is_single = state.makes_fences();
-  const auto batch_size = [&] { return is_single || all_.last_resorts.load() != 0 ? 1 : wanted; };
+  const auto batch_size = [&] {
+    return is_single || blocks_.last_resorts.load() != 0 ? 1 : wanted;
+  };
   std::size_t count = take_batch(state, bytes, batch.data(), batch_size());
   if (count == 0) {
     carrier.reset();
-    const auto one = allocate(state, bytes, unit);
+    const auto one = allocate(state, bytes, unit, supply);
     if (!one) return one;
     add_small_block(state, *one, class_index, bytes);
     if (is_single) return one;
-    carrier.emplace(all_);
+    carrier.emplace(blocks_.carriers);
     // What served it has mostly left more, unless the pool has fallen asleep since.
     try {
       count = take_batch(state, bytes, batch.data(), batch_size());
@@ -54,23 +52,23 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
   // The lowest address for the caller; the others follow in the order of addresses.
   for (std::size_t i = count; i-- > 0;) {
     try {
-      all_.small_blocks.add(batch[i], class_index, state.id(), i != 0);
+      blocks_.small_blocks.add(batch[i], class_index, state.id(), i != 0);
     } catch (...) {
       for (std::size_t rest = 0; rest <= i; ++rest)
         static_cast<void>(deallocate(state, batch[rest], bytes));
       throw;
     }
     if (i != 0 && !user.cache->push(class_index, batch[i]))
-      free_small_blocks(all_, state, class_index, &batch[i], 1);
+      blocks_.free_cached(state, bytes, &batch[i], 1);
   }
-  if (all_.last_resorts.load() != 0) empty_caches(all_, state);
+  if (blocks_.last_resorts.load() != 0) blocks_.empty_caches(state);
   return batch[0];
 }
 
 void block_allocator::add_small_block(stream_state& user, std::size_t offset,
                                       std::size_t class_index, std::size_t bytes) {
   try {
-    all_.small_blocks.add(offset, class_index, user.id(), false);
+    blocks_.small_blocks.add(offset, class_index, user.id(), false);
   } catch (...) {
     static_cast<void>(deallocate(user, offset, bytes));
     throw;
@@ -79,56 +77,56 @@ void block_allocator::add_small_block(stream_state& user, std::size_t offset,
 
 std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,
                                         std::size_t count) {
-  const state_lock lock{all_.state_mutex};
-  all_.require_awake();
+  const state_lock lock{blocks_.mutex};
+  blocks_.require_awake();
   // Of the smallest hole that holds a quarter, as many as it holds: a whole batch would be cut from
   // larger ones, and what stays of it would keep their chunks from moving. What is left of small
   // holes is no loss: small blocks that are freed join again.
   block* found = nullptr;
   for (std::size_t least = std::max<std::size_t>(count / 4, 1); found == nullptr; least /= 2) {
     if (least == 0) return 0;
-    found = all_.index.best_fit_or_idle(user, least * bytes, unit);
+    found = blocks_.index.best_fit_or_idle(user, least * bytes, unit);
   }
   count = std::min(count, found->bytes / bytes);
-  all_.index.prepare_for(count + 2);
-  block* one = &all_.index.take(*found, found->offset, count * bytes);
+  blocks_.index.prepare_for(count + 2);
+  block* one = &blocks_.index.take(*found, found->offset, count * bytes);
   for (std::size_t i = 0; i < count; ++i) {
-    block* const rest = i + 1 < count ? &all_.index.cut(*one, bytes) : nullptr;
-    all_.index.make_used(*one, one->end(), user, user.epoch());
+    block* const rest = i + 1 < count ? &blocks_.index.cut(*one, bytes) : nullptr;
+    blocks_.index.make_used(*one, one->end(), user, user.epoch());
     offsets[i] = one->offset;
     one = rest;
   }
-  all_.count_served(pool_source::own_stream);
+  ++blocks_.served[static_cast<std::size_t>(pool_source::own_stream)];
   return count;
 }
 
 void block_allocator::push_over_oldest(const small_user& user, std::size_t class_index,
                                        std::size_t offset) noexcept {
   do {
-    const block_carrier carrier{all_};
+    const block_carrier carrier{blocks_.carriers};
     std::array<std::size_t, thread_cache::most> oldest{};
     const std::size_t count =
         user.cache->take(class_index, oldest.data(), thread_cache::capacity(class_index) / 2);
-    free_small_blocks(all_, *user.state, class_index, oldest.data(), count);
+    blocks_.free_cached(*user.state, classes.bytes[class_index], oldest.data(), count);
   } while (!user.cache->push(class_index, offset));
 }
 
 std::optional<std::size_t> block_allocator::allocate_block(const small_user& user,
-                                                           std::size_t bytes) {
+                                                           std::size_t bytes, slab_supply* supply) {
   stream_state& state = *user.state;
   std::optional<std::size_t> made;
   // The best fit is looked for among all that is free.
-  const thread_cache::block_at other = user.cache->take_block(&all_.carriers);
-  if (other.bytes != 0) all_.small_blocks.remove(other.offset);
+  const thread_cache::block_at other = user.cache->take_block(&blocks_.carriers);
+  if (other.bytes != 0) blocks_.small_blocks.remove(other.offset);
   {
-    const state_lock lock{all_.state_mutex};
+    const state_lock lock{blocks_.mutex};
     if (other.bytes != 0) {
-      static_cast<void>(free_used(all_, state, other.offset, other.bytes));
-      --all_.carriers;
+      static_cast<void>(blocks_.free_used(state, other.offset, other.bytes));
+      --blocks_.carriers;
     }
-    made = take_free(state, {bytes, unit});
+    made = blocks_.take_own(state, {bytes, unit}, pool_source::own_stream);
   }
-  if (!made) made = slow_path{all_, state, {bytes, unit}}.serve();
+  if (!made) made = slow_path{blocks_, backing_, state, {bytes, unit, false, supply}}.serve();
   if (!made) return made;
   add_small_block(state, *made, block_class, bytes);
   user.cache->remember({*made, bytes});
@@ -137,34 +135,34 @@ std::optional<std::size_t> block_allocator::allocate_block(const small_user& use
 
 bool block_allocator::deallocate_block(const small_user& user, std::size_t offset,
                                        std::size_t bytes) noexcept {
-  block_map& known = all_.small_blocks;
+  block_map& known = blocks_.small_blocks;
   const std::size_t before = known.user_of(offset);
   if (!known.to_cache(offset, block_class, user.state->id())) return false;
   thread_cache::block_at evicted;
-  const bool is_cached = user.cache->push_block({offset, bytes}, evicted, &all_.carriers);
+  const bool is_cached = user.cache->push_block({offset, bytes}, evicted, &blocks_.carriers);
   if (is_cached && evicted.bytes != 0) {
-    free_cached_block(all_, *user.state, evicted);
-    --all_.carriers;
+    blocks_.free_cached(*user.state, evicted.bytes, &evicted.offset, 1);
+    --blocks_.carriers;
   }
   if (!is_cached && !free_large_block(*user.state, offset, bytes)) {
     static_cast<void>(known.to_caller(offset, block_class, before));
     return false;
   }
-  if (all_.last_resorts.load() != 0) empty_caches(all_, *user.state);
+  if (blocks_.last_resorts.load() != 0) blocks_.empty_caches(*user.state);
   return true;
 }
 
 bool block_allocator::free_large_block(stream_state& user, std::size_t offset,
                                        std::size_t bytes) noexcept {
-  const state_lock lock{all_.state_mutex};
-  if (!free_used(all_, user, offset, bytes)) return false;
+  const state_lock lock{blocks_.mutex};
+  if (!blocks_.free_used(user, offset, bytes)) return false;
   // With the lock: another thread may allocate the block after it.
-  all_.small_blocks.remove(offset);
+  blocks_.small_blocks.remove(offset);
   return true;
 }
 
 bool block_allocator::remove_small_block(std::size_t offset, std::size_t& bytes) noexcept {
-  block_map& known = all_.small_blocks;
+  block_map& known = blocks_.small_blocks;
   if (!known.is_small_block(offset)) return true;
   const std::size_t class_index = bytes > largest_small_block ? block_class : classes.of(bytes);
   const std::size_t before = known.user_of(offset);
@@ -172,8 +170,8 @@ bool block_allocator::remove_small_block(std::size_t offset, std::size_t& bytes)
   if (class_index != block_class) {
     bytes = classes.bytes[class_index];
   } else {
-    const state_lock lock{all_.state_mutex};
-    const block* const found = all_.index.find(offset);
+    const state_lock lock{blocks_.mutex};
+    const block* const found = blocks_.index.find(offset);
     if (found == nullptr || found->bytes != bytes) {
       static_cast<void>(known.to_caller(offset, class_index, before));
       return false;
@@ -183,8 +181,6 @@ bool block_allocator::remove_small_block(std::size_t offset, std::size_t& bytes)
   return true;
 }
 
-void block_allocator::empty_all_caches() {
-  for (stream_state* const each : all_.streams.all()) empty_caches(all_, *each);
-}
+void block_allocator::empty_all_caches() { blocks_.empty_caches(blocks_.streams.all()); }
 
 }  // namespace hipvmm::mr::pool

@@ -33,12 +33,15 @@ class block_index {
   block_index(std::size_t address_bytes, std::uintptr_t base, block_owner& idle);
 
   [[nodiscard]] std::size_t address_bytes() const noexcept { return address_bytes_; }
-  [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
+  /// Any thread may read it at any time.
+  [[nodiscard]] std::uintptr_t base() const noexcept {
+    return base_.load(std::memory_order_relaxed);
+  }
   /// Pre: no block is used.
-  void set_base(std::uintptr_t base) noexcept { base_ = base; }
+  void set_base(std::uintptr_t base) noexcept { base_.store(base, std::memory_order_relaxed); }
   /// The first offset from `offset` on whose address is a multiple of `alignment`.
   [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
-    return ((base_ + offset + alignment - 1) & ~(alignment - 1)) - base_;
+    return ((base() + offset + alignment - 1) & ~(alignment - 1)) - base();
   }
   /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
   void prepare_for(std::size_t count) { space_.prepare_for(count); }
@@ -83,11 +86,6 @@ class block_index {
   [[nodiscard]] block_tree& unmapped() const noexcept { return unmapped_; }
   [[nodiscard]] block_tree& leaving() const noexcept { return leaving_; }
   [[nodiscard]] std::size_t unmapped_bytes() const noexcept { return unmapped_bytes_; }
-  /// Calls visit for each owner that has or had free blocks.
-  template <typename Visit>
-  void for_each_owner(Visit visit) const {
-    for (block_owner& each : owners_) visit(each);
-  }
 
   // Busy to leaving, an old address of a chunk that `owner` uses until `epoch`, and back.
   void make_leaving(block& old, block_owner& owner, std::uint64_t epoch) noexcept;
@@ -137,7 +135,7 @@ class block_index {
     return one != nullptr && one->state == block_state::free;
   }
 
-  std::uintptr_t base_;
+  std::atomic<std::uintptr_t> base_;
   std::size_t address_bytes_;
   block_owner& idle_;
   address_space space_;

@@ -3,25 +3,23 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <optional>
-#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
 #include "core/logger.hpp"
-#include "mr/pool/allocator/thread_caches.hpp"
 
 namespace hipvmm::mr::pool {
 
 void maintenance::poll_fences(const stream_timeline::state_list& states) {
-  for (stream_state* const each : states) all_.streams.poll(*each);
+  for (stream_state* const each : states) blocks_.streams.poll(*each);
   recycle_forgotten();
 }
 
 bool maintenance::collect_reusable(const stream_timeline::state_list& states, bool is_forced) {
-  const state_lock lock{all_.state_mutex};
-  if (!all_.reuse.allow_opportunistic && !is_forced) return false;
+  const state_lock lock{blocks_.mutex};
+  if (!blocks_.reuse.allow_opportunistic && !is_forced) return false;
   block_index::blocks passed;
   for (stream_state* const each : states) {
     if (each->is_idle() || !each->has_news()) continue;
@@ -30,33 +28,33 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     });
     each->note_collected();
   }
-  for (block* const one : passed) all_.index.take_whole(*one);
+  for (block* const one : passed) blocks_.index.take_whole(*one);
   for (block* const one : passed) {
-    one->owner = &all_.streams.idle();
+    one->owner = &blocks_.streams.idle();
     one->epoch = 0;
   }
   // Merging makes blocks vanish that come later here, but never one that is still busy.
   for (block* const one : passed) {
-    if (one->state == block_state::busy) all_.index.make_free(*one);
+    if (one->state == block_state::busy) blocks_.index.make_free(*one);
   }
   return !passed.empty();
 }
 
 void maintenance::recycle_forgotten() {
-  const state_lock lock{all_.state_mutex};
-  stream_state& idle = all_.streams.idle();
-  for (stream_state& each : all_.streams.states()) {
+  const state_lock lock{blocks_.mutex};
+  stream_state& idle = blocks_.streams.idle();
+  for (stream_state& each : blocks_.streams.states()) {
     if (!each.is_forgotten() || !each.has_passed(each.newest())) continue;
     const bool has_old_addresses =
-        std::any_of(all_.old_addresses.begin(), all_.old_addresses.end(),
+        std::any_of(backing_.old_addresses.begin(), backing_.old_addresses.end(),
                     [&each](const auto& one) { return one.owner == &each; });
     if (has_old_addresses) continue;
     while (!each.free().empty()) {
       block& one = *each.free().begin();
-      all_.index.take_whole(one);
+      blocks_.index.take_whole(one);
       one.owner = &idle;
       one.epoch = 0;
-      all_.index.make_free(one);
+      blocks_.index.make_free(one);
     }
     each.vacate();
   }
@@ -66,50 +64,43 @@ void maintenance::record_forgotten(const stream_timeline::state_list& states) {
   for (stream_state* const each : states) {
     std::uint64_t ended = 0;
     {
-      const state_lock lock{all_.state_mutex};
+      const state_lock lock{blocks_.mutex};
       if (!each->is_forgotten() || !each->lacks_fence()) continue;
       ended = each->advance_epoch();
     }
     // Made after the epoch ended, so that it covers all that carries it.
-    each->fences().push_back({all_.streams.source().fence_for_all(), ended});
+    each->fences().push_back({blocks_.streams.source().fence_for_all(), ended});
   }
 }
 
 void maintenance::wait_for_streams(const stream_timeline::state_list& states,
-                                   std::vector<const stream_state*>& without_fence) {
+                                   std::vector<const stream_state*>* without_fence) {
   for (stream_state* const each : states) {
     std::uint64_t newest = 0;
     bool is_gone = false;
     {
-      const state_lock lock{all_.state_mutex};
+      const state_lock lock{blocks_.mutex};
       newest = each->newest();
       if (each->has_passed(newest)) continue;
       is_gone = each->is_forgotten();
     }
-    const auto known = all_.streams.fence_for(*each, newest, nullptr);
-    if (known) {
-      bool passed = false;
-      turn_.without_lock([&] { passed = stream_timeline::wait_for(*known->point); });
-      if (!passed) {
-        without_fence.push_back(each);
-        continue;
-      }
-    } else if (is_gone) {
-      turn_.without_lock([this] { all_.streams.source().synchronize(); });
-    } else {
-      without_fence.push_back(each);
+    const auto known = blocks_.streams.fence_for(*each, newest, nullptr);
+    if (!known && is_gone) {
+      turn_.without_lock([this] { blocks_.streams.source().synchronize(); });
+    } else if (!known || !turn_.wait_for(*known->point)) {
+      if (without_fence != nullptr) without_fence->push_back(each);
       continue;
     }
-    const state_lock lock{all_.state_mutex};
+    const state_lock lock{blocks_.mutex};
     each->note_passed(known ? known->epoch : newest);
   }
 }
 
 template <typename Predicate>
 void maintenance::detach_old_addresses(Predicate is_over, unmappings& going) {
-  for (auto at = all_.old_addresses.begin(); at != all_.old_addresses.end();) {
+  for (auto at = backing_.old_addresses.begin(); at != backing_.old_addresses.end();) {
     {
-      const state_lock lock{all_.state_mutex};
+      const state_lock lock{blocks_.mutex};
       if (!is_over(*at)) {
         ++at;
         continue;
@@ -117,51 +108,55 @@ void maintenance::detach_old_addresses(Predicate is_over, unmappings& going) {
     }
     unmappings one;
     one.push_back({nullptr, at->addresses, 0});
-    one.back().what = all_.memory.detach_old_address(at->addresses->offset);
+    one.back().what = backing_.memory.detach_old_address(at->addresses->offset);
     {
-      const state_lock lock{all_.state_mutex};
-      all_.index.take_leaving(*at->addresses);
+      const state_lock lock{blocks_.mutex};
+      blocks_.index.take_leaving(*at->addresses);
     }
     going.splice(going.end(), one);
-    at = all_.old_addresses.erase(at);
+    at = backing_.old_addresses.erase(at);
   }
 }
 
 bool maintenance::unmap_old_addresses() {
   unmappings going;
-  going.swap(all_.refused);
+  going.swap(backing_.refused);
   std::exception_ptr failed;
   try {
     detach_old_addresses([](const auto& one) { return one.owner->has_passed(one.epoch); }, going);
   } catch (...) {
     failed = std::current_exception();
   }
-  const std::size_t before = all_.left_mapped.load(std::memory_order_relaxed);
+  const std::size_t before = backing_.left_mapped.load(std::memory_order_relaxed);
   if (!going.empty()) static_cast<void>(release(going));
   if (failed) std::rethrow_exception(failed);
-  return all_.left_mapped.load(std::memory_order_relaxed) < before;
+  return backing_.left_mapped.load(std::memory_order_relaxed) < before;
 }
 
 std::size_t maintenance::release(unmappings& going) {
-  turn_.without_lock([&going] {
-    for (auto& each : going) each.is_released = each.what->release();
-  });
+  std::size_t leaving = 0;
+  for (const auto& each : going) leaving += each.chunk_bytes;
+  turn_.without_lock(
+      [&going] {
+        for (auto& each : going) each.is_released = each.what->release();
+      },
+      leaving);
   std::size_t returned = 0;
   for (auto at = going.begin(); at != going.end();) {
     const auto one = at++;
     if (!one->is_released) {
-      all_.refused.splice(all_.refused.end(), going, one);
+      backing_.refused.splice(backing_.refused.end(), going, one);
       continue;
     }
-    const state_lock lock{all_.state_mutex};
+    const state_lock lock{blocks_.mutex};
     if (one->chunk_bytes != 0) {
-      const auto released = all_.index.take_chunk(one->addresses->offset);
+      const auto released = blocks_.index.take_chunk(one->addresses->offset);
       returned += one->chunk_bytes;
-      all_.report_event(memory_event_kind::trim, one->addresses->offset, one->chunk_bytes);
+      blocks_.report_event(memory_event_kind::trim, one->addresses->offset, one->chunk_bytes);
     }
-    all_.index.make_unmapped(*one->addresses);
+    blocks_.index.make_unmapped(*one->addresses);
   }
-  all_.note_left_mapped();
+  backing_.note_left_mapped();
   return returned;
 }
 
@@ -171,24 +166,24 @@ void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around, u
   detach_old_addresses([&chunk](const auto& one) { return one.order == chunk.order; }, going);
   unmappings one;
   one.push_back({nullptr, around.front(), chunk.bytes});
-  one.back().what = all_.memory.detach(chunk.offset, chunk.bytes);
+  one.back().what = backing_.memory.detach(chunk.offset, chunk.bytes);
   {
-    const state_lock lock{all_.state_mutex};
-    all_.index.merge(*around.front(), chunk.offset + chunk.bytes);
+    const state_lock lock{blocks_.mutex};
+    blocks_.index.merge(*around.front(), chunk.offset + chunk.bytes);
   }
   around.clear();
   going.splice(going.end(), one);
 }
 
 std::vector<block_index::blocks> maintenance::claim(const std::vector<idle_chunk>& chosen) {
-  all_.index.prepare_for(2 * chosen.size());
+  blocks_.index.prepare_for(2 * chosen.size());
   std::vector<block_index::blocks> around(chosen.size());
   try {
     for (std::size_t i = 0; i < chosen.size(); ++i)
-      all_.index.claim(*chosen[i].first, chosen[i].offset, chosen[i].offset + chosen[i].bytes,
-                       around[i]);
+      blocks_.index.claim(*chosen[i].first, chosen[i].offset, chosen[i].offset + chosen[i].bytes,
+                          around[i]);
   } catch (...) {
-    for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
+    for (const block_index::blocks& claimed : around) blocks_.index.unclaim(claimed);
     throw;
   }
   return around;
@@ -202,27 +197,30 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
     for (std::size_t i = 0; i < chosen.size(); ++i) detach(chosen[i], around[i], going);
   } catch (...) {
     failed = std::current_exception();
-    const state_lock lock{all_.state_mutex};
-    for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
+    const state_lock lock{blocks_.mutex};
+    for (const block_index::blocks& claimed : around) blocks_.index.unclaim(claimed);
   }
   const std::size_t returned = release(going);
   if (returned != 0)
-    detail::log<log_level::debug>(
-        [&] { return name_of(all_) + " gave " + format_bytes(returned) + " back to the device"; });
+    detail::log<log_level::debug>([&] {
+      return name_of_pool(blocks_.index.base()) + " gave " + format_bytes(returned) +
+             " back to the device";
+    });
   if (failed) std::rethrow_exception(failed);
   return returned;
 }
 
 maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
-  const stream_timeline::state_list states = all_.streams.all();
-  for (stream_state* const each : states) empty_caches(all_, *each);
+  const stream_timeline::state_list states = blocks_.streams.all();
+  blocks_.empty_caches(states);
   record_forgotten(states);
-  std::vector<const stream_state*> without_fence;
-  all_.streams.record_missing_fences(states, nullptr, without_fence);
+  blocks_.streams.record_missing_fences(states, nullptr);
   poll_fences(states);
   static_cast<void>(unmap_old_addresses());
-  if (!all_.memory.returns_memory()) return trim_with_addresses(bytes_to_keep);
-  if (all_.index.physical_bytes() <= bytes_to_keep) return {0, false};
+  if (!backing_.memory.returns_memory()) return trim_with_addresses(bytes_to_keep);
+  // What other threads are releasing still counts as held, and must not be made up for.
+  const std::size_t leaving = turn_.leaving_bytes();
+  if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
   // What adjacent streams freed becomes one block, which each turn would look at again.
   static_cast<void>(collect_reusable(states, false));
 
@@ -231,19 +229,21 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
   std::vector<block_index::blocks> around;
   bool more = false;
   {
-    const state_lock lock{all_.state_mutex};
-    const std::size_t held = all_.index.physical_bytes();
+    const state_lock lock{blocks_.mutex};
+    const std::size_t held = blocks_.index.physical_bytes() - leaving;
     if (held <= bytes_to_keep) return {0, false};
     std::size_t excess = held - bytes_to_keep;
     const auto has_passed = [](const block& one) { return owner_of(one).has_passed(one.epoch); };
-    all_.index.for_each_stretch(all_.index.least_chunk(), [&](block& first, const block& last) {
+    const block_index& index = blocks_.index;
+    index.for_each_stretch(index.least_chunk(), [&](block& first, const block& last) {
       for_each_run(first, last, has_passed, [&](block& begin, std::size_t end) {
-        add_idle_chunks(all_.index, begin, end, found);
+        add_idle_chunks(index, begin, end, found);
       });
     });
     const bool in_use = is_free_memory_in_use();
     // Some tens of microseconds each. Of many it takes more, for each turn looks at all of them.
-    const std::size_t most_chunks = std::max(std::size_t{4}, found.size() / 64);
+    const std::size_t most_chunks =
+        std::max(backing_.memory.prices().chunks_of_trim(), found.size() / 64);
     // Those created last go first: what stays is then old, and lies as it was made.
     std::sort(found.begin(), found.end(),
               [](const idle_chunk& a, const idle_chunk& b) { return a.order > b.order; });
@@ -266,7 +266,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
 }
 
 bool maintenance::is_free_memory_in_use() const {
-  for (stream_state& each : all_.streams.states()) {
+  for (stream_state& each : blocks_.streams.states()) {
     if (each.has_passed(each.newest())) continue;
     for (const block& one : each.free())
       if (!each.has_passed(one.epoch)) return true;
@@ -278,20 +278,20 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
   std::vector<idle_chunk> chosen;
   std::vector<block_index::blocks> around;
   {
-    const state_lock lock{all_.state_mutex};
-    if (all_.index.physical_bytes() <= bytes_to_keep) return {0, false};
-    if (all_.index.used_blocks() != 0 || !all_.refused.empty()) return {0, false};
-    if (!all_.old_addresses.empty()) return {0, true};
-    for (block* at = &all_.index.front(); at != nullptr; at = at->next) {
+    const state_lock lock{blocks_.mutex};
+    if (blocks_.physical_bytes() <= bytes_to_keep) return {0, false};
+    if (blocks_.index.used_blocks() != 0 || !backing_.refused.empty()) return {0, false};
+    if (!backing_.old_addresses.empty()) return {0, true};
+    for (block* at = &blocks_.index.front(); at != nullptr; at = at->next) {
       if (at->state == block_state::busy) return {0, true};
       if (at->state == block_state::free && !owner_of(*at).has_passed(at->epoch)) return {0, true};
     }
     block* run = nullptr;
-    for (block* at = &all_.index.front();; at = at->next) {
+    for (block* at = &blocks_.index.front();; at = at->next) {
       const bool is_free = at != nullptr && at->state == block_state::free;
       if (run != nullptr && !is_free)
-        add_idle_chunks(all_.index, *run, at == nullptr ? all_.index.address_bytes() : at->offset,
-                        chosen);
+        add_idle_chunks(blocks_.index, *run,
+                        at == nullptr ? blocks_.index.address_bytes() : at->offset, chosen);
       run = !is_free ? nullptr : run != nullptr ? run : at;
       if (at == nullptr) break;
     }
@@ -299,35 +299,37 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
   }
   std::unique_ptr<detached> old;
   const auto keep_all = [&] {
-    const state_lock lock{all_.state_mutex};
-    for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
+    const state_lock lock{blocks_.mutex};
+    for (const block_index::blocks& claimed : around) blocks_.index.unclaim(claimed);
   };
   try {
-    old = all_.memory.re_reserve();
-  } catch (const out_of_memory&) {
-    // Addresses are short: the memory stays, and is counted.
-    keep_all();
-    return {0, false};
+    if (!detail::attempt([&] { old = backing_.memory.renew(); })) {
+      // Addresses are short: the memory stays, and is counted.
+      keep_all();
+      return {0, false};
+    }
   } catch (...) {
     keep_all();
     throw;
   }
-  std::size_t returned = 0;
   for (const idle_chunk& each : chosen)
-    all_.report_event(memory_event_kind::trim, each.offset, each.bytes);
+    blocks_.report_event(memory_event_kind::trim, each.offset, each.bytes);
   {
-    const state_lock lock{all_.state_mutex};
-    all_.index.set_base(all_.memory.base());
-    all_.start.store(all_.memory.base(), std::memory_order_relaxed);
+    const state_lock lock{blocks_.mutex};
+    blocks_.index.set_base(backing_.memory.base());
   }
   // Counted until it is the device's again.
-  turn_.without_lock([&old] { static_cast<void>(old->release()); });
-  const state_lock lock{all_.state_mutex};
+  std::size_t leaving = blocks_.pinned.load(std::memory_order_relaxed);
+  std::size_t returned = leaving;
+  for (const idle_chunk& each : chosen) leaving += each.bytes;
+  turn_.without_lock([&old] { static_cast<void>(old->release()); }, leaving);
+  blocks_.pinned = backing_.memory.pinned_bytes();
+  const state_lock lock{blocks_.mutex};
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const auto released = all_.index.take_chunk(chosen[i].offset);
+    const auto released = blocks_.index.take_chunk(chosen[i].offset);
     returned += chosen[i].bytes;
-    all_.index.merge(*around[i].front(), chosen[i].offset + chosen[i].bytes);
-    all_.index.make_unmapped(*around[i].front());
+    blocks_.index.merge(*around[i].front(), chosen[i].offset + chosen[i].bytes);
+    blocks_.index.make_unmapped(*around[i].front());
   }
   return {returned, false};
 }

@@ -5,8 +5,9 @@
 #include <list>
 #include <vector>
 
-#include "mr/pool/allocator/allocator_state.hpp"
 #include "mr/pool/allocator/placement.hpp"
+#include "mr/pool/allocator/pool_backing.hpp"
+#include "mr/pool/allocator/pool_blocks.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -15,7 +16,8 @@ namespace hipvmm::mr::pool {
 /// other source is left. Made for one turn on the slow path; unmaps and waits without the locks.
 class maintenance {
  public:
-  maintenance(allocator_state& all, slow_path_turn& turn) : all_{all}, turn_{turn} {}
+  maintenance(pool_blocks& blocks, pool_backing& backing, slow_path_turn& turn)
+      : blocks_{blocks}, backing_{backing}, turn_{turn} {}
 
   /// Records which fences have passed. States of forgotten streams that have passed are reused for
   /// other streams.
@@ -28,9 +30,9 @@ class maintenance {
   /// before. Returns whether any were unmapped.
   bool unmap_old_addresses();
   /// Waits until streams have passed the memory freed in them, except where a capture hides the
-  /// work. Captured streams are added to `without_fence`.
+  /// work. Captured streams are added to `without_fence`, if any.
   void wait_for_streams(const stream_timeline::state_list& states,
-                        std::vector<const stream_state*>& without_fence);
+                        std::vector<const stream_state*>* without_fence = nullptr);
 
   struct trimmed {
     std::size_t bytes;  ///< released
@@ -41,8 +43,8 @@ class maintenance {
   [[nodiscard]] trimmed trim(std::size_t bytes_to_keep);
 
  private:
-  using state_lock = allocator_state::state_lock;
-  using unmappings = std::list<allocator_state::unmapping>;
+  using state_lock = pool_blocks::state_lock;
+  using unmappings = std::list<pool_backing::unmapping>;
 
   void recycle_forgotten();
   /// Whether work in flight may use some free memory. Pre: the state lock is held.
@@ -68,7 +70,8 @@ class maintenance {
   /// nothing.
   [[nodiscard]] trimmed trim_with_addresses(std::size_t bytes_to_keep);
 
-  allocator_state& all_;
+  pool_blocks& blocks_;
+  pool_backing& backing_;
   slow_path_turn& turn_;
 };
 

@@ -2,6 +2,7 @@
 #include "mr/pool/allocator/placement.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -9,53 +10,71 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// A chunk is what moves as a whole and what HIP's calls are paid for. Small ones are denser, large
-// ones faster: docs/design/pool_figures.md has both figures of several choices.
-constexpr std::size_t granules_per_chunk = 4;
-/// As many growths with nothing freed between them tell a program that only allocates.
-constexpr unsigned growths_before_larger = 4;
+// The number of chunks is the price of a program's first minutes, their size what a pool holds
+// beyond need: docs/design/pool_design.md has the rule, pool_figures.md the frontier.
+
+/// A new chunk is this part of what the pool holds, so that each doubling takes as many,
+constexpr std::size_t chunks_per_doubling = 8;
+/// or this part of the growth, if that is more, so that few requests take many.
+constexpr std::size_t chunks_per_growth = 4;
+/// Bounds of the first part, and of the second.
+constexpr std::size_t smallest_share = 2 * MiB;
+constexpr std::size_t largest_share = 128 * MiB;
+constexpr std::size_t least_cut = 8 * MiB;
+constexpr std::size_t largest_cut = 256 * MiB;
+/// A growth is this part of a chunk at least. It is that if more than the other part of the pool is
+/// free: more of what does not serve would not serve either.
+constexpr std::size_t growths_per_chunk = 4;
+constexpr std::size_t largest_free_part = 8;
+/// If a device takes chunks of one size only, the limit is divided into as many at least.
+constexpr std::size_t equal_chunks = 128;
+constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
 /// Least bytes of a chunk for which there are never more than the rules allow. While a pool is
 /// small a chunk is a share of what is held, so that their number is a logarithm of it; later half
 /// as many as allowed make up the limit.
-std::size_t least_for_count(const block_index& index, const chunk_rules& rules) noexcept {
+std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
-  if (rules.has_equal_chunks)
-    return align_up(rules.limit / rules.most_chunks + 1, rules.granularity);
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);
-  const std::size_t share = 16 * (index.physical_bytes() / rules.most_chunks);
+  const std::size_t share = 16 * (held / rules.most_chunks);
   return align_up(std::min(even, share), rules.granularity);
 }
 
-/// What backing is counted in where chunks can move.
-std::size_t granule(const block_index& index, const chunk_rules& rules) noexcept {
-  // One size for the life of the pool. It divides a small limit, so that all of that is of use.
-  if (rules.has_equal_chunks) {
-    const std::size_t divisor = rules.limit & (~rules.limit + 1);
-    const std::size_t most = rules.limit < 128 * MiB ? std::min(divisor, 2 * MiB) : 2 * MiB;
-    return std::max({rules.granularity, least_for_count(index, rules), most});
-  }
-  // About a thousandth of what is held, so that the calls of a pool that grows do not add up, and
-  // what is backed beyond need does not either.
+/// The part of what the pool holds, or the one size of its chunks.
+std::size_t chunk_share(const block_index& index, const chunk_rules& rules) noexcept {
+  if (rules.equal_chunk != 0) return rules.equal_chunk;
   const std::size_t held = index.physical_bytes();
-  const std::size_t chosen = held < 2 * GiB ? 2 * MiB : held < 8 * GiB ? 8 * MiB : 32 * MiB;
-  return std::max({rules.granularity, least_for_count(index, rules), chosen});
+  const std::size_t share =
+      std::clamp(std::bit_floor(held / chunks_per_doubling), smallest_share, largest_share);
+  return std::max({rules.granularity, least_for_count(held, rules),
+                   std::min(share, std::bit_floor(rules.largest_chunk))});
 }
 
-/// What is backed at once is a multiple of this.
-std::size_t growth_unit(const block_index& index, const chunk_rules& rules) noexcept {
-  const std::size_t one = granule(index, rules);
-  if (rules.has_equal_chunks) return one;
-  // A program that only allocates gets ever more at once: a tenth of what is held at most.
-  const unsigned doublings = std::min(rules.growths_in_a_row / growths_before_larger, 5U);
-  const std::size_t share = align_down(index.physical_bytes() / 10, one);
-  return std::max(one, std::min(one << doublings, share));
+/// The size of the chunks of a growth that backs `wanted` bytes, `missing` of these by new chunks.
+std::size_t new_chunk_bytes(const block_index& index, std::size_t missing, std::size_t wanted,
+                            const chunk_rules& rules) {
+  if (!rules.moves_chunks || missing == 0) return missing;
+  const std::size_t share = chunk_share(index, rules);
+  if (rules.equal_chunk != 0) return share;
+  const std::size_t cut = std::clamp(wanted / chunks_per_growth, least_cut, largest_cut);
+  return std::max({share, align_down(std::min(cut, rules.largest_chunk), rules.granularity),
+                   least_for_count(index.physical_bytes() + missing, rules)});
 }
 
-/// Of a chunk that never joins with others.
-std::size_t slab_bytes(const block_index& index, std::size_t missing, const chunk_rules& rules) {
-  if (rules.least_slab == 0) return align_up(missing, granules_per_chunk * granule(index, rules));
-  return align_up(std::max(missing, rules.least_slab), rules.granularity);
+/// What a growth is rounded up to: less than a chunk if the pool would have much free memory that
+/// does not serve, for more of it would not either.
+std::size_t growth_unit(const block_index& index, std::size_t missing, std::size_t requested,
+                        const chunk_rules& rules) {
+  const std::size_t share = chunk_share(index, rules);
+  if (rules.equal_chunk != 0) return share;
+  if (!rules.moves_chunks) return std::max(least_cut, share);  // never joins with others
+  const std::size_t held = index.physical_bytes() + missing;
+  const std::size_t free = held - std::min(held, index.used_bytes() + requested);
+  const std::size_t spare = held / largest_free_part - std::min(held / largest_free_part, free);
+  const std::size_t least =
+      std::max({std::bit_floor(share / growths_per_chunk), smallest_share, rules.granularity,
+                least_for_count(index.physical_bytes(), rules)});
+  return std::clamp(std::bit_floor(spare), std::min(least, share), share);
 }
 
 class scanner {
@@ -204,14 +223,14 @@ class scanner {
   placement_scan found_;
 };
 
-/// The chunks to be moved to `target`, in the order of their creation.
+/// The chunks of at least `least` bytes to be moved to `target`, in the order of their creation.
 std::vector<idle_chunk> sources_for(const place& target, const request& wanted,
-                                    const placement_scan& found) {
+                                    const placement_scan& found, std::size_t least) {
   const std::size_t end = target.at + wanted.bytes;
   std::vector<idle_chunk> sources = found.sources;
   // What lies in the place itself is there already.
   std::erase_if(sources, [&](const idle_chunk& one) {
-    return one.offset < end && target.at < one.offset + one.bytes;
+    return one.bytes < least || (one.offset < end && target.at < one.offset + one.bytes);
   });
   // From the smallest runs first: large ones may serve large requests as they are.
   std::sort(sources.begin(), sources.end(), [](const idle_chunk& a, const idle_chunk& b) {
@@ -230,8 +249,8 @@ std::vector<idle_chunk> sources_for(const place& target, const request& wanted,
 
 std::optional<growth_plan> plan_at(const place& target, const block_index& index,
                                    const request& wanted, const placement_scan& found,
-                                   const chunk_rules& rules) {
-  growth_plan plan{target, sources_for(target, wanted, found)};
+                                   const chunk_rules& rules, std::size_t least_moved) {
+  growth_plan plan{target, sources_for(target, wanted, found, least_moved)};
   std::size_t moved = 0;
   for (const idle_chunk& each : plan.sources) moved += each.bytes;
   const std::size_t missing = target.map_bytes - std::min(moved, target.map_bytes);
@@ -239,10 +258,10 @@ std::optional<growth_plan> plan_at(const place& target, const block_index& index
   const std::size_t allowed =
       std::min(rules.limit - std::min(rules.limit, held), target.map_room - moved);
   if (missing > allowed) return std::nullopt;
-  // What never joins with others should be large.
-  const std::size_t rounded = rules.moves_chunks ? align_up(missing, growth_unit(index, rules))
-                                                 : slab_bytes(index, missing, rules);
-  if (rules.has_equal_chunks) {
+  const std::size_t rounded =
+      rules.least_slab != 0 ? align_up(std::max(missing, rules.least_slab), rules.granularity)
+                            : align_up(missing, growth_unit(index, missing, wanted.bytes, rules));
+  if (rules.equal_chunk != 0) {
     if (rounded > allowed) return std::nullopt;
     plan.least = plan.wanted = moved + rounded;
   } else {
@@ -252,6 +271,7 @@ std::optional<growth_plan> plan_at(const place& target, const block_index& index
         rules.most_chunks != 0 ? align_down(allowed, rules.granularity) : missing;
     plan.wanted = moved + (rounded <= allowed ? rounded : most);
   }
+  plan.chunk = new_chunk_bytes(index, plan.wanted - moved, plan.wanted, rules);
   return plan;
 }
 
@@ -269,32 +289,32 @@ void scan_gaps(const block_index& index, const request& wanted, const block_filt
   found.widest = here.widest;
 }
 
+std::size_t equal_chunk_bytes(std::size_t available, const chunk_rules& rules) noexcept {
+  std::size_t share = std::min(std::bit_floor(rules.limit / equal_chunks), largest_equal_chunk);
+  // It divides a small limit, so that all of that is of use.
+  if (share < smallest_share) share = std::min(rules.limit & (~rules.limit + 1), smallest_share);
+  const std::size_t fitting = std::max(std::bit_floor(available / chunks_per_doubling),
+                                       std::min(std::bit_floor(available), smallest_share));
+  const std::size_t least =
+      rules.most_chunks == 0 ? 0 : align_up(rules.limit / rules.most_chunks + 1, rules.granularity);
+  return std::max(
+      {rules.granularity, least, std::min({share, fitting, std::bit_floor(rules.largest_chunk)})});
+}
+
 std::optional<growth_plan> plan_growth(const block_index& index, const request& wanted,
                                        const placement_scan& found, const chunk_rules& rules) {
   if (found.least.first == nullptr) return std::nullopt;
-  auto plan = plan_at(found.least, index, wanted, found, rules);
-  return plan ? plan : plan_at(found.widest, index, wanted, found, rules);
-}
-
-std::size_t next_chunk_bytes(const block_index& index, std::size_t missing, std::size_t wanted,
-                             bool moves, const chunk_rules& rules) {
-  if (!rules.moves_chunks) return missing;
-  const std::size_t one = granule(index, rules);
-  if (rules.has_equal_chunks) return std::min(missing, one);
-  // The size in which a pool begins, while no memory lies idle that smaller ones could join. Large
-  // chunks are for what a program keeps, and that is allocated with nothing freed in between.
-  const bool only_allocates = rules.growths_in_a_row >= growths_before_larger;
-  const std::size_t first = only_allocates ? 64 * MiB : 32 * MiB;
-  constexpr std::size_t is_young = GiB;
-  const std::size_t held = index.physical_bytes();
-  const std::size_t least = !moves && held < is_young ? first : granules_per_chunk * one;
-  // Of several sizes, of which one may fit a later place.
-  const std::size_t share = std::max(missing / 8, wanted / 12);
-  const std::size_t chosen = std::max(least, align_down(share, one));
-  // Where chunks are counted, there would be too many smaller ones.
-  const std::size_t allowed = std::max({align_down(rules.largest_chunk, rules.granularity),
-                                        rules.granularity, least_for_count(index, rules)});
-  return std::min({missing, chosen, allowed});
+  // To move a chunk takes more calls than to create one, so the smaller ones move only for want of
+  // memory.
+  const std::size_t new_chunk = chunk_share(index, rules);
+  for (const std::size_t least : {new_chunk, std::size_t{0}}) {
+    if (least != 0 && rules.moves_small_chunks) continue;
+    for (const place* const target : {&found.least, &found.widest})
+      if (auto plan =
+              plan_at(*target, index, wanted, found, rules, std::min(least, target->map_bytes)))
+        return plan;
+  }
+  return std::nullopt;
 }
 
 void add_idle_chunks(const block_index& index, block& first, std::size_t end,

@@ -13,12 +13,15 @@
 // and of numbers, which change nothing.
 namespace hipvmm::mr::pool {
 
+class slab_supply;
+
 /// The bytes and the address alignment that a caller requests.
 struct request {
   std::size_t bytes;
   std::size_t alignment;
   /// For a graph, whose stream is being captured: it waits only where there is no other memory.
   bool is_for_graph = false;
+  slab_supply* supply = nullptr;  ///< the request's own, if the pool has an upstream
 };
 
 /// Selects the blocks that a request may use.
@@ -41,11 +44,11 @@ struct chunk_rules {
   std::size_t least_slab;   ///< minimum where chunks are apart; 0: no rule
   std::size_t most_chunks;  ///< 0: any number
   bool moves_chunks;
-  bool has_equal_chunks;
-  std::size_t limit;              ///< of all chunks
-  std::size_t planned;            ///< bytes of it that others are about to create
-  unsigned growths_in_a_row = 0;  ///< before this one
+  std::size_t equal_chunk;  ///< the one size of all; 0: sizes may differ
+  std::size_t limit;        ///< of all chunks
+  std::size_t planned;      ///< bytes of it that others are about to create
   std::size_t largest_chunk = static_cast<std::size_t>(-1);
+  bool moves_small_chunks = false;  ///< those below a new one's size too, though memory is allowed
 };
 
 /// A chunk without used memory.
@@ -88,18 +91,18 @@ struct growth_plan {
   std::vector<idle_chunk> sources;  ///< to be moved there, in the order of their creation
   std::size_t least = 0;            ///< bytes to be backed that the request needs
   std::size_t wanted = 0;           ///< bytes to be backed
+  std::size_t chunk = 0;            ///< bytes of each new chunk but the last one
 };
+/// Returns the size of a pool's chunks if all must have one: a part of the limit, of which several
+/// fit into `available` bytes. `rules.equal_chunk` is not used.
+[[nodiscard]] std::size_t equal_chunk_bytes(std::size_t available,
+                                            const chunk_rules& rules) noexcept;
 /// Plans a growth; nullopt where there is no place, or the limit forbids it. Throws:
 /// std::bad_alloc.
 [[nodiscard]] std::optional<growth_plan> plan_growth(const block_index& index,
                                                      const request& wanted,
                                                      const placement_scan& found,
                                                      const chunk_rules& rules);
-/// Returns the size of the next new chunk where `missing` bytes are to be backed. `wanted`: all
-/// bytes that the plan backs; `moves`: whether it moves chunks.
-[[nodiscard]] std::size_t next_chunk_bytes(const block_index& index, std::size_t missing,
-                                           std::size_t wanted, bool moves,
-                                           const chunk_rules& rules);
 
 /// Calls visit(first block, end) for each run of blocks in [first, last] that `joins` accepts.
 template <typename Joins, typename Visit>

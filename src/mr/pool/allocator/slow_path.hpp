@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "core/capture_mode.hpp"
-#include "mr/pool/allocator/allocator_state.hpp"
 #include "mr/pool/allocator/maintenance.hpp"
 #include "mr/pool/allocator/placement.hpp"
+#include "mr/pool/allocator/pool_backing.hpp"
+#include "mr/pool/allocator/pool_blocks.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -20,7 +22,8 @@ namespace hipvmm::mr::pool {
 /// - Blocks that it uses without the state lock are busy; no other thread touches busy blocks.
 class slow_path final : block_filter {
  public:
-  slow_path(allocator_state& all, stream_state& user, const request& wanted);
+  slow_path(pool_blocks& all_blocks, pool_backing& backing, stream_state& user,
+            const request& wanted);
   ~slow_path();
   slow_path(const slow_path&) = delete;
   slow_path& operator=(const slow_path&) = delete;
@@ -29,7 +32,7 @@ class slow_path final : block_filter {
   [[nodiscard]] std::optional<std::size_t> serve();
 
  private:
-  using state_lock = allocator_state::state_lock;
+  using state_lock = pool_blocks::state_lock;
   using blocks = block_index::blocks;
   struct growth;
 
@@ -46,10 +49,6 @@ class slow_path final : block_filter {
   [[nodiscard]] std::optional<std::size_t> take_run();
   [[nodiscard]] std::optional<std::size_t> grow();
 
-  /// Begins the last resort, after all waits: from now on free memory is claimed before it is
-  /// waited for, and caches keep nothing, so that no other request takes the memory this one waits
-  /// for.
-  void begin_last_resort() noexcept;
   /// Makes all free memory visible to a scan, except memory that others use without the lock.
   void uncover_free_memory();
 
@@ -59,6 +58,12 @@ class slow_path final : block_filter {
   /// Waits for memory freed without a stream, where that serves the request. Returns false when
   /// there is none.
   bool wait_for_all_streams();
+  /// Waits for memory freed in streams, if one block of it serves a request that may wait. Work of
+  /// any length may precede the free, so the wait is as short as the creation of a chunk, and
+  /// longer only by the square of how much more the pool holds than is needed, up to 16 times.
+  [[nodiscard]] std::optional<std::size_t> wait_briefly();
+  /// Whether one block freed in a stream, with a fence behind it, would serve the request.
+  [[nodiscard]] bool is_freed_in_a_stream();
   /// Waits until nothing uses the memory freed in `taken`. Returns false where a capture forbids
   /// that: the stream is recorded, and the next scan finds less.
   [[nodiscard]] bool wait_for(const blocks& taken);
@@ -68,7 +73,11 @@ class slow_path final : block_filter {
   /// For a user's stream that may vanish: makes its newest fence cover what it waits for by now.
   /// Returns false as wait_for().
   [[nodiscard]] bool renew_user_fence();
+  /// Records that the work of that stream cannot be tracked. Returns false.
+  bool mark_untracked(const stream_state& whose);
 
+  /// Chooses the one size of chunks, if they must have one, by what the source has now.
+  void choose_equal_chunk();
   /// Claims the blocks of a growth, ordered before the user's work; returns false where there is no
   /// place.
   [[nodiscard]] bool begin(growth& work);
@@ -80,7 +89,7 @@ class slow_path final : block_filter {
   [[nodiscard]] bool may_move_sources(growth& work);
   void move_by_alias(growth& work);
   void move_by_remap(growth& work);
-  /// Backs the next bytes of the place with a new chunk.
+  /// Backs the next bytes of the place with new chunks.
   void create(growth& work, std::size_t bytes);
   /// Ends a failed growth:
   /// - backed memory stays, as free memory of the user's stream;
@@ -102,21 +111,21 @@ class slow_path final : block_filter {
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
   [[nodiscard]] place one_free_block();
-  /// Merges the busy blocks from `first` up to `end` into one that the user owns.
-  std::size_t assign_to_user(block& first, std::size_t end, pool_source counted) noexcept;
-  [[nodiscard]] chunk_rules rules() const;
   /// Frees a busy block that got backing: it becomes the user's, but not as memory freed by the
   /// user.
   void free_gain(block& gained) noexcept;
 
-  allocator_state& all_;
+  pool_blocks& blocks_;
+  pool_backing& backing_;
   stream_state& user_;
   request request_;
   stream_timeline::state_list states_;  // the states that existed when it began
   // Streams that were found in a capture, or that ended without a fence: their work cannot be
   // tracked.
   std::vector<const stream_state*> without_fence_;
-  bool waited_ = false;        // the last resort has begun
+  bool waited_ = false;           // the last resort has begun
+  bool is_memory_short_ = false;  // the source refused some
+  std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;
   bool missed_a_run_ = false;  // others freed memory between two scans
   bool may_unmap_ = true;      // false after HIP has refused
   slow_path_turn turn_;

@@ -46,6 +46,12 @@ struct size_classes {
   [[nodiscard]] constexpr std::size_t of(std::size_t wanted) const noexcept {
     return by_units[(wanted + small_block_unit - 1) / small_block_unit];
   }
+  /// The largest request that a free range of `free` bytes holds: a small one takes a whole class.
+  [[nodiscard]] constexpr std::size_t largest_in(std::size_t free) const noexcept {
+    if (free < small_block_unit || free >= largest_small_block) return free;
+    const std::size_t up = of(free);
+    return bytes[up] <= free ? bytes[up] : bytes[up - 1];
+  }
 };
 inline constexpr size_classes classes;
 static_assert(classes.bytes.back() == largest_small_block);
@@ -138,17 +144,6 @@ class block_map {
   [[nodiscard]] std::size_t cached_by(std::size_t offset) const noexcept {
     const known found = known_at(offset);
     return found.is_cached ? found.user : nobody;
-  }
-  /// Removes `user`, whose id is no longer valid: when it has the small block, `nobody` becomes the
-  /// user.
-  void disown(std::size_t offset, std::size_t user) noexcept {
-    entry* const one = entry_at(offset);
-    if (one == nullptr) return;
-    // A thread that frees it at this moment writes last.
-    std::uint32_t now = one->load(std::memory_order_relaxed);
-    if (now >> user_shift == user)
-      one->compare_exchange_strong(
-          now, static_cast<std::uint32_t>(nobody << user_shift) | (now & ((1U << user_shift) - 1)));
   }
 
  private:

@@ -133,7 +133,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_st
 }
 
 void stream_timeline::record_missing_fences(const state_list& states, const stream_state* caller,
-                                            std::vector<const stream_state*>& without) {
+                                            std::vector<const stream_state*>* without) {
   // More of them tell more exactly how far a stream has come; each costs an event.
   constexpr std::size_t most_fences = 16;
   state_list lacking;
@@ -143,7 +143,7 @@ void stream_timeline::record_missing_fences(const state_list& states, const stre
       if (each->lacks_fence() && each->fences().size() < most_fences) lacking.push_back(each);
   }
   for (stream_state* const each : lacking)
-    if (!end_epoch(*each, caller)) without.push_back(each);
+    if (!end_epoch(*each, caller) && without != nullptr) without->push_back(each);
 }
 
 void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence> made,

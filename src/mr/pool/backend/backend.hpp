@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "strategy/call_prices.hpp"
 
 // Interfaces below a pool's bookkeeping: memory behind addresses, and order between streams. Tests
 // replace both.
@@ -24,6 +27,14 @@ class detached {
   /// called without a lock. Returns false when HIP refused: that is reported, and may be tried
   /// again.
   [[nodiscard]] virtual bool release() noexcept = 0;
+};
+
+class slab_supply;
+
+/// What a source can give.
+struct new_memory {
+  std::size_t bytes = 0;
+  std::size_t chunks = static_cast<std::size_t>(-1);  ///< at most so many
 };
 
 /// Provides chunks of memory behind a pool's addresses. One thread at a time uses it, under the
@@ -44,17 +55,24 @@ class memory_backend {
   [[nodiscard]] virtual std::size_t most_chunks() const { return 0; }
   /// Whether all chunks must have one size.
   [[nodiscard]] virtual bool has_equal_chunks() const { return false; }
+  /// The most that could be allocated from the source now, as far as that is known.
+  [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
   /// Whether one chunk can be mapped at two addresses at the same time.
   [[nodiscard]] virtual bool has_aliases() const = 0;
-  /// Whether an unmap waits for work of other streams.
+  /// What chunks cost. Where it has no chunks, nothing is dear.
+  [[nodiscard]] virtual detail::call_prices prices() const { return {}; }
+  /// Whether no request waits for an unmap: it waits for work of other streams, or is dear.
   [[nodiscard]] virtual bool unmap_waits() const { return false; }
   /// Whether releasing a chunk returns its memory to the device while the pool keeps its addresses.
   [[nodiscard]] virtual bool returns_memory() const { return true; }
 
-  /// Backs [offset, offset + bytes) with one chunk: a set-aside chunk of that size, in the order of
-  /// creation, or else a new one. Does not wait for retired memory.
+  /// Sets the supply of the request that calls create() next; nullptr: it has none.
+  virtual void use_supply(slab_supply* supply) noexcept { static_cast<void>(supply); }
+  /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest:
+  /// set-aside chunks of these sizes, in the order of creation, or else new ones. Does not wait for
+  /// retired memory. Pre: there is one chunk unless moves_chunks().
   /// Throws: out_of_memory, hip_error; then nothing changed.
-  virtual void create(std::size_t offset, std::size_t bytes) = 0;
+  virtual void create(std::size_t offset, std::size_t bytes, std::size_t chunk) = 0;
   /// Waits until memory being released to the device may relieve `shortage`. `seen`: the value of
   /// reclaimed_so_far() before the request. Returns false when no memory is being released.
   /// Thread-safe.
@@ -63,7 +81,11 @@ class memory_backend {
     static_cast<void>(seen);
     return false;
   }
+  /// Whether a request is in reclaim(). Thread-safe.
+  [[nodiscard]] bool is_reclaiming() const noexcept { return reclaiming_ != 0; }
   [[nodiscard]] virtual std::uint64_t reclaimed_so_far() const { return 0; }
+  /// Number of releases that reclaim() may still wait for. Thread-safe.
+  [[nodiscard]] virtual std::size_t reclaims_left() const { return 0; }
 
   /// Unmaps the chunk at `offset` and sets it aside for create().
   /// Pre: nothing in flight uses it, it has no other address, and moves_chunks().
@@ -71,14 +93,16 @@ class memory_backend {
   virtual void set_aside(std::size_t offset, std::size_t bytes) = 0;
   /// Releases all set-aside chunks to the device.
   virtual void release_set_aside() noexcept {}
+  /// Bytes of set-aside chunks that release_set_aside() cannot return to the device.
+  [[nodiscard]] virtual std::size_t pinned_bytes() const { return 0; }
   /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
   /// backed again until that release has succeeded. Pre: nothing in flight uses it.
   /// Throws: std::bad_alloc; then nothing changed.
   [[nodiscard]] virtual std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) = 0;
 
-  /// Backs [to, to + bytes) with the chunk at `from`, which keeps that address too until
-  /// detach_old_address(from). Pre: has_aliases(). Throws: hip_error; then nothing changed.
-  virtual void alias(std::size_t from, std::size_t to, std::size_t bytes) = 0;
+  /// Backs neighbouring addresses from `to` on with the chunks at `from`, which keep the old ones
+  /// too until detach_old_address(). Pre: has_aliases(). Throws: hip_error; then nothing changed.
+  virtual void alias(const std::vector<std::size_t>& from, std::size_t to) = 0;
   /// Memory that create() or alias() left mapped on failure, because HIP refused to undo it.
   struct left_mapped {
     std::unique_ptr<detached> what;  ///< nullptr: nothing
@@ -99,9 +123,25 @@ class memory_backend {
   /// Reserves new addresses, with a different start, and detaches the old ones with all their
   /// chunks, to be released without a lock. Pre: not returns_memory(); nothing in flight uses them.
   /// Throws: out_of_memory; then nothing changed.
-  [[nodiscard]] virtual std::unique_ptr<detached> re_reserve() { return nullptr; }
+  [[nodiscard]] virtual std::unique_ptr<detached> renew() { return nullptr; }
   /// The address of offset 0; 0 where addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
+
+ protected:
+  /// While one lives, is_reclaiming().
+  class in_reclaim {
+   public:
+    explicit in_reclaim(memory_backend& of) noexcept : count_{of.reclaiming_} { ++count_; }
+    ~in_reclaim() { --count_; }
+    in_reclaim(const in_reclaim&) = delete;
+    in_reclaim& operator=(const in_reclaim&) = delete;
+
+   private:
+    std::atomic<int>& count_;
+  };
+
+ private:
+  std::atomic<int> reclaiming_{0};
 };
 
 /// A point in one or more streams; is_done() queries whether it has passed.

@@ -17,8 +17,8 @@ namespace hipvmm::mr::pool {
 class addressed_backend : public memory_backend {
  public:
   [[nodiscard]] virtual std::string explain() const = 0;
-  /// Maximum bytes that could be allocated from the source now, as far as that is known.
-  [[nodiscard]] virtual std::size_t available_bytes() const = 0;
+  /// Whether all memory comes from the pool's device, whose size is then a limit.
+  [[nodiscard]] virtual bool is_of_device() const noexcept { return false; }
 
   /// The address of `offset`. Pre: it is backed. Thread-safe.
   [[nodiscard]] virtual std::uintptr_t address_of(std::size_t offset) const noexcept = 0;
@@ -31,6 +31,7 @@ class addressed_backend : public memory_backend {
 /// missing, slabs.
 class device_backend : public addressed_backend {
  public:
+  [[nodiscard]] bool is_of_device() const noexcept override { return true; }
   /// As region::grant.
   virtual void grant(device_ref device, access_right right) = 0;
   /// As region::set_access.

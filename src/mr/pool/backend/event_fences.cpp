@@ -12,11 +12,10 @@
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
 #include "region/retirement.hpp"
 #include "runtime/device.hpp"
-#include "runtime/device_wait.hpp"
 #include "runtime/event.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "runtime/stream.hpp"
 #include "runtime/stream_watch.hpp"
 
@@ -88,14 +87,6 @@ class event_fences::event_fence final : public fence {
 
 namespace {
 
-/// Whether the stream is asked before an event is recorded in it. AMD's runtime crashes where an
-/// event is asked while its record completes (docs/guides/rocm.md), as that of an idle stream does
-/// at once. On NVIDIA's the question would cost a capture that another thread begins meanwhile.
-bool is_stream_asked_first() {
-  static const bool is_asked = !hip_compat::is_cuda_version(detail::runtime_version());
-  return is_asked;
-}
-
 /// Throws: hip_error for a lack of memory too. It is none of the memory that was requested, for
 /// which the slow path would wait for work.
 event make_event(device_ref device) {
@@ -121,7 +112,7 @@ class event_fences::device_fence final : public fence {
   [[nodiscard]] bool is_done() const override { return waited_for_ && waited_for_->expired(); }
   void synchronize() const override {
     const detail::relaxed_captures relaxed;
-    for (const device_ref each : devices_) detail::wait_for_device(each);
+    for (const device_ref each : devices_) each.synchronize();
   }
   [[nodiscard]] bool orders_streams() const override { return false; }
   [[nodiscard]] bool make_stream_wait(stream_ref) const override { return false; }
@@ -134,7 +125,8 @@ class event_fences::device_fence final : public fence {
 event_fences::event_fences(device_ref owner, bool streams_report_ends)
     : devices_{owner},
       spare_{std::make_shared<spare_events>(owner)},
-      streams_may_vanish_{!streams_report_ends && !detail::dead_streams_are_refused()} {}
+      streams_may_vanish_{!streams_report_ends &&
+                          !detail::rules_of_runtime().refuses_ended_streams} {}
 
 bool event_fences::may_vanish(stream_ref stream) const {
   return streams_may_vanish_ && !stream.is_default() && !stream.is_per_thread_default() &&
@@ -177,8 +169,7 @@ detail::device_list event_fences::all_devices() {
 
 void event_fences::synchronize() {
   const detail::relaxed_captures relaxed;
-  for (const device_ref each : has_unknown_users_ ? all_devices() : devices())
-    detail::wait_for_device(each);
+  for (const device_ref each : has_unknown_users_ ? all_devices() : devices()) each.synchronize();
 }
 
 void event_fences::synchronize_without_access() {
@@ -190,7 +181,7 @@ void event_fences::synchronize_without_access() {
   }
   const detail::device_list all = has_unknown_users_ ? all_devices() : devices();
   const detail::relaxed_captures relaxed;
-  for (std::size_t i = with_access; i < all.size(); ++i) detail::wait_for_device(all[i]);
+  for (std::size_t i = with_access; i < all.size(); ++i) all[i].synchronize();
 }
 
 std::shared_ptr<const fence> event_fences::fence_for_all() {
@@ -238,7 +229,8 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   try {
     is_captured = detail::is_captured(stream);
     if (is_captured) return nullptr;
-    if (is_stream_asked_first() && detail::is_done_without_notify(stream))
+    if (detail::rules_of_runtime().queries_stream_before_record &&
+        detail::is_done_without_notify(stream))
       return std::make_shared<passed_fence>();
   } catch (const hip_error& error) {
     if (meaning_of(error) != refusal::captured) return fence_for_gone();

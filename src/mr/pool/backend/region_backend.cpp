@@ -2,20 +2,24 @@
 #include "mr/pool/backend/region_backend.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
-#include "core/hip_compat.hpp"
+#include "region/available.hpp"
+#include "region/backing.hpp"
 #include "region/chunks/detached_chunk.hpp"
 #include "region/retirement.hpp"
-#include "runtime/device.hpp"
+#include "runtime/runtime_rules.hpp"
+#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -33,31 +37,9 @@ region_options options_for(const region_options& chunks, chunk_cache& cache) {
 
 /// As many chunks as take half of the descriptors that the process may have; 0 where chunks cost
 /// none.
-std::size_t chunks_for_descriptors(device_ref device) {
-  const int each = capability_of(device).descriptors_per_chunk();
-  if (each <= 0) return 0;
-  return std::max<std::size_t>(1, detail::descriptor_limit() / 2 / static_cast<std::size_t>(each));
-}
-
-struct detached_mapping final : detached {
-  [[nodiscard]] bool release() noexcept override {
-    bool released = false;
-    detail::report_exceptions([&] {
-      if (one) one->release();
-      released = true;
-    });
-    return released;
-  }
-  std::optional<detail::detached_chunk> one;
-};
-
-/// Detaches by `detach`. Memory for what it returns is had before: a chunk that was detached and
-/// has no owner would be unmapped.
-template <typename Detach>
-std::unique_ptr<detached> detach_by(Detach detach) {
-  auto made = std::make_unique<detached_mapping>();
-  made->one.emplace(detach());
-  return made;
+std::size_t chunks_for_descriptors(const detail::memory_strategy& strategy) {
+  const std::size_t each = strategy.descriptors_per_chunk;
+  return each == 0 ? 0 : std::max<std::size_t>(1, detail::descriptor_limit() / 2 / each);
 }
 
 class detached_refused final : public detached {
@@ -91,18 +73,66 @@ struct region_backend::detached_memory final : detached {
   std::unique_ptr<held_memory> all;
 };
 
+/// Mappings that one thread detached and has not released: the first release unmaps neighbours of
+/// all of them together. Only that thread uses it.
+struct region_backend::detached_run {
+  std::thread::id thread;
+  std::vector<detached_mapping*> members;
+};
+
+struct region_backend::detached_mapping final : detached {
+  explicit detached_mapping(std::shared_ptr<detached_run> together) : run{std::move(together)} {
+    run->members.push_back(this);
+  }
+  ~detached_mapping() override {
+    if (run) std::erase(run->members, this);
+  }
+  [[nodiscard]] bool release() noexcept override {
+    if (run) unmap_run();
+    bool released = false;
+    detail::report_exceptions([&] {
+      one->release();
+      released = true;
+    });
+    return released;
+  }
+  /// Leaves mapped those that are alone, or that HIP refuses.
+  void unmap_run() noexcept {
+    std::vector<detached_mapping*> all;
+    all.swap(run->members);
+    for (detached_mapping* const each : all) each->run.reset();
+    const address_range* const range = &one->addresses();
+    std::erase_if(all,
+                  [range](detached_mapping* each) { return &each->one->addresses() != range; });
+    std::sort(all.begin(), all.end(), [](detached_mapping* a, detached_mapping* b) {
+      return std::less<>{}(a->one->map().get(), b->one->map().get());
+    });
+    if (all.size() >= downward_unmaps::fewest)
+      unmap_runs(
+          all, [](detached_mapping* each) -> mapping& { return each->one->map(); }, *range);
+  }
+
+  std::shared_ptr<detached_run> run;  // until a release: then any thread may have the mapping
+  std::optional<detail::detached_chunk> one;
+};
+
 region_backend::region_backend(device_ref device, std::size_t address_bytes,
                                const region_options& chunks)
+    : region_backend{detail::memory_strategy{device}, device, address_bytes, chunks} {}
+
+region_backend::region_backend(const detail::memory_strategy& strategy, device_ref device,
+                               std::size_t address_bytes, const region_options& chunks)
     : device_{device},
       chunks_{chunks},
       held_{std::make_unique<held_memory>(device, address_bytes, chunks_)},
       granularity_{held_->addresses.granularity()},
       address_bytes_{held_->addresses.max_bytes()},
-      most_chunks_{chunks_for_descriptors(device)},
-      has_equal_chunks_{capability_of(device).needs(quirk::access_from_base)},
+      most_chunks_{chunks_for_descriptors(strategy)},
+      has_equal_chunks_{!strategy.rights.takes_any_mapping},
       has_aliases_{held_->addresses.can_move_chunks()},
-      unmap_waits_{hip_compat::unmap_waits_for_streams(detail::runtime_version())},
-      returns_memory_{!capability_of(device).needs(quirk::re_reserve)} {}
+      prices_{strategy.prices},
+      unmap_waits_{detail::rules_of_runtime().unmap_waits || !prices_.unmaps_in_requests()},
+      returns_memory_{!strategy.pins_memory} {}
 
 region_backend::~region_backend() { held_->addresses.retire(); }
 
@@ -111,10 +141,9 @@ std::string region_backend::explain() const {
              "chunks of virtual memory in one range of addresses; chunks that work in flight "
              "uses "} +
          (has_aliases_ ? "move without a wait" : "move when it has passed") +
-         (returns_memory_
-              ? ""
-              : "; memory is released to the device only when all of the pool is "
-                "idle, because HIP frees it only with its addresses (quirk re_reserve)");
+         (returns_memory_ ? ""
+                          : "; memory is released to the device only when all of the pool is "
+                            "idle, because HIP frees it only with its addresses");
 }
 
 const device_allocation& region_backend::slab_at(std::size_t) const {
@@ -126,20 +155,41 @@ const device_allocation& region_backend::slab_at(std::size_t) const {
       "by export_block()"};
 }
 
-void region_backend::create(std::size_t offset, std::size_t bytes) {
+void region_backend::create(std::size_t offset, std::size_t bytes, std::size_t chunk) {
   // The caller waits for retired memory, without a lock.
   const detail::without_reclaim now;
-  held_->addresses.commit(offset, bytes);
+  held_->addresses.commit(offset, bytes, chunk);
+}
+
+new_memory region_backend::available() const {
+  const detail::creatable_memory fresh =
+      detail::creatable(device_, std::max(granularity_, 2 * MiB));
+  return {fresh.bytes, fresh.chunks};
 }
 
 bool region_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
+  const in_reclaim now{*this};
   return detail::reclaim_retired(shortage, seen);
 }
 
 std::uint64_t region_backend::reclaimed_so_far() const { return detail::retired_so_far(); }
 
+std::size_t region_backend::reclaims_left() const { return detail::retirements_waiting(); }
+
 void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
   held_->addresses.decommit(offset, bytes);
+}
+
+/// Detaches by `detach`. Memory for what it returns is had before: a chunk that was detached and
+/// has no owner would be unmapped.
+template <typename Detach>
+std::unique_ptr<detached> region_backend::detach_by(Detach detach) {
+  const std::thread::id thread = std::this_thread::get_id();
+  if (run_ == nullptr || run_->thread != thread)
+    run_ = std::make_shared<detached_run>(detached_run{thread, {}});
+  auto made = std::make_unique<detached_mapping>(run_);
+  made->one.emplace(detach());
+  return made;
 }
 
 std::unique_ptr<detached> region_backend::detach(std::size_t offset, std::size_t) {
@@ -153,15 +203,15 @@ memory_backend::left_mapped region_backend::detach_refused(std::size_t offset, s
   return {std::make_unique<detached_refused>(std::move(taken)), held};
 }
 
-void region_backend::alias(std::size_t from, std::size_t to, std::size_t) {
-  held_->addresses.move_chunk(from, to);
+void region_backend::alias(const std::vector<std::size_t>& from, std::size_t to) {
+  detail::move_chunks(held_->addresses, from, to);
 }
 
 std::unique_ptr<detached> region_backend::detach_old_address(std::size_t from) {
   return detach_by([&] { return detail::detach_left_behind(held_->addresses, from); });
 }
 
-std::unique_ptr<detached> region_backend::re_reserve() {
+std::unique_ptr<detached> region_backend::renew() {
   const detail::without_reclaim now;
   auto fresh = std::make_unique<held_memory>(device_, address_bytes_, chunks_);
   if (fresh->addresses.max_bytes() < address_bytes_)

@@ -9,6 +9,7 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/pool/backend/device_backend.hpp"
+#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -24,18 +25,23 @@ class region_backend final : public device_backend {
   [[nodiscard]] std::size_t most_chunks() const override { return most_chunks_; }
   [[nodiscard]] bool has_equal_chunks() const override { return has_equal_chunks_; }
   [[nodiscard]] bool has_aliases() const override { return has_aliases_; }
+  [[nodiscard]] detail::call_prices prices() const override { return prices_; }
   [[nodiscard]] bool unmap_waits() const override { return unmap_waits_; }
   [[nodiscard]] bool returns_memory() const override { return returns_memory_; }
-  void create(std::size_t offset, std::size_t bytes) override;
+  void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
   [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
   [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
+  [[nodiscard]] std::size_t reclaims_left() const override;
   void set_aside(std::size_t offset, std::size_t bytes) override;
   void release_set_aside() noexcept override { held_->set_aside.trim(); }
+  [[nodiscard]] std::size_t pinned_bytes() const override {
+    return returns_memory_ ? 0 : held_->set_aside.statistics().bytes;
+  }
   [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
   [[nodiscard]] left_mapped detach_refused(std::size_t offset, std::size_t bytes) override;
-  void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
+  void alias(const std::vector<std::size_t>& from, std::size_t to) override;
   [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
-  [[nodiscard]] std::unique_ptr<detached> re_reserve() override;
+  [[nodiscard]] std::unique_ptr<detached> renew() override;
 
   void grant(device_ref device, access_right right) override {
     held_->addresses.grant(device, right);
@@ -45,7 +51,7 @@ class region_backend final : public device_backend {
   [[nodiscard]] region& chunk_region() override { return held_->addresses; }
   [[nodiscard]] const device_allocation& slab_at(std::size_t offset) const override;
   [[nodiscard]] std::string explain() const override;
-  [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
+  [[nodiscard]] new_memory available() const override;
   [[nodiscard]] std::uintptr_t base() const noexcept override {
     return reinterpret_cast<std::uintptr_t>(held_->addresses.base());
   }
@@ -57,6 +63,9 @@ class region_backend final : public device_backend {
   }
 
  private:
+  region_backend(const detail::memory_strategy& strategy, device_ref device,
+                 std::size_t address_bytes, const region_options& chunks);
+
   struct held_memory {
     held_memory(device_ref device, std::size_t address_bytes, const region_options& chunks);
 
@@ -64,6 +73,10 @@ class region_backend final : public device_backend {
     region addresses;
   };
   struct detached_memory;
+  struct detached_run;
+  struct detached_mapping;
+  template <typename Detach>
+  [[nodiscard]] std::unique_ptr<detached> detach_by(Detach detach);
 
   device_ref device_;
   region_options chunks_;
@@ -74,8 +87,10 @@ class region_backend final : public device_backend {
   // Needed by some regions with holes.
   bool has_equal_chunks_;
   bool has_aliases_;
+  detail::call_prices prices_;
   bool unmap_waits_;
   bool returns_memory_;
+  std::shared_ptr<detached_run> run_;  // of the thread that detached last
 };
 
 }  // namespace hipvmm::mr::pool

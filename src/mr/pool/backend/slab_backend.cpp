@@ -12,7 +12,6 @@
 #include "core/check.hpp"
 #include "region/device_work.hpp"
 #include "region/retirement.hpp"
-#include "runtime/device_wait.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -49,7 +48,7 @@ slab_backend::~slab_backend() {
   } catch (const std::bad_alloc&) {
     // The rest ends with its owner, which waits for its own device only.
     for (const access_desc& each : rights_.all().entries())
-      detail::report_exceptions([&each] { detail::wait_for_device(each.device); });
+      detail::report_exceptions([&each] { each.device.synchronize(); });
   }
 }
 
@@ -70,7 +69,7 @@ device_allocation slab_backend::allocate(std::size_t bytes) {
   return take(bytes + granularity());
 }
 
-void slab_backend::create(std::size_t offset, std::size_t bytes) {
+void slab_backend::create(std::size_t offset, std::size_t bytes, std::size_t) {
   device_allocation memory = allocate(bytes);
   const std::uintptr_t start =
       align_up(reinterpret_cast<std::uintptr_t>(memory.get()), granularity());
@@ -78,10 +77,13 @@ void slab_backend::create(std::size_t offset, std::size_t bytes) {
 }
 
 bool slab_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
+  const in_reclaim now{*this};
   return detail::reclaim_retired(shortage, seen);
 }
 
 std::uint64_t slab_backend::reclaimed_so_far() const { return detail::retired_so_far(); }
+
+std::size_t slab_backend::reclaims_left() const { return detail::retirements_waiting(); }
 
 void slab_backend::set_aside(std::size_t, std::size_t) {
   throw unsupported{"a slab of hipMalloc stays where it is"};
@@ -93,7 +95,7 @@ std::unique_ptr<detached> slab_backend::detach(std::size_t offset, std::size_t) 
   return one;
 }
 
-void slab_backend::alias(std::size_t, std::size_t, std::size_t) {
+void slab_backend::alias(const std::vector<std::size_t>&, std::size_t) {
   throw unsupported{"a slab of hipMalloc has one address"};
 }
 

@@ -7,6 +7,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "core/observers/race_notes.hpp"
 
 namespace hipvmm::mr::pool {
@@ -31,21 +32,17 @@ void upstream_deleter::operator()(void* memory) const noexcept {
   upstream->deallocate_sync(memory, bytes);
 }
 
-slab_supply*& slab_supply::current() noexcept {
-  thread_local constinit slab_supply* innermost = nullptr;
-  return innermost;
-}
-
 void slab_supply::bring(const slab_needed& wanted, device_ref device) {
   // One of another size, for others changed the pool meanwhile, is of no use.
   slab_.reset();
   const detail::relaxed_captures relaxed;
   try {
-    void* const memory = wanted.upstream->allocate_sync(wanted.bytes);
-    slab_ = upstream_slab{memory, {wanted.upstream, wanted.bytes}};
-    return;
-  } catch (const out_of_memory& error) {
-    refused_.emplace(error);
+    auto refusal = detail::refusal_of([&] {
+      void* const memory = wanted.upstream->allocate_sync(wanted.bytes);
+      slab_ = upstream_slab{memory, {wanted.upstream, wanted.bytes}};
+    });
+    if (!refusal) return;
+    refused_ = std::move(refusal);
   } catch (const std::bad_alloc& error) {
     refused_.emplace(exhausted::device_memory, device.ordinal(), wanted.bytes, device.free_memory(),
                      std::string{"the upstream resource says "} + error.what());
@@ -54,9 +51,8 @@ void slab_supply::bring(const slab_needed& wanted, device_ref device) {
 }
 
 upstream_slab* slab_supply::find(std::size_t bytes) {
-  slab_supply& here = *current();
-  if (here.slab_ != nullptr && here.slab_.get_deleter().bytes == bytes) return &here.slab_;
-  if (here.refused_ && bytes >= here.refused_bytes_) throw out_of_memory{*here.refused_};
+  if (slab_ != nullptr && slab_.get_deleter().bytes == bytes) return &slab_;
+  if (refused_ && bytes >= refused_bytes_) throw out_of_memory{*refused_};
   return nullptr;
 }
 
@@ -66,8 +62,8 @@ upstream_backend::upstream_backend(memory_resource& upstream, std::size_t addres
       address_bytes_{align_up(address_bytes, memory_resource::default_alignment)},
       least_slab_{least_slab} {}
 
-void upstream_backend::create(std::size_t offset, std::size_t bytes) {
-  upstream_slab* const brought = slab_supply::find(bytes);
+void upstream_backend::create(std::size_t offset, std::size_t bytes, std::size_t) {
+  upstream_slab* const brought = supply_->find(bytes);
   if (brought == nullptr) throw slab_needed{&upstream_, bytes};
   slabs_.add(offset, *brought, reinterpret_cast<std::uintptr_t>(brought->get()), bytes);
 }
@@ -82,7 +78,7 @@ std::unique_ptr<detached> upstream_backend::detach(std::size_t offset, std::size
   return one;
 }
 
-void upstream_backend::alias(std::size_t, std::size_t, std::size_t) {
+void upstream_backend::alias(const std::vector<std::size_t>&, std::size_t) {
   throw unsupported{"a slab of an upstream resource has one address"};
 }
 

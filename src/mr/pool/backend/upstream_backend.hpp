@@ -22,7 +22,7 @@ struct upstream_deleter {
 };
 using upstream_slab = std::unique_ptr<void, upstream_deleter>;
 
-/// Thrown by upstream_backend::create() when it needs a slab that its thread has not allocated. The
+/// Thrown by upstream_backend::create() if it needs a slab that its request has not allocated. The
 /// request ends, so that the upstream is called without a lock, and then restarts. Not an exception
 /// of the library, because only the user of slab_supply catches it.
 struct slab_needed {
@@ -30,29 +30,21 @@ struct slab_needed {
   std::size_t bytes;
 };
 
-/// The slab that the calling thread allocated from an upstream for its current request. An upstream
-/// may take long, and may call back into the same pool.
+/// The slab that one request allocated from an upstream. An upstream may take long, and may call
+/// back into the same pool.
 class slab_supply {
  public:
-  slab_supply() noexcept : around_{current()} { current() = this; }
-  ~slab_supply() { current() = around_; }
-  slab_supply(const slab_supply&) = delete;
-  slab_supply& operator=(const slab_supply&) = delete;
-
   /// Allocates from the upstream. A refusal by std::bad_alloc is recorded; other exceptions
   /// propagate.
   void bring(const slab_needed& wanted, device_ref device);
   /// Clears the recorded refusal, so that the upstream is called again.
   void forget_refusal() noexcept { refused_.reset(); }
 
-  /// Returns the slab of `bytes` bytes that this thread allocated, to be taken; nullptr when it
-  /// must be allocated first. Throws: out_of_memory when the upstream refused that size.
-  [[nodiscard]] static upstream_slab* find(std::size_t bytes);
+  /// Returns the slab of `bytes` bytes that the request allocated, to be taken; nullptr if it must
+  /// be allocated first. Throws: out_of_memory if the upstream refused that size.
+  [[nodiscard]] upstream_slab* find(std::size_t bytes);
 
  private:
-  [[nodiscard]] static slab_supply*& current() noexcept;
-
-  slab_supply* around_;  // of the outer request whose upstream call made this one
   upstream_slab slab_;
   std::optional<out_of_memory> refused_;
   std::size_t refused_bytes_ = 0;
@@ -77,16 +69,17 @@ class upstream_backend final : public addressed_backend {
   [[nodiscard]] bool moves_chunks() const override { return false; }
   [[nodiscard]] std::size_t least_slab() const override { return least_slab_; }
   [[nodiscard]] bool has_aliases() const override { return false; }
-  /// Throws: slab_needed.
-  void create(std::size_t offset, std::size_t bytes) override;
+  void use_supply(slab_supply* supply) noexcept override { supply_ = supply; }
+  /// Pre: a supply is set. Throws: slab_needed.
+  void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
   void set_aside(std::size_t offset, std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
-  void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
+  void alias(const std::vector<std::size_t>& from, std::size_t to) override;
   [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
 
   [[nodiscard]] std::string explain() const override;
   /// The free memory of an upstream cannot be queried.
-  [[nodiscard]] std::size_t available_bytes() const override { return address_bytes_; }
+  [[nodiscard]] new_memory available() const override { return {address_bytes_}; }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return slabs_.address_of(offset);
   }
@@ -98,6 +91,7 @@ class upstream_backend final : public addressed_backend {
   memory_resource& upstream_;
   std::size_t address_bytes_;
   std::size_t least_slab_;
+  slab_supply* supply_ = nullptr;
   slab_table<upstream_slab> slabs_;
 };
 

@@ -4,11 +4,16 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
+#include "support/happens.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -77,26 +82,74 @@ TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
   CHECK(turns < count / 8);
 }
 
-TEST_CASE("pool: a growth that fails leaves everything to be used") {
-  for (const bool aliases : {false, true}) {
-    for (std::uint64_t call = 1; call <= 8; ++call) {
-      pool_of pool{2, aliases};
-      std::vector<std::size_t> all;
-      for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
-      pool.streams.wait(1, 0);
-      for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
-      pool.memory.fails_at = call;
-      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 40 * MiB, 256)),
-                      hip_error);
-      CHECK(pool.memory.fails_at == 0);
-      CHECK(pool.all.counters().physical_bytes == pool.memory.held());
-      pool.take(1, 40 * MiB);
-      pool.streams.wait(1, 0);
-      for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
-      pool.streams.finish_all();
-      pool.take(0, pool.memory.held() - 40 * MiB);
-    }
+namespace {
+
+/// A pool of `chunks` idle chunks of 2 MiB, one of which another thread is unmapping until
+/// finish().
+struct pool_beside_an_unmapping {
+  explicit pool_beside_an_unmapping(std::size_t chunks) {
+    pool.all.set_largest_chunk(chunk);
+    std::vector<std::size_t> taken;
+    for (std::size_t i = 0; i < chunks; ++i) taken.push_back(pool.take(0, chunk));
+    for (const std::size_t each : taken) pool.give(0, each, chunk);
+    pool.streams.finish_all();
+    pool.memory.when_released = [this] {
+      if (unmaps.exchange(true)) return;
+      while (!is_over) std::this_thread::yield();
+    };
+    other = std::thread{[this, chunks] { released = pool.all.trim((chunks - 1) * chunk, {}); }};
+    while (!unmaps) std::this_thread::yield();
   }
+  ~pool_beside_an_unmapping() { finish(); }
+  void finish() {
+    is_over = true;
+    if (other.joinable()) other.join();
+  }
+
+  static constexpr std::size_t chunk = 2 * MiB;
+  pool_of pool;
+  std::atomic<bool> unmaps{false};
+  std::atomic<bool> is_over{false};
+  std::atomic<std::size_t> released{0};
+  std::thread other;
+};
+
+}  // namespace
+
+TEST_CASE("pool: a trim waits for what another thread is unmapping, until its deadline") {
+  using namespace std::chrono_literals;
+  using clock = std::chrono::steady_clock;
+  for (const std::size_t chunks : {1U, 4U}) {
+    CAPTURE(chunks);
+    pool_beside_an_unmapping beside{chunks};
+    block_allocator& all = beside.pool.all;
+    constexpr std::size_t chunk = pool_beside_an_unmapping::chunk;
+    // Without a deadline, and behind it, it does not wait.
+    CHECK(all.trim(0, {}) == (chunks - 1) * chunk);
+    CHECK(all.counters().physical_bytes == chunk);
+    CHECK(all.trim(0, clock::now() + 5ms) == 0);
+    CHECK(all.counters().physical_bytes == chunk);
+    std::atomic<bool> has_returned{false};
+    std::thread trims{[&] {
+      static_cast<void>(all.trim(0, clock::now() + 100s));
+      has_returned = true;
+    }};
+    CHECK(!test::happens([&] { return has_returned.load(); }));
+    beside.finish();
+    trims.join();
+    CHECK(beside.released == chunk);
+    CHECK(all.counters().physical_bytes == 0);
+  }
+}
+
+TEST_CASE("pool: a trim counts what another thread is unmapping as gone") {
+  pool_beside_an_unmapping beside{4};
+  block_allocator& all = beside.pool.all;
+  constexpr std::size_t chunk = pool_beside_an_unmapping::chunk;
+  CHECK(all.trim(3 * chunk, {}) == 0);
+  CHECK(all.trim(2 * chunk, {}) == chunk);
+  beside.finish();
+  CHECK(all.counters().physical_bytes == 2 * chunk);
 }
 
 }  // namespace hipvmm::mr::pool

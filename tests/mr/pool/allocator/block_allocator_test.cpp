@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -357,12 +358,12 @@ TEST_CASE("pool: old addresses that the device does not let go end later, and ar
   CHECK(pool.memory.mappings() == 9);
   CHECK(pool.all.usage_snapshot().mapped_bytes == 18 * MiB);
   pool.take(0, 32 * MiB);
-  CHECK(pool.memory.mappings() == 9 + 1);
+  CHECK(pool.memory.mappings() == 9 + 4);
   CHECK(pool.all.has_old_addresses());
   // Nobody is to ask for what HIP has refused, again and again.
   CHECK_FALSE(pool.all.has_addresses_to_unmap());
   pool.all.unmap_old_addresses();
-  CHECK(pool.memory.mappings() == 8 + 1);
+  CHECK(pool.memory.mappings() == 8 + 4);
   CHECK_FALSE(pool.all.has_old_addresses());
 }
 
@@ -406,7 +407,7 @@ TEST_CASE("pool: memory for all streams is idle") {
   pool_of pool;
   const std::size_t first = pool.take(0, 2 * MiB);
   pool.give(0, first, 2 * MiB);
-  // New memory costs no wait.
+  // Work of any length may precede the free.
   const auto fresh = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
   REQUIRE(fresh);
   CHECK(*fresh != first);
@@ -417,6 +418,58 @@ TEST_CASE("pool: memory for all streams is idle") {
   pool.memory.require_idle(*at, 2 * MiB);
   REQUIRE(pool.all.deallocate(pool.all.idle(), *at, 2 * MiB));
   CHECK(pool.take(1, 2 * MiB) == first);
+}
+
+TEST_CASE("pool: a request without a stream waits briefly for memory that a stream freed") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  // The first query finds the work under way, the next finds it done.
+  pool.streams.finishes_after_poll = true;
+  const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
+  REQUIRE(at);
+  CHECK(*at == first);
+  CHECK(pool.served(pool_source::waited) == 1);
+  CHECK(pool.streams.host_waits == 0);
+  CHECK(pool.all.counters().physical_bytes == 2 * MiB);
+}
+
+TEST_CASE("pool: a request without a stream waits as briefly if the pool holds much more") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, GiB);
+  pool.give(0, first, GiB);
+  // The work before the free may wait for this thread.
+  const auto began = std::chrono::steady_clock::now();
+  REQUIRE(pool.all.allocate(pool.all.idle(), 2 * MiB, 256));
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds{5});
+  CHECK(pool.served(pool_source::waited) == 0);
+}
+
+TEST_CASE("pool: without opportunistic reuse a request without a stream takes new memory at once") {
+  pool_of pool;
+  pool.all.set_reuse({.allow_opportunistic = false});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  pool.streams.finishes_after_poll = true;
+  const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
+  REQUIRE(at);
+  CHECK(*at != first);
+}
+
+TEST_CASE("pool: on a full device what would fit counts small chunks that would move") {
+  pool_of pool{1, true};
+  std::vector<std::size_t> parts;
+  for (int i = 0; i < 8; ++i) parts.push_back(pool.take(0, 2 * MiB));
+  REQUIRE(pool.memory.created == 8);
+  pool.take(0, 48 * MiB);
+  pool.memory.capacity = pool.memory.held();
+  for (std::size_t i = 0; i < parts.size(); i += 2) pool.give(0, parts[i], 2 * MiB);
+  pool.streams.finish_all();
+  const auto seen = pool.all.usage_snapshot(new_memory{0});
+  CHECK(seen.largest_moved == 2 * MiB);  // a new chunk would come before such moves
+  CHECK(seen.largest_possible == 8 * MiB);
+  pool.take(0, 8 * MiB);
+  CHECK(pool.all.counters().physical_bytes == pool.memory.capacity);
 }
 
 TEST_CASE("pool: alignment is that of the address") {

@@ -197,20 +197,34 @@ class watched_memory final : public mr::pool::memory_backend {
       : streams_{streams}, aliases_{aliases}, address_bytes_{address_bytes} {}
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
-  [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
+  [[nodiscard]] std::size_t granularity() const override { return unit; }
   [[nodiscard]] bool has_aliases() const override { return aliases_; }
   [[nodiscard]] std::size_t most_chunks() const override { return chunk_budget; }
+  [[nodiscard]] bool has_equal_chunks() const override { return has_one_size; }
   [[nodiscard]] bool unmap_waits() const override { return waits_to_unmap; }
   [[nodiscard]] bool returns_memory() const override { return !keeps_addresses; }
-  [[nodiscard]] std::unique_ptr<mr::pool::detached> re_reserve() override {
+  [[nodiscard]] std::unique_ptr<mr::pool::detached> renew() override {
     may_fail();
     FAIL("no test renews addresses here");
     return nullptr;
   }
 
-  void create(std::size_t offset, std::size_t bytes) override {
+  void create(std::size_t offset, std::size_t bytes, std::size_t chunk_bytes) override {
     may_fail();
     require_free(offset, bytes);
+    std::size_t at = offset;
+    try {
+      for (; at < offset + bytes; at += chunk_bytes)
+        create_one(at, std::min(chunk_bytes, offset + bytes - at));
+    } catch (...) {
+      for (std::size_t made = offset; made < at; made += chunk_bytes) {
+        held_ -= chunk_bytes;
+        mapped_.erase(made);
+      }
+      throw;
+    }
+  }
+  void create_one(std::size_t offset, std::size_t bytes) {
     const auto kept = std::find_if(set_aside_.begin(), set_aside_.end(), [bytes](const auto& one) {
       return one->size() == bytes / piece;
     });
@@ -227,11 +241,15 @@ class watched_memory final : public mr::pool::memory_backend {
   }
   void set_aside(std::size_t offset, std::size_t bytes) override {
     may_fail();
-    const auto at = require_mapped(offset, bytes);
-    require_unused(*at->second.memory);
-    REQUIRE_MESSAGE(at->second.memory.use_count() == 1, "memory is taken that has two addresses");
-    set_aside_.push_back(at->second.memory);
-    mapped_.erase(at);
+    const std::size_t end = offset + bytes;
+    for (auto at = mapped_.find(offset); offset != end; at = mapped_.erase(at)) {
+      REQUIRE(at != mapped_.end());
+      REQUIRE(at->first == offset);
+      require_unused(*at->second.memory);
+      REQUIRE_MESSAGE(at->second.memory.use_count() == 1, "memory is taken that has two addresses");
+      set_aside_.push_back(at->second.memory);
+      offset += at->second.memory->size() * piece;
+    }
   }
   void release_set_aside() noexcept override {
     for (const auto& each : set_aside_) held_ -= each->size() * piece;
@@ -244,12 +262,17 @@ class watched_memory final : public mr::pool::memory_backend {
     require_unused(*at->second.memory);
     return std::make_unique<detached_memory>(*this, offset, bytes);
   }
-  void alias(std::size_t from, std::size_t to, std::size_t bytes) override {
+  void alias(const std::vector<std::size_t>& from, std::size_t to) override {
     may_fail();
     REQUIRE(aliases_);
-    require_free(to, bytes);
-    const auto at = require_mapped(from, bytes);
-    mapped_.emplace(to, mapping_of{at->second.memory, {}});
+    for (const std::size_t each : from) {
+      const auto at = mapped_.find(each);
+      REQUIRE(at != mapped_.end());
+      const std::size_t bytes = at->second.memory->size() * piece;
+      require_free(to, bytes);
+      mapped_.emplace(to, mapping_of{at->second.memory, {}});
+      to += bytes;
+    }
   }
   [[nodiscard]] std::unique_ptr<mr::pool::detached> detach_old_address(std::size_t from) override {
     const auto at = mapped_.find(from);
@@ -283,6 +306,8 @@ class watched_memory final : public mr::pool::memory_backend {
   std::uint64_t fails_at = 0;
   /// Most chunks there may be; 0: any number.
   std::size_t chunk_budget = 0;
+  bool has_one_size = false;
+  std::size_t unit = 2 * MiB;
   bool waits_to_unmap = false;
   /// Memory comes back only with its addresses.
   bool keeps_addresses = false;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <vector>
 
@@ -31,42 +32,107 @@ TEST_CASE("pool: where chunks cost descriptors there are no more than half of th
   }
 }
 
-TEST_CASE("pool: a program that only allocates takes ever more from the device at once") {
+TEST_CASE("pool: a new chunk is an eighth of what is held and has 2 to 128 MiB") {
   pool_of pool{1, true};
-  constexpr std::size_t bytes = 4 * MiB;
-  std::size_t used = 0;
-  std::size_t last = 0;
-  for (; used < GiB; used += bytes) {
-    last = pool.take(0, bytes);
-    REQUIRE(pool.memory.held() <= std::max(used + 2 * bytes, (used + bytes) / 10 * 11));
+  for (std::size_t used = 2 * MiB; used <= 4 * GiB; used += 2 * MiB) {
+    const std::size_t before = pool.memory.held();
+    const std::uint64_t chunks = pool.memory.created;
+    pool.take(0, 2 * MiB);
+    const std::size_t grown = pool.memory.held() - before;
+    if (grown == 0) continue;
+    REQUIRE(pool.memory.created == chunks + 1);
+    REQUIRE(grown == std::clamp(std::bit_floor(before / 8), 2 * MiB, 128 * MiB));
   }
-  CHECK(pool.memory.created <= 48);
-  // What is freed in between ends that: now the pool takes what is missing.
-  pool.give(0, last, bytes);
-  const std::size_t held = pool.memory.held();
-  pool.take(0, held - used + 2 * bytes);
-  CHECK(pool.memory.held() == held + bytes);
 }
 
-TEST_CASE("pool: the chunks of a request are an eighth of what it lacks, and a twelfth at least") {
-  pool_of pool{1, true};
-  pool.take(0, 2 * GiB);
-  // 256, 224, 196, eight times 170, and the last.
-  CHECK(pool.memory.created == 12);
-  CHECK(pool.memory.held() == 2 * GiB);
+TEST_CASE("pool: a growth is a quarter of a chunk where an eighth of the pool is free") {
+  const auto growth_beside_free_blocks = [](std::size_t each) {
+    pool_of pool{1, true};
+    std::vector<std::size_t> blocks;
+    for (std::size_t used = 0; used < GiB; used += 4 * MiB) blocks.push_back(pool.take(0, 4 * MiB));
+    for (std::size_t i = 0; i < blocks.size(); i += each) pool.give(0, blocks[i], 4 * MiB);
+    const std::size_t before = pool.memory.held();
+    pool.take(0, 6 * MiB);
+    return pool.memory.held() - before;
+  };
+  CHECK(growth_beside_free_blocks(2) == 32 * MiB);
+  CHECK(growth_beside_free_blocks(8) == 32 * MiB);
+  // What is free and what is new make up an eighth.
+  CHECK(growth_beside_free_blocks(16) == 64 * MiB);
+  CHECK(growth_beside_free_blocks(256) == 64 * MiB);
 }
 
-TEST_CASE("pool: a small pool has larger chunks for a program that only allocates") {
+TEST_CASE("pool: chunks that are smaller than new ones move only for want of memory") {
+  // Of 2 MiB each, of which every other one is idle, in front of large ones.
   pool_of pool{1, true};
-  std::size_t last = 0;
-  for (int i = 0; i < 4; ++i) last = pool.take(0, 64 * MiB);
-  CHECK(pool.memory.created == 8);
-  pool.take(0, 64 * MiB);
-  CHECK(pool.memory.created == 9);
-  pool.give(0, last, 64 * MiB);
-  pool.take(0, 64 * MiB);
-  pool.take(0, 64 * MiB);
-  CHECK(pool.memory.created == 11);
+  std::vector<std::size_t> small;
+  for (int i = 0; i < 8; ++i) small.push_back(pool.take(0, 2 * MiB));
+  pool.take(0, GiB);
+  for (std::size_t i = 0; i < small.size(); i += 2) pool.give(0, small[i], 2 * MiB);
+  pool.streams.finish_all();
+  const std::uint64_t before = pool.memory.created;
+  SUBCASE("a new one is created where the limit allows it") {
+    pool.take(0, 8 * MiB);
+    CHECK(pool.memory.created == before + 1);
+    CHECK(pool.all.counters().chunks_moved == 0);
+  }
+  SUBCASE("they move at the limit") {
+    pool.all.set_limit(pool.memory.held());
+    pool.take(0, 8 * MiB);
+    CHECK(pool.memory.created == before);
+    CHECK(pool.all.counters().chunks_moved == 4);
+  }
+  SUBCASE("they move where the device has no more") {
+    pool.memory.capacity = pool.memory.held();
+    pool.take(0, 8 * MiB);
+    CHECK(pool.memory.created == before);
+    CHECK(pool.all.counters().chunks_moved == 4);
+  }
+}
+
+TEST_CASE("pool: a request takes four chunks, of 8 to 256 MiB") {
+  for (const std::size_t bytes : {2 * MiB, 20 * MiB, 512 * MiB, 2 * GiB}) {
+    pool_of pool{1, true};
+    pool.take(0, bytes);
+    CHECK(pool.memory.created == (bytes + std::clamp(bytes / 4, 8 * MiB, 256 * MiB) - 1) /
+                                     std::clamp(bytes / 4, 8 * MiB, 256 * MiB));
+    CHECK(pool.memory.held() == bytes);
+  }
+}
+
+TEST_CASE("pool: a growth has 2 MiB at least where the granularity is smaller") {
+  pool_of pool{1, true};
+  pool.memory.unit = 4 * KiB;
+  pool.take(0, KiB);
+  CHECK(pool.memory.held() == 2 * MiB);
+  pool.take(0, 2 * MiB);
+  CHECK(pool.memory.held() == 4 * MiB);
+}
+
+TEST_CASE("pool: largest_chunk bounds both parts") {
+  pool_of pool{1, true};
+  pool.all.set_largest_chunk(4 * MiB);
+  pool.take(0, GiB);
+  CHECK(pool.memory.created == 256);
+  pool.take(0, 2 * MiB);
+  CHECK(pool.memory.held() == GiB + 4 * MiB);
+}
+
+TEST_CASE("pool: one size for all chunks is the power of two below a 128th of the limit") {
+  const auto size_below = [](std::size_t limit, std::size_t largest = 1024 * GiB) {
+    pool_of pool{1, true, 512 * GiB};
+    pool.memory.has_one_size = true;
+    pool.memory.capacity = limit;
+    pool.all.set_limit(limit);
+    pool.all.set_largest_chunk(largest);
+    pool.take(0, MiB);
+    return pool.memory.held();
+  };
+  CHECK(size_below(192 * GiB) == 128 * MiB);
+  CHECK(size_below(3 * GiB) == 16 * MiB);
+  CHECK(size_below(256 * MiB) == 2 * MiB);
+  CHECK(size_below(100 * MiB) == 2 * MiB);
+  CHECK(size_below(192 * GiB, 40 * MiB) == 32 * MiB);
 }
 
 TEST_CASE("pool: an old address that nothing uses any more is a place like unmapped ones") {

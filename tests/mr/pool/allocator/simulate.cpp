@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Replays a trace of allocations against the pool's books with no memory behind them, in seconds:
-// how much memory would the pool hold, and how long would HIP's calls take? For changes of the
-// pool's policy. The trace: CSV, gzip'ed or not, `Thread,Time,Action,Pointer,Size,Stream`, times in
-// microseconds.
-#include <zlib.h>
-
+// how much memory would the pool hold, which calls of HIP would it make, and what do they cost? For
+// changes of the pool's policy. The trace: CSV, gzip'ed or not,
+// `Thread,Time,Action,Pointer,Size,Stream`, times in microseconds.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -21,51 +19,98 @@
 #include <vector>
 
 #include "mr/pool/allocator/block_allocator.hpp"
+#include "mr/pool/allocator/caching_allocator.hpp"
+#include "mr/pool/allocator/traced_events.hpp"
 
 namespace {
 
 using namespace hipvmm::mr::pool;
+using namespace hipvmm::test;
 
 double now = 0;  // microseconds
-bool serving = false;
 
-/// Chunks that only cost time: what the calls took on an H200.
-class costly_memory final : public memory_backend {
+/// Calls of HIP, and the bytes of those whose time depends on them.
+struct call_counts {
+  std::uint64_t create = 0, map = 0, access = 0, unmap = 0, malloc = 0;
+  std::size_t created_bytes = 0, mapped_bytes = 0;
+
+  friend call_counts operator-(const call_counts& a, const call_counts& b) {
+    return {a.create - b.create,
+            a.map - b.map,
+            a.access - b.access,
+            a.unmap - b.unmap,
+            a.malloc - b.malloc,
+            a.created_bytes - b.created_bytes,
+            a.mapped_bytes - b.mapped_bytes};
+  }
+};
+
+/// Microseconds of a call, and of a GiB of it.
+struct price_list {
+  const char* name;
+  double create, create_gib, map, access, access_gib, unmap, malloc;
+
+  [[nodiscard]] double milliseconds(const call_counts& calls) const {
+    constexpr double gib = 1ULL << 30U;
+    return (create * static_cast<double>(calls.create) +
+            create_gib * static_cast<double>(calls.created_bytes) / gib +
+            map * static_cast<double>(calls.map) + access * static_cast<double>(calls.access) +
+            access_gib * static_cast<double>(calls.mapped_bytes) / gib +
+            unmap * static_cast<double>(calls.unmap) + malloc * static_cast<double>(calls.malloc)) /
+           1000;
+  }
+};
+/// Measured on an H100; kvcached's figures of an A100; bounds of what AMD's calls are said to take,
+/// which no hardware of ours has shown (docs/design/pool_figures.md).
+/// hipMalloc: half of the calls of GPT training on an H200, for the A100 too.
+constexpr price_list price_lists[] = {{"H100", 15, 50, 1, 30, 35, 21, 78},
+                                      {"A100", 193, 0, 1.45, 36, 0, 26, 78},
+                                      {"AMD low", 50, 0, 50, 100, 0, 200, 100},
+                                      {"AMD high", 200, 0, 300, 700, 0, 1000, 300}};
+
+/// Chunks that only count the calls that they cost.
+class counted_memory final : public memory_backend {
  public:
-  /// With `ahead` the next chunk is made beforehand, in the size of the last.
-  costly_memory(bool aliases, bool ahead) : aliases_{aliases}, ahead_{ahead} {}
+  counted_memory(bool aliases, bool equal) : aliases_{aliases}, equal_{equal} {}
   [[nodiscard]] std::size_t address_bytes() const override { return std::size_t{1} << 40; }
   [[nodiscard]] std::size_t granularity() const override { return std::size_t{2} << 20; }
   [[nodiscard]] bool has_aliases() const override { return aliases_; }
-  void create(std::size_t, std::size_t bytes) override {
-    microseconds += map_cost;
-    const auto kept = set_aside_.find(bytes);
-    if (kept != set_aside_.end()) {
-      set_aside_.erase(kept);
-      return;
+  [[nodiscard]] bool has_equal_chunks() const override { return equal_; }
+  void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override {
+    for (std::size_t at = 0; at < bytes; at += chunk) {
+      const std::size_t size = std::min(chunk, bytes - at);
+      add_map(offset + at, size);
+      const auto kept = set_aside_.find(size);
+      if (kept != set_aside_.end()) {
+        set_aside_.erase(kept);
+        continue;
+      }
+      ++calls.create;
+      calls.created_bytes += size;
+      held_ += size;
     }
-    ++created;
-    held_ += bytes;
-    if (ready_ == bytes) {
-      ++found_ready;
-    } else {
-      microseconds += create_cost;
-    }
-    if (ahead_) ready_ = bytes;
-    held_high = std::max(held_high, held_ + ready_);
+    held_high = std::max(held_high, held_);
+    add_rights(bytes, (bytes + chunk - 1) / chunk);
   }
-  void set_aside(std::size_t, std::size_t bytes) override {
-    microseconds += unmap_cost;
-    ++moved;
-    set_aside_.insert(bytes);
+  void set_aside(std::size_t offset, std::size_t bytes) override {
+    const std::size_t end = offset + bytes;
+    for (; offset != end; ++calls.unmap) {
+      set_aside_.insert(chunks_.at(offset));
+      offset += chunks_.at(offset);
+    }
   }
   void release_set_aside() noexcept override {
     for (const std::size_t each : set_aside_) held_ -= each;
     set_aside_.clear();
   }
-  void alias(std::size_t, std::size_t, std::size_t) override {
-    microseconds += map_cost;
-    ++moved;
+  void alias(const std::vector<std::size_t>& from, std::size_t to) override {
+    const std::size_t start = to;
+    for (const std::size_t each : from) {
+      const std::size_t bytes = chunks_.at(each);
+      add_map(to, bytes);
+      to += bytes;
+    }
+    add_rights(to - start, from.size());
   }
   [[nodiscard]] std::unique_ptr<detached> detach(std::size_t, std::size_t bytes) override {
     return std::make_unique<detached_chunk>(*this, bytes);
@@ -74,32 +119,35 @@ class costly_memory final : public memory_backend {
     return std::make_unique<detached_chunk>(*this, 0);
   }
 
-  double microseconds = 0;             ///< of requests
-  double background_microseconds = 0;  ///< of unmapping
-  std::uint64_t created = 0;
-  std::uint64_t moved = 0;
-  std::uint64_t found_ready = 0;
-  std::size_t held_high = 0;  ///< with what is ready
+  call_counts calls;
+  std::size_t held_high = 0;
 
  private:
   struct detached_chunk final : detached {
-    detached_chunk(costly_memory& memory, std::size_t held) : all{memory}, bytes{held} {}
+    detached_chunk(counted_memory& memory, std::size_t held) : all{memory}, bytes{held} {}
     [[nodiscard]] bool release() noexcept override {
-      (serving ? all.microseconds : all.background_microseconds) += unmap_cost;
+      ++all.calls.unmap;
       all.held_ -= bytes;
       return true;
     }
-    costly_memory& all;
+    counted_memory& all;
     std::size_t bytes;  // 0: an old address
   };
-  static constexpr double create_cost = 15;
-  static constexpr double map_cost = 34;
-  static constexpr double unmap_cost = 21;
+  void add_map(std::size_t offset, std::size_t bytes) {
+    chunks_[offset] = bytes;
+    ++calls.map;
+  }
+  /// By one call for neighbours, as region/map_runs has it.
+  void add_rights(std::size_t bytes, std::size_t count) {
+    constexpr std::size_t most = 64;
+    calls.access += (count + most - 1) / most;
+    calls.mapped_bytes += bytes;
+  }
   bool aliases_;
-  bool ahead_;
+  bool equal_;
   std::size_t held_ = 0;
-  std::size_t ready_ = 0;
   std::multiset<std::size_t> set_aside_;
+  std::unordered_map<std::size_t, std::size_t> chunks_;  // bytes by offset, old addresses too
 };
 
 /// Streams that pass a mark some time after it was made.
@@ -134,55 +182,18 @@ class late_streams final : public fence_source {
 
 struct options {
   std::string trace;
+  std::string rival;
   bool one_stream = false;
   bool aliases = false;
-  bool ahead = false;
+  bool equal_chunks = false;
   double lag = 0;
   int epochs = 1;
   int unmap_delay = 0;
   std::size_t largest_chunk = 0;  // MiB
+  std::size_t limit = 64;         // GiB
   unsigned seed = 0;
+  std::uint64_t most_calls = 0;  // calls of all epochs but creations; 0: any number
 };
-
-struct event {
-  double time;
-  bool allocates;
-  std::size_t name;   ///< which allocation of the trace
-  std::size_t bytes;  ///< that the program asked for
-  ihipStream_t* stream;
-};
-
-std::vector<event> read_events(const std::string& trace, bool one_stream) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file{gzopen(trace.c_str(), "rb"), gzclose};
-  if (!file) throw std::runtime_error{"cannot open " + trace};
-  std::vector<event> events;
-  std::unordered_map<unsigned long long, std::size_t> live;
-  char line[256];
-  gzgets(file.get(), line, sizeof line);
-  for (std::uint64_t row = 2; gzgets(file.get(), line, sizeof line) != nullptr; ++row) {
-    long thread = 0;
-    char action[16];
-    unsigned long long pointer = 0;
-    std::uintptr_t stream = 0;
-    event next{};
-    const std::string where = trace + ", row " + std::to_string(row) + ": ";
-    if (std::sscanf(line, "%ld,%lf,%15[^,],%llx,%zu,%zu", &thread, &next.time, action, &pointer,
-                    &next.bytes, &stream) != 6)
-      throw std::runtime_error{where + "not an event: " + line};
-    next.allocates = action[0] == 'a';
-    next.stream = reinterpret_cast<ihipStream_t*>(one_stream ? 16 : 16 + stream);
-    if (next.allocates) {
-      next.name = live[pointer] = events.size();
-    } else {
-      const auto one = live.find(pointer);
-      if (one == live.end()) throw std::runtime_error{where + "nothing lives at that pointer"};
-      next.name = one->second;
-      live.erase(one);
-    }
-    events.push_back(next);
-  }
-  return events;
-}
 
 /// The pool as programs use it, with times of its own calls.
 class driver {
@@ -207,9 +218,7 @@ class driver {
     for (std::size_t i = 0; i < events_.size(); ++i) {
       now = begin + events_[i].time;
       if (events_[i].allocates) {
-        serving = true;
         times.push_back(allocate(i));
-        serving = false;
         // A pool leaves that to a thread of its own, which comes a little later.
         if (pool_.has_old_addresses() && ++waiting_ > unmap_delay) {
           pool_.unmap_old_addresses();
@@ -281,42 +290,91 @@ class driver {
 };
 
 int simulate(const options& chosen) {
-  costly_memory memory{chosen.aliases, chosen.ahead};
+  counted_memory memory{chosen.aliases, chosen.equal_chunks};
   late_streams streams{chosen.lag};
   block_allocator pool{memory, streams, std::uintptr_t{1} << 40};
+  pool.set_limit(chosen.limit << 30U);
   if (chosen.largest_chunk != 0) pool.set_largest_chunk(chosen.largest_chunk << 20U);
-  driver program{pool, read_events(chosen.trace, chosen.one_stream)};
+  driver program{pool, events_of(chosen.trace, chosen.one_stream)};
   program.unmap_delay = chosen.unmap_delay;
   if (chosen.seed != 0) program.keep_blocks(chosen.seed);
   std::printf("%s\n", chosen.trace.c_str());
   for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
-    const double before = memory.microseconds;
-    const double unmapped = memory.background_microseconds;
-    const std::uint64_t created = memory.created;
-    const std::uint64_t moved = memory.moved;
+    const call_counts before = memory.calls;
     const std::uint64_t marks = streams.marks;
     const std::uint64_t waits = streams.waits;
-    const double began = now;
     program.deallocate_ns = 0;
     std::vector<double> times = program.run_epoch();
+    const call_counts calls = memory.calls - before;
     const double all = std::accumulate(times.begin(), times.end(), 0.0);
     std::sort(times.begin(), times.end());
     const auto at = [&times](double share) {
       return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
     };
     std::printf(
-        "  epoch %d: peak physical / peak requested %.4f, HIP's calls %.1f ms, %.2f %% of the "
-        "time, unmapping in the background %.1f ms; "
-        "%llu chunks created, %llu moved, %llu marks, %llu waits; this code: allocate %.1f ms, p50 "
-        "%.0f ns, p99 %.0f ns, longest %.0f us, deallocate %.1f ms\n",
+        "  epoch %d: peak physical / peak requested %.4f, %llu chunks created, %llu maps, "
+        "%llu rights, %llu unmaps, %llu marks, %llu waits; ms of calls:",
         epoch + 1, static_cast<double>(memory.held_high) / static_cast<double>(program.peak),
-        (memory.microseconds - before) / 1000, 100 * (memory.microseconds - before) / (now - began),
-        (memory.background_microseconds - unmapped) / 1000,
-        static_cast<unsigned long long>(memory.created - created),
-        static_cast<unsigned long long>(memory.moved - moved),
+        static_cast<unsigned long long>(calls.create), static_cast<unsigned long long>(calls.map),
+        static_cast<unsigned long long>(calls.access), static_cast<unsigned long long>(calls.unmap),
         static_cast<unsigned long long>(streams.marks - marks),
-        static_cast<unsigned long long>(streams.waits - waits), all / 1e6, at(0.5), at(0.99),
-        at(1) / 1e3, program.deallocate_ns / 1e6);
+        static_cast<unsigned long long>(streams.waits - waits));
+    for (const price_list& each : price_lists)
+      std::printf(" %s %.1f,", each.name, each.milliseconds(calls));
+    std::printf(
+        " this code: allocate %.1f, p50 %.0f ns, p99 %.0f ns, longest %.0f us, deallocate "
+        "%.1f\n",
+        all / 1e6, at(0.5), at(0.99), at(1) / 1e3, program.deallocate_ns / 1e6);
+  }
+  const std::uint64_t calls = memory.calls.map + memory.calls.access + memory.calls.unmap;
+  if (chosen.most_calls == 0 || calls <= chosen.most_calls) return 0;
+  std::printf("  %llu maps, calls for rights and unmaps, and %llu are allowed\n",
+              static_cast<unsigned long long>(calls),
+              static_cast<unsigned long long>(chosen.most_calls));
+  return 1;
+}
+
+call_counts calls_of(const caching_allocator& rival) {
+  call_counts calls;
+  calls.create = calls.map = rival.maps;
+  calls.access = rival.grants;
+  calls.malloc = rival.mallocs;
+  calls.created_bytes = calls.mapped_bytes = rival.maps == 0 ? 0 : rival.held;
+  return calls;
+}
+
+/// The same program with PyTorch's allocator instead of the pool.
+int simulate_rival(const options& chosen) {
+  caching_allocator rival{chosen.rival == "native" ? segment_kind::native
+                                                   : segment_kind::expandable};
+  const std::vector<event> events = events_of(chosen.trace, chosen.one_stream);
+  std::printf("%s, PyTorch's %s segments\n", chosen.trace.c_str(), chosen.rival.c_str());
+  for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
+    const call_counts before = calls_of(rival);
+    std::unordered_map<std::size_t, caching_allocator::place> live;
+    std::size_t requested = 0;
+    std::size_t peak = 0;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const std::size_t bytes = events[i].bytes;
+      if (events[i].allocates) {
+        live[i] = rival.allocate(events[i].stream, bytes);
+        peak = std::max(peak, requested += bytes);
+      } else {
+        rival.deallocate(live.at(events[i].name));
+        live.erase(events[i].name);
+        requested -= events[events[i].name].bytes;
+      }
+    }
+    for (const auto& [name, at] : live) rival.deallocate(at);
+    const call_counts calls = calls_of(rival) - before;
+    std::printf("  epoch %d: peak physical / peak requested %.4f, %llu hipMallocs, %llu maps, ",
+                epoch + 1, static_cast<double>(rival.held) / static_cast<double>(peak),
+                static_cast<unsigned long long>(calls.malloc),
+                static_cast<unsigned long long>(calls.map));
+    std::printf("ms of calls:");
+    for (const price_list& each : price_lists)
+      std::printf(" %s %.1f,", each.name, each.milliseconds(calls));
+    std::printf("\n");
   }
   return 0;
 }
@@ -326,19 +384,27 @@ int simulate(const options& chosen) {
 int main(int argc, char** argv) {
   CLI::App program{"What a trace would cost the pool"};
   options chosen;
-  program.add_option("trace", chosen.trace, "CSV file, gzip'ed or not")->required();
+  program
+      .add_option("trace", chosen.trace,
+                  "CSV file, gzip'ed or not, or a made-up program: training, serving, graphs")
+      ->required();
+  program.add_option("--rival", chosen.rival, "PyTorch's allocator instead of the pool")
+      ->check(CLI::IsMember({"native", "expandable"}));
   program.add_flag("--one-stream", chosen.one_stream, "take all streams for one");
   program.add_flag("--aliases", chosen.aliases, "one chunk may have two addresses");
-  program.add_flag("--ahead", chosen.ahead, "one chunk is made before it is needed");
+  program.add_flag("--equal-chunks", chosen.equal_chunks, "all chunks have one size");
   program.add_option("--epochs", chosen.epochs, "times to run it, all freed between");
   program.add_option("--unmap-delay", chosen.unmap_delay,
                      "allocations until old addresses are unmapped");
   program.add_option("--largest-chunk", chosen.largest_chunk, "MiB of a new chunk at most");
+  program.add_option("--limit", chosen.limit, "GiB that the pool may hold");
   program.add_option("--seed", chosen.seed, "three blocks of random sizes stay from the start");
+  program.add_option("--most-calls", chosen.most_calls,
+                     "fail if maps, calls for rights and unmaps are more");
   program.add_option("--lag", chosen.lag, "microseconds until a stream passes a mark");
   CLI11_PARSE(program, argc, argv);
   try {
-    return simulate(chosen);
+    return chosen.rival.empty() ? simulate(chosen) : simulate_rival(chosen);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "simulate_pool: %s\n", error.what());
     return 1;

@@ -20,6 +20,11 @@ TEST_CASE("pool: a class of pieces holds what it is for, with at most an eighth 
         (bytes + small_block_unit - 1) / small_block_unit * small_block_unit;
     REQUIRE(held - rounded <= rounded / 8);
     REQUIRE(classes.of(held) == classes.of(bytes));
+    REQUIRE(classes.largest_in(held) == held);
+    if (bytes < small_block_unit) continue;
+    const std::size_t fits = classes.largest_in(bytes);
+    REQUIRE(classes.bytes[classes.of(fits)] <= bytes);
+    if (fits < bytes) REQUIRE(classes.bytes[classes.of(fits + 1)] > bytes);
   }
 }
 
@@ -133,10 +138,7 @@ TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
   CHECK(map.cached_by(at) == 8);
   CHECK_FALSE(map.to_cache(at, 3, 7));
   CHECK(map.to_caller(at, 3, 9));
-  map.disown(at, 8);
   CHECK(map.user_of(at) == 9);
-  map.disown(at, 9);
-  CHECK(map.user_of(at) == block_map::nobody);
   CHECK(map.to_cache(at, 3, 8));
   map.remove(at);
   CHECK_FALSE(map.to_cache(at, 3, 8));

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <vector>
 
+#include <sys/mman.h>
+
 #include <hsa/hsa_ext_amd.h>
 
 #include "src/base/call.hpp"
@@ -30,11 +32,21 @@ hsa_status_t allow_access_to_mappings(const std::vector<agent*>& who, std::uint6
   return HSA_STATUS_SUCCESS;
 }
 
+// The kernel driver pins each page: amdgpu_ttm_tt_get_user_pages() fails where one is not mapped.
+bool is_mapped_on_host(std::uint64_t address, std::uint64_t bytes) {
+  const std::uint64_t begin = address / page_bytes * page_bytes;
+  const std::uint64_t end = address + bytes;
+  if (end < address || bytes > cpu_agent().memory->budget()) return false;
+  // It writes nothing back of memory without a file, and fails with ENOMEM over a hole.
+  return ::msync(pointer_to(begin), end - begin, MS_ASYNC) == 0;
+}
+
 hsa_status_t lock_memory(void* host, std::size_t bytes, void** agent_pointer) {
   if (bytes == 0 || host == nullptr || agent_pointer == nullptr) {
     return HSA_STATUS_ERROR_INVALID_ARGUMENT;
   }
   *agent_pointer = nullptr;
+  if (!is_mapped_on_host(address_of(host), bytes)) return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
   std::lock_guard guard(addresses().lock);
   locked_range& range = addresses().locked[address_of(host)];
   range.size = std::max<std::uint64_t>(range.size, bytes);

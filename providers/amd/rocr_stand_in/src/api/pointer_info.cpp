@@ -45,7 +45,7 @@ void look_up(std::uint64_t address, hsa_amd_pointer_info_t& into, std::vector<hs
     into.type = HSA_EXT_POINTER_TYPE_LOCKED;
     set_range(into, lock->first, lock->second.size, cpu_agent());
     into.global_flags = HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED;
-    for (const auto& each : agents()) who.push_back(each->handle());
+    for (const agent* each : visible_agents()) who.push_back(each->handle());
   } else if (auto in = containing(all.reservations, address); in != all.reservations.end()) {
     into.type = HSA_EXT_POINTER_TYPE_RESERVED_ADDR;
     set_range(into, in->first, in->second.size, cpu_agent());

@@ -31,22 +31,28 @@ std::uint32_t flags_of(pool_kind kind) {
 
 constexpr std::size_t group_bytes = 65536;
 
+bool linked(const agent& one, const agent& other) {
+  return !one.is_gpu || !other.is_gpu || knobs().linked(one.index, other.index);
+}
+
 hsa_amd_memory_pool_access_t access_of(const agent& who, const pool& to) {
   if (to.owner == &who) return HSA_AMD_MEMORY_POOL_ACCESS_ALLOWED_BY_DEFAULT;
-  const bool linked =
-      !who.is_gpu || !to.owner->is_gpu || knobs().linked(who.index, to.owner->index);
-  return to.kind == pool_kind::group || !linked ? HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED
-                                                : HSA_AMD_MEMORY_POOL_ACCESS_DISALLOWED_BY_DEFAULT;
+  return to.kind == pool_kind::group || !linked(who, *to.owner)
+             ? HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED
+             : HSA_AMD_MEMORY_POOL_ACCESS_DISALLOWED_BY_DEFAULT;
 }
 
 hsa_amd_memory_pool_link_info_t link_between(const agent& one, const agent& other) {
-  const bool hive = one.is_gpu && other.is_gpu;
+  const bool between_gpus = one.is_gpu && other.is_gpu;
+  const bool hive = between_gpus && linked(one, other);
   hsa_amd_memory_pool_link_info_t link{};
   link.atomic_support_32bit = true;
   link.atomic_support_64bit = true;
   link.coherent_support = true;
   link.link_type = hive ? HSA_AMD_LINK_INFO_TYPE_XGMI : HSA_AMD_LINK_INFO_TYPE_PCIE;
-  link.numa_distance = hive ? 15 : 20;
+  // Thunk, topology_create_indirect_gpu_links(): over both links to the host, where there is no
+  // other.
+  link.numa_distance = hive ? 15 : between_gpus ? 40 : 20;
   link.min_bandwidth = link.max_bandwidth = 50000;
   return link;
 }

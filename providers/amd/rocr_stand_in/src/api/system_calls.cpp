@@ -52,7 +52,7 @@ hsa_status_t hsa_status_string(hsa_status_t status, const char** status_string) 
 hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void*), void* data) {
   ROCR_CALL();
   if (callback == nullptr) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-  for (const auto& each : agents()) {
+  for (const agent* each : visible_agents()) {
     const hsa_status_t status = callback(each->handle(), data);
     if (status != HSA_STATUS_SUCCESS) return status;
   }

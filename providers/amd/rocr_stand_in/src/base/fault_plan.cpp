@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include <dlfcn.h>
@@ -21,9 +23,17 @@ struct failure {
   hsa_status_t status;
 };
 
+struct slow_function {
+  std::string function;
+  std::chrono::microseconds delay;
+};
+
 struct state {
   std::mutex lock;
   std::vector<failure> failures;
+  std::vector<slow_function> slow;
+
+  void count_planned();
 };
 
 state& the_state() {
@@ -32,6 +42,8 @@ state& the_state() {
 }
 
 std::atomic<std::size_t> planned{0};
+
+void state::count_planned() { planned = failures.size() + slow.size(); }
 
 constexpr std::pair<const char*, int> statuses[] = {
     {"ERROR", HSA_STATUS_ERROR},
@@ -61,6 +73,15 @@ bool parse_status(const std::string& word, hsa_status_t& into) {
   return begin < end && error == std::errc{} && at == end && number != 0;
 }
 
+bool parse_delay(const std::string& word, std::chrono::microseconds& into) {
+  constexpr std::uint64_t longest = 60'000'000;
+  std::uint64_t number = 0;
+  const char* const end = word.data() + word.size();
+  const auto [at, error] = std::from_chars(word.data(), end, number);
+  into = std::chrono::microseconds{number};
+  return error == std::errc{} && std::string(at, end) == "us" && number <= longest;
+}
+
 bool exported(const std::string& function) {
   if (function.rfind("hsa_", 0) != 0) return false;
   static void* const self = [] {
@@ -71,19 +92,31 @@ bool exported(const std::string& function) {
   return dlsym(self != nullptr ? self : RTLD_DEFAULT, function.c_str()) != nullptr;
 }
 
-// Calls `each` for every entry; returns a sentence for the first that is not understood.
-template <class Each>
-std::string for_each_entry(const std::string& plan, Each each) {
+// Calls `fails` or `is_slow` for every entry; returns a sentence for the first that is not
+// understood.
+template <class Fails, class IsSlow>
+std::string for_each_entry(const std::string& plan, Fails fails, IsSlow is_slow) {
   for (std::size_t at = 0; at < plan.size();) {
     const std::size_t comma = std::min(plan.find(',', at), plan.size());
     const std::string entry = plan.substr(at, comma - at);
     at = comma + 1;
     const std::size_t colon = entry.find(':');
     const std::size_t equals = entry.find('=');
-    if (colon == std::string::npos || equals == std::string::npos || equals < colon) {
-      return text("\"%s\" is no function:nth=status.", entry.c_str());
+    const std::string function = entry.substr(0, std::min(colon, equals));
+    const std::string value = equals == std::string::npos ? "" : entry.substr(equals + 1);
+    std::chrono::microseconds delay{};
+    const bool delays = equals < colon && parse_delay(value, delay);
+    if (!delays && (colon == std::string::npos || equals == std::string::npos || equals < colon)) {
+      return text("\"%s\" is no function:nth=status and no function=TIME, such as 300us.",
+                  entry.c_str());
     }
-    const std::string function = entry.substr(0, colon);
+    if (!exported(function)) {
+      return text("\"%s\" is no HSA function of the stand-in.", function.c_str());
+    }
+    if (delays) {
+      is_slow(function, delay);
+      continue;
+    }
     const std::string nth = entry.substr(colon + 1, equals - colon - 1);
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(nth.data(), nth.data() + nth.size(), number);
@@ -91,16 +124,12 @@ std::string for_each_entry(const std::string& plan, Each each) {
       return text("\"%s\" is no number of a call, which start at 1.", nth.c_str());
     }
     hsa_status_t status{};
-    if (!parse_status(entry.substr(equals + 1), status)) {
+    if (!parse_status(value, status)) {
       std::string names;
       for (const auto& each_status : statuses) names += std::string(", ") + each_status.first;
-      return text("\"%s\" is no status. Use a number%s.", entry.substr(equals + 1).c_str(),
-                  names.c_str());
+      return text("\"%s\" is no status. Use a number%s.", value.c_str(), names.c_str());
     }
-    if (!exported(function)) {
-      return text("\"%s\" is no HSA function of the stand-in.", function.c_str());
-    }
-    each(function, number, status);
+    fails(function, number, status);
   }
   return "";
 }
@@ -108,15 +137,25 @@ std::string for_each_entry(const std::string& plan, Each each) {
 }  // namespace
 
 std::string check_fault_plan(const std::string& plan) {
-  return for_each_entry(plan, [](const std::string&, std::uint64_t, hsa_status_t) {});
+  return for_each_entry(
+      plan, [](const std::string&, std::uint64_t, hsa_status_t) {},
+      [](const std::string&, std::chrono::microseconds) {});
 }
 
 bool is_function(const std::string& function) { return exported(function); }
 
 void add_fault_plan(const std::string& plan) {
-  for_each_entry(plan, [](const std::string& function, std::uint64_t nth, hsa_status_t status) {
-    plan_failure(function, nth, status);
-  });
+  for_each_entry(
+      plan,
+      [](const std::string& function, std::uint64_t nth, hsa_status_t status) {
+        plan_failure(function, nth, status);
+      },
+      [](const std::string& function, std::chrono::microseconds delay) {
+        state& now = the_state();
+        std::lock_guard guard(now.lock);
+        now.slow.push_back({function, delay});
+        now.count_planned();
+      });
 }
 
 bool plan_failure(const std::string& function, std::uint64_t nth, hsa_status_t status) {
@@ -128,19 +167,26 @@ bool plan_failure(const std::string& function, std::uint64_t nth, hsa_status_t s
   } else {
     now.failures.push_back({function, nth, status});
   }
-  planned = now.failures.size();
+  now.count_planned();
   return true;
 }
 
 hsa_status_t planned_status(const std::string& function) {
   state& now = the_state();
-  std::lock_guard guard(now.lock);
+  std::chrono::microseconds delay{0};
   hsa_status_t status = HSA_STATUS_SUCCESS;
-  for (failure& each : now.failures) {
-    if (each.function == function && --each.calls_left == 0) status = each.status;
+  {
+    std::lock_guard guard(now.lock);
+    for (const slow_function& each : now.slow) {
+      if (each.function == function) delay += each.delay;
+    }
+    for (failure& each : now.failures) {
+      if (each.function == function && --each.calls_left == 0) status = each.status;
+    }
+    std::erase_if(now.failures, [](const failure& each) { return each.calls_left == 0; });
+    now.count_planned();
   }
-  std::erase_if(now.failures, [](const failure& each) { return each.calls_left == 0; });
-  planned = now.failures.size();
+  if (delay.count() != 0) std::this_thread::sleep_for(delay);
   return status;
 }
 

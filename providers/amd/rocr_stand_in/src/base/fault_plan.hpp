@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which call of which HSA function fails, by HIPVMM_ROCR_FAULTS or by the control functions.
+// The HSA functions that are slow or fail, by HIPVMM_ROCR_FAULTS or by the control functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace stand_in {
 /// Returns a sentence where the text of HIPVMM_ROCR_FAULTS is not understood, else "".
 std::string check_fault_plan(const std::string& plan);
 
-/// Adds the plan's failures; Pre: check_fault_plan() returned "".
+/// Adds the plan's failures and delays; Pre: check_fault_plan() returned "".
 void add_fault_plan(const std::string& plan);
 
 /// Returns true where the stand-in exports such an HSA function.
@@ -22,10 +22,10 @@ bool is_function(const std::string& function);
 /// Returns false where no such function is exported.
 bool plan_failure(const std::string& function, std::uint64_t nth, hsa_status_t status);
 
-/// Counts a call and returns the status with which it fails, or success.
+/// Counts a call, sleeps as planned, and returns the status with which it fails, or success.
 hsa_status_t planned_status(const std::string& function);
 
-/// Returns true where any failure is planned; a lock-free look.
+/// Returns true where any failure or delay is planned; a lock-free look.
 bool failures_planned();
 
 }  // namespace stand_in

@@ -170,7 +170,7 @@ const std::vector<knob_row>& knob_table() {
        [](knob_values& v, const std::string& s) { return parse_number(s, v.delay_us); }},
       {"LOG", "on or off", "none",
        [](knob_values& v, const std::string& s) { return parse_word(s, "on", "off", v.log); }},
-      {"FAULTS", "function:nth=status, joined by commas", "none",
+      {"FAULTS", "function:nth=status, or function=TIME for each call, joined by commas", "none",
        [](knob_values& v, const std::string& s) {
          v.faults = s;
          return true;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "src/memory/agents.hpp"
 
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <sstream>
+
 #include <unistd.h>
 
 #include "src/base/knobs.hpp"
@@ -38,7 +43,65 @@ agent_list* make_agents() {
   return made;
 }
 
+std::string upper(std::string of) {
+  std::transform(of.begin(), of.end(), of.begin(),
+                 [](unsigned char each) { return static_cast<char>(std::toupper(each)); });
+  return of;
+}
+
+std::string trimmed(const std::string& of) {
+  const std::size_t begin = of.find_first_not_of(" \t");
+  if (begin == std::string::npos) return "";
+  return of.substr(begin, of.find_last_not_of(" \t") - begin + 1);
+}
+
+// ROCr: RvdFilter::ProcessUuidToken. The beginning of one GPU's UUID, 5 to 20 characters of it.
+agent* gpu_of_uuid(const std::string& token) {
+  agent* found = nullptr;
+  if (token.size() < 5 || token.size() > 20) return nullptr;
+  for (const auto& each : agents()) {
+    if (!each->is_gpu || upper(uuid_of(*each)).compare(0, token.size(), token) != 0) continue;
+    if (found != nullptr) return nullptr;
+    found = each.get();
+  }
+  return found;
+}
+
+// ROCr: RvdFilter::BuildUsrDeviceList. An ordinal may be octal or hexadecimal.
+agent* gpu_of_token(const std::string& token) {
+  if (token.empty()) return nullptr;
+  if (token[0] == 'G') return gpu_of_uuid(token);
+  char* end = nullptr;
+  const long ordinal = std::strtol(token.c_str(), &end, 0);
+  if (*end != '\0' || ordinal < 0 || static_cast<std::uint64_t>(ordinal) >= knobs().gpus) {
+    return nullptr;
+  }
+  return &gpu_agent(static_cast<std::uint64_t>(ordinal));
+}
+
+// The first token that names no GPU, or one that was named before, ends the list.
+std::vector<agent*>* find_visible() {
+  auto* found = new std::vector<agent*>{&cpu_agent()};
+  const char* const wanted = std::getenv("ROCR_VISIBLE_DEVICES");
+  if (wanted == nullptr) {
+    for (std::uint64_t each = 0; each < knobs().gpus; ++each) found->push_back(&gpu_agent(each));
+    return found;
+  }
+  std::istringstream tokens(wanted);
+  for (std::string token; std::getline(tokens, token, ',');) {
+    agent* const named = gpu_of_token(upper(trimmed(token)));
+    if (named == nullptr || std::find(found->begin(), found->end(), named) != found->end()) break;
+    found->push_back(named);
+  }
+  return found;
+}
+
 }  // namespace
+
+const std::vector<agent*>& visible_agents() {
+  static const std::vector<agent*>* const all = find_visible();
+  return *all;
+}
 
 const agent_list& agents() {
   static const agent_list* const all = make_agents();
@@ -64,6 +127,8 @@ pool* pool_of(hsa_amd_memory_pool_t handle) {
   }
   return nullptr;
 }
+
+std::string uuid_of(const agent& gpu) { return text("GPU-%016x", 0x57a2d000u + gpu.index); }
 
 std::string describe(const agent& who) {
   return who.is_gpu ? text("GPU %u (agent node %u)", who.index, who.node) : "CPU (agent node 0)";

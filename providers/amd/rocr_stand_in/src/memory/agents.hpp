@@ -38,6 +38,8 @@ struct agent {
 /// All agents by node, the CPU first. Made at the first call, for as long as the process runs.
 const std::vector<std::unique_ptr<agent>>& agents();
 agent& cpu_agent();
+/// The CPU, then the GPUs that ROCR_VISIBLE_DEVICES names, in its order: those that HSA enumerates.
+const std::vector<agent*>& visible_agents();
 /// Pre: index < knobs().gpus.
 agent& gpu_agent(std::uint64_t index);
 
@@ -45,6 +47,8 @@ agent& gpu_agent(std::uint64_t index);
 agent* agent_of(hsa_agent_t handle);
 pool* pool_of(hsa_amd_memory_pool_t handle);
 
+/// Returns "GPU-" and 16 digits.
+std::string uuid_of(const agent& gpu);
 /// Returns "GPU 0 (agent node 1)" or "CPU (agent node 0)".
 std::string describe(const agent& who);
 

@@ -204,17 +204,43 @@ bool lockstep::is_left_out_copy(const operation& each) const {
   if (model_.rules().crashes.misaligned_fill && each.what == kind::fill && to % width != 0)
     return true;
   if (!is_known(to, bytes)) return true;
+  if (model_.rules().crashes.work_without_link && ends_without_link(each)) return true;
   if (each.what == kind::fill || each.what == kind::fill_behind_change) return false;
   const address from = slots_.resolve(each.from);
-  if (model_.rules().owner_copies &&
-      (model_.is_mapped_of_others(to, bytes, each.device) ||
-       model_.is_mapped_of_others(from, bytes, each.device) || each.what == kind::peer_copy))
+  // Releases differ in which device carries out such a copy: the profiles' questions ask for it.
+  const auto is_of_others = [&](address at) {
+    const area* const in = model_.area_at(at);
+    return model_.is_mapped_of_others(at, bytes, each.device) ||
+           (in != nullptr && in->kind != area_kind::pageable && in->device != each.device);
+  };
+  const bool is_peer_copy = each.what == kind::peer_copy;
+  const bool has_mapping = model_.is_reserved(to) || model_.is_reserved(from);
+  if (model_.rules().owner_copies && is_peer_copy) return true;
+  if ((model_.rules().owner_copies || model_.rules().peer_access_grants_mappings) && has_mapping &&
+      (is_peer_copy || is_of_others(to) || is_of_others(from)))
     return true;
   const auto is_pageable = [&](address at) { return model_.is_inside_pageable(at, 1); };
   if (model_.rules().crashes.pageable_peer_copy && each.what == kind::peer_copy &&
       (is_pageable(to) || is_pageable(from)))
     return true;
   return !is_known(from, bytes) || model_.is_aliased(to, from, bytes);
+}
+
+bool lockstep::ends_without_link(const operation& each) const {
+  const auto owner_of = [&](const place& side) {
+    const address at = slots_.resolve(side);
+    const mapping* const mapped = model_.mapping_at(at);
+    if (mapped != nullptr) return model_.find(mapped->of)->device;
+    const area* const in = model_.area_at(at);
+    return in != nullptr && in->kind == area_kind::device ? in->device : hipInvalidDeviceId;
+  };
+  const int user = exists(each.device) ? each.device : 0;
+  const auto lacks = [user](int owner) { return exists(owner) && !reaches(user, owner); };
+  const int to = owner_of(each.at);
+  if (each.what == kind::fill || each.what == kind::fill_behind_change) return lacks(to);
+  const int from = owner_of(each.from);
+  return exists(to) && exists(from) && to != from &&
+         (lacks(to) || lacks(from) || !reaches(from, to));
 }
 
 bool lockstep::judge(const verdict& expected, hipError_t given) {

@@ -73,6 +73,7 @@ class lockstep {
   /// Whether the call must not be made: it would end the process, or no document tells its result.
   [[nodiscard]] bool is_left_out(const operation& each) const;
   [[nodiscard]] bool is_left_out_copy(const operation& each) const;
+  [[nodiscard]] bool ends_without_link(const operation& each) const;
   /// Why the call is not made on AMD's runtime.
   [[nodiscard]] exclusion exclusion_of(const operation& each) const;
   [[nodiscard]] exclusion exclusion_of_access(const operation& each) const;

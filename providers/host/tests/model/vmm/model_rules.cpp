@@ -33,6 +33,7 @@ constexpr model_rules rocm_6_2() {
   rules.unmap_checks_size = false;
   rules.unmap_of_several_keeps_reservation = true;
   rules.access_without_link = hipErrorInvalidValue;
+  rules.host_shares_rights = false;
   rules.disable_without_link = hipErrorInvalidDevice;
   rules.copies_cross_reservations = false;
   rules.fills_need_access = false;
@@ -53,7 +54,8 @@ constexpr model_rules rocm_6_2() {
                    .stale_handle = true,
                    .null_export = true,
                    .misaligned_fill = true,
-                   .descriptor_by_value = true};
+                   .descriptor_by_value = true,
+                   .work_without_link = true};
   return rules;
 }
 
@@ -65,7 +67,10 @@ constexpr model_rules rocm_5_7() {
   rules.create_unit = 1024;
   rules.unknown_kinds = model_rules::unknown_kind::taken;
   // Retaining memory of hipMalloc gives a handle of nothing.
-  rules.crashes = {.unknown_retain = true, .stale_handle = true, .misaligned_fill = true};
+  rules.crashes = {.unknown_retain = true,
+                   .stale_handle = true,
+                   .misaligned_fill = true,
+                   .work_without_link = true};
   return rules;
 }
 
@@ -89,9 +94,10 @@ constexpr model_rules rocm_7_1() {
   rules.access_may_end_inside = false;
   rules.access_sums_from_first = true;
   rules.owner_copies = false;
+  rules.peer_access_grants_mappings = true;
   rules.fills_pinned_on_host = false;
   rules.descriptors = model_rules::convention::value;
-  rules.crashes = {.stale_handle = true, .misaligned_fill = true};
+  rules.crashes = {.stale_handle = true, .misaligned_fill = true, .work_without_link = true};
   return rules;
 }
 
@@ -99,7 +105,6 @@ constexpr model_rules rocm_7_2() {
   model_rules rules = rocm_7_1();
   rules.name = "rocm-7.2";
   rules.creates_on_current_device = true;
-  rules.peer_access_grants_mappings = true;
   rules.host = model_rules::host_place::any_memory;
   rules.retain_adds_reference = false;
   rules.crashes.unknown_address_free = true;

@@ -74,10 +74,10 @@ struct model_rules {
   unknown_kind unknown_kinds = unknown_kind::refused;
   bool peer_copy_checks_devices = true;  ///< else a copy by addresses, of devices that exist
   /// Enabling peer access, and copies and fills by peers, give peers rights to mapped memory:
-  /// sequences on the runtime leave them out.
+  /// sequences on the runtime leave them out, and copies for several devices on the provider too.
   bool peer_access_grants_mappings = false;
-  /// Copies of mapped memory run on its owner's engine, with that device's rights: sequences leave
-  /// out copies for other devices.
+  /// Copies of mapped memory run on another device than the stream's where memory of several is
+  /// named, with that device's rights: sequences leave them out.
   bool owner_copies = false;
   /// A peer that is granted after the owner reads other bytes: sequences change no rights.
   bool late_grant_corrupts = false;
@@ -98,6 +98,8 @@ struct model_rules {
     bool misaligned_fill = false;       ///< of elements, at an address inside one
     bool pageable_peer_copy = false;    ///< hipMemcpyPeer of memory that is not HIP's
     bool descriptor_by_value = false;   ///< where a pointer to it is expected
+    /// A fill of a device's memory, or a copy between two, by a device without a link to them.
+    bool work_without_link = false;
   };
   crash_list crashes = {};
 };

@@ -1,5 +1,0 @@
-// SPDX-License-Identifier: MIT
-#pragma once
-
-// Moved. This path ends with 0.3.0.
-#include <hipvmm/compat/hipmm_core.hpp>

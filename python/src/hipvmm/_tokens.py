@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""Tokens: keys and values of one layer in memory that grows in place, as tensors of PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+
+from ._errors import OutOfMemoryError, UnsupportedError
+from .device import ordinal_in_torch, provider
+from .growable import GrowableArray
+from .reserved import all_elements, returns_with_addresses
+
+_SLACK = 4 << 20  # bytes beyond an eighth of the tokens that trim() leaves
+_SCRATCH = 16 << 20  # bytes that select() copies at a time
+
+
+def kind_of(keys: Any, values: Any) -> Optional[Tuple[Any, ...]]:
+    """Types and shapes that tokens of one memory share; None if the tensors are no tokens."""
+    if any(each is None or each.dim() != 4 for each in (keys, values)):
+        return None
+    if keys.shape[2] != values.shape[2]:
+        return None
+    sides = ((*each.shape[:2], each.shape[3]) for each in (keys, values))
+    return (keys.dtype, values.dtype, *sides)
+
+
+def ordinal_of(device: Any) -> Optional[int]:
+    """The number that hipvmm has for a device of PyTorch; None for one that it does not serve."""
+    served = "cpu" if provider() == "host" else "cuda"
+    return ordinal_in_torch(device) if device.type == served else None
+
+
+class Tokens:
+    """Memory of one layer: a row for each token, with the keys of all sequences, then the values.
+
+    So a layer wastes less than a block and a 32nd of its size, at any batch. Memory ends with this
+    object and the last tensor of it.
+    """
+
+    def __init__(self, device: int, keys: Any, values: Any) -> None:
+        self._device = device
+        try:  # the address is promised for good, because callers keep tensors
+            self._array = GrowableArray("uint8", device=device, past_max="refuse",
+                                        without_vmm="refuse", step_limit=0)
+        except UnsupportedError as why:
+            raise UnsupportedError(
+                f"keys and values cannot grow in place on device {device}: use transformers' "
+                f"DynamicCache ({why})") from why
+        self._elements = all_elements(self._array, keys.dtype)
+        self._capacity = 0  # bytes
+        self.returns_with_addresses = returns_with_addresses(device)
+        self._lay_out(kind_of(keys, values))
+
+    def _lay_out(self, kind: Any) -> None:
+        """Makes the tensors of all tokens for a batch, heads and widths."""
+        self.kind = kind
+        self._latest: Tuple[Any, Any] = (None, None)  # of views()
+        (batch, heads, width), (_, value_heads, value_width) = kind[2:]
+        self._split = batch * heads * width
+        self._row = self._split + batch * value_heads * value_width
+        self.row_bytes = self._row * self._elements.element_size()
+        most = self._elements.numel() // self._row
+        self._keys = self._elements.as_strided(
+            (batch, heads, most, width), (heads * width, width, self._row, 1))
+        self._values = self._elements.as_strided(
+            (batch, value_heads, most, value_width),
+            (value_heads * value_width, value_width, self._row, 1), self._split)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the device that are backed."""
+        return self._array.capacity
+
+    def views(self, count: int) -> Tuple[Any, Any]:
+        """Keys and values of the first tokens, (batch, heads, count, head_dim)."""
+        self._latest = self._keys.narrow(2, 0, count), self._values.narrow(2, 0, count)
+        return self._latest
+
+    def are_views(self, keys: Any, values: Any) -> bool:
+        """Whether views() returns such tensors for some number of tokens."""
+        if keys is self._latest[0] and values is self._latest[1]:
+            return True
+        return kind_of(keys, values) == self.kind and all(
+            one.data_ptr() == of.data_ptr() and one.stride() == of.stride()
+            for one, of in ((keys, self._keys), (values, self._values)))
+
+    def require_awake(self) -> None:
+        """Raises InvalidStateError while the memory sleeps, UnsupportedError after fork()."""
+        self._array._require_awake()
+
+    def write(self, first: int, keys: Any, values: Any) -> None:
+        """Writes tokens from one on, and makes room for them before; or changes nothing."""
+        count = keys.shape[2]
+        self._make_room((first + count) * self.row_bytes)
+        with torch.no_grad():
+            self._keys.narrow(2, first, count).copy_(keys)
+            self._values.narrow(2, first, count).copy_(values)
+
+    def _make_room(self, nbytes: int) -> None:
+        """Backs so many bytes, and a 32nd more if there is as much."""
+        if nbytes <= self._capacity:
+            return
+        most = self._array.max_size
+        if nbytes > most:
+            failure = OutOfMemoryError(
+                f"{nbytes} bytes of keys and values in a layer are more than the {most} bytes of "
+                "addresses that it got: shorten the context, or have fewer caches at a time")
+            failure.exhausted, failure.device = "addresses", self._device
+            failure.bytes_requested = nbytes
+            raise failure
+        try:
+            self._array.resize_uninitialized(min(nbytes + nbytes // 32, most))
+        except OutOfMemoryError:
+            if self._elements.is_cuda:
+                torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
+            self._array.resize_uninitialized(nbytes)
+        self._capacity = self._array.capacity
+
+    def has_slack(self, count: int) -> bool:
+        """Whether much more is backed than so many tokens need.
+
+        If memory returns with its addresses only, it takes as much as they need: another memory of
+        so many tokens is then to be had before this one ends.
+        """
+        needed = count * self.row_bytes
+        slack = needed if self.returns_with_addresses else needed // 8
+        return self._capacity - needed > slack + _SLACK
+
+    def trim(self, count: int) -> None:
+        """Releases memory far beyond so many tokens, once the present work has passed."""
+        # Whole chunks without a wait; if a long prompt has a larger one, a smaller one for that.
+        for replaces_tail in (False, True):
+            if not self.has_slack(count):
+                return
+            stream = None
+            if self._elements.is_cuda:
+                stream = torch.cuda.current_stream(self._device).cuda_stream
+            try:
+                self._array.resize_uninitialized(count * self.row_bytes)
+                self._array.shrink_to_fit(stream, replace_tail=replaces_tail)
+            finally:
+                self._capacity = self._array.capacity
+
+    def select(self, indices: Any, count: int) -> None:
+        """Replaces sequence i of the batch by sequence indices[i], or changes nothing."""
+        batch = self.kind[2][0]
+        old_row, row = self._row, self._row // batch * len(indices)
+        old_split, split = self._split, self._split // batch * len(indices)
+        every = self._elements
+        self._make_room(count * row * every.element_size())
+        step = min(count, max(1, _SCRATCH // (row * every.element_size())))
+        with torch.no_grad():
+            indices = indices.to(every.device)
+            scratch = [every.new_empty((step, len(indices), each // batch))
+                       for each in (old_split, old_row - old_split)]
+            starts = range(0, count, step)
+            # No row is written before it was read.
+            for first in (reversed(starts) if row > old_row else starts):
+                some = min(step, count - first)
+                for one, offset in zip(scratch, (0, old_split)):
+                    of = every.as_strided((some, batch, one.shape[2]), (old_row, one.shape[2], 1),
+                                          first * old_row + offset)
+                    torch.index_select(of, 1, indices, out=one[:some])
+                for one, offset in zip(scratch, (0, split)):
+                    every.as_strided((some, *one.shape[1:]), (row, one.shape[2], 1),
+                                     first * row + offset).copy_(one[:some])
+        self._lay_out((*self.kind[:2], *((len(indices), *each[1:]) for each in self.kind[2:])))

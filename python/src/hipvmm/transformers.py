@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: MIT
+"""Keys and values of transformers' generate() in memory that grows in place.
+
+    import hipvmm.transformers
+
+    cache = hipvmm.transformers.GrowingCache(config=model.config)
+    model.generate(**inputs, past_key_values=cache)
+
+or, so that every unmodified generate() of the process uses it::
+
+    hipvmm.transformers.install()
+
+or only a part of a program::
+
+    with hipvmm.transformers.install():
+        ...
+
+transformers' DynamicCache copies all keys and values at each step, and holds them twice meanwhile.
+Here new tokens are written behind those that are there. Needs transformers 5.15 or newer. Layers of
+sliding windows, and others that hold little, stay as transformers makes them.
+
+GrowingStaticCache is a StaticCache, for torch.compile and captured graphs, whose memory follows the
+tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any, Callable, Dict, Optional
+
+import torch
+from transformers import cache_utils
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from ._errors import InvalidArgumentError, InvalidStateError, OutOfMemoryError, UnsupportedError
+from ._static_cache import GrowingStaticCache, GrowingStaticLayer
+from ._tokens import Tokens, kind_of, ordinal_of
+
+__all__ = [
+    "GrowingCache",
+    "GrowingLayer",
+    "GrowingStaticCache",
+    "GrowingStaticLayer",
+    "install",
+    "is_installed",
+    "uninstall",
+]
+
+_LAYER_TYPE = "full_attention"
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+if not hasattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING"):
+    import transformers
+
+    raise UnsupportedError(
+        f"transformers {transformers.__version__} has no DYNAMIC_LAYER_TYPE_MAPPING: install 5.15, "
+        "the oldest release that this module supports, or newer")
+
+
+class GrowingLayer(DynamicLayer):
+    """A layer of a cache whose keys and values grow in place, for full attention.
+
+    `keys` and `values` are views, (batch, heads, length, head_dim), of one memory. Its address
+    stays until reset(), offload(), or a crop() that leaves nothing; on ROCm 6.1 to 7.2 also until
+    less than half of the memory is used. Earlier views change with reorder_cache() and the like,
+    and with tokens written after crop().
+
+    If tokens cannot be written in place, the layer concatenates as DynamicLayer does: keys that
+    need gradients, tensors of devices that hipvmm does not serve, tokens of another dtype, and all
+    within torch.compile. The next tokens that can be written take the others with them.
+
+    copy and pickle take the contents of a layer. With a bare view they take all its storage, most
+    of it addresses without memory: clone() the view first.
+    """
+
+    _layer_type = None  # or transformers would register this class for all caches
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._tokens: Optional[Tokens] = None
+        self._is_offloaded = False
+
+    @classmethod
+    def from_layer(cls, layer: Any) -> "GrowingLayer":
+        """A layer with the tokens of a DynamicLayer, which move with the next update."""
+        made = cls()
+        made.__dict__.update(layer.__dict__)
+        return made
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the device that the layer has backed; 0 while its memory is not hipvmm's."""
+        tokens = self._tokens
+        is_own = tokens is not None and tokens.are_views(self.keys, self.values)
+        return tokens.held_bytes if is_own else 0  # type: ignore[union-attr]
+
+    def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> Any:
+        """Appends tokens, and returns all keys and values. A call that fails changes nothing."""
+        if _is_compiling():
+            return super().update(key_states, value_states, *args, **kwargs)
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        tokens, first = self._memory_for(key_states, value_states), self.get_seq_length()
+        if tokens is None:
+            self._take(None, *(torch.cat([old, new], dim=-2) for old, new in (
+                (self.keys, key_states), (self.values, value_states))))
+        else:
+            tokens.write(first, key_states, value_states)
+            self._take(tokens, *tokens.views(first + key_states.shape[2]))
+        return self.keys, self.values
+
+    def crop(self, *args: Any, **kwargs: Any) -> None:
+        """Removes tokens as DynamicLayer does; memory far beyond the rest is released."""
+        if self.get_seq_length() == 0:
+            return
+        tokens = self._own()
+        super().crop(*args, **kwargs)
+        if self.get_seq_length() == 0:
+            self._take(None, *(each.new_empty(each.shape) for each in (self.keys, self.values)))
+        elif tokens is not None:
+            self._trim(tokens)
+
+    def reset(self) -> None:
+        """Drops all tokens, and releases their memory."""
+        self._take(None, None, None)
+        self.is_initialized = False
+        super().reset()
+
+    def offload(self) -> None:
+        """Copies keys and values to the CPU, and releases the memory of the device."""
+        if self._own() is None:
+            super().offload()
+            return
+        self._take(None, *(
+            torch.empty(each.shape, dtype=each.dtype, device="cpu").copy_(each, non_blocking=True)
+            for each in (self.keys, self.values)))
+        self._is_offloaded = True
+
+    def prefetch(self) -> None:
+        """Brings offloaded tokens back, into memory that grows."""
+        if self._is_offloaded:
+            self._move_to(ordinal_of(self.device))
+        else:
+            super().prefetch()
+
+    def reorder_cache(self, beam_idx: Any) -> None:
+        """Replaces each sequence of the batch by another one, in place."""
+        if not self._select(lambda every: every.index_select(0, beam_idx.to(every.device))):
+            super().reorder_cache(beam_idx)
+
+    def batch_repeat_interleave(self, repeats: Any) -> None:
+        """Repeats each sequence of the batch, in place."""
+        if not self._select(lambda every: every.repeat_interleave(repeats, dim=0)):
+            super().batch_repeat_interleave(repeats)
+
+    def batch_select_indices(self, indices: Any) -> None:
+        """Keeps some sequences of the batch, in place."""
+        if not self._select(lambda every: every[indices, ...]):
+            super().batch_select_indices(indices)
+
+    def __copy__(self) -> "GrowingLayer":
+        made = type(self).__new__(type(self))
+        if self._own() is None:
+            made.__dict__.update(self.__dict__)
+        else:  # two layers with one memory would write over each other's tokens
+            made.__dict__.update({**self.__dict__, "_tokens": None})
+            made._move_to(ordinal_of(self.device))
+        return made
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "GrowingLayer":
+        made = copy.copy(self)
+        memo[id(self)] = made
+        own = ("_tokens", "keys", "values")
+        made.__dict__.update({name: copy.deepcopy(value, memo)
+                              for name, value in self.__dict__.items() if name not in own})
+        if made._tokens is None:
+            made.keys, made.values = (copy.deepcopy(_contents(each), memo)
+                                      for each in (self.keys, self.values))
+        return made
+
+    def __getstate__(self) -> Dict[str, Any]:
+        self._own()
+        return {**self.__dict__, "keys": _contents(self.keys), "values": _contents(self.values),
+                "_tokens": None}
+
+    def _own(self) -> Optional[Tokens]:
+        """The memory that keys and values are views of; others may have assigned other tensors."""
+        if self._tokens is not None and not self._tokens.are_views(self.keys, self.values):
+            self._tokens = None
+        if self._tokens is not None:
+            self._tokens.require_awake()
+        return self._tokens
+
+    def _take(self, tokens: Optional[Tokens], keys: Any, values: Any) -> None:
+        self._tokens, self.keys, self.values, self._is_offloaded = tokens, keys, values, False
+
+    def _memory_for(self, keys: Any, values: Any) -> Optional[Tokens]:
+        """The memory that tokens can be appended to; None if they cannot be written in place."""
+        # A subclass of Tensor may stand for several devices, or for no memory at all.
+        if any(type(each) is not torch.Tensor for each in (keys, values)):
+            return None
+        kind, own = kind_of(keys, values), self._own()
+        if (kind is None or kind[0] != kind[1] or kind[2][0] != kind[3][0]
+                or keys.device != values.device):
+            return None
+        if torch.is_grad_enabled() and any(
+                each.requires_grad for each in (keys, values, self.keys, self.values)):
+            return None
+        if own is not None:
+            return own if own.kind == kind and self.keys.device == keys.device else None
+        ordinal = ordinal_of(keys.device)
+        if ordinal is None:
+            return None
+        if self.get_seq_length() > 0:
+            if kind_of(self.keys, self.values) != kind:
+                return None
+            self._move_to(ordinal)
+            return self._tokens
+        return Tokens(ordinal, keys, values) if keys.numel() > 0 else None
+
+    def _move_to(self, ordinal: Any) -> None:
+        """Copies all tokens to memory of their own that grows."""
+        tokens = Tokens(ordinal, self.keys, self.values)
+        tokens.write(0, self.keys, self.values)
+        self._take(tokens, *tokens.views(self.keys.shape[2]))
+
+    def _select(self, choose: Callable[[Any], Any]) -> bool:
+        """Has `choose` select from the numbers of the batch; False if that is DynamicLayer's."""
+        tokens = self._own()
+        if tokens is None:
+            return False
+        indices = choose(torch.arange(self.keys.shape[0], device=self.keys.device))
+        if indices.dim() != 1:
+            raise InvalidArgumentError(
+                f"indices of a batch have {indices.dim()} dimensions, and must have 1")
+        if len(indices) == 0:
+            return False
+        count = self.get_seq_length()
+        tokens.select(indices, count)
+        self._take(tokens, *tokens.views(count))
+        self._trim(tokens)
+        return True
+
+    def _trim(self, tokens: Tokens) -> None:
+        """Releases memory that the tokens do not need, if that is much."""
+        if not tokens.returns_with_addresses:
+            tokens.trim(self.get_seq_length())
+        elif tokens.has_slack(self.get_seq_length()):
+            try:
+                self._move_to(ordinal_of(self.device))
+            except OutOfMemoryError:
+                pass  # later tokens use the memory
+
+
+def _contents(tensor: Any) -> Any:
+    """A tensor whose storage is its elements, so that no address without memory is read."""
+    if tensor is None or tensor.requires_grad:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+class GrowingCache(DynamicCache):
+    """A DynamicCache with GrowingLayers for full attention; arguments are the same.
+
+    >>> cache = hipvmm.transformers.GrowingCache(config=model.config)
+    >>> model.generate(**inputs, past_key_values=cache)
+
+    Without a config all layers are. A cache is used by one thread at a time.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.layers = [GrowingLayer.from_layer(each) if type(each) is DynamicLayer else each
+                       for each in self.layers]
+        if self.layer_class_to_replicate is DynamicLayer:
+            self.layer_class_to_replicate = GrowingLayer
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of devices that the layers have backed."""
+        return sum(getattr(each, "held_bytes", 0) for each in self.layers)
+
+
+_lock = threading.Lock()
+
+
+class _Installation:
+    """The result of install(): the end of a with statement undoes the installation."""
+
+    def __init__(self, made_it: bool) -> None:
+        self._made_it = made_it
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: Any) -> None:
+        if self._made_it:
+            uninstall()
+
+
+def install() -> _Installation:
+    """Has each DynamicCache(config=...) from now on, and so each generate(), use GrowingLayer.
+
+    Caches that exist stay as they are. A second call does nothing. Raises InvalidStateError if
+    another package has replaced transformers' layer.
+    """
+    with _lock:
+        found = cache_utils.DYNAMIC_LAYER_TYPE_MAPPING[_LAYER_TYPE]
+        if found is GrowingLayer:
+            return _Installation(False)
+        if found is not DynamicLayer:
+            raise InvalidStateError(
+                f"layers of {_LAYER_TYPE} are {found.__module__}.{found.__qualname__} already: "
+                "undo that first, or pass past_key_values=GrowingCache(config=...)")
+        cache_utils.DYNAMIC_LAYER_TYPE_MAPPING[_LAYER_TYPE] = GrowingLayer
+        return _Installation(True)
+
+
+def is_installed() -> bool:
+    """Whether new caches use GrowingLayer."""
+    return cache_utils.DYNAMIC_LAYER_TYPE_MAPPING[_LAYER_TYPE] is GrowingLayer
+
+
+def uninstall() -> None:
+    """Undoes install(): caches that exist keep their layers. Without an install() does nothing."""
+    with _lock:
+        if is_installed():
+            cache_utils.DYNAMIC_LAYER_TYPE_MAPPING[_LAYER_TYPE] = DynamicLayer

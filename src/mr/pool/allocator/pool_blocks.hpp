@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <hipvmm/mr/pool_reuse.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
+#include "core/observers/memory_events.hpp"
+#include "core/ranked_mutex.hpp"
+#include "mr/pool/allocator/block_index.hpp"
+#include "mr/pool/allocator/placement.hpp"
+#include "mr/pool/allocator/small_blocks.hpp"
+#include "mr/pool/allocator/stream_timeline.hpp"
+#include "mr/pool/backend/backend.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// The blocks of a pool, the streams that own them, and the numbers that decide on growth.
+///
+/// `mutex`, the state lock, guards all members from `streams` on, except the fences of streams,
+/// which the slow-path lock guards. It is taken after the slow-path lock and held for steps in
+/// trees. Long work and waits hold neither lock: the blocks involved are busy, and no other thread
+/// touches busy blocks.
+struct pool_blocks {
+  using state_lock = stream_timeline::state_lock;
+
+  pool_blocks(std::size_t address_bytes, fence_source& fences, std::uintptr_t base)
+      : small_blocks{address_bytes},
+        streams{fences, mutex},
+        index{address_bytes, base, streams.idle()} {}
+  /// The trees unlink the blocks, which are destroyed first.
+  ~pool_blocks() {
+    for (stream_state& each : streams.states()) each.free().clear();
+  }
+  pool_blocks(const pool_blocks&) = delete;
+  pool_blocks& operator=(const pool_blocks&) = delete;
+
+  // Of the pool's events; set before the first request.
+  detail::event_origin events{memory_event_source::pool, 0, -1};
+  block_map small_blocks;  // uses atomics, no lock
+  // Requests for which only a refusal is left: while there are any, caches keep nothing.
+  std::atomic<int> last_resorts{0};
+  // Threads that hold blocks between a cache and the index, where no request finds them.
+  std::atomic<int> carriers{0};
+  // Bytes of a failed growth, which only the end of the addresses returns.
+  std::atomic<std::size_t> pinned{0};
+
+  // In a cache line of its own, because most frees read what is above and take no lock.
+  alignas(64) detail::ranked_mutex mutex{detail::lock_rank::pool_state};
+  stream_timeline streams;
+  block_index index;
+  std::size_t limit = static_cast<std::size_t>(-1);
+  std::size_t largest_chunk = static_cast<std::size_t>(-1);
+  std::size_t equal_chunk = 0;  // the one size of chunks, if they must have one; 0: not chosen yet
+  std::size_t planned_bytes = 0;  // that slow paths are about to create
+  pool_reuse reuse;
+  std::array<std::uint64_t, pool_source_count> served{};
+  std::uint64_t chunks_created = 0;
+  std::uint64_t chunks_moved = 0;
+  // Set while the memory sleeps: what a request is told.
+  const std::string* refusal = nullptr;
+
+  // Called with the state lock.
+  /// Throws: std::logic_error while the memory sleeps.
+  void require_awake() const;
+  /// The rules of new chunks of `memory`.
+  [[nodiscard]] chunk_rules rules(const memory_backend& memory) const;
+  /// Chooses the one size of chunks, if they must have one and none is mapped, so that `memory`,
+  /// which has `available` bytes now, has memory for several.
+  void choose_equal_chunk(const memory_backend& memory, std::size_t available);
+  /// Frees the used block at `offset` in the stream of `user`. Returns false, with nothing done,
+  /// unless `bytes` are in use there.
+  [[nodiscard]] bool free_used(stream_state& user, std::size_t offset, std::size_t bytes,
+                               bool has_fence = false) noexcept;
+  /// Merges the busy blocks from `first` up to `end` into a used block of `user`, served by
+  /// `counted`, and returns its offset.
+  std::size_t make_used(block& first, std::size_t end, stream_state& user,
+                        pool_source counted) noexcept;
+  /// Takes the best fit of the stream's own and of idle memory; nullopt when they have none.
+  /// Throws: std::bad_alloc; std::logic_error while the memory sleeps.
+  [[nodiscard]] std::optional<std::size_t> take_own(stream_state& user, const request& wanted,
+                                                    pool_source counted);
+
+  /// Calls visit(owner, block) for each block that caches have. Throws: as `visit`.
+  template <typename Visit>
+  void for_each_cached(Visit visit) {
+    for (stream_state& each : streams.states())
+      each.for_each_cache([&](thread_cache& cache) {
+        cache.for_each([&](std::size_t offset) {
+          if (block* const found = index.find(offset)) visit(each, *found);
+        });
+      });
+  }
+
+  // Called without the state lock.
+  /// Frees blocks of `bytes` bytes each that were in caches.
+  void free_cached(stream_state& user, std::size_t bytes, const std::size_t* offsets,
+                   std::size_t count) noexcept;
+  /// Frees all memory in the caches of the stream.
+  void empty_caches(stream_state& user) noexcept;
+  /// The same for several streams.
+  void empty_caches(const stream_timeline::state_list& users) noexcept {
+    for (stream_state* const each : users) empty_caches(*each);
+  }
+
+  // Called with or without it.
+  /// Bytes that the pool has from the device.
+  [[nodiscard]] std::size_t physical_bytes() const noexcept {
+    return index.physical_bytes() + pinned.load(std::memory_order_relaxed);
+  }
+  void report_event(memory_event_kind kind, std::size_t offset, std::size_t bytes) const noexcept;
+};
+
+/// The name of a pool in messages, by the start of its addresses; 0: it has slabs.
+[[nodiscard]] std::string name_of_pool(std::uintptr_t start);
+
+/// Its thread holds blocks between a cache and the index while this object lives.
+class block_carrier {
+ public:
+  explicit block_carrier(std::atomic<int>& carriers) noexcept : carriers_{carriers} { ++carriers_; }
+  ~block_carrier() { --carriers_; }
+  block_carrier(const block_carrier&) = delete;
+  block_carrier& operator=(const block_carrier&) = delete;
+
+ private:
+  std::atomic<int>& carriers_;
+};
+
+}  // namespace hipvmm::mr::pool

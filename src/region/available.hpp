@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/runtime/device.hpp>
+
+// The remaining addresses of the process, and memory for new chunks.
+namespace hipvmm::detail {
+
+/// Bytes of addresses to reserve if the program names no size. `needed`: the least that the
+/// caller can use; `wanted`: the size that makes it faster. Leaves addresses for others, however
+/// many come:
+/// - one part in eight of the remaining addresses is for the program itself;
+/// - with n reservations of the library, `needed` gets at most 1/(n + 3) of the rest, and bytes
+///   beyond it at most 1/(n + 64). No sum of such shares reaches the rest.
+/// A reservation, which is freed at once, finds the remaining addresses, unless an earlier one was
+/// large enough. Waits for retired memory if `needed` is not to be had. Throws: hip_error.
+[[nodiscard]] std::size_t address_share(device_ref device, std::size_t needed, std::size_t wanted);
+
+/// New chunks that a device can give.
+struct creatable_memory {
+  std::size_t bytes;
+  std::size_t chunks;  ///< at most so many: the greatest number if chunks cost no descriptors
+};
+
+/// New chunks that `device` can give: its free memory, that in the shared cache, and
+/// retired memory, within its memory_budget; as many as there are descriptors for, which are
+/// counted up to those of chunks of `least_chunk` bytes. Others may be faster. Throws: hip_error.
+[[nodiscard]] creatable_memory creatable(device_ref device, std::size_t least_chunk);
+
+}  // namespace hipvmm::detail

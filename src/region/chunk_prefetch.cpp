@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#include "region/chunk_prefetch.hpp"
+
+namespace hipvmm::detail {
+
+void chunk_prefetch::submit(const order& wanted) noexcept {
+  order_ = wanted;
+  if (!task_.submit()) note_failure();
+}
+
+bool chunk_prefetch::is_ready_within(std::size_t offset, std::size_t bytes) const noexcept {
+  if (ready_.empty()) return false;
+  const auto& [first, held] = *ready_.begin();
+  return first < offset + bytes && offset < first + held.bytes();
+}
+
+void chunk_prefetch::run() noexcept {
+  try {
+    ready_ = make_(*order_);
+    order_.reset();
+  } catch (...) {
+    // The commit that needs the chunk meets the same failure, or finds it gone.
+    note_failure();
+  }
+}
+
+void chunk_prefetch::note_failure() noexcept {
+  order_.reset();
+  may_start_ = false;
+  ++failures_;
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/memory_location.hpp>
+#include "core/background_task.hpp"
+#include "region/backing.hpp"
+
+namespace hipvmm::detail {
+
+/// The chunk behind the last one of a region that a thread makes before a commit needs it.
+class chunk_prefetch {
+ public:
+  struct order {
+    std::size_t offset;
+    std::size_t bytes;
+    prefetch_level how;
+    memory_location where;
+  };
+
+  /// `make` makes the chunk in the thread. It reads the region: code that changes the region
+  /// cancels first.
+  explicit chunk_prefetch(std::function<backing_map(const order&)> make) : make_{std::move(make)} {}
+
+  void cancel_or_wait() noexcept { task_.cancel_or_wait(); }
+  /// Returns whether a chunk may be ordered: none is under way or ready, and none has failed since
+  /// allow().
+  [[nodiscard]] bool is_idle() const noexcept {
+    return !task_.pending() && ready_.empty() && may_start_;
+  }
+  /// Pre: is_idle().
+  void submit(const order& wanted) noexcept;
+  void allow() noexcept { may_start_ = true; }
+  /// Bytes of the chunk that is ready; zero while one is under way.
+  [[nodiscard]] std::size_t ready_bytes() const noexcept {
+    return task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();
+  }
+  [[nodiscard]] std::size_t failures() const noexcept { return failures_; }
+
+  /// The chunk, which no size of the region counts, mapped or not; or nothing.
+  /// Pre, for all functions that follow: nothing is pending.
+  [[nodiscard]] backing_map& ready() noexcept { return ready_; }
+  [[nodiscard]] const backing_map& ready() const noexcept { return ready_; }
+  /// Returns whether the chunk is partly in [offset, offset + bytes): nothing else can be mapped
+  /// there then.
+  [[nodiscard]] bool is_ready_within(std::size_t offset, std::size_t bytes) const noexcept;
+  /// Takes the order that was cancelled before a thread began with it.
+  std::optional<order> take_cancelled() noexcept { return std::exchange(order_, std::nullopt); }
+
+ private:
+  void run() noexcept;
+  void note_failure() noexcept;
+
+  std::function<backing_map(const order&)> make_;
+  std::optional<order> order_;  // until it is filled or void
+  backing_map ready_;
+  bool may_start_ = true;
+  std::atomic<std::size_t> failures_{0};
+  background_task task_{[this] { run(); }};  // last: it ends first
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// The part of tag_state that chooses the contents for suspend() to save, and copies them to the
+// host.
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "region/sleep/memory_tag.hpp"
+#include "region/sleep/parallel_copies.hpp"
+#include "runtime/runtime_rules.hpp"
+
+namespace hipvmm::detail {
+
+template <class Copy>
+void tag_state::member::cut(Copy copy) const {
+  std::size_t offset = bytes_of(contents);
+  for (auto one = contents.rbegin(); one != contents.rend(); ++one) {
+    for (std::size_t left = one->bytes; left != 0;) {
+      const std::size_t part =
+          std::min({left, parallel_copies::piece_bytes, host_bytes::longest_before(offset)});
+      left -= part;
+      offset -= part;
+      copy(one->device, static_cast<const std::byte*>(one->address) + left, part, offset);
+    }
+  }
+}
+
+void tag_state::member::submit(parallel_copies& copies) {
+  // Behind fewer bytes an event costs more than it gains by earlier unmaps.
+  constexpr std::size_t least_bytes = 8 * MiB;
+  const std::byte* marked_end = nullptr;
+  std::size_t unmarked = 0;
+  const bool is_told = rules_of_runtime().events_cover_copies;
+  const auto mark = [&] {
+    if (unmarked != 0 && is_told) marks.push_back({marked_end, copies.mark()});
+    unmarked = 0;
+  };
+  cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
+    if (unmarked == 0) marked_end = from + bytes;
+    copies.add(device, saved.at(offset), from, bytes);
+    unmarked += bytes;
+    if (unmarked >= least_bytes) mark();
+  });
+  mark();
+}
+
+void tag_state::member::wait_for_copies(const void* address, copy_jobs& jobs) {
+  for (; !marks.empty() && marks.front().end > address; marks.pop_front()) {
+    for (const event& each : marks.front().events) each.synchronize();
+    jobs.wait_for(marks.front().jobs);
+  }
+}
+
+void tag_state::require_members_have(const std::vector<suspend_range>& ranges) const {
+  for (const suspend_range& each : ranges) {
+    const auto* const last = static_cast<const std::byte*>(each.address) + each.bytes - 1;
+    if (std::none_of(members_.begin(), members_.end(), [&](const member& one) {
+          const auto all = one.who->addresses_of();
+          return has_address(all, each.address) && has_address(all, last);
+        }))
+      throw std::invalid_argument{
+          "suspend: the range of " + format_bytes(each.bytes) + " at " +
+          address_text(each.address) + " is not memory of one region, vector, pool or arena" +
+          " that carries the tag" + (name_.empty() ? "" : " \"" + name_ + "\"")};
+  }
+}
+
+void tag_state::choose_contents(const sleep_plan& plan) {
+  for (member& each : members_) {
+    chunks_that_stay_mapped staying = each.who->staying();
+    if (!plan.restores_nothing()) {
+      const sleep_plan released{keep::contents, staying.ranges};
+      for (const sleeping_range& all : each.who->contents())
+        released.cut(all.address, all.bytes, [&](void* from, std::size_t length, keep kept) {
+          if (kept == keep::nothing) return;
+          plan.cut(from, length, [&](void* address, std::size_t bytes, keep what) {
+            if (what == keep::nothing) return;
+            (what == keep::zeros ? each.zeros : each.contents)
+                .push_back({address, bytes, all.device});
+          });
+        });
+    }
+    const std::lock_guard lock{mutex_};
+    std::swap(each.staying, staying);
+  }
+}
+
+void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
+  for (member& each : members_) {
+    const std::size_t bytes = bytes_of(each.contents);
+    const bool may_reuse = storage != sleep_storage::pageable && each.saved.is_pinned();
+    if (may_reuse && each.saved.bytes() >= bytes) continue;
+    each.saved = {};  // before there is more
+    each.keeps_host_bytes = false;
+    each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
+  }
+  if (storage != sleep_storage::pageable) {
+    for (member& each : members_) each.submit(copies_);
+    wait_where_events_pass_early(jobs);
+    return;
+  }
+  for (member& each : members_) {
+    each.cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
+      jobs.add([this, device, to = each.saved.at(offset), from, bytes] {
+        copies_.add(device, to, from, bytes);
+        for (const event& behind : copies_.mark()) behind.synchronize();
+      });
+      each.marks.push_back({from + bytes, {}, jobs.added()});
+    });
+  }
+  wait_where_events_pass_early(jobs);
+}
+
+void tag_state::wait_where_events_pass_early(copy_jobs& jobs) {
+  if (rules_of_runtime().events_cover_copies) return;
+  jobs.wait_for(jobs.added());
+  copies_.finish();
+  for (member& each : members_) each.marks.clear();
+}
+
+void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
+  // All room first.
+  for (member& each : members_) {
+    each.saved = {};
+    each.file = backup_file{folder, bytes_of(each.contents)};
+  }
+  for (member& each : members_) {
+    each.cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
+      slow.jobs.add([&to = slow.files, &file = each.file, device, from, bytes, offset] {
+        to.save(device, from, bytes, file, offset);
+      });
+      // It is written when its buffer serves the next copy but one.
+      each.marks.push_back({from + bytes, {}, slow.jobs.added() + 2});
+    });
+  }
+  slow.jobs.add([&to = slow.files] { to.finish(); });
+}
+
+}  // namespace hipvmm::detail

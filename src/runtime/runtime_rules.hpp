@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace hipvmm::detail {
+
+/// Returns the result of hipRuntimeGetVersion: HIP's number on AMD, CUDA's on NVIDIA.
+/// Throws: hip_error.
+int runtime_version();
+
+/// The rules that the library follows because of the version of the runtime: the only place that
+/// compares versions. A property that a probe can find is a trait of the device instead.
+struct runtime_rules {
+  int version;
+
+  // HIP's first number is 10000000; those below are CUDA's.
+  bool is_cuda = version < 10000000;
+
+  // hipMemImportFromShareableHandle takes a pointer to the descriptor up to ROCm 7.0 and the
+  // descriptor's value, cast to a pointer, from 7.1 on (ROCm/rocm-systems#11020); CUDA takes the
+  // value. This is a property of the runtime, not of the header.
+  bool imports_descriptor_by_value = is_cuda || is_at_least(7, 1);
+
+  // From ROCm 6.1, the first with addresses, to 6.4, hipMemAddressFree leaves the record of the
+  // addresses to the last command that used them: late_record and unwaited_stream in
+  // docs/guides/rocm.md. Observed on 6.4.3, not on 7.2.4; releases between were not run.
+  bool wait_before_address_free = is_at_least(6, 1) && !is_at_least(7, 0);
+
+  // From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access:
+  // docs/guides/rocm.md, from the source. There is no probe for it: that would need work that can
+  // be delayed.
+  bool unmap_waits = is_at_least(7, 14);
+
+  // On AMD's runtime 7.2.4 an event behind a copy to the host in one of several streams passed
+  // while the copy ran, as the stand-in for ROCr reported at the unmap behind it. Why, and whether
+  // a GPU and other releases do so, is not known: suspend() relies on none of AMD's.
+  // docs/guides/rocm.md.
+  bool events_cover_copies = !is_at_least(5, 7);
+
+  // From ROCm 7.14 on the owner reads other pages between the grant of a peer and its own grant,
+  // which is last (openxla/xla#46576). Fixed by ROCm/rocm-systems#9908, newer than the branch of
+  // 10.0 and older than that of 10.1; which release has it has not been seen: docs/guides/rocm.md.
+  bool wait_before_grant = is_at_least(7, 14);
+
+  // hipMemMap reports failures after the checks of its arguments from ROCm 7.14 on
+  // (ROCm/rocm-systems#7685), and on CUDA.
+  bool reports_failed_map = is_cuda || is_at_least(7, 14);
+
+  // AMD's pools allocate a block to the stream of its allocation without a wait for the stream of
+  // its free. hipFreeAsync blocks the host while the earlier free of a reused block is not done.
+  // Observed on 6.4.3 and 7.2.4, and the same in all published sources. CUDA's pools do neither.
+  bool pools_reuse_in_order = is_cuda;
+
+  // AMD's runtime searches all pools of a device for freed memory. Beside hipMemPoolCreate and
+  // hipMemPoolDestroy in other threads 6.4.3 crashes in hipFree, hipFreeAsync and hipStreamDestroy;
+  // 7.2.4 blocks for good in hipFree and hipDeviceSynchronize. CUDA is not known to.
+  bool pools_change_beside_frees = is_cuda;
+
+  // If some devices are linked, AMD's runtime crashes in a copy between two devices for which a
+  // link is missing: of the stream's device with both, and before 7.0 of the two with each other.
+  // If no devices are linked it copies through the host. Observed on 5.7.1, 6.4.3 and 7.2.4:
+  // docs/guides/rocm.md.
+  bool copies_over_links_of_stream = is_at_least(6, 0);
+  bool copies_over_links_of_owners = !is_cuda && !is_at_least(7, 0);
+
+  // AMD's runtime crashes in a fill of a device's memory in a stream of another without a link to
+  // it. Observed on the same releases.
+  bool fills_over_links = !is_cuda;
+
+  // hipDevP2PAttrPerformanceRank is an order of links on CUDA, 0 the fastest; AMD's runtime gives
+  // the number of the link's type (ROCm/clr, hip_peer.cpp; seen on 5.7.1, 6.4.3 and 7.2.4).
+  bool ranks_links = is_cuda;
+
+  // On NVIDIA a device has a primary context, which the first call that uses the device makes.
+  bool has_contexts = is_cuda;
+
+  // CUDA's hipFree and hipHostFree wait for the device. Of AMD's hipFree a probe finds out.
+  bool frees_wait = is_cuda;
+
+  // AMD's runtime refuses the handle of a stream that was destroyed. CUDA's driver does not always
+  // check its handles, which are addresses, and may crash.
+  bool refuses_ended_streams = !is_cuda;
+
+  // AMD's runtime crashes if an event is queried while its record completes
+  // (docs/guides/rocm.md), as that of an idle stream does at once: the stream is queried first. On
+  // NVIDIA's that query would cost a capture that another thread begins meanwhile.
+  bool queries_stream_before_record = !is_cuda;
+
+  [[nodiscard]] constexpr bool is_at_least(int major, int minor) const noexcept {
+    return version >= major * 10000000 + minor * 100000;
+  }
+};
+
+/// The rules of the runtime of this process, which is asked once. Throws: hip_error.
+[[nodiscard]] const runtime_rules& rules_of_runtime();
+
+}  // namespace hipvmm::detail

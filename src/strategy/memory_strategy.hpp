@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include "strategy/call_prices.hpp"
+#include "strategy/rights_setting.hpp"
+
+namespace hipvmm::detail {
+
+/// Whether the devices of a strategy can do a thing; if not, the first that cannot, and why.
+class ability {
+ public:
+  ability() noexcept = default;
+  /// `lack` continues the sentence that begins with the device.
+  ability(device_ref without, const char* lack, const std::string& reason) noexcept
+      : without_{without}, lack_{lack}, reason_{&reason} {}
+
+  explicit operator bool() const noexcept { return reason_ == nullptr; }
+  /// The finding of the probe. Pre: a device cannot do it.
+  [[nodiscard]] const std::string& reason() const noexcept { return *reason_; }
+  /// Throws: unsupported, unless all devices can: "`what`: device N <its lack>: <reason>" and
+  /// `advice`.
+  void require(const char* what, const char* advice = "") const;
+
+ private:
+  device_ref without_{0};
+  const char* lack_ = "";
+  const std::string* reason_ = nullptr;
+};
+
+/// The duties and rights of users of device memory, so that it behaves alike with every release of
+/// HIP: the strictest answer in the records of the devices that own chunks.
+/// It does not change when a device is probed again.
+class memory_strategy {
+ public:
+  using record_list = std::vector<std::pair<device_ref, capability>>;
+
+  /// The first record is of the device that may have chunks in memory of the host.
+  /// Pre: there is one.
+  explicit memory_strategy(record_list owners);
+  /// For memory of one device. Throws: as capability_of().
+  explicit memory_strategy(device_ref owner);
+  memory_strategy(const memory_strategy&) = delete;
+  memory_strategy& operator=(const memory_strategy&) = delete;
+
+  [[nodiscard]] const record_list& owners() const noexcept { return owners_; }
+  [[nodiscard]] bool has(device_ref owner) const noexcept;
+  /// Whether addresses pin memory of `owner` that was mapped in them, as `pins_memory` has it.
+  [[nodiscard]] bool pins(device_ref owner) const noexcept;
+  /// Whether one unmap may span neighbouring mappings of chunks of `owner`.
+  [[nodiscard]] bool unmaps_runs(device_ref owner) const noexcept;
+
+ private:
+  const record_list owners_;  // first: the members below refer to it
+
+ public:
+  /// Released memory returns to the device only when the addresses it was mapped in are freed.
+  const bool pins_memory;
+  /// Released memory returns to the device, in this way or at once.
+  const ability returns_memory;
+
+  const rights_setting rights;
+
+  /// Whether each map is verified.
+  const map_answer answer;
+  /// Work may miss a new mapping until this time has passed.
+  const std::chrono::nanoseconds visible_after;
+
+  /// A chunk may be used at two addresses.
+  const ability second_address;
+  /// Copies may span two reservations, so that more addresses can be appended to those in use.
+  const bool extends_in_place;
+
+  /// Chunks of the first owner may be memory of the host, or of one of its nodes.
+  const ability host_chunks;
+  const ability host_node_chunks;
+  const ability uncached_chunks;
+  /// A chunk can be found by an address.
+  const ability retained_chunks;
+  /// Descriptors that a chunk of the first owner costs while it lives; 0 if it is free or unknown.
+  const std::size_t descriptors_per_chunk;
+
+  /// The host reads all that a device may.
+  const bool host_reads;
+  /// A copy from a peer needs no right of that peer to the target.
+  const ability peer_copies;
+  /// HIP's pools keep the order of streams, and a free does not block the host.
+  const bool hip_pools_keep_order;
+
+  const call_prices prices;
+};
+
+}  // namespace hipvmm::detail

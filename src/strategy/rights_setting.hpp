@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include <hipvmm/runtime/device.hpp>
+
+namespace hipvmm::detail {
+
+/// The mappings of one reservation, by offset.
+class mapped_sizes {
+ public:
+  void add(std::size_t offset, std::size_t bytes) noexcept {
+    start_ = std::min(start_, offset);
+    end_ = std::max(end_, offset + bytes);
+    sum_ += bytes;
+    if (size_ == 0) size_ = bytes;
+    has_one_size_ = has_one_size_ && bytes == size_;
+  }
+  [[nodiscard]] bool has_no_hole() const noexcept { return sum_ == bytes(); }
+  [[nodiscard]] bool has_one_size() const noexcept { return has_one_size_; }
+  [[nodiscard]] std::size_t start() const noexcept { return start_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return end_ - start_; }
+
+ private:
+  std::size_t start_ = std::numeric_limits<std::size_t>::max();
+  std::size_t end_ = 0;
+  std::size_t sum_ = 0;
+  std::size_t size_ = 0;
+  bool has_one_size_ = true;
+};
+
+/// Which range a call that sets rights names.
+enum class rights_range {
+  mapping,      ///< the mapping that gets other rights
+  reservation,  ///< all that is mapped in its reservation
+  none,         ///< HIP takes neither
+};
+
+/// Which ranges HIP takes rights for.
+// ROCm 7.0 to 7.2 take a range only if it is as long as the first mappings of its reservation
+// together, counted in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
+// ggml-org/llama.cpp#23900). That holds for all mappings at once, and if all have one size for
+// any: then each call names only those that change, or n of them would take n * n / 2 grants.
+// If all get the same rights, naming more of them changes nothing. If a probe met that, the
+// call is made so; elsewhere when the other form was refused, because it may fail now and then. May
+// go when no supported release fails the probe tail_access.
+struct rights_setting {
+  bool takes_any_mapping;  ///< else only one of a reservation with mappings of one size
+  bool takes_runs;         ///< several mappings from the first one on
+  device_ref refusing;     ///< the first device that does not take any mapping, else the first
+  const std::string* why;  ///< the failure that was seen
+
+  /// Whether the first call names the mapping alone. `had_one_size`: all that ever was mapped
+  /// there.
+  [[nodiscard]] bool begins_with_mapping(bool had_one_size) const noexcept {
+    return takes_any_mapping || had_one_size;
+  }
+  /// The range of the call that follows, for `bytes` bytes beside `there`, which includes them.
+  /// - `has_same_rights`: all of it gets the same.
+  /// - `was_refused`: a call that named the mapping alone, since when memory `was_released` or not.
+  [[nodiscard]] static rights_range next(const mapped_sizes& there, std::size_t bytes,
+                                         bool has_same_rights, bool was_refused,
+                                         bool was_released) noexcept {
+    const bool is_alone = there.bytes() == bytes;
+    if ((has_same_rights || is_alone) && there.has_no_hole() && !(was_refused && is_alone))
+      return rights_range::reservation;
+    const bool may_pass = was_refused ? was_released : there.has_one_size();
+    return may_pass ? rights_range::mapping : rights_range::none;
+  }
+  /// Whether a mapping that is added last to `there` can be given the rights of all.
+  [[nodiscard]] static bool can_add_to(const mapped_sizes& there) noexcept {
+    return there.has_one_size() || there.has_no_hole();
+  }
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/descriptor_closer.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/background_thread.hpp"
+#include "core/process_mark.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
+
+constexpr auto patience = 200ms;  // of a caller with a close
+constexpr auto start_time = 2s;   // and with a thread that has yet to run
+constexpr int most_lapses = 3;  // more closes than that lasted longer: for a minute no caller waits
+constexpr auto distrust = 1min;
+constexpr auto idle_time = 1s;            // then a thread ends
+constexpr std::size_t most_threads = 64;  // so many closes may last; more of them queue
+
+void close_here(int descriptor) noexcept {
+  // Of a socket, so that most that would linger do not. Its sender can set it back.
+  const linger none{1, 0};
+  static_cast<void>(::setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &none, sizeof none));
+  // A failing close has closed the descriptor all the same on Linux.
+  ::close(descriptor);
+}
+
+/// A thread may be in a close when the program unloads the library that has its code.
+void keep_this_library() noexcept {
+  static std::atomic<bool> is_kept{false};
+  if (is_kept.exchange(true)) return;
+  Dl_info found{};
+  if (::dladdr(reinterpret_cast<const void*>(&close_foreign), &found) != 0 &&
+      found.dli_fname != nullptr)
+    static_cast<void>(::dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
+}
+
+/// The threads, and the descriptors that they are to close. It lives as long as the process.
+class closing_threads {
+ public:
+  static closing_threads& instance() {
+    static never_destroyed<closing_threads> only;
+    return only.get();
+  }
+
+  /// Returns false if the caller must close the descriptor: there is no thread, nor can be one.
+  bool take(int descriptor) {
+    if (process_.is_of_parent()) return false;
+    std::unique_lock lock{mutex_};
+    queue_.push_back(descriptor);
+    if (idle_ < queue_.size() && threads_ < most_threads && !start() && threads_ == 0) {
+      queue_.pop_back();
+      return false;
+    }
+    ++pending_;
+    work_.notify_one();
+    wait(lock);
+    return true;
+  }
+
+ private:
+  /// Waits until all is closed, unless a close lasts.
+  void wait(std::unique_lock<std::mutex>& lock) {
+    const auto began = clock::now();
+    // A close that lasted once is not waited for again.
+    if (lasts_ || began < waits_from_) return;
+    const auto is_late = [&] {
+      const auto now = clock::now();
+      return now >= began + start_time || (closing_ != 0 && now >= began_closing_ + patience);
+    };
+    while (pending_ != 0 && !is_late()) done_.wait_for(lock, patience / 10);
+    lasts_ = pending_ != 0;
+    if (lasts_ && ++lapses_ > most_lapses) waits_from_ = clock::now() + distrust;
+  }
+
+  bool start() noexcept {
+    try {
+      const signals_blocked inherited;
+      std::thread{[this] { serve(); }}.detach();
+    } catch (const std::exception&) {
+      return false;  // of the system, or for lack of memory of the host
+    }
+    ++threads_;
+    return true;
+  }
+
+  void serve() {
+    std::unique_lock lock{mutex_};
+    for (;;) {
+      ++idle_;
+      const bool has_work = work_.wait_for(lock, idle_time, [&] { return !queue_.empty(); });
+      --idle_;
+      if (!has_work) break;
+      const int descriptor = queue_.front();
+      queue_.pop_front();
+      if (closing_++ == 0) began_closing_ = clock::now();
+      lock.unlock();
+      close_here(descriptor);
+      lock.lock();
+      --closing_;
+      if (--pending_ != 0) continue;
+      lasts_ = false;
+      done_.notify_all();
+    }
+    --threads_;
+  }
+
+  const process_mark process_;
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable done_;
+  std::deque<int> queue_;
+  std::size_t pending_ = 0;  // queued, or being closed
+  std::size_t closing_ = 0;
+  clock::time_point began_closing_;  // if closing_ is not 0: the first of those in a row
+  std::size_t threads_ = 0;
+  std::size_t idle_ = 0;  // of the threads
+  bool lasts_ = false;    // a close that a caller no longer waited for
+  int lapses_ = 0;        // of those
+  clock::time_point waits_from_ = clock::time_point::min();
+};
+
+bool close_in_thread(int descriptor) noexcept {
+  keep_this_library();
+  try {
+    return closing_threads::instance().take(descriptor);
+  } catch (const std::exception&) {
+    return false;  // no memory for the queue
+  }
+}
+
+}  // namespace
+
+void close_foreign(int descriptor) noexcept {
+  // By the time that a thread closes a number that is not open, it could be another's.
+  if (descriptor < 0 || ::fcntl(descriptor, F_GETFD) == -1) return;
+  if (::fcntl(descriptor, F_GET_SEALS) >= 0)
+    ::close(descriptor);
+  else if (!close_in_thread(descriptor))
+    close_here(descriptor);
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/idle/idle_memory.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
+#include "runtime/device.hpp"
+#include "vmm/chunk_limit.hpp"
+
+namespace hipvmm {
+namespace detail {
+
+struct idle_membership::record {
+  record(idle_holder& asked, device_ref of, price what) noexcept
+      : device{of}, cost{what}, holder{&asked} {}
+
+  /// Returns whether the thread has the lock now. A holder that asks others, and may wait for this
+  /// thread, is passed over; one at work is waited for as long as its calls of HIP may take.
+  [[nodiscard]] bool lock_briefly() noexcept {
+    constexpr auto longest = std::chrono::milliseconds{50};
+    constexpr auto between = std::chrono::microseconds{50};
+    for (const auto end = std::chrono::steady_clock::now() + longest;;) {
+      if (asks) return false;
+      if (mutex.try_lock()) return true;
+      if (std::chrono::steady_clock::now() >= end) return false;
+      std::this_thread::sleep_for(between);
+    }
+  }
+
+  const device_ref device;
+  const price cost;
+  std::mutex mutex;
+  std::atomic<std::thread::id> owner{};  // of the mutex, as idle_membership::lock
+  std::atomic<bool> asks{false};         // the owner asks others
+  idle_holder* holder;                   // with the mutex; null once it has ended
+};
+
+class idle_holders {
+ public:
+  using record_list = std::vector<std::shared_ptr<idle_membership::record>>;
+
+  // Never destroyed: pools of static storage end late.
+  static idle_holders& instance() {
+    static never_destroyed<idle_holders> only;
+    return only.get();
+  }
+  void add(const std::shared_ptr<idle_membership::record>& added) {
+    const std::lock_guard lock{mutex_};
+    const auto at =
+        std::upper_bound(records_.begin(), records_.end(), added,
+                         [](const auto& a, const auto& b) { return a->cost < b->cost; });
+    records_.insert(at, added);
+  }
+  void remove(const std::shared_ptr<idle_membership::record>& removed) noexcept {
+    const std::lock_guard lock{mutex_};
+    records_.erase(std::find(records_.begin(), records_.end(), removed));
+  }
+  given_memory ask(idle_request wanted);
+  [[nodiscard]] idle_memory_statistics statistics() {
+    const std::lock_guard lock{mutex_};
+    return statistics_;
+  }
+  void count(const given_memory& given, std::chrono::steady_clock::duration time) {
+    const std::lock_guard lock{mutex_};
+    ++statistics_.asked;
+    if (given.all() == 0) ++statistics_.refused;
+    statistics_.moved_bytes += given.moved;
+    statistics_.released_bytes += given.released;
+    statistics_.time += time;
+  }
+
+ private:
+  /// The holders of `device`, in the order in which they are asked. Those that this thread has
+  /// locked are marked, and left out.
+  class asked_records {
+   public:
+    asked_records(idle_holders& all, device_ref device) {
+      const std::lock_guard lock{all.mutex_};
+      for (const auto& each : all.records_) {
+        const bool is_own = each->owner == std::this_thread::get_id();
+        if (is_own || each->device == device) (is_own ? own_ : others_).push_back(each);
+      }
+      // Before any is asked: of two threads that ask each other, one sees this of the other.
+      for (const auto& each : own_) each->asks = true;
+    }
+    ~asked_records() {
+      for (const auto& each : own_) each->asks = false;
+    }
+    asked_records(const asked_records&) = delete;
+    asked_records& operator=(const asked_records&) = delete;
+    [[nodiscard]] const record_list& others() const noexcept { return others_; }
+
+   private:
+    record_list own_;
+    record_list others_;
+  };
+
+  std::mutex mutex_;
+  record_list records_;  // by price
+  idle_memory_statistics statistics_{};
+};
+
+given_memory idle_holders::ask(idle_request wanted) {
+  given_memory sum;
+  const asked_records asked{*this, wanted.device};
+  const callbacks_wait until_unlocked;  // they may make and end holders
+  const without_asking_others while_asking;
+  const auto ask_all = [&] {
+    for (const auto& each : asked.others()) {
+      if (wanted.bytes == 0) break;
+      if (!each->lock_briefly()) continue;
+      const std::lock_guard locked{each->mutex, std::adopt_lock};
+      if (each->holder == nullptr) continue;
+      each->owner = std::this_thread::get_id();
+      given_memory given;
+      report_exceptions([&] { given = each->holder->give_idle(wanted); });
+      each->owner = std::thread::id{};
+      sum.moved += given.moved;
+      sum.released += given.released;
+      wanted.bytes -= std::min(wanted.bytes, given.all());
+    }
+  };
+  ask_all();
+  // The addresses that a later one freed may have pinned all that an earlier one keeps.
+  if (sum.all() == 0) ask_all();
+  return sum;
+}
+
+idle_membership::idle_membership(idle_holder& holder, device_ref device, price cost)
+    : record_{std::make_shared<record>(holder, device, cost)} {
+  idle_holders::instance().add(record_);
+}
+
+void idle_membership::end() noexcept {
+  if (!record_ || process_.is_of_parent()) return;
+  idle_holders::instance().remove(record_);
+  {
+    const std::lock_guard wait{record_->mutex};
+    record_->holder = nullptr;
+  }
+  record_.reset();
+}
+
+idle_membership::lock::lock(idle_membership& of) noexcept : locked_{*of.record_} {
+  locked_.mutex.lock();
+  locked_.owner = std::this_thread::get_id();
+}
+
+idle_membership::lock::~lock() {
+  locked_.owner = std::thread::id{};
+  locked_.mutex.unlock();
+}
+
+bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) noexcept {
+  const struct shortage& why = shortage.why();
+  if (!may_ask_others() || why.device < 0 ||
+      (why.cause != exhausted::device_memory && why.cause != exhausted::budget))
+    return false;
+  given_memory given;
+  report_exceptions([&] {
+    idle_request wanted = asks;
+    wanted.device = device_ref{why.device};
+    if (why.requested > most_memory(wanted.device)) return;
+    const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    wanted.bytes = why.requested - std::min(why.requested, why.available);
+    // HIP may count more free memory than one request gets.
+    if (wanted.bytes == 0) wanted.bytes = std::max<std::size_t>(why.requested, 1);
+    given = idle_holders::instance().ask(wanted);
+    idle_holders::instance().count(given, std::chrono::steady_clock::now() - begin);
+  });
+  return given.all() != 0;
+}
+
+std::size_t give_idle_memory(const idle_request& wanted) noexcept {
+  given_memory given;
+  report_exceptions([&] { given = idle_holders::instance().ask(wanted); });
+  return given.all();
+}
+
+}  // namespace detail
+
+idle_memory_statistics idle_memory() noexcept {
+  return detail::idle_holders::instance().statistics();
+}
+
+}  // namespace hipvmm

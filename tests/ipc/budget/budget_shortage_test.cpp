@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// A limit of one owner is never taken for the budget, and the questions what would fit count it.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
+#include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "ipc/budget/budget_folder.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+struct budget_of_this_process : budget_folder {
+  budget_of_this_process() { release_all(); }
+  ~budget_of_this_process() { release_all(); }
+  static void release_all() {
+    drain_retired_memory();
+    chunk_cache::shared().trim();
+  }
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE_FIXTURE(budget_of_this_process,
+                  "memory_budget: the limit of an adaptor is no reason to ask for room") {
+  const memory_budget budget{first_device, "adaptor", 64 * MiB};
+  mr::vmm_pool_resource pool{first_device};
+  mr::limiting_resource_adaptor limiting{&pool, 1 * MiB};
+  growth_options options;
+  options.resource = &limiting;
+  growable_device_vector<char> bytes{first_device, options};
+  try {
+    bytes.reserve(2 * MiB);
+    FAIL("reserved");
+  } catch (const out_of_memory& refused) {
+    CHECK(refused.resource() == exhausted::limit);
+    CHECK(refused.why().owner.find("limiting_resource_adaptor") != std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(budget_of_this_process, "memory_budget: its refusal reaches through a pool") {
+  const memory_budget budget{first_device, "through", 8 * MiB};
+  mr::vmm_pool_resource pool{first_device};
+  try {
+    static_cast<void>(pool.allocate_sync(16 * MiB));
+    FAIL("allocated");
+  } catch (const out_of_memory& refused) {
+    CHECK(refused.resource() == exhausted::budget);
+    CHECK(refused.why().owner == "budget 'through'");
+    CHECK(std::string{refused.what()}.find("other programs") == std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(budget_of_this_process, "memory_budget: what would fit counts it") {
+  const memory_budget budget{first_device, "fits", 32 * MiB};
+  const stream used{first_device};
+  growable_device_vector<char> held{first_device};
+  held.resize(24 * MiB, 'x', used);
+  REQUIRE(budget.bytes() == 24 * MiB);
+  slot_arena_options options;
+  options.slots = 16;
+  options.bytes_per_slot = 8 * MiB;
+  slot_arena arena{first_device, options};
+  CHECK(arena.slots_that_fit(8 * MiB) == 1);
+  CHECK(arena.slots_that_fit(2 * MiB) == 4);
+  {
+    mr::vmm_pool_resource pool{first_device};
+    const std::size_t fits = pool.statistics().largest_possible;
+    CHECK(fits == 8 * MiB);
+    CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(fits + 2 * MiB)), out_of_memory);
+    pool.deallocate_sync(pool.allocate_sync(fits), fits);
+  }
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  const std::vector<std::size_t> slots{arena.acquire(used)};
+  arena.commit(slots, std::vector<std::size_t>{8 * MiB}, used);
+  CHECK(arena.slots_that_fit(2 * MiB) == 0);
+}
+
+// A device that takes chunks of one size only has larger ones elsewhere.
+TEST_CASE_FIXTURE(budget_of_this_process, "memory_budget: a pool's chunks fit into a small one") {
+  const memory_budget budget{first_device, "small", 6 * MiB};
+  mr::vmm_pool_resource pool{first_device};
+  CHECK(pool.statistics().largest_possible == 6 * MiB);
+  void* const one = pool.allocate_sync(3 * MiB);
+  void* const other = pool.allocate_sync(2 * MiB);
+  CHECK(budget.bytes() == 6 * MiB);
+  pool.deallocate_sync(one, 3 * MiB);
+  pool.deallocate_sync(other, 2 * MiB);
+}
+
+TEST_SUITE_END();
+
+}  // namespace hipvmm::test

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// How many calls deep a growth is. Each hop is one to read for whoever follows a growth to HIP.
+#include <doctest/doctest.h>
+#include <execinfo.h>
+
+#include <array>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+[[gnu::noinline]] int depth() {
+  std::array<void*, 256> frames{};
+  return ::backtrace(frames.data(), static_cast<int>(frames.size()));
+}
+
+/// Takes the depth of the call that adds memory, which is as deep as that of hipMemMap.
+class depth_registrar final : public memory_registrar {
+ public:
+  void add(const mapped_memory&) override { added = depth(); }
+  void remove(const mapped_memory&) noexcept override {}
+
+  int added = 0;
+};
+
+int recorded() {
+  std::ifstream list{HIPVMM_DEBT};
+  for (std::string kind; list >> kind;)
+    if (int count = 0; kind == "calls_of_a_growth" && list >> count) return count;
+  return 0;
+}
+
+TEST_SUITE("needs virtual memory") {
+  TEST_CASE("growable_device_vector: a growth makes no more calls one in another than recorded") {
+    const auto registrar = std::make_shared<depth_registrar>();
+    growth_options options;
+    options.chunks.registrar = registrar;
+    growable_device_vector<int> numbers{first_device, options};
+    const int before = depth();
+    numbers.reserve(1);
+    REQUIRE(registrar->added > before);
+    // Optimised calls may be fewer. A lower number belongs into the list.
+    CHECK(registrar->added - before <= recorded());
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test
