@@ -2,6 +2,7 @@
 """hipvmm.torch.reserve: tensors over addresses whose first rows have memory."""
 
 import gc
+import pickle
 import time
 
 import pytest
@@ -65,6 +66,18 @@ def test_memory_follows_the_rows():
     own = [reserved]
     del reserved
     assert lost_by(own) == held
+
+
+def test_first_rows_have_a_storage_of_their_own():
+    reserved = hipvmm.torch.reserve((1 << 30, 64), torch.int16)
+    with pytest.raises(hipvmm.OutOfRangeError, match="1 rows of which 0 have memory"):
+        reserved.first_rows(1)
+    reserved.commit(300)
+    rows = reserved.first_rows(300)
+    rows[:] = 7
+    assert rows.shape == (300, 64) and bool((reserved.tensor[:300] == 7).all())
+    assert torch.equal(pickle.loads(pickle.dumps(rows[5:9])), rows[5:9])
+    assert reserved.first_rows(0).shape == (0, 64)
 
 
 def test_a_chunk_that_is_mostly_unused_gives_way():

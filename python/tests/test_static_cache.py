@@ -141,6 +141,40 @@ def test_compiled_code_makes_no_room_and_needs_none(grown, monkeypatch):
             caches[0].update(*tokens(2, 1), 0)
 
 
+def test_compiled_code_is_given_memory_only(grown):
+    if not hasattr(torch, "compile"):
+        pytest.skip("PyTorch before 2.0 has no compiler")
+    from torch._dynamo.backends.common import aot_autograd
+
+    given, storages = [tokens(2, count) for count in (5, 1, 300, 1)], []
+
+    def compiler(graph, inputs):
+        storages.append([each.untyped_storage().nbytes() for each in inputs
+                         if isinstance(each, torch.Tensor) and each.dim() == 4])
+        return graph.forward
+
+    cache, expected = pair(grown, 1 << 20, 1)
+    update = torch.compile(lambda *each: cache.layers[0].update(*each),
+                           backend=aot_autograd(fw_compiler=compiler, inference_compiler=compiler))
+    cache.layers[0].lazy_initialization(*given[0])
+    for each in given:
+        cache.make_room(each[0].shape[2])
+        with torch.inference_mode():
+            views = update(*each)
+        whole = expected.update(*each, 0)
+        for mine, its in zip(views, whole):
+            assert torch.equal(mine, its[:, :, :cache.view_length])
+    # Tokens, and the views, each by itself.
+    assert storages and all(len(each) == 4 and max(each) <= cache.held_bytes for each in storages)
+
+
+def test_a_view_is_copied_without_addresses_that_have_no_memory(grown):
+    cache = pair(grown, 1 << 20)[0]
+    view = step((cache,), 300)[1][0]
+    for each in (copy.deepcopy(view), pickle.loads(pickle.dumps(view))):
+        assert torch.equal(each, view) and each.data_ptr() != view.data_ptr()
+
+
 def refuse_when(compiling):
     real = ReservedTensor.commit
 

@@ -4,6 +4,7 @@
 import copy
 import gc
 import pathlib
+import pickle
 import time
 
 import pytest
@@ -51,6 +52,18 @@ def test_memory_held_is_that_of_the_tokens(grown, batch, context):
             cache.update(*tokens(batch, count, 4, 64), layer)
     kv = layers * row * cache.get_seq_length()
     assert kv <= cache.held_bytes <= kv * 33 / 32 + layers * 2 * MIB
+
+
+def test_a_view_is_copied_without_addresses_that_have_no_memory(grown):
+    cache = grown.GrowingCache(config=config("full_attention"))
+    for count in (1, 9000, 1):
+        cache.update(*tokens(1, count, 4, 64), 0)
+        layer = cache.layers[0]
+        for view in (layer.keys, layer.values):
+            for each in (copy.deepcopy(view), pickle.loads(pickle.dumps(view))):
+                assert torch.equal(each, view) and each.data_ptr() != view.data_ptr()
+    cache.crop(-8999)
+    assert torch.equal(copy.deepcopy(layer.keys), layer.keys)
 
 
 def test_growth_is_amortised(grown):

@@ -17,6 +17,14 @@ _NO_OFFLOAD = ("layers of a GrowingStaticCache are not offloaded: use GrowingCac
 _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 
+def _mark_static(*tensors: Any) -> None:
+    """Tells torch.compile that the addresses of these stay."""
+    mark = getattr(getattr(torch, "_dynamo", None), "mark_static_address", None)
+    if mark is not None and not _is_compiling():
+        for each in tensors:
+            mark(each)
+
+
 class GrowingStaticLayer(StaticLayer):
     """A layer of a StaticCache of which only a part has memory.
 
@@ -35,6 +43,7 @@ class GrowingStaticLayer(StaticLayer):
         super().__init__(max_cache_len, **kwargs)
         self.view_length = self.view_changes = 0
         self._memory: Optional[ReservedTensor] = None
+        self._views: Tuple[Any, Any] = (None, None)
         self._at_most = 0  # tokens, as far as the host knows without waiting for the device
 
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
@@ -71,7 +80,7 @@ class GrowingStaticLayer(StaticLayer):
                 self.lazy_initialization(key_states, value_states)
             self.make_room(count)
         positions = torch.arange(count, device=self.device) + self.cumulative_length
-        keys, values = self._view()
+        keys, values = self._views
         keys.index_copy_(2, positions, key_states)
         values.index_copy_(2, positions, value_states)
         self.cumulative_length.add_(count)
@@ -90,6 +99,7 @@ class GrowingStaticLayer(StaticLayer):
         if self._memory is not None:
             self._memory.commit(0)  # raises if the memory sleeps
             self.view_length = self._at_most = 0
+            self._views = (None, None)
             self.cumulative_length.zero_()
             self._memory.decommit()
 
@@ -102,7 +112,7 @@ class GrowingStaticLayer(StaticLayer):
                 f"indices have the shape {tuple(beam_idx.shape)}, and must be one for each of the "
                 f"{self.batch_size} sequences, of which a static cache has neither more nor fewer")
         self._memory.commit(0)
-        for view in self._view():
+        for view in self._views if self.view_length else ():
             view.copy_(view.index_select(0, beam_idx.to(view.device)))
 
     def offload(self) -> None:
@@ -111,11 +121,13 @@ class GrowingStaticLayer(StaticLayer):
 
     def __getstate__(self) -> Dict[str, Any]:
         state = {**self.__dict__, "_memory": None, "keys": None, "values": None,
+                 "_views": (None, None),
                  "cumulative_length": self.cumulative_length.clone()}
         if self._memory is not None:
             self._memory.commit(0)
             state["_contents"] = tuple(
-                each.clone(memory_format=torch.contiguous_format) for each in self._view())
+                each.narrow(2, 0, self.view_length).clone(memory_format=torch.contiguous_format)
+                for each in (self.keys, self.values))
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -125,7 +137,7 @@ class GrowingStaticLayer(StaticLayer):
             length, self.view_length = self.view_length, 0
             self._reserve(*((*each.shape[:2], each.shape[-1]) for each in contents))
             self._grow(length)
-            for view, own in zip(self._view(), contents):
+            for view, own in zip(self._views if length else (), contents):
                 view.copy_(own)
             self.view_changes = state["view_changes"]
 
@@ -145,14 +157,7 @@ class GrowingStaticLayer(StaticLayer):
             self.keys = rows[:, :split].view(length, *keys).permute(1, 2, 0, 3)
             self.values = rows[:, split:].view(length, *values).permute(1, 2, 0, 3)
             self.cumulative_length = self.cumulative_length.to(self.device)
-        mark = getattr(getattr(torch, "_dynamo", None), "mark_static_address", None)
-        if mark is not None and not _is_compiling():
-            for each in (self.keys, self.values, self.cumulative_length):
-                mark(each)
-
-    def _view(self) -> Tuple[Any, Any]:
-        return (self.keys.narrow(2, 0, self.view_length),
-                self.values.narrow(2, 0, self.view_length))
+        _mark_static(self.cumulative_length)
 
     def _view_of(self, tokens: int) -> int:
         if tokens > self.max_cache_len:
@@ -166,6 +171,14 @@ class GrowingStaticLayer(StaticLayer):
             with torch.no_grad():  # masked tokens must be finite
                 self._memory.tensor[self.view_length:length].zero_()  # type: ignore[union-attr]
             self.view_length, self.view_changes = length, self.view_changes + 1
+            # Each has a storage of its own that ends with the view: compiled code may copy all of a
+            # storage that it writes, and takes tensors of one storage for one.
+            with torch.inference_mode(False):
+                self._views = tuple(  # type: ignore[assignment]
+                    self._memory.first_rows(length).flatten().as_strided(  # type: ignore[union-attr]
+                        (*each.shape[:2], length, each.shape[3]), each.stride(), each.storage_offset())
+                    for each in (self.keys, self.values))
+            _mark_static(*self._views)
 
 
 class GrowingStaticCache(StaticCache):

@@ -10,7 +10,7 @@ import torch
 from ._errors import OutOfMemoryError, UnsupportedError
 from .device import ordinal_in_torch, provider
 from .growable import GrowableArray
-from .reserved import all_elements, returns_with_addresses
+from .reserved import elements, returns_with_addresses
 
 _SLACK = 4 << 20  # bytes beyond an eighth of the tokens that trim() leaves
 _SCRATCH = 16 << 20  # bytes that select() copies at a time
@@ -48,15 +48,15 @@ class Tokens:
             raise UnsupportedError(
                 f"keys and values cannot grow in place on device {device}: use transformers' "
                 f"DynamicCache ({why})") from why
-        self._elements = all_elements(self._array, keys.dtype)
-        self._capacity = 0  # bytes
         self.returns_with_addresses = returns_with_addresses(device)
         self._lay_out(kind_of(keys, values))
 
     def _lay_out(self, kind: Any) -> None:
-        """Makes the tensors of all tokens for a batch, heads and widths."""
+        """Makes the tensors of all tokens that have room, for a batch, heads and widths."""
         self.kind = kind
         self._latest: Tuple[Any, Any] = (None, None)  # of views()
+        self._capacity = self._array.capacity  # bytes
+        self._elements = elements(self._array, kind[0], self._capacity)
         (batch, heads, width), (_, value_heads, value_width) = kind[2:]
         self._split = batch * heads * width
         self._row = self._split + batch * value_heads * value_width
@@ -116,7 +116,7 @@ class Tokens:
             if self._elements.is_cuda:
                 torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
             self._array.resize_uninitialized(nbytes)
-        self._capacity = self._array.capacity
+        self._lay_out(self.kind)
 
     def has_slack(self, count: int) -> bool:
         """Whether much more is backed than so many tokens need.
@@ -141,15 +141,15 @@ class Tokens:
                 self._array.resize_uninitialized(count * self.row_bytes)
                 self._array.shrink_to_fit(stream, replace_tail=replaces_tail)
             finally:
-                self._capacity = self._array.capacity
+                self._lay_out(self.kind)
 
     def select(self, indices: Any, count: int) -> None:
         """Replaces sequence i of the batch by sequence indices[i], or changes nothing."""
         batch = self.kind[2][0]
         old_row, row = self._row, self._row // batch * len(indices)
         old_split, split = self._split, self._split // batch * len(indices)
+        self._make_room(count * row * self._elements.element_size())
         every = self._elements
-        self._make_room(count * row * every.element_size())
         step = min(count, max(1, _SCRATCH // (row * every.element_size())))
         with torch.no_grad():
             indices = indices.to(every.device)

@@ -19,7 +19,7 @@ from .device import capability, ordinal_in_torch
 from .growable import GrowableArray
 from .slots import SlotView
 
-__all__ = ["ReservedTensor", "all_elements", "reserve", "returns_with_addresses"]
+__all__ = ["ReservedTensor", "elements", "reserve", "returns_with_addresses"]
 
 _SLACK = 4 << 20  # bytes beyond an eighth of the rows that decommit() leaves
 _FIXED = {"max", "mr", "past_max", "step_limit", "without_vmm"}  # options that the tensor sets
@@ -31,12 +31,14 @@ def returns_with_addresses(device: int) -> bool:
     return "quirk re_reserve" in capability(device)
 
 
-def all_elements(array: GrowableArray, dtype: Any) -> Any:
-    """A flat tensor over all addresses of an array, which it keeps alive. Nobody waits."""
+def elements(array: GrowableArray, dtype: Any, nbytes: int) -> Any:
+    """A flat tensor over the first addresses of an array, which it keeps alive. Nobody waits.
+
+    Its storage ends there too: copy, pickle and torch.compile may take all of a tensor's storage.
+    """
     import torch
 
-    size = torch.empty(0, dtype=dtype).element_size()
-    nbytes = array.max_size // size * size
+    nbytes -= nbytes % torch.empty(0, dtype=dtype).element_size()
     every = SlotView(array, array.ptr, (nbytes,), "|u1",  # type: ignore[arg-type]
                      has_memory=False)
     with torch.inference_mode(False):  # else writes outside of it are refused
@@ -94,7 +96,7 @@ class ReservedTensor:
             failure.bytes_requested = nbytes
             raise failure from why
         with torch.inference_mode(False):
-            self.tensor = all_elements(self._array, dtype)[:math.prod(lengths)].view(lengths)
+            self.tensor = elements(self._array, dtype, nbytes).view(lengths)
         self._committed = 0
         self._keeps_memory = returns_with_addresses(self._device)
 
@@ -112,6 +114,21 @@ class ReservedTensor:
     def held_bytes(self) -> int:
         """Bytes of the device behind the tensor: whole chunks, so at least those of the rows."""
         return self._array.capacity
+
+    def first_rows(self, rows: int) -> Any:
+        """A tensor of the first rows whose storage ends with them, at the same address.
+
+        torch.compile, copy.deepcopy and pickle may read all of a tensor's storage, and that of a
+        slice of `tensor` has addresses without memory. Raises OutOfRangeError for more rows than
+        have memory.
+        """
+        if self._checked(rows) > self._committed:
+            raise OutOfRangeError(f"{rows} rows of which {self._committed} have memory: commit() them")
+        import torch
+
+        with torch.inference_mode(False):
+            return elements(self._array, self.tensor.dtype, rows * self._row_bytes).view(
+                rows, *self.tensor.shape[1:])
 
     def commit(self, rows: int) -> None:
         """Backs the first rows at least; those that have memory keep it, and their contents.

@@ -70,8 +70,7 @@ class GrowingLayer(DynamicLayer):
     need gradients, tensors of devices that hipvmm does not serve, tokens of another dtype, and all
     within torch.compile. The next tokens that can be written take the others with them.
 
-    copy and pickle take the contents of a layer. With a bare view they take all its storage, most
-    of it addresses without memory: clone() the view first.
+    copy and pickle take the contents of a layer.
     """
 
     _layer_type = None  # or transformers would register this class for all caches
@@ -245,7 +244,11 @@ class GrowingLayer(DynamicLayer):
     def _trim(self, tokens: Tokens) -> None:
         """Releases memory that the tokens do not need, if that is much."""
         if not tokens.returns_with_addresses:
-            tokens.trim(self.get_seq_length())
+            count = self.get_seq_length()
+            try:
+                tokens.trim(count)
+            finally:  # views whose storage ends with the memory
+                self._take(tokens, *tokens.views(count))
         elif tokens.has_slack(self.get_seq_length()):
             try:
                 self._move_to(ordinal_of(self.device))
