@@ -7,7 +7,7 @@ _hipvmm() {
   if [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$("$1" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | sort -u)" -- "$word")
   elif [[ $1 == *hipvmm-ctl && $COMP_CWORD == 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "list limit remove" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "list limit remove keep" -- "$word")
   else
     mapfile -t COMPREPLY < <(compgen -f -- "$word")
   fi

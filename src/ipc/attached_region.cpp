@@ -1,9 +1,197 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/attached_region.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
-#include "ipc/attachment.hpp"
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
+#include "core/process_mark.hpp"
+#include "ipc/block_mirror.hpp"
+#include "ipc/subscription.hpp"
+#include "region/chunks/shared_chunks.hpp"
+#include "strategy/memory_strategy.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+access_list rights_of(const std::vector<device_ref>& devices, const attach_options& options) {
+  std::vector<access_desc> all = options.peers.entries();
+  for (const device_ref each : devices) all.push_back({each, options.right});
+  return access_list{std::move(all)};
+}
+
+/// A region that makes no chunks: the stripes say which devices' chunks it takes.
+chunk_placement placement_on(const std::vector<device_ref>& devices, std::size_t granule) {
+  return devices.size() == 1 ? chunk_placement{} : chunk_placement::striped(devices, granule);
+}
+
+}  // namespace
+
+/// The implementation of an attached_region: the chunks of a subscription, mapped.
+class attachment final : private subscription {
+ public:
+  attachment(const std::string& path, const attach_options& options,
+             const published_elements& elements);
+
+  // Like the functions of attached_region with these names.
+  std::size_t refresh(stream_ref stream);
+  bool wait_for(std::size_t bytes, std::chrono::milliseconds timeout, stream_ref stream);
+  [[nodiscard]] std::size_t bytes() const noexcept { return readable().end - readable().begin; }
+  [[nodiscard]] void* data() const noexcept {
+    return static_cast<std::byte*>(memory_->base()) + readable().begin;
+  }
+  using subscription::is_open;
+  [[nodiscard]] const region& memory() const noexcept { return *memory_; }
+  [[nodiscard]] region& memory() noexcept { return *memory_; }
+
+ private:
+  std::size_t refresh(stream_ref stream, deadline until);
+  void add(std::vector<sent_chunk>& fresh) override;
+  void wait_for_users() override { stream_.synchronize(); }
+  void remove(std::uint64_t offset, std::uint64_t bytes) override {
+    memory_->decommit(offset, bytes);
+  }
+  [[nodiscard]] std::uint64_t backed_from(std::uint64_t begin) const override {
+    return memory_->committed_from(begin);
+  }
+  [[nodiscard]] bool refuses_holes() const override;
+  [[noreturn]] void let_go(const std::string& why) override;
+  /// Unmaps all after that. Throws: ipc_error `expired`, when nothing is mapped any more.
+  [[noreturn]] void unmap_expired();
+  /// Throws: unsupported in a child of fork(), which has the parent's connection.
+  void require_own_process(const char* function) const;
+  /// The devices of the memory here, by chunk_record::device.
+  [[nodiscard]] std::vector<device_ref> devices_here(const welcome_packet& from) const;
+
+  const process_mark process_;
+  attach_options options_;
+  std::vector<device_ref> devices_;
+  std::optional<region> memory_;
+  stream_ref stream_ = stream_ref::legacy_default();  // of the call that runs
+  std::string why_expired_;  // the owner has cut this process off; until the program was told
+};
+
+attachment::attachment(const std::string& path, const attach_options& options,
+                       const published_elements& elements)
+    : subscription{path, options.other_users, options.timeout}, options_{options} {
+  const deadline until = deadline_in(options_.timeout);
+  devices_ = devices_here(connect(elements, until));
+  const device_ref device = devices_.front();
+  memory_.emplace(reserve_mirror(device, shape().max_bytes, rights_of(devices_, options_),
+                                 "an importer reserves all addresses that the owner of " + path +
+                                     " may fill: let it publish with a smaller max_bytes",
+                                 placement_on(devices_, shape().granularity)));
+  const stream own{device};
+  stream_ = own;
+  subscription::refresh(until);
+}
+
+std::vector<device_ref> attachment::devices_here(const welcome_packet& from) const {
+  const std::vector<device_ref>& chosen = options_.other_devices;
+  if (!chosen.empty() && chosen.size() != from.other_devices.size())
+    throw std::invalid_argument{"attach_options::other_devices names " +
+                                std::to_string(chosen.size()) + " devices, and the memory at " +
+                                path() + " is of " + std::to_string(from.other_devices.size()) +
+                                " besides the first"};
+  const auto find = [this](const std::optional<device_ref>& named, const device_uuid& uuid) {
+    if (named) {
+      require_device(*named);
+      return *named;
+    }
+    if (const std::optional<device_ref> found = device_with_uuid(uuid); found) return *found;
+    throw std::invalid_argument{
+        "the memory at " + path() + " is of device " + to_string(uuid) +
+        ", which this process does not see: make it visible (HIP_VISIBLE_DEVICES), or, if HIP "
+        "reports no UUIDs, name it by attach_options::device and other_devices"};
+  };
+  std::vector<device_ref> result{find(options_.device, device_uuid{from.shape.device})};
+  for (std::size_t i = 0; i < from.other_devices.size(); ++i)
+    result.push_back(find(chosen.empty() ? std::nullopt : std::optional{chosen[i]},
+                          device_uuid{from.other_devices[i]}));
+  return result;
+}
+
+void attachment::let_go(const std::string& why) {
+  why_expired_ = why;
+  disconnect();
+  set_unreadable();
+  unmap_expired();
+}
+
+void attachment::unmap_expired() {
+  withdraw_others({});
+  throw ipc_error{ipc_failure::expired, std::exchange(why_expired_, {})};
+}
+
+void attachment::add(std::vector<sent_chunk>& fresh) {
+  std::map<std::size_t, physical_chunk> chunks;
+  for (sent_chunk& each : fresh) {
+    physical_chunk chunk = import_chunk(each.handle, devices_[each.place.device]);
+    each.handle = {};
+    if (!chunks.try_emplace(each.place.offset, std::move(chunk)).second)
+      throw std::invalid_argument{"two chunks begin at offset " +
+                                  std::to_string(each.place.offset)};
+  }
+  adopt_chunks(*memory_, chunks);
+}
+
+bool attachment::refuses_holes() const {
+  return std::any_of(devices_.begin(), devices_.end(), [](device_ref each) {
+    return !memory_strategy{each}.rights.takes_any_mapping;
+  });
+}
+
+void attachment::require_own_process(const char* function) const {
+  if (process_.is_of_parent())
+    throw unsupported{std::string{"attached_region::"} + function +
+                      " in a child of fork(): the connection is the parent's; attach anew in a "
+                      "process that was started by exec"};
+}
+
+std::size_t attachment::refresh(stream_ref stream) {
+  require_own_process("refresh");
+  return refresh(stream, deadline_in(options_.timeout));
+}
+
+std::size_t attachment::refresh(stream_ref stream, deadline until) {
+  stream_ = stream;
+  // Again, if it failed when this process was cut off.
+  if (!why_expired_.empty()) unmap_expired();
+  subscription::refresh(until);
+  return bytes();
+}
+
+bool attachment::wait_for(std::size_t bytes, std::chrono::milliseconds timeout, stream_ref stream) {
+  require_own_process("wait_for");
+  const deadline until = deadline_in(timeout);
+  // An answer that has begun is worth the time that the options give the owner.
+  const deadline last = std::max(until, deadline_in(options_.timeout));
+  auto pause = std::chrono::microseconds{10};
+  while (refresh(stream, last) < bytes) {
+    if (!is_open() || std::chrono::steady_clock::now() >= until) return false;
+    // The state page is memory, and does not wake its readers. A closed connection is seen here.
+    const deadline next = std::min<deadline>(until, std::chrono::steady_clock::now() + pause);
+    if (pause < std::chrono::milliseconds{1}) {
+      std::this_thread::sleep_until(next);
+    } else {
+      listen(next);
+    }
+    pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds{1});
+  }
+  return true;
+}
+
+}  // namespace hipvmm::detail
 
 namespace hipvmm {
 

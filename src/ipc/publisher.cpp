@@ -52,25 +52,6 @@ std::array<unsigned char, 16> uuid_of(device_ref device) {
   }
 }
 
-published_shape shape_of(const std::vector<device_ref>& devices, std::size_t max_bytes,
-                         const published_elements& elements) {
-  std::size_t granule = 0;
-  for (const device_ref each : devices) granule = std::max(granule, granularity_of(each).minimum);
-  if (max_bytes == 0) throw std::invalid_argument{"publication: max_bytes is zero"};
-  const bool has_align = elements.align != 0 && (elements.align & (elements.align - 1)) == 0;
-  if (elements.size != 0 && (!has_align || elements.size % elements.align != 0))
-    throw std::invalid_argument{"publication: elements of " + std::to_string(elements.size) +
-                                " bytes cannot be aligned to " + std::to_string(elements.align)};
-  published_shape result{};
-  result.device = uuid_of(devices.front());
-  result.granularity = granule;
-  result.max_bytes = align_up(max_bytes, granule);
-  result.element_size = elements.size;
-  result.element_align = elements.align;
-  result.element_tag = elements.tag;
-  return result;
-}
-
 owned_descriptor make_wake() {
   const int planned = protocol_step("eventfd");
   owned_descriptor result{planned != 0 ? -1 : ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -90,16 +71,37 @@ std::size_t backed_bytes(const std::vector<chunk_view>& chunks, std::size_t star
 
 }  // namespace
 
-publisher::publisher(const std::string& path, device_ref device, std::size_t max_bytes,
-                     const published_elements& elements, publication_options options)
+published_memory describe(device_ref device, const std::vector<device_ref>& others,
+                          std::size_t max_bytes, const published_elements& elements) {
+  published_memory result{{}, {}, devices_of(device, others)};
+  std::size_t granule = 0;
+  for (const device_ref each : result.devices)
+    granule = std::max(granule, granularity_of(each).minimum);
+  if (max_bytes == 0) throw std::invalid_argument{"publication: max_bytes is zero"};
+  const bool has_align = elements.align != 0 && (elements.align & (elements.align - 1)) == 0;
+  if (elements.size != 0 && (!has_align || elements.size % elements.align != 0))
+    throw std::invalid_argument{"publication: elements of " + std::to_string(elements.size) +
+                                " bytes cannot be aligned to " + std::to_string(elements.align)};
+  published_shape& shape = result.shape;
+  shape.device = uuid_of(device);
+  shape.granularity = granule;
+  shape.max_bytes = align_up(max_bytes, granule);
+  shape.element_size = elements.size;
+  shape.element_align = elements.align;
+  shape.element_tag = elements.tag;
+  for (const device_ref each : others) result.other_uuids.push_back(uuid_of(each));
+  return result;
+}
+
+publisher::publisher(const std::string& path, published_memory memory, publication_options options)
     : options_{std::move(options)},
       path_{path, options_.other_users.empty() ? who_connects::same_user : who_connects::everybody},
-      devices_{devices_of(device, options_.other_devices)},
-      shape_{shape_of(devices_, max_bytes, elements)},
+      memory_{std::move(memory)},
       identity_{own_identity()},
       state_{std::make_shared<state_page>()},
-      wake_{make_wake()} {
-  for (std::size_t i = 1; i < devices_.size(); ++i) other_uuids_.push_back(uuid_of(devices_[i]));
+      wake_{make_wake()} {}
+
+void publisher::start() {
   if (!thread_.start())
     throw ipc_error{ipc_failure::system, "no thread can be started that serves " + path_.path() +
                                              ": the process is exiting, or has too many"};
@@ -143,25 +145,26 @@ void publisher::announce(
     const chunk_view& last = chunks.back();
     const auto* const base = static_cast<const char*>(first.address) - first.offset;
     if (bytes != 0) begin = static_cast<std::uint64_t>(static_cast<const char*>(start) - base);
-    if (last.offset + last.bytes > shape_.max_bytes)
+    if (last.offset + last.bytes > memory_.shape.max_bytes)
       throw std::invalid_argument{"publication::announce: the memory reaches to " +
                                   format_bytes(last.offset + last.bytes) + ", past the " +
-                                  format_bytes(shape_.max_bytes) +
+                                  format_bytes(memory_.shape.max_bytes) +
                                   " that importers have reserved: publish with a larger max_bytes"};
   }
   if (const std::size_t backed = backed_bytes(chunks, begin); bytes > backed)
     throw std::invalid_argument{"publication::announce: " + std::to_string(bytes) +
                                 " bytes are to be read, and " + std::to_string(backed) +
                                 " are backed from offset " + std::to_string(begin) + " on"};
-  std::unordered_map<std::uint64_t, std::uint64_t> present;  // the device of each serial
+  const std::vector<device_ref>& devices = memory_.devices;
+  device_by_serial present;
   for (const chunk_view& each : chunks) {
-    const auto found = std::find(devices_.begin(), devices_.end(), each.device);
-    if (found == devices_.end())
+    const auto found = std::find(devices.begin(), devices.end(), each.device);
+    if (found == devices.end())
       throw std::invalid_argument{"publication::announce: the chunk at offset " +
                                   std::to_string(each.offset) + " is memory of device " +
                                   std::to_string(each.device.ordinal()) +
                                   ": name it in publication_options::other_devices"};
-    present.emplace(each.serial, static_cast<std::uint64_t>(found - devices_.begin()));
+    present.emplace(each.serial, static_cast<std::uint64_t>(found - devices.begin()));
   }
   std::uint64_t since = std::numeric_limits<std::uint64_t>::max();
   {
@@ -171,7 +174,7 @@ void publisher::announce(
       if (chunks_.count(each.serial) == 0) since = std::min(since, each.serial - 1);
     }
   }
-  std::map<std::uint64_t, published_chunk> fresh;
+  chunk_map fresh;
   if (since != std::numeric_limits<std::uint64_t>::max())
     for (exported_chunk& each : export_since(since)) {
       const auto listed = present.find(each.serial);
@@ -182,13 +185,22 @@ void publisher::announce(
           published_chunk{place, 0,
                           std::make_shared<const shareable_handle>(std::move(each.handle))});
     }
+  const std::uint64_t number = replace_chunks(present, std::move(fresh), begin);
+  // After the chunks are known, so that an importer that sees the size finds them.
+  host_task(stream, [state = state_, number, begin, bytes] {
+    state->set_range(number, {begin, begin + bytes});
+  });
+}
+
+std::uint64_t publisher::replace_chunks(const device_by_serial& present, chunk_map fresh,
+                                        std::uint64_t begin) {
   std::uint64_t number = 0;
   bool starts_leases = false;
   {
     const std::lock_guard lock{mutex_};
     for (auto at = fresh.begin(); at != fresh.end();)
       at = chunks_.count(at->first) != 0 ? fresh.erase(at) : std::next(at);
-    std::vector<std::map<std::uint64_t, published_chunk>::iterator> gone;
+    std::vector<chunk_map::iterator> gone;
     for (auto at = chunks_.begin(); at != chunks_.end(); ++at)
       if (present.count(at->first) == 0) gone.push_back(at);
     withdrawn_.reserve(withdrawn_.size() + gone.size());
@@ -224,10 +236,7 @@ void publisher::announce(
     }
   }
   if (starts_leases) wake();
-  // After the chunks are known, so that an importer that sees the size finds them.
-  host_task(stream, [state = state_, number, begin, bytes] {
-    state->set_range(number, {begin, begin + bytes});
-  });
+  return number;
 }
 
 bool publisher::wait_until_withdrawn(std::chrono::milliseconds timeout) {

@@ -16,6 +16,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <hipvmm/ipc/publication_options.hpp>
@@ -30,12 +31,32 @@
 
 namespace hipvmm::detail {
 
+using shared_descriptor = std::shared_ptr<const shareable_handle>;
+
+/// The memory of a publication, as importers are told, and its devices in this process.
+struct published_memory {
+  published_shape shape;
+  std::vector<std::array<unsigned char, 16>> other_uuids;
+  std::vector<device_ref> devices;  ///< the owners of the chunks, by chunk_record::device
+};
+/// Throws: std::invalid_argument for devices that do not exist, or sizes that no memory has.
+[[nodiscard]] published_memory describe(device_ref device, const std::vector<device_ref>& others,
+                                        std::size_t max_bytes, const published_elements& elements);
+
 /// The implementation of a publication: the list of chunks, and the thread that serves it. The
 /// thread calls no HIP and waits for no single importer.
 class publisher {
  public:
-  publisher(const std::string& path, device_ref device, std::size_t max_bytes,
-            const published_elements& elements, publication_options options);
+  struct published_chunk {
+    chunk_record place;
+    std::uint64_t epoch;  // in which it came
+    shared_descriptor handle;
+  };
+  using chunk_map = std::map<std::uint64_t, published_chunk>;  // by serial
+  using device_by_serial = std::unordered_map<std::uint64_t, std::uint64_t>;
+
+  /// Takes the path. Importers wait until start().
+  publisher(const std::string& path, published_memory memory, publication_options options);
   ~publisher();
   publisher(const publisher&) = delete;
   publisher& operator=(const publisher&) = delete;
@@ -45,23 +66,27 @@ class publisher {
   /// parent may have been changing it.
   void abandon() noexcept { path_.abandon(); }
 
+  /// Starts the thread. Throws: ipc_error `system`.
+  void start();
+  /// Publishes those of `fresh` that are not published yet, and withdraws all chunks that are not
+  /// in `present`. Returns the number of this announcement. `begin`: of the bytes that may be read
+  /// then.
+  std::uint64_t replace_chunks(const device_by_serial& present, chunk_map fresh,
+                               std::uint64_t begin);
+  /// Makes bytes readable as of announcement `number`. Pre: they are written.
+  void set_range(std::uint64_t number, byte_range readable) { state_->set_range(number, readable); }
+
   // Like the functions of publication with these names.
   void announce(const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
                 const std::function<std::vector<exported_chunk>(std::uint64_t)>& export_since,
                 stream_ref stream);
   bool wait_until_withdrawn(std::chrono::milliseconds timeout);
   [[nodiscard]] const std::string& path() const noexcept { return path_.path(); }
-  [[nodiscard]] std::size_t max_bytes() const noexcept { return shape_.max_bytes; }
+  [[nodiscard]] std::size_t max_bytes() const noexcept { return memory_.shape.max_bytes; }
   [[nodiscard]] std::size_t importers() const;
   void require_own_process(const char* function) const;
 
  private:
-  using shared_descriptor = std::shared_ptr<const shareable_handle>;
-  struct published_chunk {
-    chunk_record place;
-    std::uint64_t epoch;  // in which it came
-    shared_descriptor handle;
-  };
   struct withdrawal {
     std::uint64_t epoch;
     deadline when;
@@ -131,9 +156,7 @@ class publisher {
   const process_mark process_;
   publication_options options_;
   path_lock path_;
-  std::vector<device_ref> devices_;  // the owners of the chunks, by chunk_record::device
-  published_shape shape_{};
-  std::vector<std::array<unsigned char, 16>> other_uuids_;
+  published_memory memory_;
   build_identity identity_;
   std::shared_ptr<state_page> state_;
   owned_descriptor wake_;  // an eventfd that wakes the thread
@@ -146,8 +169,8 @@ class publisher {
   std::condition_variable changed_;
   std::uint64_t epoch_ = 0;
   std::uint64_t announcements_ = 0;
-  std::map<std::uint64_t, published_chunk> chunks_;  // by serial
-  std::vector<withdrawn_chunk> withdrawn_;           // by epoch; an importer may still have them
+  chunk_map chunks_;
+  std::vector<withdrawn_chunk> withdrawn_;  // by epoch; an importer may still have them
   std::list<importer> importers_;
   // The thread's: connections that were dropped with descriptors on their way, which count until
   // the peer reads or closes.

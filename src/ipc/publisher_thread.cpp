@@ -244,7 +244,8 @@ void publisher::answer(importer& one, const hello_packet& hello) {
     return refuse(one, "the publication serves " + std::to_string(options_.max_importers) +
                            " importers, its limit: raise max_importers");
   one.is_known = true;
-  one.queue.push_back({welcome_packet{identity_, shape_, epoch_, other_uuids_}, {}, true});
+  one.queue.push_back(
+      {welcome_packet{identity_, memory_.shape, epoch_, memory_.other_uuids}, {}, true});
 }
 
 void publisher::answer(importer& one, const request_packet& request) {

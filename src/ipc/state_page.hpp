@@ -17,6 +17,7 @@ struct byte_range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 
+  friend bool operator==(const byte_range&, const byte_range&) = default;
   /// Without the bytes before `low` and those from `high` on.
   [[nodiscard]] byte_range within(std::uint64_t low, std::uint64_t high) const noexcept {
     const std::uint64_t from = std::max(begin, low);

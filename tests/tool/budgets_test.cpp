@@ -116,7 +116,7 @@ TEST_CASE_FIXTURE(tool_budgets, "budgets: what is wrong is one sentence and an e
   fails({"limit", "a"}, 2, {"SIZE"});
   fails({"limit", "a", "much"}, 2, {"'much' is no size"});
   fails({"shrink", "a"}, 2, {"shrink"});
-  fails({}, 2, {"list, limit or remove"});
+  fails({}, 2, {"list, limit, remove or keep"});
   fails({"limit", "a", "1MiB"}, 1, {"there is no budget 'a'", "hipvmm-ctl list"});
   fails({"remove", "a"}, 1, {"there is no budget 'a'"});
   fails({"remove", "a", "--device", "0"}, 1, {"there is no budget 'a' on that device"});

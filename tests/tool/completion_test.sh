@@ -14,6 +14,7 @@ completes() {  # TOOL WORD EXPECTED
 }
 completes 1 "$2/hipvmm-info" --pro --probe
 completes 1 "$2/hipvmm-ctl" re remove
+completes 1 "$2/hipvmm-ctl" ke keep
 completes 1 "$2/hipvmm-replay" --timel --timeline
 completes 1 "$2/hipvmm-run" --thr --threshold
 for tool in info ctl replay run; do

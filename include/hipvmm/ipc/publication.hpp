@@ -18,6 +18,7 @@
 namespace hipvmm {
 
 namespace detail {
+class keeper;
 class publisher;
 }  // namespace detail
 
@@ -58,6 +59,22 @@ class publication {
               publication_options options = {})
       : publication{path, vector.device(), vector.max_size() * sizeof(T), elements_of<T>(),
                     std::move(options)} {}
+  /// Keeps the memory that a process publishes at `from` beyond the end of that process: holds its
+  /// descriptors, and publishes them at `path`, with the chunks and the readable bytes there now,
+  /// and those that come, until the owner ends or withdraws them.
+  /// - It maps nothing, uses no device and costs no device memory while the owner lives: one
+  ///   descriptor for each chunk. It may live in any process of the owner's user.
+  /// - Changes follow within some milliseconds. wait_until_withdrawn() of the owner's publication
+  ///   does not wait for importers of this one.
+  /// - An owner that sends invalid packets, or cuts this process off by its lease, is followed no
+  ///   longer.
+  /// `options.patience` also limits the connection to the owner; other_devices must be empty.
+  /// Throws: as the constructor above, and as that of attached_region for `from`.
+  [[nodiscard]] static publication keep(const std::string& from, const std::string& path,
+                                        publication_options options = {});
+  /// Returns whether it keeps the memory of an owner that still publishes.
+  [[nodiscard]] bool follows() const noexcept;
+
   ~publication();
   publication(publication&& other) noexcept;
   publication& operator=(publication&& other) noexcept;
@@ -70,9 +87,10 @@ class publication {
   /// - Announce in one stream, or in streams that are ordered behind each other.
   /// - Cost: an open descriptor of this process for each new chunk.
   /// Throws: std::invalid_argument if `memory` has a chunk of another device, exceeds max_bytes(),
-  /// was not made shareable (region_options::shareable), or is not backed for `bytes` bytes from
-  /// its start; hip_error, also if `stream` is captured; out_of_memory without descriptors. Some
-  /// chunks may be announced then; the size is as before, or ends before the first withdrawn chunk.
+  /// was not made shareable (region_options::shareable), or if this publication keeps another's, or
+  /// is not backed for `bytes` bytes from its start; hip_error, also if `stream` is captured;
+  /// out_of_memory without descriptors. Some chunks may be announced then; the size is as before,
+  /// or ends before the first withdrawn chunk.
   void announce(region& memory, std::size_t bytes, stream_ref stream);
   /// The same for the `bytes` bytes from `offset` on, for a queue or memory without its first
   /// chunks. attached_region::data() is the first of them.
@@ -102,8 +120,11 @@ class publication {
   void announce_chunks(const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
                        const exporter& export_since, stream_ref stream);
   [[nodiscard]] detail::publisher& live() const;
+  publication(std::unique_ptr<detail::publisher> made,
+              std::unique_ptr<detail::keeper> keeper) noexcept;
 
   std::unique_ptr<detail::publisher> publisher_;
+  std::unique_ptr<detail::keeper> keeper_;  // ends before the publisher, to which it passes on
 };
 
 }  // namespace hipvmm

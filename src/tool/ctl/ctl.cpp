@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-ctl: shows, limits and removes the memory budgets that processes of this user share.
+// hipvmm-ctl: shows, limits and removes the memory budgets that processes of this user share, and
+// keeps published memory.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -8,6 +12,7 @@
 #include <vector>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
+#include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/version.hpp>
 #include "tool/budgets.hpp"
@@ -22,6 +27,9 @@ struct options {
   std::string size;
   std::string device;
   std::string json;
+  std::string from;
+  std::string path;
+  std::vector<unsigned> users;
 };
 
 void add_budget(CLI::App& command, options& chosen) {
@@ -89,11 +97,34 @@ int remove(const options& chosen) {
   return 0;
 }
 
+/// Until a signal ends it.
+int keep(const options& chosen) {
+  // Each chunk costs a descriptor.
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    descriptors.rlim_cur = descriptors.rlim_max;
+    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &descriptors));
+  }
+  ::sigset_t ends;
+  ::sigemptyset(&ends);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, each);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  hipvmm::publication_options served;
+  served.other_users = chosen.users;
+  const hipvmm::publication kept = hipvmm::publication::keep(chosen.from, chosen.path, served);
+  tool::write_to_standard_output("keeps " + chosen.from + " at " + chosen.path + '\n');
+  int signal = 0;
+  ::sigwait(&ends, &signal);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Shows, limits and removes the memory budgets that processes of this user share.",
-               "hipvmm-ctl"};
+  CLI::App app{
+      "Shows, limits and removes the memory budgets that processes of this user share, and keeps "
+      "published memory.",
+      "hipvmm-ctl"};
   options chosen;
   app.require_subcommand(0, 1);  // so that a word that is none is named
   app.set_version_flag("--version", "hipvmm-ctl " HIPVMM_VERSION_STRING);
@@ -102,7 +133,9 @@ int main(int argc, char** argv) {
       "those that hold more are asked to trim.\n"
       "'hipvmm-ctl remove NAME' removes a budget that no process uses.\n"
       "Budgets are those in /dev/shm, or in the folder that HIPVMM_BUDGETS names. See "
-      "docs/guides/budgets.md.");
+      "docs/guides/budgets.md.\n"
+      "'hipvmm-ctl keep FROM PATH' keeps the memory that a process publishes at FROM until SIGINT "
+      "or SIGTERM, also when that process ends: others attach at PATH. See docs/reference/ipc.md.");
   CLI::App* const listing = app.add_subcommand("list", "Show all budgets and their holders");
   listing->add_option("--json", chosen.json, "Write JSON, to standard output unless FILE is named")
       ->type_name("[-|FILE]")
@@ -114,10 +147,18 @@ int main(int argc, char** argv) {
       ->transform(tool::size_or_zero_in_bytes, "");
   CLI::App* const removing = app.add_subcommand("remove", "Remove a budget that no process uses");
   add_budget(*removing, chosen);
+  CLI::App* const keeping =
+      app.add_subcommand("keep", "Keep published memory when its process ends");
+  keeping->add_option("FROM", chosen.from, "The path of the publication")->required();
+  keeping->add_option("PATH", chosen.path, "Where others attach from now on")->required();
+  keeping->add_option("--user", chosen.users, "A further user who may attach, by number")
+      ->type_name("UID")
+      ->allow_extra_args(false);
   return tool::run_program(app, argc, argv, [&] {
     if (app.get_subcommands().empty())
-      throw CLI::ValidationError{"a subcommand is missing: list, limit or remove"};
+      throw CLI::ValidationError{"a subcommand is missing: list, limit, remove or keep"};
     if (listing->parsed()) return list(chosen, listing->count("--json") != 0);
+    if (keeping->parsed()) return keep(chosen);
     return limiting->parsed() ? limit(chosen) : remove(chosen);
   });
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <hipvmm/ipc/publication_options.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
+#include "ipc/packet.hpp"
+#include "ipc/socket.hpp"
+#include "ipc/state_page.hpp"
+
+namespace hipvmm::detail {
+
+/// A chunk that an owner has sent.
+struct sent_chunk {
+  chunk_record place;
+  shareable_handle handle;
+};
+
+/// The importer's side of a publication: the connection, its packets in their order, and the list
+/// of chunks. A derived class has the chunks themselves.
+class subscription {
+ public:
+  subscription(const subscription&) = delete;
+  subscription& operator=(const subscription&) = delete;
+
+  [[nodiscard]] bool is_open() const noexcept { return !socket_.empty(); }
+
+ protected:
+  /// `timeout` is for messages alone; each call has a deadline.
+  subscription(std::string path, std::vector<unsigned> other_users,
+               std::chrono::milliseconds timeout);
+  ~subscription() = default;
+
+  /// Connects, and returns what the owner publishes. Throws: ipc_error; out_of_memory.
+  [[nodiscard]] welcome_packet connect(const published_elements& elements, deadline until);
+  /// Takes the changes. Throws: ipc_error, and what the functions of the derived class throw.
+  void refresh(deadline until);
+  /// Returns whether refresh() would take something.
+  [[nodiscard]] bool has_news() const noexcept;
+  /// Waits for a message that nobody requested, or for the end of the owner.
+  void listen(deadline until);
+  void disconnect() noexcept { socket_ = {}; }
+  /// Withdraws all chunks that are here and not in `present`.
+  void withdraw_others(const std::set<std::uint64_t>& present);
+  [[noreturn]] void throw_malformed(const std::string& what) const;
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] const published_shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] byte_range readable() const noexcept { return readable_; }
+  void set_unreadable() noexcept { readable_ = {}; }
+
+ private:
+  /// Takes new chunks, all or none. Throws: std::invalid_argument if no owner may send such chunks.
+  virtual void add(std::vector<sent_chunk>& fresh) = 0;
+  /// Comes before remove(): the chunks may be in use.
+  virtual void wait_for_users() {}
+  /// Ends the chunks in these bytes, which are all there.
+  virtual void remove(std::uint64_t offset, std::uint64_t bytes) = 0;
+  /// The bytes from `begin` on that have chunks here, without a gap.
+  [[nodiscard]] virtual std::uint64_t backed_from(std::uint64_t begin) const = 0;
+  /// Returns whether add() may throw unsupported because of holes between chunks.
+  [[nodiscard]] virtual bool refuses_holes() const { return false; }
+  /// The owner has cut this process off, with a sentence. Throws: ipc_error `expired`.
+  [[noreturn]] virtual void let_go(const std::string& why) = 0;
+
+  void connect(deadline until);
+  /// The next packet. Returns nothing if the owner has gone.
+  [[nodiscard]] std::optional<received_packet> receive(deadline until);
+  [[nodiscard]] bool send(const packet& content, deadline until);
+  /// Requests the changes, and takes them packet by packet, so that a packet's number of
+  /// descriptors is enough. Returns false if the owner has gone.
+  [[nodiscard]] bool fetch(deadline until);
+  /// Ends chunks. Ignores those that are not here, such as those that came and went since the last
+  /// refresh.
+  void withdraw(const std::vector<std::uint64_t>& serials);
+  /// Takes those chunks of the owner that are not here, all or none.
+  void take(const std::vector<chunk_record>& sent, std::vector<owned_descriptor>& descriptors);
+  /// Throws: ipc_error `malformed` unless the place is within the memory, in whole granules.
+  void require_sane(const chunk_record& place) const;
+  /// Makes the bytes of `range` readable that are backed here.
+  void set_readable(byte_range range) noexcept;
+
+  std::string path_;
+  std::vector<unsigned> other_users_;
+  std::chrono::milliseconds timeout_;
+  owned_descriptor socket_;
+  std::optional<state_view> state_;
+  published_shape shape_{};
+  std::size_t devices_ = 0;
+  std::map<std::uint64_t, chunk_record> here_;  // by the owner's serial
+  std::uint64_t epoch_ = 0;
+  std::uint64_t ticket_ = 0;
+  bool must_acknowledge_ = false;  // the owner does not know that withdrawn chunks have gone
+  byte_range readable_{};          // backed here
+  byte_range next_{};              // the readable range when an answer was applied
+};
+
+}  // namespace hipvmm::detail

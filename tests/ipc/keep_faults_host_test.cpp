@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// Kept publications of which calls of HIP or of the system fail.
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/publication.hpp>
+#include "ipc/protocol_step.hpp"
+#include "ipc/published_region.hpp"
+#include "ipc/raw_socket.hpp"
+#include "ipc/socket.hpp"
+#include "support/happens.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/process/descriptor_limit.hpp"
+#include "support/region/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+thread_local long keep_step_left = 0;  // 0: none fails
+thread_local int keep_step_code = 0;
+
+int fail_keep_step(const char*) {
+  if (keep_step_left == 0) return 0;
+  --keep_step_left;
+  return keep_step_left == 0 ? keep_step_code : 0;
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE_FIXTURE(published_region, "publication::keep: HIP calls that fail change nothing") {
+  // Those of its threads, which name no device.
+  { const publication warm_up = publication::keep(path, path + ".kept"); }
+  fault_sweep{"keep"}.run([&] {
+    publication kept = publication::keep(path, path + ".kept");
+    CHECK(comes_true(
+        [&] { return detail::connect_to(kept.path()).state == detail::listener_state::answered; }));
+    CHECK(kept.follows());
+  });
+  CHECK(comes_true([&] { return published.importers() == 0; }));
+}
+
+TEST_CASE_FIXTURE(published_region,
+                  "publication::keep: calls of the system that fail leave nothing") {
+  const std::string to = path + ".kept";
+  { const publication warm_up = publication::keep(path, to); }
+  const std::size_t before = steady_descriptors();
+  const std::size_t mapped = mappings_of("memfd");
+  detail::protocol_step_hook = fail_keep_step;
+  for (const int code : {EMFILE, ENOMEM}) {
+    bool struck = true;
+    for (long step = 1; struck; ++step) {
+      REQUIRE(step < 200);
+      CAPTURE(step);
+      CAPTURE(std::strerror(code));
+      keep_step_left = step;
+      keep_step_code = code;
+      publication_options options;
+      options.patience = 500ms;
+      try {
+        const publication kept = publication::keep(path, to, options);
+      } catch (const ipc_error&) {
+      } catch (const out_of_memory& error) {
+        CHECK(error.resource() == exhausted::descriptors);
+      }
+      struck = keep_step_left == 0;
+      keep_step_left = 0;
+      CHECK(descriptors_become(before));
+      CHECK(mappings_of("memfd") == mapped);
+    }
+  }
+  detail::protocol_step_hook = nullptr;
+  const publication kept = publication::keep(path, to);
+  CHECK(attached_region{to}.bytes() == 2 * granule());
+}
+
+TEST_CASE_FIXTURE(published_region, "publication::keep: goes on after it had no descriptors left") {
+  const publication kept = publication::keep(path, path + ".kept");
+  attached_region seen{path + ".kept"};
+  owned.commit(2 * granule(), granule());
+  published.announce(owned, 3 * granule(), stream);
+  stream.synchronize();
+  {
+    const no_descriptors_left limit;
+    std::this_thread::sleep_for(50ms);
+  }
+  CHECK(seen.wait_for(3 * granule(), 10s, stream));
+  CHECK(kept.follows());
+}
+
+TEST_CASE_FIXTURE(published_region,
+                  "publication::keep: HIP calls that fail in an attach leave nothing") {
+  const publication kept = publication::keep(path, path + ".kept");
+  { const attached_region warm_up{path + ".kept"}; }
+  fault_sweep{"attach"}.run([&] {
+    const attached_region one{path + ".kept"};
+    CHECK(one.bytes() == 2 * granule());
+  });
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
