@@ -53,11 +53,10 @@ typedef enum hipvmm_status HIPVMM_C_ENUM {
   HIPVMM_ERROR_OUT_OF_RANGE = 5,     /**< beyond the size or the greatest size of an object */
   HIPVMM_ERROR_HIP = 6,              /**< a call of HIP failed; hipvmm_last_failure has its code */
   HIPVMM_ERROR_IPC = 7,              /**< the other process, or the way to it */
-  HIPVMM_ERROR_SYSTEM = 8,    /**< the operating system, such as a file that can't be opened */
-  HIPVMM_ERROR_TOO_SMALL = 9, /**< a text does not fit in the room for it */
-  HIPVMM_ERROR_INTERNAL = 10, /**< anything else: please report it */
-  HIPVMM_ERROR_INVALID_STATE =
-      11 /**< not in this state of the object, such as memory that sleeps */
+  HIPVMM_ERROR_SYSTEM = 8,        /**< the operating system, such as a file that can't be opened */
+  HIPVMM_ERROR_TOO_SMALL = 9,     /**< a text does not fit in the room for it */
+  HIPVMM_ERROR_INTERNAL = 10,     /**< anything else: please report it */
+  HIPVMM_ERROR_INVALID_STATE = 11 /**< not in this state of the object, as while it sleeps */
 } hipvmm_status;
 
 /** The cause of a failure with HIPVMM_ERROR_OUT_OF_MEMORY. */
@@ -274,20 +273,21 @@ hipvmm_status hipvmm_buffer_access(hipvmm_buffer buffer, int device, hipvmm_righ
 
 /* ---- Sharing with other processes ---- */
 
-/** Publishes a buffer that was made with "shareable=posix_fd" at a path of the file system.
- * Nothing can be read there before hipvmm_publication_announce. The publication may outlive the
- * buffer. Options: patience (milliseconds), max_importers, users (uids, "1000+1001"), tag. */
+/** Publishes a buffer made with "shareable=posix_fd" at a path; the result may outlive it. Options:
+ * patience (milliseconds), max_importers, users (uids, "1000+1001"), tag. */
 hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, const char* options,
                                     hipvmm_publication* publication);
+/** Keeps the memory published at `from`, at `path`, beyond that process. Options: without tag. */
+hipvmm_status hipvmm_publication_keep(const char* from, const char* path, const char* options,
+                                      hipvmm_publication* publication);
 hipvmm_status hipvmm_publication_destroy(hipvmm_publication publication);
 /** All bytes of the buffer may be read elsewhere once the work that is in `stream` has passed. */
 hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm_buffer buffer,
                                           void* stream);
 hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_t* count);
 
-/** Attaches to the publication of another process. Options: right, peers (an access list, as
- * `access`), device, users, timeout (milliseconds); element_size, element_align and tag if the
- * owner is a C++ program that publishes elements, by default bytes. */
+/** Attaches to the publication of another process. Options: right, peers (as `access`), device,
+ * users, timeout (milliseconds); element_size, element_align and tag of a C++ owner's elements. */
 hipvmm_status hipvmm_attach(const char* path, const char* options, hipvmm_attachment* attachment);
 /** Unmaps. Nothing in flight may use the memory. */
 hipvmm_status hipvmm_attachment_destroy(hipvmm_attachment attachment);

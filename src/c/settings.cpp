@@ -88,6 +88,13 @@ option users_option(std::vector<unsigned>& to) {
   return {"users", list_allowed, [&to](text value) { to = list_value(value); }};
 }
 
+std::vector<option> serving_table(publication_options& to) {
+  return {milliseconds_option("patience", to.patience),
+          {"max_importers", "a number up to 65536",
+           [&to](text value) { to.max_importers = number_value(value, 65'536); }},
+          users_option(to.other_users)};
+}
+
 option tag_option(std::uint64_t& to) {
   return {"tag", "a number", [&to](text value) {
             to = number_value(value, std::numeric_limits<std::uint64_t>::max());
@@ -362,12 +369,15 @@ suspend_options suspend_settings(const char* options) {
 
 publishing_settings publication_settings(const char* options) {
   publishing_settings made{{}, elements_of<unsigned char>()};
-  apply_options("a publication", text_of(options),
-                {milliseconds_option("patience", made.options.patience),
-                 {"max_importers", "a number up to 65536",
-                  [&](text value) { made.options.max_importers = number_value(value, 65'536); }},
-                 users_option(made.options.other_users),
-                 tag_option(made.elements.tag)});
+  std::vector<option> all = serving_table(made.options);
+  all.push_back(tag_option(made.elements.tag));
+  apply_options("a publication", text_of(options), all);
+  return made;
+}
+
+publication_options keeping_settings(const char* options) {
+  publication_options made;
+  apply_options("a kept publication", text_of(options), serving_table(made));
   return made;
 }
 

@@ -78,6 +78,7 @@ struct publishing_settings {
   published_elements elements;
 };
 [[nodiscard]] publishing_settings publication_settings(const char* text);
+[[nodiscard]] publication_options keeping_settings(const char* text);
 
 struct attaching_settings {
   attach_options options;

@@ -48,6 +48,16 @@ hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, cons
   });
 }
 
+hipvmm_status hipvmm_publication_keep(const char* from, const char* path, const char* options,
+                                      hipvmm_publication* publication) {
+  return guarded(__func__, [&] {
+    create(publication, "publication", [&] {
+      return std::make_shared<publication_object>(
+          hipvmm::publication::keep(path_of(from), path_of(path), keeping_settings(options)));
+    });
+  });
+}
+
 hipvmm_status hipvmm_publication_destroy(hipvmm_publication publication) {
   return guarded(__func__, [&] { destroy<publication_object>(publication); });
 }

@@ -87,6 +87,44 @@ TEST_CASE("C sharing: an attachment follows its owner, and outlives it") {
   CHECK(std::string(read, 3) == "abc");
 }
 
+TEST_CASE("C sharing: kept memory outlives its buffer and its publication") {
+  const temporary_folder folder;
+  const std::string path = (folder.path() / "memory").string();
+  const std::string kept_at = (folder.path() / "kept").string();
+  owned_publication kept;
+  CHECK(fails(hipvmm_publication_keep(path.c_str(), kept_at.c_str(), nullptr, kept.out()),
+              HIPVMM_ERROR_IPC, path));
+  owned_buffer buffer = make_buffer(shareable);
+  owned_publication published;
+  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), "tag=5", published.out()));
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  require_ok(hipvmm_publication_announce(published, buffer, nullptr));
+  require_ok(hipvmm_synchronize(nullptr));
+  for (const char* const wrong : {"tag=5", "patience=soon", "right=read"})
+    CHECK(hipvmm_publication_keep(path.c_str(), kept_at.c_str(), wrong, kept.out()) ==
+          HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_publication_keep(nullptr, kept_at.c_str(), nullptr, kept.out()) ==
+        HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_publication_keep(path.c_str(), nullptr, nullptr, kept.out()) ==
+        HIPVMM_ERROR_INVALID_ARGUMENT);
+  require_ok(hipvmm_publication_keep(path.c_str(), kept_at.c_str(), "max_importers=1", kept.out()));
+  CHECK(hipvmm_publication_announce(kept, buffer, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  published.reset();
+  buffer.reset();
+  owned_attachment attached;
+  require_ok(hipvmm_attach(kept_at.c_str(), "tag=5", attached.out()));
+  std::size_t importers = 0;
+  require_ok(hipvmm_publication_importers(kept, &importers));
+  CHECK(importers == 1);
+  owned_attachment second;
+  CHECK(hipvmm_attach(kept_at.c_str(), "tag=5", second.out()) == HIPVMM_ERROR_IPC);
+  void* data = nullptr;
+  require_ok(hipvmm_attachment_data(attached, &data));
+  char read[3];
+  require_ok(hipvmm_copy(read, data, 3, nullptr));
+  CHECK(std::string(read, 3) == "abc");
+}
+
 TEST_CASE("C sharing: wrong paths, buffers and elements are refused with a sentence") {
   const temporary_folder folder;
   const std::string path = (folder.path() / "memory").string();
