@@ -66,6 +66,37 @@ def test_an_attachment_in_this_process(tmp_path):
     seen.close()
 
 
+def test_kept_memory_outlives_its_process(tmp_path, run_python):
+    path, kept_at = str(tmp_path / "numbers"), str(tmp_path / "kept")
+    writer = subprocess.Popen([sys.executable, "-c", f"""
+import hipvmm
+array = hipvmm.GrowableArray("int32", max="64MiB", past_max="refuse", shareable="posix_fd")
+published = array.publish({path!r})
+array.append(range(1000))
+published.announce()
+hipvmm.synchronize()
+print("ready", flush=True)
+input()
+"""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout.readline() == "ready\n"
+    with hipvmm.keep(path, kept_at, max_importers=2) as kept:
+        writer.kill()
+        writer.communicate()
+        seen = hipvmm.attach(kept_at, "int32")
+        assert seen.copy_to_host().tolist() == list(range(1000))
+        assert kept.importers == 1
+        assert kept.path == kept_at
+        run_python(f"import hipvmm; assert len(hipvmm.attach({kept_at!r}, 'int32')) == 1000")
+    assert not seen.wait(1001, 5)
+    assert seen.copy_to_host().tolist() == list(range(1000))
+    with pytest.raises(ConnectionError, match="kept"):
+        hipvmm.attach(kept_at)
+    with pytest.raises(ConnectionError, match="numbers"):
+        hipvmm.keep(path, kept_at)
+    with pytest.raises(ValueError, match="there is no 'right'"):
+        hipvmm.keep(path, kept_at, right="read")
+
+
 def test_errors(tmp_path):
     path = str(tmp_path / "none")
     with pytest.raises(ConnectionError, match=path):

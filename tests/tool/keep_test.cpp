@@ -35,9 +35,12 @@ class running_keeper {
     for (std::string& each : words) pointers.push_back(each.data());
     pointers.push_back(nullptr);
     std::vector<std::string> variables;
-    for (char** each = environ; *each != nullptr; ++each)
-      if (!std::string_view{*each}.starts_with("HIPVMM_HOST_DEVICES="))
-        variables.emplace_back(*each);
+    for (char** each = environ; *each != nullptr; ++each) {
+      const std::string_view variable{*each};
+      if (!variable.starts_with("HIPVMM_HOST_DEVICES=") &&
+          !variable.starts_with("HIPVMM_HOST_PEERS="))
+        variables.emplace_back(variable);
+    }
     // It needs no device.
     if (std::string_view{PROVIDER_NAME} == "host") variables.emplace_back("HIPVMM_HOST_DEVICES=0");
     std::vector<char*> environment;

@@ -62,7 +62,7 @@ from ._log import (
     should_log,
 )
 from .mr import Pool, PoolStatistics, disable_logging, enable_logging, get_log_filenames
-from .sharing import Attachment, Publication, attach
+from .sharing import Attachment, KeptPublication, Publication, attach, keep
 from .sleep import TagStatistics, resume, suspend, tag_statistics
 from .slots import SlotArena, SlotStatistics, SlotView
 
@@ -87,6 +87,7 @@ __all__ = [
     "InvalidHandleError",
     "InvalidStateError",
     "IpcError",
+    "KeptPublication",
     "LibraryNotFoundError",
     "LoggingLevel",
     "MemoryBudget",
@@ -122,6 +123,7 @@ __all__ = [
     "idle_statistics",
     "is_host_accessible",
     "is_initialized",
+    "keep",
     "log",
     "logging_level",
     "mr",

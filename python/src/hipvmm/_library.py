@@ -216,6 +216,7 @@ FUNCTIONS: Dict[str, str] = {
     "buffer_set_access": "hAz",
     "buffer_access": "hiI",
     "buffer_publish": "hssH",
+    "publication_keep": "sssH",
     "publication_destroy": "h",
     "publication_announce": "hhp",
     "publication_importers": "hZ",

@@ -22,7 +22,7 @@ from ._library import (
 )
 from .device import is_host_accessible, stream_value, synchronize_stream
 
-__all__ = ["Attachment", "Publication", "attach"]
+__all__ = ["Attachment", "KeptPublication", "Publication", "attach", "keep"]
 
 Path = Union[str, bytes, "os.PathLike[str]"]
 
@@ -46,6 +46,22 @@ class Publication(Owner):
     def announce(self, stream: Any = None) -> None:
         """All elements may be read elsewhere once the work that is in the stream has passed."""
         lib().publication_announce(self.handle, self._array.handle, stream_value(stream))
+
+    @property
+    def importers(self) -> int:
+        """Processes that are attached now."""
+        return get_size(lib().publication_importers, self.handle)
+
+
+class KeptPublication(Owner):
+    """Memory that another process publishes, kept when that process ends: see keep()."""
+
+    _destroy_function = "publication_destroy"
+
+    def __init__(self, from_path: Path, path: Path, **options: Any) -> None:
+        super().__init__(get_address(lib().publication_keep, path_bytes(from_path),
+                                     path_bytes(path), options_text(options)))
+        self.path = os.fspath(path)
 
     @property
     def importers(self) -> int:
@@ -102,7 +118,9 @@ class Attachment(Owner):
 
     def tobytes(self, stream: Any = None) -> bytes:
         """The bytes of the elements, copied to the host."""
-        nbytes = get_size(lib().attachment_size, self.handle)
+        return self._read(get_size(lib().attachment_size, self.handle), stream)
+
+    def _read(self, nbytes: int, stream: Any = None) -> bytes:
         content = ctypes.create_string_buffer(nbytes)
         if nbytes:
             lib().copy(content, self.ptr, nbytes, stream_value(stream))
@@ -146,6 +164,16 @@ class _View:
         self._owner = owner
         del interface["stream"]
         self.__array_interface__ = interface
+
+
+def keep(from_path: Path, path: Path, **options: Any) -> KeptPublication:
+    """Keeps the memory that a process publishes at `from_path`, and publishes it at `path`.
+
+    It stays until the result is closed, also when that process has ended; it costs a descriptor for
+    each chunk, and uses no device. Options: patience (milliseconds), max_importers, users. Raises
+    IpcError if no process publishes at `from_path`, or `path` is taken.
+    """
+    return KeptPublication(from_path, path, **options)
 
 
 def attach(path: Path, dtype: Any = "uint8", row_shape: Sequence[int] = (), *,

@@ -23,7 +23,8 @@ Allocations in a pool with a tag sleep and wake::
     hipvmm.torch.resume("weights")
 
 KVCache, which needs neither of both, has keys and values of many sequences in tensors that grow in
-place; reserve() a tensor of its full shape whose first rows have memory.
+place; reserve() a tensor of its full shape whose first rows have memory. keep() tensors by a name
+beyond the end of the process; attach() to them in another.
 """
 
 from __future__ import annotations
@@ -37,15 +38,19 @@ from . import sleep as _sleep
 from ._errors import HipvmmError, UnsupportedError
 from ._library import PoolStatistics, get_text, lib
 from .device import ordinal_in_torch
+from .kept import attach, forget, keep
 from .kv_cache import KVCache
 from .reserved import ReservedTensor, reserve
 
 __all__ = [
     "KVCache",
     "ReservedTensor",
+    "attach",
     "empty_cache",
+    "forget",
     "install",
     "is_installed",
+    "keep",
     "memory_stats",
     "memory_summary",
     "pool",

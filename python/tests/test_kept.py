@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""hipvmm.torch.keep and attach with PyTorch on the CPU, which stands for the one of a GPU."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import hipvmm
+from conftest import needs_chunks, needs_host_access
+
+torch = pytest.importorskip("torch")
+
+pytestmark = [needs_chunks, needs_host_access]
+
+WRITER = """
+import os, sys, signal, torch, hipvmm.torch
+keeper = hipvmm.torch.keep(sys.argv[1], {
+    "weight": torch.arange(12, dtype=torch.float32).view(3, 4),
+    "bias": torch.ones(300_000, dtype=torch.bfloat16),
+    "scale": torch.tensor(7), "none": torch.empty(0, 5)})
+print(keeper, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+READER = """
+import sys, torch, hipvmm.torch
+seen = hipvmm.torch.attach(sys.argv[1])
+assert seen["weight"].tolist() == torch.arange(12.0).view(3, 4).tolist()
+"""
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch, run_python):
+    """The name of tensors of a process that was killed, and the process that keeps them."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    process = int(run_python(WRITER, status=-signal.SIGKILL, arguments=["weights"]))
+    yield "weights", process
+    try:
+        hipvmm.torch.forget("weights")
+    except hipvmm.IpcError:
+        pass
+
+
+def ends(process):
+    """Whether a process that is not this one's child ends within some seconds."""
+    for _ in range(1000):
+        try:
+            with open(f"/proc/{process}/stat") as about:
+                if about.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_tensors_outlive_their_process(kept, run_python):
+    import hipvmm.torch
+
+    name, process = kept
+    seen = hipvmm.torch.attach(name)
+    assert list(seen) == ["weight", "bias", "scale", "none"]
+    assert torch.equal(seen["weight"], torch.arange(12.0).view(3, 4))
+    assert seen["bias"].dtype == torch.bfloat16
+    assert seen["bias"].sum(dtype=torch.float64) == 300_000
+    assert seen["scale"].shape == () and int(seen["scale"]) == 7
+    assert seen["none"].shape == (0, 5)
+    writer = hipvmm.torch.attach(name, read_only=False)
+    writer["weight"].mul_(1)
+    run_python(READER, arguments=[name])
+    del writer
+    hipvmm.torch.forget(name)
+    assert ends(process)
+    assert torch.equal(seen["weight"], torch.arange(12.0).view(3, 4))
+    with pytest.raises(hipvmm.IpcError, match="weights"):
+        hipvmm.torch.attach(name)
+    with pytest.raises(hipvmm.IpcError, match="nothing is kept"):
+        hipvmm.torch.forget(name)
+
+
+def test_a_killed_keeper(kept):
+    import hipvmm.torch
+
+    name, process = kept
+    seen = hipvmm.torch.attach(name)
+    os.kill(process, signal.SIGKILL)
+    assert ends(process)
+    assert torch.equal(seen["weight"], torch.arange(12.0).view(3, 4))
+    with pytest.raises(hipvmm.IpcError, match="no process publishes"):
+        hipvmm.torch.attach(name)
+    assert hipvmm.torch.keep(name, {"again": torch.zeros(3)}) > 0
+    assert list(hipvmm.torch.attach(name)) == ["again"]
+
+
+def test_a_name_is_taken_once(kept):
+    import hipvmm.torch
+
+    name, _ = kept
+    with pytest.raises(hipvmm.IpcError, match="published already"):
+        hipvmm.torch.keep(name, {"other": torch.zeros(3)})
+    assert "weight" in hipvmm.torch.attach(name)
+
+
+def test_wrong_names_and_memory(tmp_path, monkeypatch):
+    import hipvmm.torch
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for wrong in ("", ".", ".hidden"):
+        with pytest.raises(ValueError, match="no name"):
+            hipvmm.torch.keep(wrong, {})
+    with pytest.raises(hipvmm.IpcError, match="nothing is kept"):
+        hipvmm.torch.attach("weights")
+    with pytest.raises(hipvmm.UnsupportedError, match="no dense tensor"):
+        hipvmm.torch.keep("weights", {"epoch": 3})
+    os.chmod(tmp_path / f"hipvmm-kept-{os.geteuid()}", 0o755)
+    with pytest.raises(hipvmm.IpcError, match="this user alone"):
+        hipvmm.torch.attach("weights")
+    path = str(tmp_path / "bytes")
+    array = hipvmm.GrowableArray(max="64MiB", past_max="refuse", shareable="posix_fd")
+    with array.publish(path) as published:
+        for content, why in ((b"", "has no tensors"), (b"x" * 100, "has no tensors"),
+                             (b"hipvmmT1" + b"\xff" * 8, "index")):
+            array.clear()
+            array.append(content)
+            published.announce()
+            hipvmm.synchronize()
+            with pytest.raises(hipvmm.IpcError, match=why):
+                hipvmm.torch.attach(path)
