@@ -375,14 +375,19 @@ int main() { return 17; }
     rejects 'README.md has this text 0 times, not once: | an array doubles to 64 GiB' figures
     ;;
   stale_mutant)
-    sed -i 's/index % streams_/index + 0 % streams_/' "$tree/src/runtime/stream_pool.cpp"
-    rejects 'mutant core_stream_pool_wraps: its old lines occur 0 times in src/runtime/stream_pool.cpp' \
+    sed -i 's/return a.due_ < b.due_; });/return b.due_ > a.due_; });/' \
+      "$tree/src/core/background_task.cpp"
+    rejects 'mutant core_task_due_order: its old lines occur 0 times in src/core/background_task.cpp' \
       mutants
     ;;
+  mutant_without_end)
+    sed -i '/^=== core_task_due_order$/,/^--- end$/{/^--- end$/d}' "$tree/tests/mutation/core.mutants"
+    rejects 'cannot read this line: === ' mutants
+    ;;
   mutant_of_no_case)
-    sed -i '/^=== core_stream_pool_wraps$/,/^--- old$/s/^kill: .*/kill: test_core stream_pool: nothing/' \
+    sed -i '/^=== core_task_due_order$/,/^--- old$/s/^kill: .*/kill: test_core background_task: none/' \
       "$tree/tests/mutation/core.mutants"
-    rejects "mutant core_stream_pool_wraps: no test case is called 'stream_pool: nothing'" mutants
+    rejects "mutant core_task_due_order: no test case is called 'background_task: none'" mutants
     ;;
   *) die "no such case" ;;
 esac

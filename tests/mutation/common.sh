@@ -59,7 +59,7 @@ split_lists() {
     }
     part == "old" && /^--- new$/ { finish("old"); part = "new"; printf "" >(folder "/" id "/new"); next }
     part == "new" && /^--- end$/ { finish("new"); part = ""; next }
-    part == "old" || part == "new" { put(part, $0); next }
+    (part == "old" || part == "new") && !/^(=== [a-z0-9_]+|--- (old|new|end))$/ { put(part, $0); next }
     { bad("cannot read this line: " $0) }
     END { if (!failed && part != "") bad(id " has no --- end"); exit failed }' "$@"
 }

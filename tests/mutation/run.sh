@@ -4,7 +4,10 @@
 #
 #   bash tests/mutation/run.sh [--folder src/vmm] [--build FOLDER] [--jobs N] [--whole | --program NAME]
 #                              [--list] [id...]
+#   bash tests/mutation/run.sh --generate FILE --program NAME [--sample N] [--seed N] ...
 #
+# - --generate makes the mutants of operators.awk in a source instead of reading lists, and draws 20
+#   of them, or N, by a seed. All cases of the program run. Those that do not compile do not count.
 # - ids may have wildcards ('vmm_*'); --folder takes the mutants of the files below it. Neither: all.
 # - --build: where the copy and its build are kept for the next run; default: build-mutation/.
 # - --whole runs all cases of the program, to find those that kill a new mutant; --program test_mr
@@ -27,6 +30,9 @@ jobs=$(nproc)
 whole=
 only_program=
 list_only=
+generate=
+sample=20
+seed=1
 wanted=()
 while (($# > 0)); do
   case $1 in
@@ -34,6 +40,9 @@ while (($# > 0)); do
     --build) build=${2:?--build needs a folder}; shift ;;
     --jobs) jobs=${2:?--jobs needs a number}; shift ;;
     --whole) whole=1 ;;
+    --generate) generate=${2:?--generate needs a file}; shift ;;
+    --sample) sample=${2:?--sample needs a number}; shift ;;
+    --seed) seed=${2:?--seed needs a number}; shift ;;
     --program) only_program=${2:?--program needs a name}; whole=1; shift ;;
     --list) list_only=1 ;;
     -*) die "unknown option $1" ;;
@@ -49,7 +58,15 @@ time_limit=$([[ -z $whole ]] && echo 60 || echo 180)
 mutants=$(mktemp -d)
 trap 'rm -rf "$mutants"' EXIT
 
-split_lists "$mutants" "$here"/*.mutants || die "a list cannot be read, see above"
+lists=("$here"/*.mutants)
+if [[ -n $generate ]]; then
+  [[ -f $root/$generate ]] || die "there is no $generate"
+  [[ -n $only_program ]] || die "--generate needs --program"
+  lists=("$build/generated")
+  awk -v file="$generate" -v program="$only_program" -v sample="$sample" -v seed="$seed" \
+    -f "$here/operators.awk" "$root/$generate" >"${lists[0]}"
+fi
+split_lists "$mutants" "${lists[@]}" || die "a list cannot be read, see above"
 
 is_wanted() {  # ID
   local pattern
@@ -207,7 +224,7 @@ try() {
   elif [[ $verdict == killed && -n $lives ]]; then
     verdict=unusable note="is killed by now: drop its line 'lives'"
   fi
-  [[ $verdict =~ ^(killed|accepted)$ ]] || wrong=1
+  [[ $verdict =~ ^(killed|accepted)$ || ($verdict == broken && -n $generate) ]] || wrong=1
   number[$verdict]=$((${number[$verdict]:-0} + 1))
   row "$verdict" $((SECONDS - began)) "$id" "$note"
 }
@@ -245,6 +262,8 @@ for id in "${chosen[@]}"; do
 done
 
 total=${#chosen[@]}
+[[ -z $generate ]] || total=$((total - ${number[broken]:-0}))
+((total > 0)) || die "none of them compiles"
 printf '%d mutants:' "$total"
 for verdict in "${!number[@]}"; do printf ' %d %s,' "${number[$verdict]}" "$verdict"; done
 printf ' %d %% killed\n' $((100 * ${number[killed]:-0} / total))
