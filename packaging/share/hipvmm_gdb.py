@@ -30,6 +30,7 @@ def call(value, expression):
 
 def device_of(value):
     device = member(value, "device_")
+    device = member(value, "device") if device is None else device
     return "" if device is None else f" on device {int(device['ordinal_'])}"
 
 
@@ -66,7 +67,8 @@ class PoolPrinter:
 
     def to_string(self):
         try:
-            state = self.value["state_"]["_M_t"]["_M_t"]["_M_head_impl"].dereference()
+            pointer = gdb.lookup_type("hipvmm::mr::vmm_pool_resource::state").pointer()
+            state = self.value["state_"].address.cast(pointer.pointer()).dereference().dereference()
             return f"pool{device_of(state) or device_of(self.value)}, state at {int(state.address):#x}"
         except gdb.error:
             return "pool; call its report() while no thread is in it"
