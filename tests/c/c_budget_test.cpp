@@ -12,6 +12,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/hipvmm.h>
@@ -315,14 +316,28 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: wrong arguments are refused") {
   CHECK(hipvmm_budget_get_statistics(budget, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
 }
 
+/// Another process, a test case of this program, that holds memory until end().
+struct neighbour {
+  explicit neighbour(const char* name, std::vector<std::string> variables = {}) {
+    variables.push_back(std::string{files_variable} + '=' + files.path().string());
+    child = std::async(std::launch::async, [name, variables = std::move(variables)] {
+      return run_child(name, variables);
+    });
+    REQUIRE(comes_true([this] { return is_there(file("holds")); }));
+  }
+  [[nodiscard]] std::string file(const char* name) const { return (files.path() / name).string(); }
+  void end() {
+    std::ofstream{file("end")} << "x";
+    const child_result result = child.get();
+    CHECK_MESSAGE(passed(result), result.output);
+  }
+
+  temporary_folder files;
+  std::future<child_result> child;
+};
+
 TEST_CASE_FIXTURE(c_budgets, "C budget: another process trims what this one needs") {
-  const temporary_folder files;
-  auto child = std::async(std::launch::async, [&] {
-    return run_child("C: trims a buffer for others",
-                     {std::string{files_variable} + '=' + files.path().string()});
-  });
-  const auto file = [&](const char* name) { return (files.path() / name).string(); };
-  REQUIRE(comes_true([&] { return is_there(file("holds")); }));
+  neighbour other{"C: trims a buffer for others"};
   {
     owned_budget budget;
     require_ok(join(budget, "shared", "patience=20000"));
@@ -330,7 +345,7 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: another process trims what this one need
     const std::size_t held = statistics_of(budget).bytes;
     CHECK(held >= 6 * unit);
     require_ok(hipvmm_budget_set_limit(budget, held + unit));
-    CHECK_FALSE(is_there(file("asked")));
+    CHECK_FALSE(is_there(other.file("asked")));
     hipvmm_budget_holder first{};
     std::size_t count = 0;
     require_ok(hipvmm_budget_get_holders(budget, &first, 1, &count));
@@ -343,11 +358,9 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: another process trims what this one need
       require_ok(hipvmm_budget_make_room(budget, 4 * unit, &has_room));
       CHECK(has_room == 1);
     }
-    CHECK(is_there(file("asked")));
+    CHECK(is_there(other.file("asked")));
   }
-  std::ofstream{file("end")} << "x";
-  const child_result result = child.get();
-  CHECK_MESSAGE(passed(result), result.output);
+  other.end();
 }
 
 TEST_CASE_FIXTURE(c_budgets, "C budget: a child of fork() takes no part") {
@@ -390,14 +403,8 @@ TEST_CASE_FIXTURE(c_budgets,
 }
 
 TEST_CASE_FIXTURE(c_budgets, "C budget: pools give idle memory to who needs it") {
-  const temporary_folder files;
-  auto child = std::async(std::launch::async, [&] {
-    return run_child("C: has idle pools of a budget",
-                     {"HIPVMM_CONF=budget=idle:" + std::to_string(16 * unit),
-                      std::string{files_variable} + '=' + files.path().string()});
-  });
-  const auto file = [&](const char* name) { return (files.path() / name).string(); };
-  REQUIRE(comes_true([&] { return is_there(file("holds")); }));
+  neighbour other{"C: has idle pools of a budget",
+                  {"HIPVMM_CONF=budget=idle:" + std::to_string(16 * unit)}};
   {
     owned_budget budget;
     require_ok(join(budget, "idle", "patience=20000"));
@@ -409,20 +416,11 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: pools give idle memory to who needs it")
                          }).find("re_reserve") == std::string::npos;
     if (in_part) require_ok(hipvmm_buffer_resize_uninitialized(buffer, 13 * unit));
   }
-  std::ofstream{file("end")} << "x";
-  const child_result result = child.get();
-  CHECK_MESSAGE(passed(result), result.output);
+  other.end();
 }
 
 TEST_CASE_FIXTURE(c_budgets, "C budget: pools give no more than is needed") {
-  const temporary_folder files;
-  auto child = std::async(std::launch::async, [&] {
-    return run_child("C: has two idle pools of a budget",
-                     {"HIPVMM_CONF=budget=needed:1GiB",
-                      std::string{files_variable} + '=' + files.path().string()});
-  });
-  const auto file = [&](const char* name) { return (files.path() / name).string(); };
-  REQUIRE(comes_true([&] { return is_there(file("holds")); }));
+  neighbour other{"C: has two idle pools of a budget", {"HIPVMM_CONF=budget=needed:1GiB"}};
   {
     owned_budget budget;
     require_ok(join(budget, "needed", "patience=20000"));
@@ -432,9 +430,7 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: pools give no more than is needed") {
     require_ok(hipvmm_buffer_resize_uninitialized(buffer, 2 * unit));
     CHECK(statistics_of(budget).bytes <= limit);
   }
-  std::ofstream{file("end")} << "x";
-  const child_result result = child.get();
-  CHECK_MESSAGE(passed(result), result.output);
+  other.end();
 }
 
 TEST_SUITE_END();
