@@ -4,11 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstddef>
+#include <string>
 #include <thread>
 
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/runtime/device.hpp>
 #include "support/blocked_stream.hpp"
+#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 
@@ -32,6 +35,25 @@ bool waits_for(blocked_stream& busy, Call call) {
   busy.release();
   caller.join();
   return waited;
+}
+
+/// Memory of `resource` that no wait covers stays allocated, with one report, until it is
+/// deallocated once more. `state` returns what a deallocation changes.
+template <typename Resource, typename State>
+void check_kept_without_wait(Resource& resource, std::size_t bytes, State state) {
+  void* const one = resource.allocate_sync(bytes);
+  const auto before = state();
+  const error_recorder reported;
+  {
+    const planned_faults faults{no_waits};
+    resource.deallocate_sync(one, bytes);
+  }
+  CHECK(state() == before);
+  REQUIRE(reported.count() == 1);
+  CHECK(reported.errors()[0].message.find("stays allocated") != std::string::npos);
+  resource.deallocate_sync(one, bytes);
+  CHECK_FALSE(state() == before);
+  CHECK(reported.count() == 1);
 }
 
 }  // namespace hipvmm::test
