@@ -219,6 +219,27 @@ def test_keys_with_gradients_are_concatenated(grown):
     assert caches[0].held_bytes > 0 and not caches[0].layers[0].keys.requires_grad
 
 
+def test_gradients_of_queries_survive_later_tokens(grown):
+    caches = pair(grown, "full_attention")
+    query = torch.randn(1, 2, 1, 16, device=DEVICE, requires_grad=True)
+    sums = [0, 0]
+    for _ in range(4):
+        new = tokens(1, 3)
+        for index, each in enumerate(caches):
+            keys, values = each.update(*new, 0)
+            sums[index] = sums[index] + ((query @ keys.transpose(2, 3)).softmax(3) @ values).sum()
+    one, other = (torch.autograd.grad(each, query)[0] for each in sums)
+    assert caches[0].held_bytes > 0 and torch.equal(one, other)
+    # Those of rows that are written anew would be wrong, also after a growth.
+    for grown_by in (0, 40000):
+        lost = (query @ caches[0].update(*tokens(1, 3), 0)[0].transpose(2, 3)).softmax(3).sum()
+        caches[0].update(*tokens(1, grown_by), 0)
+        caches[0].crop(-grown_by - 1)
+        caches[0].update(*tokens(1, 1), 0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            lost.backward()
+
+
 def test_modes_of_inference(grown):
     caches = pair(grown, "full_attention")
     for mode in (torch.inference_mode, torch.no_grad, torch.inference_mode, torch.enable_grad):

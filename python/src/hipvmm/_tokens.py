@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 
@@ -49,6 +49,8 @@ class Tokens:
                 f"keys and values cannot grow in place on device {device}: use transformers' "
                 f"DynamicCache ({why})") from why
         self.returns_with_addresses = returns_with_addresses(device)
+        self._earlier: List[Any] = []  # all that _elements has been
+        self._shown = 0  # tokens that views() has returned
         self._lay_out(kind_of(keys, values))
 
     def _lay_out(self, kind: Any) -> None:
@@ -57,6 +59,7 @@ class Tokens:
         self._latest: Tuple[Any, Any] = (None, None)  # of views()
         self._capacity = self._array.capacity  # bytes
         self._elements = elements(self._array, kind[0], self._capacity)
+        self._earlier.append(self._elements)
         (batch, heads, width), (_, value_heads, value_width) = kind[2:]
         self._split = batch * heads * width
         self._row = self._split + batch * value_heads * value_width
@@ -75,6 +78,7 @@ class Tokens:
 
     def views(self, count: int) -> Tuple[Any, Any]:
         """Keys and values of the first tokens, (batch, heads, count, head_dim)."""
+        self._shown = max(self._shown, count)
         self._latest = self._keys.narrow(2, 0, count), self._values.narrow(2, 0, count)
         return self._latest
 
@@ -95,8 +99,16 @@ class Tokens:
         count = keys.shape[2]
         self._make_room((first + count) * self.row_bytes)
         with torch.no_grad():
-            self._keys.narrow(2, first, count).copy_(keys)
-            self._values.narrow(2, first, count).copy_(values)
+            if first < self._shown:
+                self._count_change()
+            # Autograd does not count writes to data.
+            self._keys.data.narrow(2, first, count).copy_(keys)
+            self._values.data.narrow(2, first, count).copy_(values)
+
+    def _count_change(self) -> None:
+        """Has autograd refuse gradients of all tokens that it has saved."""
+        for each in self._earlier:
+            each[:0].zero_()
 
     def _make_room(self, nbytes: int) -> None:
         """Backs so many bytes, and a 32nd more if there is as much."""
@@ -152,6 +164,7 @@ class Tokens:
         every = self._elements
         step = min(count, max(1, _SCRATCH // (row * every.element_size())))
         with torch.no_grad():
+            self._count_change()
             indices = indices.to(every.device)
             scratch = [every.new_empty((step, len(indices), each // batch))
                        for each in (old_split, old_row - old_split)]
