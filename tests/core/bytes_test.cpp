@@ -76,6 +76,8 @@ TEST_CASE("bytes: format_bytes is exact for small counts and binary units for la
   CHECK(format_bytes(0) == "0 B");
   CHECK(format_bytes(1) == "1 B");
   CHECK(format_bytes(1536) == "1536 B");
+  CHECK(format_bytes(10 * KiB - 1) == "10239 B");
+  CHECK(format_bytes(10 * KiB) == "10.00 KiB");
   CHECK(format_bytes(2 * MiB) == "2.00 MiB");
   CHECK(format_bytes(2 * MiB + 512 * KiB) == "2.50 MiB");
   CHECK(format_bytes(141 * GiB) == "141.00 GiB");
