@@ -320,9 +320,9 @@ hipvmm_status hipvmm_async_view_create(int device, void* pool, hipvmm_resource* 
 /** A pool of HIP's own (hipMallocFromPoolAsync). Options: initial, release_threshold, the reuse_*
  * of pools, shareable. */
 hipvmm_status hipvmm_async_create(int device, const char* options, hipvmm_resource* resource);
-/** hipvmm's pool. Options: initial, maximum, release_threshold, largest_chunk, forgets_streams,
- * reuse_event_dependencies, reuse_opportunistic, reuse_internal_dependencies, shareable, memory,
- * access, sleep_tag, without_vmm. */
+/** hipvmm's pool. Options: initial, maximum, release_threshold, floor, priority, largest_chunk,
+ * forgets_streams, reuse_event_dependencies, reuse_opportunistic, reuse_internal_dependencies,
+ * shareable, memory, access, sleep_tag, without_vmm. */
 hipvmm_status hipvmm_pool_create(int device, const char* options, hipvmm_resource* resource);
 /** A pool in memory of another resource. Options: initial, maximum, dump_log_on_failure. */
 hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,

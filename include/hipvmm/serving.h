@@ -58,7 +58,8 @@ typedef struct hipvmm_slot_arena_statistics {
 typedef hipvmm_status (*hipvmm_evict_callback)(size_t missing_bytes, void* argument);
 
 /** Reserves the addresses of all slots and backs none. Options: slots and bytes_per_slot, which are
- * needed; planes, block, layout, budget, prefetch, access, sleep_tag (docs/guides/c_api.md).
+ * needed; planes, block, layout, budget, floor, priority, prefetch, access, sleep_tag
+ * (docs/guides/c_api.md).
  * HIPVMM_ERROR_UNSUPPORTED on a device without virtual memory that can be used. */
 hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_slot_arena* arena);
 /** The memory is released when work under way has passed; does not wait for that. */
@@ -231,7 +232,7 @@ hipvmm_status hipvmm_budget_get_holders(hipvmm_budget budget, hipvmm_budget_hold
                                         size_t capacity, size_t* count);
 
 /** Counts of requests of this process that lacked memory of a device or room in a budget, and got
- * idle memory of its pools and slot arenas. */
+ * idle memory of its pools, slot arenas and buffers. */
 typedef struct hipvmm_idle_statistics {
   size_t struct_size;
   uint64_t asked;        /**< requests that asked */

@@ -101,6 +101,15 @@ option tag_option(std::uint64_t& to) {
           }};
 }
 
+option priority_option(int& to) {
+  return {"priority", "a number from -1000 to 1000", [&to](text value) {
+            const bool is_negative = !value.empty() && value.front() == '-';
+            const auto number =
+                static_cast<int>(number_value(value.substr(is_negative ? 1 : 0), 1000));
+            to = is_negative ? -number : number;
+          }};
+}
+
 // The tables that HIPVMM_CONF knows too.
 
 std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
@@ -108,6 +117,8 @@ std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
       size_option("initial", to.initial_bytes, device),
       size_option("maximum", to.maximum_bytes, device),
       limit_option("release_threshold", to.release_threshold, device),
+      size_option("floor", to.floor_bytes, device),
+      priority_option(to.priority),
       shareable_option(to.shareable),
       access_option("access", to.access, device),
       without_vmm_option(to.fallback),
@@ -327,6 +338,8 @@ slot_arena_options slot_settings(device_ref device, const char* options) {
                         {{"separate", slot_layout::separate}, {"packed", slot_layout::packed}});
                   }},
                  limit_option("budget", made.budget_bytes, device),
+                 size_option("floor", made.floor_bytes, device),
+                 priority_option(made.priority),
                  count("prefetch", made.prefetch_blocks),
                  access_option("access", made.access, device),
                  sleep_tag_option(made.tag)});
@@ -336,14 +349,7 @@ slot_arena_options slot_settings(device_ref device, const char* options) {
 joining_settings budget_settings(device_ref device, const char* options) {
   joining_settings made{device.total_memory(), {}};
   apply_options("a budget", text_of(options),
-                {size_option("limit", made.limit, device),
-                 {"priority", "a number from -1000 to 1000",
-                  [&](text value) {
-                    const bool is_negative = !value.empty() && value.front() == '-';
-                    const auto number =
-                        static_cast<int>(number_value(value.substr(is_negative ? 1 : 0), 1000));
-                    made.options.priority = is_negative ? -number : number;
-                  }},
+                {size_option("limit", made.limit, device), priority_option(made.options.priority),
                  milliseconds_option("patience", made.options.patience)});
   return made;
 }

@@ -36,6 +36,8 @@ slot_table::slot_table(device_ref device, const slot_arena_options& options)
       evict_{options.evict},
       prefetch_rows_{std::min(options.prefetch_blocks, geometry_.plane / geometry_.block)},
       budget_{options.budget_bytes},
+      floor_{options.floor_bytes},
+      priority_{options.priority},
       rows_{device, geometry_, options},
       devices_{devices_of(rows_.memory().rights())},
       slots_(geometry_.slots),

@@ -165,7 +165,7 @@ class slot_table final : sleeper, idle_holder {
   void sleep_on(bool may_be_in_use) noexcept override { rows_.chunks().sleep_on(may_be_in_use); }
   void apply_rights() override { rows_.chunks().apply_rights(); }
   void finish_waking() noexcept override;
-  [[nodiscard]] given_memory give_idle(const idle_request& wanted) override;
+  [[nodiscard]] given_memory give_idle(const idle_request& asked) override;
   /// Throws: std::logic_error while the memory sleeps; as sleeper::map_again().
   void require_awake(const char* function) {
     if (is_asleep_) [[unlikely]]
@@ -265,6 +265,8 @@ class slot_table final : sleeper, idle_holder {
   std::function<void(std::size_t)> evict_;
   std::size_t prefetch_rows_;
   std::size_t budget_;
+  std::size_t floor_;
+  int priority_;
   slot_rows rows_;
   device_list devices_;  // of the streams that may use slots
   std::vector<slot> slots_;
@@ -295,7 +297,7 @@ class slot_table final : sleeper, idle_holder {
   background_task task_{[this] { prefetch(); }};
   // Last members: suspend() and requests of other threads may use all of them.
   tag_membership membership_;
-  idle_membership idle_{*this, device_, idle_membership::price::spare};
+  idle_membership idle_{*this, device_, idle_membership::price::spare, priority_};
 };
 
 }  // namespace hipvmm::detail

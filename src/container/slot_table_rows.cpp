@@ -331,9 +331,10 @@ bool slot_table::move_spare(asker who, spare which) {
   return true;
 }
 
-given_memory slot_table::give_idle(const idle_request& wanted) {
+given_memory slot_table::give_idle(const idle_request& asked) {
   given_memory given;
   if (is_asleep_ || may_be_torn_) return given;
+  idle_request wanted = asked;
   const scoped_device scope{device_};
   const auto is_used = [&](std::size_t which) {
     return slots_[which].in_use.load(std::memory_order_acquire) ? claims_[which].count != 0
@@ -348,6 +349,9 @@ given_memory slot_table::give_idle(const idle_request& wanted) {
     const std::size_t cached = is_taker ? 0 : rows_.cached_bytes();
     return rows_.mapped_bytes() + cached;
   };
+  // Rows return whole.
+  const std::size_t most = held() - std::min(held(), floor_);
+  wanted.bytes = std::min(wanted.bytes, align_down(most, geometry_.row_bytes()));
   rows_.give_kept(wanted, given);
   while (given.all() < wanted.bytes && (may_unmap || empties)) {
     const std::size_t before = held();
@@ -356,7 +360,7 @@ given_memory slot_table::give_idle(const idle_request& wanted) {
     (is_taker ? given.moved : given.released) += before - std::min(before, held());
     rows_.give_kept(wanted, given);
   }
-  if (given.all() >= wanted.bytes) return given;
+  if (given.all() >= asked.bytes) return given;
   rows_.return_pinned();
   rows_.give_kept(wanted, given);
   return given;

@@ -127,8 +127,11 @@ TEST_CASE("options: those of a pool and of a buffer reach it") {
       first_device,
       "initial=2MiB,maximum=50%,release_threshold=4MiB,reuse_event_dependencies=off,"
       "reuse_opportunistic=no,reuse_internal_dependencies=0,shareable=posix_fd,access=1:read,"
-      "without_vmm=refuse,largest_chunk=8MiB,memory=uncached,forgets_streams=on");
+      "without_vmm=refuse,largest_chunk=8MiB,memory=uncached,forgets_streams=on,floor=6MiB,"
+      "priority=-7");
   CHECK(pool.forgets_streams);
+  CHECK(pool.floor_bytes == 6 * MiB);
+  CHECK(pool.priority == -7);
   CHECK(pool.memory == chunk_memory::uncached);
   CHECK(pool.largest_chunk == 8 * MiB);
   CHECK(pool.initial_bytes == 2 * MiB);
@@ -162,6 +165,12 @@ TEST_CASE("options: those of a pool and of a buffer reach it") {
 }
 
 TEST_CASE("options: those of other resources and of sharing reach them") {
+  const slot_arena_options slots = c::slot_settings(
+      first_device, "slots=2,bytes_per_slot=8MiB,planes=3,budget=64MiB,floor=6MiB,priority=7");
+  CHECK(slots.planes == 3);
+  CHECK(slots.budget_bytes == 64 * MiB);
+  CHECK(slots.floor_bytes == 6 * MiB);
+  CHECK(slots.priority == 7);
   const mr::hip_async_options async =
       c::async_settings(first_device, "initial=1MiB,release_threshold=8MiB,shareable=posix_fd");
   CHECK(async.initial_bytes == MiB);

@@ -38,6 +38,11 @@ struct slot_arena_options {
   slot_layout layout = slot_layout::separate;
   /// The most bytes of memory that the arena holds, see slot_arena_statistics::held_bytes.
   std::size_t budget_bytes = no_budget;
+  /// Other objects of the process that lack memory get idle memory of the arena beyond these bytes
+  /// of held_bytes.
+  std::size_t floor_bytes = 0;
+  /// As pool_options::priority.
+  int priority = 0;
   /// Blocks in each plane that a background thread keeps backed behind the length of each slot in
   /// use.
   std::size_t prefetch_blocks = 1;

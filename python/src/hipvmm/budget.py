@@ -45,7 +45,7 @@ class BudgetHolder:
 
 @dataclass(frozen=True)
 class IdleStatistics:
-    """Requests that lacked memory and asked this process's pools and arenas for what is idle.
+    """Requests that lacked memory and asked this process's other objects for what is idle.
 
     asked, of these refused: counts; moved_bytes: got as they were; released_bytes: released to the
     device; seconds: of all together.

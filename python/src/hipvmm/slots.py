@@ -91,8 +91,9 @@ class SlotArena(Owner):
     planes: ranges of every slot, which grow together.
     device: by default the current one.
     block: bytes that a slot grows by in each plane, a multiple of the device's granularity.
-    budget: the most bytes of memory held. prefetch: blocks that a thread of the library keeps ready
-        behind each slot in use, 1 by default.
+    budget: the most bytes of memory held. floor: bytes that no other object of the process gets.
+    priority: arenas and pools of a lower one release idle memory first.
+    prefetch: blocks that a thread of the library keeps ready behind each slot in use, 1 by default.
     layout: "packed" for slots of less than a block, which then share them.
     access: devices that may use it, such as "1:read" or "all".
     sleep_tag: the name by which hipvmm.suspend() knows its memory.
@@ -106,14 +107,16 @@ class SlotArena(Owner):
 
     def __init__(self, slots: int, bytes_per_slot: Size, planes: int = 1, *,
                  device: Optional[int] = None, block: Optional[Size] = None,
-                 budget: Optional[Size] = None, prefetch: Optional[int] = None,
+                 budget: Optional[Size] = None, floor: Optional[Size] = None,
+                 priority: Optional[int] = None, prefetch: Optional[int] = None,
                  layout: Optional[str] = None, access: Optional[str] = None,
                  sleep_tag: Optional[str] = None,
                  evict: Optional[Callable[[int], None]] = None) -> None:
         text = options_text({
             "slots": operator.index(slots), "bytes_per_slot": bytes_per_slot,
             "planes": operator.index(planes), "block": block, "budget": budget,
-            "prefetch": prefetch, "layout": layout, "access": access, "sleep_tag": sleep_tag})
+            "floor": floor, "priority": priority, "prefetch": prefetch, "layout": layout,
+            "access": access, "sleep_tag": sleep_tag})
         super().__init__(get_address(lib().slot_arena_create, device_or_current(device), text))
         self._layout = _CLayout(struct_size=ctypes.sizeof(_CLayout))
         lib().slot_arena_get_layout(self.handle, ctypes.byref(self._layout))

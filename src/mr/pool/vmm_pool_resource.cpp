@@ -57,7 +57,8 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
                    std::move(from),
                    allowed,
                    options},
-        floor{options.initial_bytes} {
+        floor{std::max(options.initial_bytes, options.floor_bytes)},
+        priority{options.priority} {
     if (options.tag) sleep.emplace(options.tag, allocator, rights());
   }
 
@@ -138,8 +139,9 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
   }
 
   const std::size_t floor;  // bytes that no other holder gets
+  const int priority;
   std::optional<pool_sleep> sleep;
-  detail::idle_membership idle{*this, device, detail::idle_membership::price::pooled};
+  detail::idle_membership idle{*this, device, detail::idle_membership::price::pooled, priority};
 };
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)

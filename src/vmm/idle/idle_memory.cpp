@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/check.hpp"
@@ -16,8 +17,8 @@ namespace hipvmm {
 namespace detail {
 
 struct idle_membership::record {
-  record(idle_holder& asked, device_ref of, price what) noexcept
-      : device{of}, cost{what}, holder{&asked} {}
+  record(idle_holder& asked, device_ref of, price what, int rank) noexcept
+      : device{of}, order{rank, what}, holder{&asked} {}
 
   /// Returns whether the thread has the lock now. A holder that asks others, and may wait for this
   /// thread, is passed over; one at work is waited for as long as its calls of HIP may take.
@@ -33,7 +34,7 @@ struct idle_membership::record {
   }
 
   const device_ref device;
-  const price cost;
+  const std::pair<int, price> order;  // priority first
   std::mutex mutex;
   std::atomic<std::thread::id> owner{};  // of the mutex, as idle_membership::lock
   std::atomic<bool> asks{false};         // the owner asks others
@@ -53,7 +54,7 @@ class idle_holders {
     const std::lock_guard lock{mutex_};
     const auto at =
         std::upper_bound(records_.begin(), records_.end(), added,
-                         [](const auto& a, const auto& b) { return a->cost < b->cost; });
+                         [](const auto& a, const auto& b) { return a->order < b->order; });
     records_.insert(at, added);
   }
   void remove(const std::shared_ptr<idle_membership::record>& removed) noexcept {
@@ -101,7 +102,7 @@ class idle_holders {
   };
 
   std::mutex mutex_;
-  record_list records_;  // by price
+  record_list records_;  // by `order`
   idle_memory_statistics statistics_{};
 };
 
@@ -131,8 +132,8 @@ given_memory idle_holders::ask(idle_request wanted) {
   return sum;
 }
 
-idle_membership::idle_membership(idle_holder& holder, device_ref device, price cost)
-    : record_{std::make_shared<record>(holder, device, cost)} {
+idle_membership::idle_membership(idle_holder& holder, device_ref device, price cost, int priority)
+    : record_{std::make_shared<record>(holder, device, cost, priority)} {
   idle_holders::instance().add(record_);
 }
 

@@ -56,10 +56,10 @@ class idle_membership {
   struct record;
 
  public:
-  /// The kind of a holder. Those that lose least are asked first.
-  enum class price { spare, pooled };
-  /// Throws: std::bad_alloc.
-  idle_membership(idle_holder& holder, device_ref device, price cost);
+  /// The kind of a holder. Of one priority, those that lose least are asked first.
+  enum class price { prepared, spare, pooled };
+  /// Holders of a lower priority are asked first. Throws: std::bad_alloc.
+  idle_membership(idle_holder& holder, device_ref device, price cost, int priority = 0);
   ~idle_membership() { end(); }
   idle_membership(const idle_membership&) = delete;
   idle_membership& operator=(const idle_membership&) = delete;

@@ -16,9 +16,13 @@
 namespace hipvmm::mr {
 
 struct pool_options {
-  /// Bytes held from the start; rounded up to whole granules (region::granularity). Other objects
-  /// of the process that lack memory get idle memory of the pool beyond these.
+  /// Bytes held from the start; rounded up to whole granules (region::granularity).
   std::size_t initial_bytes = 0;
+  /// Other objects of the process that lack memory get idle memory of the pool beyond these bytes,
+  /// or beyond initial_bytes if that is more.
+  std::size_t floor_bytes = 0;
+  /// Idle memory of pools and arenas of a lower priority is released first.
+  int priority = 0;
   /// Limit of the memory held, in bytes, rounded down to whole granules; zero: the device's memory
   /// (an APU: with the free memory at the pool's construction). It is less if the process has too
   /// few addresses: vmm_pool_resource::maximum_bytes().
