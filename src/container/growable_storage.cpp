@@ -343,8 +343,9 @@ void growable_storage::prepare_ahead(std::size_t bytes) {
     return ahead_target(held_bytes(), bytes, limit_bytes(), granule_, limit, options_.grow_ahead);
   };
   // The step limit costs system calls, worthwhile only for a new chunk.
-  if (wanted(options_.step_limit) == 0 || memory_->prepared_bytes() != 0) return;
-  memory_->prepare(wanted(step_limit()), options_.grow_ahead.prepare);
+  const bool is_due = memory_->prepared_bytes() == 0 && wanted(options_.step_limit) != 0;
+  // Also without an order: what is ready may go to others that lack memory.
+  memory_->prepare(is_due ? wanted(step_limit()) : 0, options_.grow_ahead.prepare);
 }
 
 // If descriptors run short, steps of an eighth keep the number of chunks a logarithm of the size.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "region/chunk_prefetch.hpp"
 
+#include <utility>
+
 namespace hipvmm::detail {
 
 void chunk_prefetch::submit(const order& wanted) noexcept {
@@ -16,8 +18,11 @@ bool chunk_prefetch::is_ready_within(std::size_t offset, std::size_t bytes) cons
 
 void chunk_prefetch::run() noexcept {
   try {
-    ready_ = make_(*order_);
+    backing_map made = make_(*order_);
     order_.reset();
+    const std::lock_guard lock{mutex_};
+    ready_ = std::move(made);
+    is_offered_ = true;
   } catch (...) {
     // The commit that needs the chunk meets the same failure, or finds it gone.
     note_failure();

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -28,23 +29,42 @@ class chunk_prefetch {
   /// cancels first.
   explicit chunk_prefetch(std::function<backing_map(const order&)> make) : make_{std::move(make)} {}
 
-  void cancel_or_wait() noexcept { task_.cancel_or_wait(); }
+  /// Afterwards no give() takes the chunk before offer(), or before another is ready.
+  void cancel_or_wait() noexcept {
+    task_.cancel_or_wait();
+    const std::lock_guard lock{mutex_};
+    is_offered_ = false;
+  }
   /// Returns whether a chunk may be ordered: none is under way or ready, and none has failed since
   /// allow().
   [[nodiscard]] bool is_idle() const noexcept {
-    return !task_.pending() && ready_.empty() && may_start_;
+    if (task_.pending()) return false;
+    const std::lock_guard lock{mutex_};
+    return ready_.empty() && may_start_;
   }
   /// Pre: is_idle().
   void submit(const order& wanted) noexcept;
   void allow() noexcept { may_start_ = true; }
-  /// Bytes of the chunk that is ready; zero while one is under way.
+  /// Bytes of the chunk that is ready; zero while one is under way, or leaves by give().
   [[nodiscard]] std::size_t ready_bytes() const noexcept {
-    return task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();
+    const std::unique_lock lock{mutex_, std::try_to_lock};
+    return !lock || task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();
+  }
+  /// Lets give() take the chunk that is ready, if there is one.
+  void offer() noexcept {
+    const std::lock_guard lock{mutex_};
+    is_offered_ = true;
+  }
+  /// Calls `take(chunks)` for a chunk that is ready and offered: a new one is. Any thread.
+  template <typename Take>
+  void give(Take take) {
+    const std::lock_guard lock{mutex_};
+    if (is_offered_ && !ready_.empty()) take(ready_);
   }
   [[nodiscard]] std::size_t failures() const noexcept { return failures_; }
 
   /// The chunk, which no size of the region counts, mapped or not; or nothing.
-  /// Pre, for all functions that follow: nothing is pending.
+  /// Pre, for all functions that follow: nothing is pending or offered.
   [[nodiscard]] backing_map& ready() noexcept { return ready_; }
   [[nodiscard]] const backing_map& ready() const noexcept { return ready_; }
   /// Returns whether the chunk is partly in [offset, offset + bytes): nothing else can be mapped
@@ -60,6 +80,8 @@ class chunk_prefetch {
   std::function<backing_map(const order&)> make_;
   std::optional<order> order_;  // until it is filled or void
   backing_map ready_;
+  bool is_offered_ = false;   // give() may take it: the owner does not use it
+  mutable std::mutex mutex_;  // of these two while a thread may make or take the chunk
   bool may_start_ = true;
   std::atomic<std::size_t> failures_{0};
   background_task task_{[this] { run(); }};  // last: it ends first

@@ -26,6 +26,7 @@
 #include "strategy/memory_strategy.hpp"
 #include "vmm/address_range.hpp"
 #include "vmm/chunk_placement.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::detail {
 
@@ -95,7 +96,7 @@ class region_sleep final : public sleeper {
 
 /// The implementation of a region: chunks mapped in reserved addresses, and the steps of its
 /// operations. Its functions take arguments that region has checked.
-class mapped_region {
+class mapped_region final : idle_holder {
  public:
   mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                 const capability& found);
@@ -425,6 +426,8 @@ class mapped_region {
   /// Makes the prepared chunk part of the region while the object lives, and permanently once kept.
   class adoption;
   [[nodiscard]] backing_map make_ahead(const chunk_prefetch::order& wanted);
+  /// Gives the prepared chunk.
+  [[nodiscard]] given_memory give_idle(const idle_request& wanted) override;
 
  public:
   // Last but one: it must be cancelled before anything it uses is destroyed. The node of the chunk
@@ -432,6 +435,7 @@ class mapped_region {
   chunk_prefetch prefetch{[this](const auto& wanted) { return make_ahead(wanted); }};
   // Not before all that suspend() of another thread may use is there; it ends first.
   tag_membership membership{options.tag, sleep};
+  std::optional<idle_membership> idle;  // since the first prepare()
 };
 
 class mapped_region::shifted_offsets {

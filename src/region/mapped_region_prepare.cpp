@@ -7,16 +7,21 @@
 #include <hipvmm/core/error.hpp>
 #include "core/error.hpp"
 #include "region/mapped_region.hpp"
+#include "runtime/device.hpp"
+#include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {
 
 void mapped_region::prepare(std::size_t bytes, prefetch_level how) {
+  if (how == prefetch_level::off) return;
+  if (!idle)
+    idle.emplace(static_cast<idle_holder&>(*this), device, idle_membership::price::prepared);
+  prefetch.offer();
+  const std::size_t from = end();
   // If retired chunks are still mapped, the worker would have to wait for them.
-  if (how == prefetch_level::off || !prefetch.is_idle() || addresses.use_count() > 1 ||
+  if (bytes == 0 || from == max_bytes() || !prefetch.is_idle() || addresses.use_count() > 1 ||
       !left_behind.empty())
     return;
-  const std::size_t from = end();
-  if (bytes == 0 || from == max_bytes()) return;
   const chunk_place place = place_at(from);
   prefetch.submit(
       {from, std::min({bytes, addresses->longest_at(from), place.bytes}), how, place.where});
@@ -73,6 +78,28 @@ backing_map mapped_region::make_ahead(const chunk_prefetch::order& wanted) {
     throw;
   }
   return made;
+}
+
+given_memory mapped_region::give_idle(const idle_request& wanted) {
+  given_memory given;
+  prefetch.give([&](backing_map& ready) {
+    backing& held = ready.begin()->second;
+    if (held.chunk.location() != wanted.device) return;
+    const bool moves = wanted.taker != nullptr && held.bytes() == wanted.chunk_bytes &&
+                       options.shareable == wanted.shareable &&
+                       options.memory == chunk_memory::standard;
+    // Its addresses, or others before them, would hold the memory.
+    if (!moves && (is_pinned(held.chunk) || (!held.map.empty() && strategy->pins(device)))) return;
+    const scoped_device scope{device};
+    if (!held.map.empty()) holds_memory = true;
+    held.map.unmap();
+    physical_chunk chunk = std::move(held.chunk);
+    ready.clear();
+    if (addresses->refused().keep_chunk(chunk)) return;
+    (moves ? given.moved : given.released) = chunk.bytes();
+    if (moves) wanted.taker->recycle(std::move(chunk));
+  });
+  return given;
 }
 
 mapped_region::adoption::adoption(mapped_region& owner) : owner_{owner} {

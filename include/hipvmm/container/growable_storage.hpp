@@ -33,8 +33,9 @@ enum class past_max_size {
 
 /// Settings for chunks that a background thread prepares before a growable vector needs them, so
 /// that growth costs its caller about a microsecond. Prepared memory belongs to the vector, in
-/// addition to capacity(), until growth uses it, shrink_to_fit releases it or the vector ends. One
-/// chunk is prepared at a time.
+/// addition to capacity(), until growth uses it, shrink_to_fit releases it, another object of the
+/// process that lacks memory gets it (idle_memory()), or the vector ends. One chunk is prepared at
+/// a time.
 struct grow_ahead_policy {
   prefetch_level prepare = prefetch_level::off;
   /// A growth that leaves fewer unused bytes than this starts the preparation of the next chunk,

@@ -115,7 +115,8 @@ class region {
   /// Orders a chunk in advance: a background thread of the process makes the chunk after the last
   /// one backed. It has `bytes` bytes, or as many as fit there.
   /// - A commit() that reaches the chunk takes it whole, or makes it if the thread has not begun.
-  /// - trim(), and decommit() of the last chunk backed, release it.
+  /// - trim(), and decommit() of the last chunk backed, release it. Another object of the process
+  ///   that lacks memory gets it (idle_memory()) unless the region has been changed since.
   /// - Does nothing while one is ready or under way, and after a failure until the next commit().
   /// - Every operation that changes the region first cancels an order that has not begun, and waits
   ///   for one that has: the HIP calls for one chunk.

@@ -7,8 +7,8 @@
 
 namespace hipvmm {
 
-/// Counts of requests that lacked memory of a device or room in a memory_budget and asked the pools
-/// and arenas of this process, which give idle memory away.
+/// Counts of requests that lacked memory of a device or room in a memory_budget and asked the
+/// pools, arenas and vectors of this process, which give idle memory away.
 struct idle_memory_statistics {
   std::uint64_t asked;            ///< requests that asked
   std::uint64_t refused;          ///< of these: nothing was idle
