@@ -56,6 +56,15 @@ def test_a_batch_that_does_not_fit_changes_nothing():
     arena.commit([0, 1, 2], [1, 1, 1])
 
 
+def test_options_of_idle_memory():
+    with make(floor="4MiB", priority=-3) as arena:
+        arena.commit([0], [1])
+    pool = hipvmm.Pool(floor="4MiB", priority=3)
+    pool.deallocate(pool.allocate(MIB), MIB)
+    with pytest.raises(hipvmm.InvalidArgumentError, match="priority"):
+        make(priority=1001)
+
+
 def test_wrong_numbers_are_refused():
     arena = make()
     for slots, lengths, error in (
