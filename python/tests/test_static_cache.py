@@ -230,10 +230,13 @@ def test_what_is_refused_changes_nothing(grown):
     step(caches, 20)
     with pytest.raises(hipvmm.InvalidArgumentError, match="one for each of the 2 sequences"):
         caches[0].reorder_cache(torch.tensor([0, 1, 1]))
-    for wrong in (tokens(3, 1), tokens(2, 1, heads=3), tokens(2, 1, width=8)):
-        with pytest.raises((RuntimeError, IndexError)):
-            caches[0].update(*wrong, 0)
-    assert same(caches)
+    right = tokens(2, 1)
+    for wrong in (tokens(3, 1), tokens(2, 1, heads=3), tokens(2, 1, width=8), tokens(2, 2),
+                  tokens(2, 1, dtype=torch.float64), [each.to("meta") for each in right]):
+        for given in ((wrong[0], right[1]), (right[0], wrong[1])):
+            with pytest.raises(hipvmm.InvalidArgumentError, match="^(keys|values) are .* must be"):
+                caches[0].update(*given, 0)
+            assert same(caches)
     with pytest.raises(hipvmm.UnsupportedError, match="not offloaded"):
         caches[0].layers[0].offload()
     with pytest.raises(hipvmm.UnsupportedError, match="not offloaded"):

@@ -78,6 +78,7 @@ class GrowingStaticLayer(StaticLayer):
         if not _is_compiling():
             if not self.is_initialized:
                 self.lazy_initialization(key_states, value_states)
+            self._require_tokens(key_states, value_states)
             self.make_room(count)
         positions = torch.arange(count, device=self.device) + self.cumulative_length
         keys, values = self._views
@@ -158,6 +159,15 @@ class GrowingStaticLayer(StaticLayer):
             self.values = rows[:, split:].view(length, *values).permute(1, 2, 0, 3)
             self.cumulative_length = self.cumulative_length.to(self.device)
         _mark_static(self.cumulative_length)
+
+    def _require_tokens(self, *states: Any) -> None:
+        """Raises InvalidArgumentError, before one of two is written, if the other cannot be."""
+        for name, own, given in zip(("keys", "values"), (self.keys, self.values), states):
+            wanted = (*own.shape[:2], states[0].shape[-2], own.shape[-1])
+            if (tuple(given.shape), given.dtype, given.device) != (wanted, own.dtype, own.device):
+                raise InvalidArgumentError(
+                    f"{name} are {given.dtype} of the shape {tuple(given.shape)} on {given.device}, "
+                    f"and must be {own.dtype} of the shape {wanted} on {own.device}")
 
     def _view_of(self, tokens: int) -> int:
         if tokens > self.max_cache_len:
