@@ -33,7 +33,7 @@ import torch
 from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from ._errors import InvalidArgumentError, InvalidStateError, OutOfMemoryError, UnsupportedError
+from ._errors import HipvmmError, InvalidArgumentError, InvalidStateError, UnsupportedError
 from ._static_cache import GrowingStaticCache, GrowingStaticLayer
 from ._tokens import Tokens, kind_of, ordinal_of
 
@@ -243,17 +243,16 @@ class GrowingLayer(DynamicLayer):
 
     def _trim(self, tokens: Tokens) -> None:
         """Releases memory that the tokens do not need, if that is much."""
-        if not tokens.returns_with_addresses:
-            count = self.get_seq_length()
-            try:
+        count = self.get_seq_length()
+        try:  # the tokens are gone already: memory that cannot be released serves later ones
+            if not tokens.returns_with_addresses:
                 tokens.trim(count)
-            finally:  # views whose storage ends with the memory
-                self._take(tokens, *tokens.views(count))
-        elif tokens.has_slack(self.get_seq_length()):
-            try:
+            elif tokens.has_slack(count):
                 self._move_to(ordinal_of(self.device))
-            except OutOfMemoryError:
-                pass  # later tokens use the memory
+                return
+        except HipvmmError:
+            pass
+        self._take(tokens, *tokens.views(count))  # their storage ends with the memory
 
 
 def _contents(tensor: Any) -> Any:
