@@ -169,6 +169,14 @@ void slot_rows::return_pinned() noexcept {
 
 std::size_t slot_rows::cached_bytes() const { return cache_.statistics(region_.device()).bytes; }
 
+std::size_t slot_rows::usable_cached_bytes() const {
+  if (own_cache_) return 0;
+  if (strategy_.pins_memory)
+    return kept_memory::bytes_to_take(cache_, region_.device(), geometry_.block, handle_type::none);
+  // creatable() counts the shared one.
+  return &cache_ == &chunk_cache::shared() ? 0 : cached_bytes();
+}
+
 bool slot_rows::fits(const idle_request& wanted) const noexcept {
   return wanted.taker != nullptr && wanted.chunk_bytes == geometry_.block &&
          wanted.shareable == handle_type::none;

@@ -42,6 +42,8 @@ struct slot_geometry {
     return end < most ? end : most;
   }
   [[nodiscard]] std::size_t row_bytes() const noexcept { return planes * block; }
+  /// Whether neighbours have blocks in common.
+  [[nodiscard]] bool packs() const noexcept { return stride % block != 0; }
 };
 
 /// The memory of a slot_arena. A row is one block in every plane: that many chunks. It is backed as
@@ -108,6 +110,9 @@ class slot_rows {
   [[nodiscard]] std::size_t kept_bytes() const noexcept;
   /// Bytes of the device in the cache, which may be the program's.
   [[nodiscard]] std::size_t cached_bytes() const;
+  /// Those of a cache of the program that a full device has for new rows: it releases all but what
+  /// addresses pin.
+  [[nodiscard]] std::size_t usable_cached_bytes() const;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return mapped_bytes() + kept_bytes(); }
   /// Returns whether the chunks of decommitted rows are held until nothing is backed: the addresses
   /// pin them, and the own cache keeps them.

@@ -117,22 +117,34 @@ void slot_table::wait_in(const char* function, std::size_t which, stream_ref str
   stream.wait(*claims_[which].passed);
 }
 
-std::size_t slot_table::acquire(stream_ref stream) {
-  require_not_evicting("acquire");
-  const pause stopped{*this};
-  constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
-  std::size_t best = none;
+std::size_t slot_table::next_free() {
+  // Packed slots have blocks in common: first one that adds few to those of slots in use.
+  const bool packs = geometry_.packs();
+  const std::vector<bool> needed =
+      packs ? needed_rows(needed_by::slots_in_use) : std::vector<bool>{};
+  std::size_t best = no_slot;
+  std::pair<std::size_t, std::size_t> least;  // rows to be added, and bytes that are not there
   bool best_has_passed = false;
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     if (slots_[which].in_use.load(std::memory_order_relaxed)) continue;
-    const bool is_larger = best == none || capacity(which) > capacity(best);
-    if (!is_larger && best_has_passed) continue;
+    const std::pair lacks{packs ? added_rows(which, geometry_.most, needed) : 0,
+                          geometry_.most - capacity(which)};
+    const bool is_better = best == no_slot || lacks < least;
+    if (!is_better && best_has_passed) continue;
     const bool passed = has_passed(which);
-    if (best != none && passed == best_has_passed ? !is_larger : best_has_passed) continue;
+    if (best != no_slot && passed == best_has_passed ? !is_better : best_has_passed) continue;
     best = which;
+    least = lacks;
     best_has_passed = passed;
   }
-  if (best == none)
+  return best;
+}
+
+std::size_t slot_table::acquire(stream_ref stream) {
+  require_not_evicting("acquire");
+  const pause stopped{*this};
+  const std::size_t best = next_free();
+  if (best == no_slot)
     throw out_of_memory{"slot_arena::acquire: all " + std::to_string(slots_.size()) +
                         " slots are in use: release one first"};
   wait_in("acquire", best, stream);
@@ -227,14 +239,24 @@ void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stre
   }
 }
 
-std::vector<bool> slot_table::needed_rows() const {
+std::vector<bool> slot_table::needed_rows(needed_by whom) const {
   std::vector<bool> needed(geometry_.plane / geometry_.block);
   for (std::size_t which = 0; which < slots_.size(); ++which) {
-    const std::size_t rows =
-        geometry_.rows_for(which, slots_[which].length.load(std::memory_order_relaxed));
+    const slot& one = slots_[which];
+    std::size_t bytes = one.length.load(std::memory_order_relaxed);
+    if (whom == needed_by::slots_in_use && one.in_use.load(std::memory_order_relaxed))
+      bytes = geometry_.most;
+    const std::size_t rows = geometry_.rows_for(which, bytes);
     for (std::size_t i = 0; i < rows; ++i) needed[geometry_.first_row(which) + i] = true;
   }
   return needed;
+}
+
+std::size_t slot_table::added_rows(std::size_t which, std::size_t length,
+                                   const std::vector<bool>& needed) const noexcept {
+  const auto first = needed.begin() + static_cast<std::ptrdiff_t>(geometry_.first_row(which));
+  const auto rows = static_cast<std::ptrdiff_t>(geometry_.rows_for(which, length));
+  return static_cast<std::size_t>(std::count(first, first + rows, false));
 }
 
 std::size_t slot_table::needed_bytes(const std::vector<bool>& needed) const {
@@ -253,20 +275,21 @@ std::size_t slot_table::slots_that_fit(std::size_t length) {
   const std::size_t by_count =
       fresh.chunks > fresh.bytes / geometry_.block ? fresh.bytes : fresh.chunks * geometry_.block;
   const std::size_t there =
-      add_bytes(rows_.held_bytes(), std::min(fresh.bytes, by_count)) / geometry_.row_bytes();
-  // As in require_budget().
-  const std::size_t limit =
-      std::min(std::max(budget_, rows_.held_bytes()) / geometry_.row_bytes(), there);
-  std::size_t room = limit > present ? limit - present : 0;
+      add_bytes(held_now(), std::min(fresh.bytes, by_count)) + rows_.usable_cached_bytes();
+  const std::size_t most = std::min(limit(), there) / geometry_.row_bytes();
+  std::size_t room = most > present ? most - present : 0;
+  if (geometry_.packs()) {
+    const std::size_t next = next_free();
+    if (next == no_slot || added_rows(next, length, needed) > room) return 0;
+  }
   std::size_t fitting = 0;
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     if (slots_[which].in_use.load(std::memory_order_relaxed)) continue;
-    std::size_t added = 0;
-    const std::size_t first = geometry_.first_row(which);
-    const std::size_t rows = geometry_.rows_for(which, length);
-    for (std::size_t i = 0; i < rows; ++i) added += needed[first + i] ? 0 : 1;
+    const std::size_t added = added_rows(which, length, needed);
     if (added > room) continue;
     room -= added;
+    const std::size_t first = geometry_.first_row(which);
+    const std::size_t rows = geometry_.rows_for(which, length);
     for (std::size_t i = 0; i < rows; ++i) needed[first + i] = true;
     ++fitting;
   }
@@ -302,7 +325,7 @@ slot_arena_statistics slot_table::statistics() {
   result.shared_bytes = rows_.alias_bytes();
   result.spare_bytes = rows_.mapped_bytes() - result.needed_bytes;
   result.kept_bytes = rows_.kept_bytes();
-  result.held_bytes = rows_.held_bytes();
+  result.held_bytes = held_now();
   result.peak_held_bytes = std::max(peak_held_, result.held_bytes);
   result.budget_bytes = budget_;
   result.reserved_bytes = rows_.memory().max_bytes();

@@ -102,7 +102,6 @@ class slot_table final : sleeper, idle_holder {
       std::size_t count;
     };
     slot_table& owner_;
-    std::size_t held_before_;
     std::vector<grown_slot> grown_;
     bool is_kept_ = false;
   };
@@ -159,10 +158,10 @@ class slot_table final : sleeper, idle_holder {
     rows_.chunks().unmap_to_sleep(saved);
   }
   void map_again() override { rows_.chunks().map_again(); }
-  void fall_asleep() noexcept override { rows_.chunks().fall_asleep(); }
+  void fall_asleep() noexcept override;
   void take_addresses_back() override { rows_.chunks().take_addresses_back(); }
-  void begin_to_wake(const mapped_again& each) override { rows_.chunks().begin_to_wake(each); }
-  void sleep_on(bool may_be_in_use) noexcept override { rows_.chunks().sleep_on(may_be_in_use); }
+  void begin_to_wake(const mapped_again& each) override;
+  void sleep_on(bool may_be_in_use) noexcept override;
   void apply_rights() override { rows_.chunks().apply_rights(); }
   void finish_waking() noexcept override;
   [[nodiscard]] given_memory give_idle(const idle_request& asked) override;
@@ -171,8 +170,9 @@ class slot_table final : sleeper, idle_holder {
     if (is_asleep_) [[unlikely]]
       membership_.require_awake(function);
     if (may_be_torn_) [[unlikely]]
-      rows_.chunks().map_again();
+      map_torn_again();
   }
+  void map_torn_again();
 
   /// Throws: std::logic_error in the eviction callback, because slots get no memory there.
   void require_not_evicting(const char* function) const;
@@ -234,17 +234,27 @@ class slot_table final : sleeper, idle_holder {
   [[nodiscard]] std::size_t keep_rows(std::size_t which, spare of) const noexcept;
   /// Returns whether the slot's event has passed, and drops it then.
   [[nodiscard]] bool has_passed(std::size_t which);
-  [[nodiscard]] bool has_room() const noexcept {
-    const std::size_t held = rows_.held_bytes();
-    return held <= budget_ && budget_ - held >= geometry_.block;
+  /// Bytes that may be held: within a smaller budget too those that are, or were when a growth
+  /// began, whose chunks a cache of the program may have meanwhile.
+  [[nodiscard]] std::size_t limit() const noexcept {
+    return std::max({budget_, held_before_, rows_.held_bytes()});
   }
+  [[nodiscard]] std::size_t room() const noexcept { return limit() - rows_.held_bytes(); }
   [[noreturn]] void throw_over_budget(std::size_t bytes) const;
   [[nodiscard]] shortage budget_shortage(std::size_t bytes, std::size_t left) const;
   /// Releases unneeded memory while more than `bytes` are held.
   void release_down_to(std::size_t bytes);
   void note_held() noexcept;
-  /// Which rows have bytes of a slot.
-  [[nodiscard]] std::vector<bool> needed_rows() const;
+  /// Bytes that the device lacks: less than the region's while it sleeps.
+  [[nodiscard]] std::size_t held_now() const noexcept { return rows_.held_bytes() - bytes_asleep_; }
+  /// The free slot that acquire() takes: no_slot if all are in use.
+  [[nodiscard]] std::size_t next_free();
+  /// Which rows have bytes of a slot, or may get bytes of one in use.
+  enum class needed_by { lengths, slots_in_use };
+  [[nodiscard]] std::vector<bool> needed_rows(needed_by whom = needed_by::lengths) const;
+  /// How many rows of those for the slot's first `length` bytes are not among the needed ones.
+  [[nodiscard]] std::size_t added_rows(std::size_t which, std::size_t length,
+                                       const std::vector<bool>& needed) const noexcept;
   /// Bytes of those, memory that several share once.
   [[nodiscard]] std::size_t needed_bytes(const std::vector<bool>& needed) const;
 
@@ -267,6 +277,7 @@ class slot_table final : sleeper, idle_holder {
   std::size_t budget_;
   std::size_t floor_;
   int priority_;
+  std::size_t held_before_ = 0;  // during a growth: the bytes held when it began
   slot_rows rows_;
   device_list devices_;  // of the streams that may use slots
   std::vector<slot> slots_;
@@ -284,7 +295,8 @@ class slot_table final : sleeper, idle_holder {
 
   const eviction* evicting_ = nullptr;
 
-  bool may_be_torn_ = false;  // make_writable() failed: the region says whether all is mapped
+  bool may_be_torn_ = false;      // make_writable() failed: the region says whether all is mapped
+  std::size_t bytes_asleep_ = 0;  // of mapped_bytes(), those that suspend() has released
   std::atomic<bool> is_asleep_ = false;  // or falling asleep: nothing is prefetched
   bool has_shared_ = false;              // since some rows were shared: before that all are private
   bool is_paused_ = false;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -24,22 +25,23 @@ constexpr int most_idle_looks = 50;
 
 }  // namespace
 
-slot_table::growth::growth(slot_table& owner, std::size_t count)
-    : owner_{owner}, held_before_{owner.rows_.held_bytes()} {
+slot_table::growth::growth(slot_table& owner, std::size_t count) : owner_{owner} {
   grown_.reserve(count);
+  owner.held_before_ = owner.rows_.held_bytes();
 }
 
 slot_table::growth::~growth() {
   for (const grown_slot& each : grown_) owner_.claims_[each.which].wanted = 0;
+  const std::size_t held_before = std::exchange(owner_.held_before_, 0);
   if (is_kept_) return;
   for (auto each = grown_.rbegin(); each != grown_.rend(); ++each)
     while (owner_.claims_[each->which].count > each->count) owner_.unclaim_last(each->which);
   // Memory that cannot be unmapped stays, for the next slot that claims the row.
   report_exceptions([&] { owner_.rows_.decommit_unclaimed(); });
-  if (owner_.rows_.held_bytes() > held_before_) owner_.rows_.return_pinned();
+  if (owner_.rows_.held_bytes() > held_before) owner_.rows_.return_pinned();
   // Memory from other slots is kept, so that the next commit needs no new chunks.
   const std::size_t mapped = owner_.rows_.mapped_bytes();
-  owner_.rows_.trim_kept(held_before_ - std::min(held_before_, mapped));
+  owner_.rows_.trim_kept(held_before - std::min(held_before, mapped));
 }
 
 void slot_table::growth::add(std::size_t which, std::size_t wanted) noexcept {
@@ -175,17 +177,15 @@ void slot_table::require_budget(const std::size_t* slots, const std::size_t* len
     const std::size_t wanted = geometry_.rows_for(slots[i], lengths[i]);
     rows += wanted - std::min(wanted, claims_[slots[i]].count);
   }
-  // Held memory may be used, beyond a smaller budget too.
-  const std::size_t limit = std::max(budget_, rows_.held_bytes());
-  if (rows == 0 || rows * geometry_.row_bytes() <= limit - rows_.held_bytes()) return;
+  if (rows == 0 || rows * geometry_.row_bytes() <= room()) return;
   std::vector<bool> needed = needed_rows();
   const std::size_t before = needed_bytes(needed);
   for (std::size_t i = 0; i < count; ++i)
     for (std::size_t row = geometry_.rows_for(slots[i], lengths[i]); row-- != 0;)
       needed[geometry_.first_row(slots[i]) + row] = true;
   const std::size_t after = needed_bytes(needed);
-  if (after > limit)
-    throw out_of_memory{budget_shortage(after - before, limit - std::min(limit, before))};
+  if (const std::size_t most = limit(); after > most)
+    throw out_of_memory{budget_shortage(after - before, most - std::min(most, before))};
 }
 
 std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_t* lengths,
@@ -238,14 +238,15 @@ void slot_table::back_run(std::size_t which, std::size_t length) {
   const std::size_t bytes = count * geometry_.row_bytes();
   while (rows_.kept_bytes() < bytes && move_spare(asker::owner, spare::idle)) {
   }
-  const std::size_t held = rows_.held_bytes();
-  if (held > budget_ || budget_ - held < bytes - std::min(bytes, rows_.kept_bytes())) return;
+  if (room() < bytes - std::min(bytes, rows_.kept_bytes())) return;
   if (!attempt([&] { rows_.back_run(first, count); })) return;
   note_held();
   grown_rows_ += count;
 }
 
 bool slot_table::back(std::size_t row, asker who) {
+  // Unmapping several rows at once may have failed and left this one unmapped.
+  rows_.chunks().map_again();
   bool was_backed = true;
   while (!rows_.is_backed(row)) {
     was_backed = false;
@@ -254,7 +255,7 @@ bool slot_table::back(std::size_t row, asker who) {
       return false;
     const bool has_kept = rows_.kept_bytes() >= geometry_.block;
     if (!has_kept && move_spare(who, spare::idle)) continue;
-    if (has_kept || has_room()) {
+    if (has_kept || room() >= geometry_.block) {
       const auto back_next = [&] {
         rows_.back_next(row);
         note_held();
@@ -402,6 +403,27 @@ void slot_table::stay_awake() noexcept {
   // Prefetches again, for released rows and requests that came meanwhile.
   is_requested_.store(false);
   request_prefetch();
+}
+
+void slot_table::fall_asleep() noexcept {
+  rows_.chunks().fall_asleep();
+  bytes_asleep_ = sleeping_bytes();
+}
+
+void slot_table::begin_to_wake(const mapped_again& each) {
+  bytes_asleep_ = 0;
+  rows_.chunks().begin_to_wake(each);
+}
+
+void slot_table::sleep_on(bool may_be_in_use) noexcept {
+  rows_.chunks().sleep_on(may_be_in_use);
+  bytes_asleep_ = sleeping_bytes();
+}
+
+void slot_table::map_torn_again() {
+  const pause stopped{*this};
+  rows_.chunks().map_again();
+  may_be_torn_ = false;
 }
 
 void slot_table::finish_waking() noexcept {

@@ -30,7 +30,7 @@ void slot_table::drop_claims(std::size_t which, std::size_t kept) {
 }
 
 void slot_table::require_sharing() const {
-  if (geometry_.stride % geometry_.block != 0)
+  if (geometry_.packs())
     throw unsupported{
         "slot_arena::share_prefix: slots of slot_layout::packed have blocks in common with their "
         "neighbours, which cannot be those of another slot too: choose slot_layout::separate"};
@@ -117,9 +117,9 @@ void slot_table::make_writable(std::size_t which, std::size_t offset, std::size_
   if (rows.empty()) return;
   const std::size_t copied = rows_.count_shared(rows) * geometry_.row_bytes();
   const auto find_more = [&] { return move_spare(asker::owner, spare::any) || wait_for_spare(); };
+  growth copying{*this, 0};
   for (;;) {
-    if (copied != 0 && rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) >
-                           std::max(budget_, rows_.held_bytes())) {
+    if (copied != 0 && rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) > limit()) {
       if (!find_more()) throw_over_budget(copied);
       continue;
     }
@@ -128,8 +128,10 @@ void slot_table::make_writable(std::size_t which, std::size_t offset, std::size_
       rows_.make_private(rows, stream);
       may_be_torn_ = false;
     };
-    if (attempt(make_private, [&](const shortage&) { return find_more(); })) return note_held();
+    if (attempt(make_private, [&](const shortage&) { return find_more(); })) break;
   }
+  copying.keep();
+  note_held();
 }
 
 }  // namespace hipvmm::detail

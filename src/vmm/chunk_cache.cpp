@@ -360,6 +360,11 @@ physical_chunk kept_memory::take(chunk_cache& cache, device_ref device, std::siz
   return kept ? std::move(kept->chunk) : physical_chunk{};
 }
 
+std::size_t kept_memory::bytes_to_take(chunk_cache& cache, device_ref device, std::size_t bytes,
+                                       handle_type shareable) {
+  return cache.state_->of(device).bytes_to_take(bytes, shareable);
+}
+
 void kept_memory::release_unpinned() noexcept {
   report_exceptions([] {
     // Without an allocation unless many: a failure would leave chunks among those that are pinned.

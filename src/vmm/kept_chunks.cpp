@@ -22,6 +22,18 @@ std::unique_ptr<kept_chunk> kept_chunks::take(std::size_t bytes, handle_type sha
   return nullptr;
 }
 
+std::size_t kept_chunks::bytes_to_take(std::size_t bytes, handle_type shareable) const {
+  const std::lock_guard lock{mutex};
+  std::size_t sum = 0;
+  for (const group* const each : {&pinned_, &free_})
+    for (auto at = each->chunks.lower_bound(kept_position{true, shareable, bytes, 0});
+         at != each->chunks.end() && at->chunk.bytes() == bytes &&
+         at->chunk.shareable() == shareable;
+         ++at)
+      sum += bytes;
+  return sum;
+}
+
 std::unique_ptr<kept_chunk> kept_chunks::take_pinned(std::size_t bytes, std::size_t most,
                                                      handle_type shareable) {
   const std::lock_guard lock{mutex};

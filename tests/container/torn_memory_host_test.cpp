@@ -210,6 +210,12 @@ struct torn_arena {
     CHECK(has_end(arena, 0, 64, 1, stream));
     CHECK(has_end(arena, 1, 64, 3, stream));
     if (shares) CHECK(has_end(arena, 2, 64, 1, stream));
+    const sizes left{3};
+    arena.commit(left, sizes{3 * granule()}, stream);
+    write_end(arena, 3, 3 * granule(), 5, stream);
+    CHECK(has_end(arena, 3, 3 * granule(), 5, stream));
+    arena.release(3, stream);
+    stream.synchronize();
     arena.trim();
   }
   [[nodiscard]] std::size_t held_bytes() { return arena.statistics().held_bytes; }
@@ -261,6 +267,15 @@ TEST_CASE("torn memory: a suspend that cannot be undone names the bytes, and res
 HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector that shrinks", {}) {
   pair_sweep<torn_vector>{}.run(
       [](torn_vector& subject) { subject.vector.shrink_to_fit(subject.stream); });
+}
+
+HIPVMM_TEST_CASE_IN("torn memory: two failures in an arena's trim", {}) {
+  pair_sweep<torn_arena>{}.run([](torn_arena& subject) {
+    subject.arena.commit(sizes{3}, sizes{3 * granule()}, subject.stream);
+    subject.arena.release(3, subject.stream);
+    subject.stream.synchronize();
+    subject.arena.trim();
+  });
 }
 
 HIPVMM_TEST_CASE_IN("torn memory: two failures when a copy on write replaces chunks", {}) {

@@ -36,8 +36,9 @@ class slot_arena {
   slot_arena& operator=(slot_arena&& other) noexcept;
 
   /// Takes a free slot, with length zero, for work of `stream`: of those whose previous work has
-  /// passed, the one with most blocks mapped. If there is none, `stream` waits for the previous
-  /// work of the slot; the caller does not block.
+  /// passed, the one with most blocks mapped, or, if packed, with most in common with slots in
+  /// use. If there is none, `stream` waits for the previous work of the slot; the caller does not
+  /// block.
   /// Throws: out_of_memory (exhausted::limit) if all are in use; hip_error;
   /// std::invalid_argument if `stream` would have to wait and is captured.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
@@ -107,7 +108,8 @@ class slot_arena {
   [[nodiscard]] std::size_t capacity(std::size_t slot) const;
   [[nodiscard]] bool in_use(std::size_t slot) const;
 
-  /// Returns the number of free slots that could be committed to `length` bytes each now. Limits:
+  /// Returns the number of free slots that could be committed to `length` bytes each now; zero if
+  /// the one that acquire() returns could not. Limits:
   /// the budget, the device's memory_budget and free memory, the descriptors of the process, and
   /// spare blocks. Work before releases counts as passed.
   /// Throws: std::out_of_range; hip_error.

@@ -78,7 +78,7 @@ struct slot_arena_statistics {
   std::size_t needed_bytes;  ///< of the blocks that hold them, each counted once
   std::size_t spare_bytes;   ///< of blocks mapped beyond: prefetched, or left by a released slot
   std::size_t kept_bytes;    ///< of chunks in the arena's own cache, mapped nowhere
-  std::size_t held_bytes;    ///< needed_bytes + spare_bytes + kept_bytes, limited by the budget
+  std::size_t held_bytes;    ///< the sum of these, which the budget limits; less while it sleeps
   std::size_t peak_held_bytes;
   std::size_t shared_bytes;  ///< of additional mappings made by share_prefix()
   std::size_t budget_bytes;

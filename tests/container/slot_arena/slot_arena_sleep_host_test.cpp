@@ -12,6 +12,7 @@
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
@@ -125,6 +126,36 @@ TEST_CASE("sleep: what is shared stays with all that shows it") {
   CHECK(resume(subject.tag) == granule());
   CHECK(subject.has_first(1, 5));
   CHECK(subject.arena.statistics().shared_bytes == row());
+}
+
+TEST_CASE("sleep: the held bytes of an arena are those that HIP counts") {
+  chunk_cache::shared().trim();
+  drain_retired_memory();
+  const std::size_t outside = hipvmm_host_device_bytes(0);
+  const auto check_held = [&](const sleeping_arena& of) {
+    CHECK(of.arena.statistics().held_bytes == hipvmm_host_device_bytes(0) - outside);
+  };
+  sleeping_arena subject;
+  check_held(subject);
+  suspend(subject.tag, keep::contents);
+  CHECK(subject.arena.statistics().held_bytes == 0);
+  check_held(subject);
+  subject.arena.release(0, subject.stream);
+  CHECK(subject.arena.slots_that_fit(1) == (subject.shares ? 2 : 3));
+  {
+    const planned_faults refused{"hipMemMap error=hipErrorUnknown"};
+    CHECK_THROWS_AS(resume(subject.tag), hip_error);
+  }
+  check_held(subject);
+  resume(subject.tag);
+  check_held(subject);
+  CHECK(subject.arena.statistics().held_bytes == subject.rows * row());
+  if (capability_of(first_device).needs(quirk::re_reserve)) return;
+  suspend(
+      subject.tag, keep::mapped,
+      {{}, {}, {}, {{advance(subject.arena.pointer(1, 0), granule()), granule(), keep::nothing}}});
+  CHECK(subject.arena.statistics().held_bytes == (subject.rows - 1) * row() - granule());
+  check_held(subject);
 }
 
 TEST_CASE("sleep: a prefix of which only readers are left comes back") {
