@@ -9,6 +9,7 @@
 
 #include <hipvmm/runtime/copy.hpp>
 #include "support/blocked_stream.hpp"
+#include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
