@@ -39,7 +39,6 @@ using bytes_vector = growable_device_vector<char>;
 
 constexpr const char* device_of_64 = "HIPVMM_HOST_MEMORY=64MiB";
 
-bool moves_chunks() { return capability_of(first_device).path() != memory_path::fallback; }
 bool pins_by_addresses() { return capability_of(first_device).needs(quirk::re_reserve); }
 
 /// The bytes of the first device that HIP counts in use.
@@ -94,6 +93,8 @@ std::unique_ptr<bytes_vector> prepared_vector(prefetch_level how) {
   return made;
 }
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 HIPVMM_TEST_CASE_IN("idle givers: of two pools the one of lower priority gives first",
                     {device_of_64}) {
   const auto first = pool_with(24 * MiB, 1);
@@ -107,7 +108,6 @@ HIPVMM_TEST_CASE_IN("idle givers: of two pools the one of lower priority gives f
 }
 
 HIPVMM_TEST_CASE_IN("idle givers: priority goes before the kind of the holder", {device_of_64}) {
-  if (!moves_chunks()) return;
   const auto arena = arena_with(3, 1);
   const auto pool = pool_with(24 * MiB, 0);
   bytes_vector vector{first_device};
@@ -125,7 +125,6 @@ HIPVMM_TEST_CASE_IN("idle givers: a pool keeps its floor", {device_of_64}) {
 }
 
 HIPVMM_TEST_CASE_IN("idle givers: an arena keeps its floor", {device_of_64}) {
-  if (!moves_chunks()) return;
   const auto arena = arena_with(6, 0, 15 * MiB);
   bytes_vector vector{first_device};
   CHECK_THROWS_AS(vector.resize_uninitialized(50 * MiB), out_of_memory);
@@ -136,7 +135,6 @@ HIPVMM_TEST_CASE_IN("idle givers: an arena keeps its floor", {device_of_64}) {
 }
 
 HIPVMM_TEST_CASE_IN("idle givers: a vector gives the chunk that is prepared", {device_of_64}) {
-  if (!moves_chunks()) return;
   for (const prefetch_level how : both_ways) {
     const auto prepared = prepared_vector(how);
     REQUIRE(prepared->statistics().ahead_bytes == 16 * MiB);
@@ -157,7 +155,6 @@ HIPVMM_TEST_CASE_IN("idle givers: a vector gives the chunk that is prepared", {d
 }
 
 HIPVMM_TEST_CASE_IN("idle givers: a prepared chunk serves a request of its size", {device_of_64}) {
-  if (!moves_chunks()) return;
   for (const prefetch_level how : both_ways) {
     const idle_memory_statistics before = idle_memory();
     const auto prepared = prepared_vector(how);
@@ -179,7 +176,6 @@ HIPVMM_TEST_CASE_IN("idle givers: a prepared chunk serves a request of its size"
 
 HIPVMM_TEST_CASE_IN("idle givers: a vector that grows, shrinks and ends while it gives",
                     {device_of_64}) {
-  if (!moves_chunks()) return;
   std::atomic<bool> ends{false};
   std::thread other{[&] {
     const stream stream;
@@ -306,7 +302,6 @@ void sweep_giver(const char* name, std::size_t bytes) {
 
 HIPVMM_TEST_CASE_IN("idle givers: any call of HIP may fail while a pool gives",
                     {"HIPVMM_HOST_MEMORY=4GiB"}) {
-  if (!moves_chunks()) return;
   struct short_of_pool {
     hipvmm::stream stream;
     std::unique_ptr<mr::vmm_pool_resource> pool = pool_with(48 * MiB, 0);
@@ -319,7 +314,6 @@ HIPVMM_TEST_CASE_IN("idle givers: any call of HIP may fail while a pool gives",
 
 HIPVMM_TEST_CASE_IN("idle givers: any call of HIP may fail while a vector gives",
                     {"HIPVMM_HOST_MEMORY=4GiB"}) {
-  if (!moves_chunks()) return;
   struct short_of_prepared {
     std::unique_ptr<bytes_vector> prepared = prepared_vector(prefetch_level::mapped);
     bytes_vector vector{first_device, [] {
@@ -337,6 +331,8 @@ HIPVMM_TEST_CASE_IN("idle givers: any call of HIP may fail while a vector gives"
   };
   sweep_giver<short_of_prepared>("a vector gives", 16 * MiB);
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace hipvmm::test
