@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 from ._errors import InvalidArgumentError, IpcError, UnsupportedError
 from .device import ordinal_in_torch, synchronize
 from .growable import GrowableArray
-from .reserved import all_elements
+from .reserved import elements
 from .sharing import Attachment
 from .slots import SlotView
 
@@ -51,7 +51,7 @@ def keep(name: str, tensors: Mapping[str, Any], device: Any = None) -> int:
                        without_vmm="refuse", shareable="posix_fd") as array:
         array.append(_HEADER.pack(_MAGIC, len(index)) + index)
         array.resize_uninitialized(start + nbytes)
-        memory = all_elements(array, torch.uint8)
+        memory = elements(array, torch.uint8, start + nbytes)
         for (_, _, shape, offset), tensor in zip(rows, tensors.values()):
             there = _tensor_at(memory, start + offset, tensor.dtype, shape)
             there.copy_(tensor.detach())
