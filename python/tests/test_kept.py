@@ -103,6 +103,18 @@ def test_a_name_is_taken_once(kept):
     assert "weight" in hipvmm.torch.attach(name)
 
 
+def test_a_program_that_publishes_itself_is_not_ended(tmp_path, monkeypatch):
+    import hipvmm.torch
+
+    signals = []
+    monkeypatch.setattr(os, "kill", lambda *each: signals.append(each))
+    path = str(tmp_path / "own")
+    array = hipvmm.GrowableArray(max="64MiB", past_max="refuse", shareable="posix_fd")
+    with array.publish(path), pytest.raises(hipvmm.IpcError, match="is no keeper"):
+        hipvmm.torch.forget(path)
+    assert signals == []
+
+
 def test_wrong_names_and_memory(tmp_path, monkeypatch):
     import hipvmm.torch
 

@@ -93,7 +93,7 @@ def attach(name: str, read_only: bool = True, device: Any = None) -> Dict[str, A
 def forget(name: str) -> None:
     """Ends the keeper of a name. Processes that are attached keep their tensors.
 
-    Raises IpcError if nothing is kept by that name."""
+    Raises IpcError if nothing is kept by that name, or by a process that is no keeper alone."""
     path = _path_of(name)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
         try:
@@ -104,11 +104,24 @@ def forget(name: str) -> None:
             "iII", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if user != os.geteuid():
             raise IpcError(f"{path} is kept by user {user}")
+        if not _is_keeper(process):
+            raise IpcError(f"process {process}, which publishes at {path}, is no keeper: end it there")
         os.kill(process, signal.SIGTERM)
         try:
             peer.recv(1)  # until it closes
         except OSError:
             pass
+
+
+def _is_keeper(process: int) -> bool:
+    """Whether a process does nothing else; one of another PID namespace, which is 0, is none."""
+    try:
+        with open(f"/proc/{process}/cmdline", "rb") as line:
+            words = line.read().split(b"\0")
+    except OSError:
+        return False
+    return b"hipvmm.keeper" in words or (
+        os.path.basename(words[0]) == b"hipvmm-ctl" and b"keep" in words)
 
 
 def _path_of(name: str, make_folder: bool = False) -> str:
