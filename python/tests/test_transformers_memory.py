@@ -66,6 +66,20 @@ def test_a_view_is_copied_without_addresses_that_have_no_memory(grown):
     assert torch.equal(copy.deepcopy(layer.keys), layer.keys)
 
 
+def test_steps_that_do_not_grow_export_nothing(grown):
+    from hipvmm import _dlpack
+
+    cache = grown.GrowingCache(config=config("full_attention"))
+    cache.update(*tokens(4, 100), 0)
+    counts = []
+    for _ in range(20):
+        cache.reorder_cache(torch.tensor([3, 0, 1, 1]))
+        cache.update(*tokens(4, 30000), 0)
+        cache.crop(-30000)
+        counts.append(len(_dlpack._exported))
+    assert counts[-1] == counts[2]
+
+
 def test_growth_is_amortised(grown):
     cache = grown.GrowingCache(config=config("full_attention"))
     for _ in range(6000):

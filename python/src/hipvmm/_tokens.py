@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 
@@ -49,17 +49,17 @@ class Tokens:
                 f"keys and values cannot grow in place on device {device}: use transformers' "
                 f"DynamicCache ({why})") from why
         self.returns_with_addresses = returns_with_addresses(device)
-        self._earlier: List[Any] = []  # all that _elements has been
+        self._backed: Dict[int, Any] = {}  # all elements, by the bytes that had memory
         self._shown = 0  # tokens that views() has returned
         self._lay_out(kind_of(keys, values))
 
     def _lay_out(self, kind: Any) -> None:
         """Makes the tensors of all tokens that have room, for a batch, heads and widths."""
-        self.kind = kind
+        capacity = self._array.capacity
+        if capacity not in self._backed:
+            self._backed[capacity] = elements(self._array, kind[0], capacity)
+        self._elements, self._capacity, self.kind = self._backed[capacity], capacity, kind
         self._latest: Tuple[Any, Any] = (None, None)  # of views()
-        self._capacity = self._array.capacity  # bytes
-        self._elements = elements(self._array, kind[0], self._capacity)
-        self._earlier.append(self._elements)
         (batch, heads, width), (_, value_heads, value_width) = kind[2:]
         self._split = batch * heads * width
         self._row = self._split + batch * value_heads * value_width
@@ -107,7 +107,7 @@ class Tokens:
 
     def _count_change(self) -> None:
         """Has autograd refuse gradients of all tokens that it has saved."""
-        for each in self._earlier:
+        for each in self._backed.values():
             each[:0].zero_()
 
     def _make_room(self, nbytes: int) -> None:
