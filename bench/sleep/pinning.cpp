@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does it cost to pin memory of the host: by hipHostMalloc, and as sleep_storage::pinned does,
-// which registers pages that several threads have touched?
+// The cost to pin memory of the host: by hipHostMalloc, and as sleep_storage::pinned does,
+// which registers pages that several threads have touched.
 #include <sys/mman.h>
 
 #include <algorithm>
