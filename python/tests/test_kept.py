@@ -48,8 +48,10 @@ def ends(process):
     for _ in range(1000):
         try:
             with open(f"/proc/{process}/stat") as about:
-                if about.read().rsplit(")", 1)[1].split()[0] == "Z":
-                    return True
+                is_zombie = about.read().rsplit(")", 1)[1].split()[0] == "Z"
+            # Its other threads have its descriptors, and may end later.
+            if is_zombie and len(os.listdir(f"/proc/{process}/task")) == 1:
+                return True
         except FileNotFoundError:
             return True
         time.sleep(0.01)
