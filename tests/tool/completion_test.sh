@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Completion in bash offers what the tools take: completion_test.sh COMPLETION FOLDER_OF_TOOLS
+# Completion in bash, and in fish if it is here, offers options of the tools:
+# completion_test.sh FOLDER_OF_COMPLETIONS FOLDER_OF_TOOLS
 set -euo pipefail
-source "$1"
+completions=$1
+source "$1/completion.bash"
 completes() {  # TOOL WORD EXPECTED
   COMP_WORDS=("$2" "$3")
   COMP_CWORD=1
@@ -20,3 +22,14 @@ completes 1 "$2/hipvmm-run" --thr --threshold
 for tool in info ctl replay run; do
   complete -p "hipvmm-$tool" >/dev/null
 done
+command -v fish >/dev/null || exit 0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export PATH=$2:$PATH XDG_CONFIG_HOME=$folder XDG_DATA_HOME=$folder
+offers() {  # LINE EXPECTED
+  cp "$completions/completion.fish" "$folder/${1%% *}.fish"
+  found=$(fish --no-config -c 'set fish_complete_path $argv[1]; complete -C $argv[2]' "$folder" "$1")
+  [[ $found == "$2" ]] || { printf 'fish, %s: %s\n' "$1" "$found"; exit 1; }
+}
+offers 'hipvmm-info --pro' --probe
+offers 'hipvmm-ctl ke' keep

@@ -1,0 +1,8 @@
+#compdef hipvmm-info hipvmm-ctl hipvmm-replay hipvmm-run
+# SPDX-License-Identifier: MIT
+# Completion for zsh: options of the tools, as their --help has them, and files.
+if [[ $service == hipvmm-ctl && $CURRENT == 2 && $PREFIX != -* ]]; then
+  compadd list limit remove keep
+else
+  _gnu_generic
+fi
