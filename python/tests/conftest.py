@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tests of the package on the host provider, or on whatever HIPVMM_LIBRARY is."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -54,3 +55,10 @@ needs_chunks = pytest.mark.skipif(
     "path: fallback" in hipvmm.capability(0), reason="there is no virtual memory")
 needs_host_access = pytest.mark.skipif(
     not hipvmm.is_host_accessible(0), reason="host code may not use memory of the device")
+
+
+def exported():
+    """The DLPack tensors that live."""
+    from hipvmm import _dlpack
+
+    return sum(type(each) is _dlpack._Exported for each in gc.get_objects())

@@ -11,12 +11,13 @@ from hipvmm import _library
 
 
 def header():
-    """hipvmm.h of the repository, or the one that HIPVMM_HEADER names, and serving.h beside it."""
+    """hipvmm.h of the repository, or the one that HIPVMM_HEADER names, and those beside it."""
     named = os.environ.get("HIPVMM_HEADER")
     path = Path(named) if named else Path(__file__).parents[2] / "include/hipvmm/hipvmm.h"
     if not path.exists():
         pytest.skip("the header is not here: set HIPVMM_HEADER")
-    text = path.read_text() + path.with_name("serving.h").read_text()
+    names = ("hipvmm.h", "python.h", "serving.h")
+    text = "".join(path.with_name(name).read_text() for name in names)
     return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
@@ -32,6 +33,7 @@ def ctype_of(parameter):
         (r"(const )?char\* \w+", ctypes.c_char_p),
         (r"(const )?size_t\* \w+", ctypes.POINTER(ctypes.c_size_t)),
         (r"size_t \w+", ctypes.c_size_t),
+        (r"uint64_t\* \w+", ctypes.POINTER(ctypes.c_uint64)),
         (r"(int|hipvmm_right)\* \w+", ctypes.POINTER(ctypes.c_int)),
         (r"(int|hipvmm_right|hipvmm_tail|hipvmm_keep) \w+", ctypes.c_int),
         (r"unsigned \w+", ctypes.c_uint),

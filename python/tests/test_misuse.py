@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hipvmm
-from conftest import needs_host_access
+from conftest import exported, needs_host_access
 from hipvmm import mr
 from hipvmm._library import get_size, lib
 
@@ -255,7 +255,6 @@ def test_a_capsule_that_is_refused_leaves_the_error(run_python):
 import gc
 import numpy as np
 import hipvmm
-from hipvmm import _dlpack
 flags = hipvmm.GrowableArray("bool")
 flags.resize(4)
 try:
@@ -264,9 +263,56 @@ try:
 except (RuntimeError, BufferError):
     pass  # a numpy that takes no booleans
 gc.collect()
-print(len(_dlpack._exported))
+print(sum(type(each).__name__ == "_Exported" for each in gc.get_objects()))
 """)
     assert printed == "0\n"
+
+
+@needs_host_access
+@pytest.mark.parametrize("take", [True, False])
+def test_a_tensor_that_ends_leaves_the_error_that_is_raised(take):
+    # PyTorch's tensors and capsules, unlike numpy's arrays, do not keep the error themselves.
+    make = pytest.importorskip("torch").from_dlpack if take else lambda each: each.__dlpack__()
+    numbers = hipvmm.GrowableArray("float32")
+    numbers.resize(4)
+    before = exported()
+    with pytest.raises(ValueError, match="too many values"):
+        first, second = (make(numbers) for _ in range(3))
+    assert exported() == before
+
+
+_ENDS_IN_A_THREAD_OF_C = """
+import atexit, ctypes, gc
+def end_in_thread():
+    from hipvmm import _dlpack
+    found = [each for each in gc.get_objects() if type(each) is _dlpack._Exported]
+    for each in found:
+        thread = ctypes.c_size_t()
+        libc = ctypes.CDLL(None)
+        address = ctypes.c_void_p(ctypes.addressof(each))
+        libc.pthread_create(ctypes.byref(thread), None,
+                            ctypes.c_void_p(each.managed.deleter), address)
+        libc.pthread_join(thread, None)
+    del found, each
+    print(sum(type(each) is _dlpack._Exported for each in gc.get_objects()))
+if {at_exit}:
+    atexit.register(end_in_thread)
+import hipvmm
+set_name = ctypes.pythonapi.PyCapsule_SetName
+set_name.argtypes = [ctypes.py_object, ctypes.c_char_p]
+numbers = hipvmm.GrowableArray("float32")
+numbers.resize(4)
+capsule = numbers.__dlpack__()
+set_name(capsule, b"used_dltensor")
+if not {at_exit}:
+    end_in_thread()
+"""
+
+
+@needs_host_access
+@pytest.mark.parametrize("at_exit, left", [(False, 0), (True, 1)])
+def test_a_thread_without_python_ends_a_tensor(run_python, at_exit, left):
+    assert run_python(_ENDS_IN_A_THREAD_OF_C.format(at_exit=at_exit)) == f"{left}\n"
 
 
 @needs_host_access

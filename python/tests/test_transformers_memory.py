@@ -11,6 +11,7 @@ import pytest
 
 import hipvmm
 from hipvmm._library import get_size, lib
+from conftest import exported
 from transformers_support import (  # noqa: F401  (grown is a fixture)
     MIB, all_of, config, grown, needs_growth, pair, same, tokens, torch, update)
 
@@ -67,8 +68,6 @@ def test_a_view_is_copied_without_addresses_that_have_no_memory(grown):
 
 
 def test_steps_that_do_not_grow_export_nothing(grown):
-    from hipvmm import _dlpack
-
     cache = grown.GrowingCache(config=config("full_attention"))
     cache.update(*tokens(4, 100), 0)
     counts = []
@@ -76,7 +75,7 @@ def test_steps_that_do_not_grow_export_nothing(grown):
         cache.reorder_cache(torch.tensor([3, 0, 1, 1]))
         cache.update(*tokens(4, 30000), 0)
         cache.crop(-30000)
-        counts.append(len(_dlpack._exported))
+        counts.append(exported())
     assert counts[-1] == counts[2]
 
 

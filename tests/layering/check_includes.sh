@@ -34,7 +34,7 @@ set_layer() {
     providers/*) result=provider ;;
     */*) result=${path%%/*} ;;
     hipvmm.hpp | vector.hpp | pool.hpp | version.hpp) result=$path ;;
-    hipvmm.h | serving.h | torch.h) result=c ;;
+    hipvmm.h | python.h | serving.h | torch.h) result=c ;;
     *) result= ;;
   esac
 }

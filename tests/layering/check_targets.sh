@@ -61,7 +61,7 @@ done
 not_in_umbrella='hipvmm/(container/(append_slots|growable_sharing|growable_storage)|ipc/ranks/communicator_parts)\.hpp'
 umbrella=$(includes_of "$root/include/hipvmm/hipvmm.hpp" | sed 's/.*<\(.*\)>$/\1/' | sort)
 public=$(cpp_files include | sed "s|^$root/include/||" |
-  grep -Ev '^hipvmm/(hipvmm\.hpp$|hipvmm\.h$|serving\.h$|torch\.h$|vector\.hpp$|pool\.hpp$|provider/|compat/|testing/)' |
+  grep -Ev '^hipvmm/(hipvmm\.hpp$|hipvmm\.h$|python\.h$|serving\.h$|torch\.h$|vector\.hpp$|pool\.hpp$|provider/|compat/|testing/)' |
   grep -Evx "$not_in_umbrella" | sort)
 difference=$(diff <(echo "$public") <(echo "$umbrella")) ||
   complain "include/hipvmm/hipvmm.hpp does not include exactly the headers for programs (< missing, > too many):

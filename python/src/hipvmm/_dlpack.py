@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import gc
-import sys
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 from ._errors import UnsupportedError
+from ._library import lib
 from .device import is_host_accessible, provider
 
 # DLDeviceType.
@@ -42,67 +41,44 @@ class _ManagedTensor(ctypes.Structure):
     pass
 
 
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+class _Owner(ctypes.Structure):
+    """hipvmm_python_owner."""
+
+    _fields_ = [("object", ctypes.c_void_p), ("interpreter", ctypes.c_uint64)]
+
+
 _ManagedTensor._fields_ = [
     ("dl_tensor", _Tensor),
-    ("manager_ctx", ctypes.c_void_p),
-    ("deleter", _Deleter),
+    ("manager_ctx", ctypes.c_void_p),  # of an _Owner
+    ("deleter", ctypes.c_void_p),
 ]
+
+
+class _Exported(ctypes.Structure):
+    """A tensor of other packages, which has a reference to this object while it lives."""
+
+    _fields_ = [("managed", _ManagedTensor), ("owner", _Owner)]
+    memory: Any  # its shape, and the owner of its bytes
+
+
+def _address_of(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
 
 _NAME = b"dltensor"
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _new_capsule.restype = ctypes.py_object
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_is_valid.restype = ctypes.c_int
-
-# The tensors of other packages, by address, with the owner of the memory.
-_exported: Dict[int, Any] = {}
-# The capsules of those that nobody has taken yet. They have no destructor: one by ctypes would lose
-# the exception that is being raised while a capsule ends.
-_waiting: Dict[int, Any] = {}
-
-
-def _delete(tensor: int, pop: Any = _exported.pop) -> None:
-    # Without names of the module, which the interpreter takes away before the last tensors end.
-    pop(tensor, None)
-
-
-_delete_in_c = _Deleter(_delete)
-for _each in (_exported, _delete_in_c):
-    # Never destroyed: tensors of other packages may end after this module.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_each))
-
-
-def sweep() -> None:
-    """Ends the tensors whose capsules were dropped without having been taken."""
-    for tensor in list(_waiting):
-        capsule_is_dropped = sys.getrefcount(_waiting.get(tensor)) == 2
-        try:
-            if not _is_valid(_waiting[tensor], _NAME):
-                del _waiting[tensor]  # taken: its taker deletes the tensor
-            elif capsule_is_dropped:
-                del _waiting[tensor]
-                _delete(tensor)
-        except KeyError:
-            pass  # another thread was here
-
-
-def _sweep_with_garbage(phase: str, _: Any) -> None:
-    if phase == "stop":
-        sweep()
-
-
-def _end_at_exit() -> None:
-    """At the interpreter's exit: tensors of other packages end with the process."""
-    gc.callbacks.remove(_sweep_with_garbage)
-    for managed, *_ in list(_exported.values()):
-        managed.deleter = ctypes.cast(None, _Deleter)
-
-
-gc.callbacks.append(_sweep_with_garbage)
-atexit.register(_end_at_exit)
+# A function of Python as the deleter would lose an exception that is being raised while it runs.
+_library = lib().loaded
+_delete_tensor = _address_of(_library.hipvmm_python_delete_tensor)
+_delete_capsule = _address_of(_library.hipvmm_python_delete_capsule)
+_interpreter = ctypes.c_uint64()
+lib().python_begin(*(_address_of(getattr(ctypes.pythonapi, name)) for name in (
+    "PyGILState_Ensure", "PyGILState_Release", "Py_DecRef", "PyCapsule_IsValid",
+    "PyCapsule_GetPointer")), ctypes.byref(_interpreter))
+# Tensors that end later end with the process.
+atexit.register(_library.hipvmm_python_end)
 
 
 def device_of(device: int, host_memory: bool = False) -> Tuple[int, int]:
@@ -124,10 +100,9 @@ def capsule(owner: Any, ptr: int, shape: Sequence[int], typestr: str, device: Tu
     itemsize = int(typestr[2:])
     if itemsize > (16 if typestr[1] == "c" else 8):
         raise UnsupportedError(f"DLPack has no type for padded elements such as {typestr}")
-    sweep()
-    managed = _ManagedTensor()
+    exported = _Exported()
     sizes = (ctypes.c_int64 * len(shape))(*shape)
-    tensor = managed.dl_tensor
+    tensor = exported.managed.dl_tensor
     tensor.data = ptr or None
     tensor.device = _Device(*device)
     tensor.ndim = len(shape)
@@ -135,15 +110,17 @@ def capsule(owner: Any, ptr: int, shape: Sequence[int], typestr: str, device: Tu
     tensor.shape = sizes
     tensor.strides = None
     tensor.byte_offset = 0
-    managed.deleter = _delete_in_c
-    address = ctypes.addressof(managed)
-    _exported[address] = (managed, sizes, owner)
+    # No ctypes.pointer, which would make a cycle.
+    exported.managed.manager_ctx = ctypes.addressof(exported) + _Exported.owner.offset
+    exported.managed.deleter = _delete_tensor
+    exported.owner = _Owner(id(exported), _interpreter.value)
+    exported.memory = sizes, owner
+    of_tensor = ctypes.py_object(exported)
+    ctypes.pythonapi.Py_IncRef(of_tensor)
     try:
-        made = _new_capsule(address, _NAME, None)
-        _waiting[address] = made
-        return made
-    except BaseException:
-        _exported.pop(address, None)
+        return _new_capsule(ctypes.addressof(exported), _NAME, _delete_capsule)
+    except MemoryError:  # and nothing else, for then there is a capsule, which deletes the tensor
+        ctypes.pythonapi.Py_DecRef(of_tensor)
         raise
 
 

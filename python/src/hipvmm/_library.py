@@ -125,7 +125,7 @@ DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void
 
 # How parameters are abbreviated below: h a handle, H if one is written; p an address, P if
 # one is written; s a text, S if its address is written; z bytes, Z; i an int, I; u unsigned;
-# t a text that is copied, of three parameters; v a list of bytes or numbers.
+# U uint64_t*; t a text that is copied, of three parameters; v a list of bytes or numbers.
 _TYPES: Dict[str, Sequence[Any]] = {
     "h": (c_void_p,),
     "H": (POINTER(c_void_p),),
@@ -153,6 +153,7 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "J": (POINTER(BudgetStatistics),),
     "K": (POINTER(BudgetHolder),),
     "Y": (POINTER(IdleStatistics),),
+    "U": (POINTER(c_uint64),),
     "R": (TrimCallback,),
     "M": (AllocateCallback,),
     "D": (DeallocateCallback,),
@@ -315,6 +316,7 @@ FUNCTIONS: Dict[str, str] = {
     "budget_get_statistics": "hJ",
     "budget_get_holders": "hKzZ",
     "idle_get_statistics": "Y",
+    "python_begin": "pppppU",
 }
 
 CALLBACK_RAISED = 10  # the status returned by a callback that raised
