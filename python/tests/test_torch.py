@@ -219,6 +219,12 @@ def test_pools_with_a_tag_sleep_and_wake(torch):
     assert not hipvmm.tag_statistics("py_torch_weights").is_asleep
 
 
+def test_a_wrong_keep_is_found_before_a_tag_sleeps(torch, monkeypatch):
+    monkeypatch.setattr(hipvmm.torch._sleep, "tag_statistics", lambda tag: pytest.fail(tag))
+    with pytest.raises(hipvmm.InvalidArgumentError, match="'all'.*contents, nothing"):
+        hipvmm.torch.suspend({"py_torch_weights": "contents", "py_torch_cache": "all"})
+
+
 SAMPLES = pathlib.Path(os.environ.get(  # .ci/python runs the tests from elsewhere
     "HIPVMM_SAMPLES", pathlib.Path(__file__).parents[2] / "samples" / "python"))
 

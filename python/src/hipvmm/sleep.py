@@ -59,8 +59,7 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
     the addresses fails. 0 if the tag sleeps already. After a failure all is awake. Raises
     InvalidArgumentError for a name without objects, and the exceptions of suspend() in C++.
     """
-    if keep not in _KEEPS:
-        raise InvalidArgumentError(f"keep is {keep!r}; allowed: {', '.join(_KEEPS)}")
+    require_keep(keep)
     options = options_text({"storage": storage, "folder": None if folder is None else os.fspath(folder)})
     name = tag_bytes(tag)
     in_stream = None if stream is None else ctypes.byref(ctypes.c_void_p(stream_value(stream)))
@@ -69,6 +68,12 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
               if isinstance(each, tuple) or _range(each)[1] != 0]
     return get_size(lib().suspend_ranges, name, _KEEPS.index(keep),
                     (SuspendRange * len(ranges))(*ranges), len(ranges), options, in_stream)
+
+
+def require_keep(keep: str) -> None:
+    """Raises InvalidArgumentError if suspend() has no such way."""
+    if keep not in _KEEPS:
+        raise InvalidArgumentError(f"keep is {keep!r}; allowed: {', '.join(_KEEPS)}")
 
 
 def _range(part: Any) -> Tuple[int, int]:

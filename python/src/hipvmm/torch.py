@@ -218,6 +218,8 @@ def suspend(tags: Union[Tags, Mapping[str, str]] = None, keep: str = "contents",
     """
     released, done = 0, []
     keeps = tags if isinstance(tags, Mapping) else dict.fromkeys(_names_of(tags), keep)
+    for what in keeps.values():
+        _sleep.require_keep(what)  # before a tag sleeps
     try:
         for tag, what in keeps.items():
             was_asleep = _sleep.tag_statistics(tag).is_asleep
