@@ -145,7 +145,7 @@ typedef struct hipvmm_tag_statistics {
   size_t struct_size;
   size_t objects;       /**< that carry the tag and live */
   size_t bytes_asleep;  /**< that hipvmm_resume backs again; zero while awake */
-  size_t bytes_on_host; /**< of the host that hold contents */
+  size_t bytes_on_host; /**< of the host that hold contents, or are kept for them */
   size_t bytes_on_disk; /**< of files that do */
   int is_asleep;
   size_t bytes_mapped; /**< of memory that stays mapped (HIPVMM_KEEP_MAPPED); zero while awake */
@@ -169,6 +169,14 @@ hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const 
 hipvmm_status hipvmm_suspend_ranges(const char* tag, hipvmm_keep keep,
                                     const hipvmm_suspend_range* ranges, size_t count,
                                     const char* options, void* const* stream, size_t* bytes);
+/** Makes and pins the memory of the host that such a call with storage=pinned or pinned_kept would,
+ * so that it has only to copy, and to make the rest for memory backed in between. `bytes`, which
+ * may be null, gets the bytes that are there then, which bytes_on_host counts. HIPVMM_KEEP_NOTHING
+ * frees all. `ranges` may be null if `count` is 0. Calls for buffers and arenas of the tag wait
+ * meanwhile. After a failure there is as much as before. */
+hipvmm_status hipvmm_prepare_suspend(const char* tag, hipvmm_keep keep,
+                                     const hipvmm_suspend_range* ranges, size_t count,
+                                     size_t* bytes);
 /** Backs all memory of the tag again, at the same addresses, and copies kept contents back.
  * `bytes`, which may be null, gets the number of backed bytes; 0 if the tag is awake. After a
  * failure all is asleep, and nothing is lost. */

@@ -161,6 +161,26 @@ def test_memory_sleeps_and_wakes_by_its_tag():
     weights.append([4])
 
 
+def test_memory_of_the_host_is_there_before_the_contents():
+    numbers = hipvmm.GrowableArray("uint8", max="64MiB", sleep_tag="py_prepared")
+    numbers.append([1, 2, 3])
+    nbytes = hipvmm.prepare_suspend("py_prepared")
+    assert hipvmm.tag_statistics("py_prepared").bytes_on_host == nbytes > 0
+    assert hipvmm.prepare_suspend("py_prepared", "nothing") == 0
+    assert hipvmm.tag_statistics("py_prepared").bytes_on_host == 0
+    assert hipvmm.prepare_suspend("py_prepared", zeros=[(numbers.ptr, 3)]) == nbytes - 3
+    hipvmm.prepare_suspend("py_prepared")
+    try:
+        hipvmm.suspend("py_prepared", storage="pinned_kept")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    with pytest.raises(hipvmm.InvalidStateError, match="sleeps"):
+        hipvmm.prepare_suspend("py_prepared")
+    hipvmm.resume("py_prepared")
+    assert hipvmm.tag_statistics("py_prepared").bytes_on_host == nbytes
+    assert list(numbers.copy_to_host()) == [1, 2, 3]
+
+
 def test_parts_of_a_tag_are_zeros_or_dropped_or_stay():
     first = hipvmm.GrowableArray("uint8", max="64MiB", sleep_tag="py_parts")
     stays = hipvmm.GrowableArray("uint8", max="64MiB", sleep_tag="py_parts")
@@ -264,7 +284,7 @@ def test_contents_wait_in_a_file(tmp_path):
 
 
 def test_names_that_nothing_was_made_with_are_refused():
-    for call in (hipvmm.suspend, hipvmm.resume, hipvmm.tag_statistics):
+    for call in (hipvmm.suspend, hipvmm.prepare_suspend, hipvmm.resume, hipvmm.tag_statistics):
         with pytest.raises(ValueError, match="nothing was made with the tag 'py_misspelt'"):
             call("py_misspelt")
         with pytest.raises(ValueError, match="has a zero"):

@@ -148,11 +148,13 @@ class slot_table final : sleeper, idle_holder {
   [[nodiscard]] std::size_t sleeping_bytes() const override {
     return rows_.chunks().sleeping_bytes();
   }
-  [[nodiscard]] std::vector<sleeping_range> contents() const override {
+  [[nodiscard]] std::vector<sleeping_range> contents() override {
+    const pause stopped{*this};
     return rows_.chunks().contents();
   }
-  [[nodiscard]] chunks_that_stay_mapped staying() const override {
-    return rows_.chunks().staying();
+  [[nodiscard]] chunks_that_stay_mapped staying(const sleep_plan& plan) override {
+    const pause stopped{*this};
+    return rows_.chunks().staying(plan);
   }
   void unmap_to_sleep(const wait_until_saved& saved) override {
     rows_.chunks().unmap_to_sleep(saved);

@@ -42,8 +42,8 @@ class region_sleep final : public sleeper {
   void prepare_to_sleep(const sleep_plan& plan) override;
   void wait_for_work() override;
   [[nodiscard]] std::size_t sleeping_bytes() const override;
-  [[nodiscard]] std::vector<sleeping_range> contents() const override;
-  [[nodiscard]] chunks_that_stay_mapped staying() const override;
+  [[nodiscard]] std::vector<sleeping_range> contents() override;
+  [[nodiscard]] chunks_that_stay_mapped staying(const sleep_plan& plan) override;
   void unmap_to_sleep(const wait_until_saved& saved) override;
   void map_again() override;
   void fall_asleep() noexcept override;
@@ -60,6 +60,8 @@ class region_sleep final : public sleeper {
  private:
   /// How many mappings of the region show each chunk.
   using owner_counts = std::map<ihipMemGenericAllocationHandle*, std::size_t>;
+  /// The offset of one mapping of each chunk.
+  using mapping_of_chunk = std::map<ihipMemGenericAllocationHandle*, std::size_t>;
 
   /// A chunk that is to be made again.
   struct sleeping_chunk {
@@ -68,8 +70,7 @@ class region_sleep final : public sleeper {
     device_ref device;
     chunk_memory memory;
     std::shared_ptr<const access_map> own_rights;
-    std::size_t first;         // offset of the first mapping of its memory
-    bool has_contents = true;  // copied by this one of the mappings of a chunk
+    std::size_t first;  // offset of the first mapping of its memory
     // Gets its own rights when the contents are there, and those of the region before.
     bool opens_late = false;
   };
@@ -77,7 +78,10 @@ class region_sleep final : public sleeper {
   void require_can_sleep(std::size_t offset, const backing& held, const owner_counts& owners) const;
   /// Throws: std::invalid_argument unless all ranges of the plan in these addresses are backed.
   void require_backed(const sleep_plan& plan) const;
-  /// Chooses the mappings by which contents are copied back. Throws: std::invalid_argument.
+  [[nodiscard]] bool can_copy(const backing& held) const;
+  /// The mappings by which contents are copied to the host and back.
+  [[nodiscard]] mapping_of_chunk copied_by() const;
+  /// Opens those to their devices. Throws: std::invalid_argument.
   void choose_contents(const sleep_plan& plan);
   /// Throws: unsupported, if HIP would refuse the rights of some chunk when all are mapped anew by
   /// their offsets.

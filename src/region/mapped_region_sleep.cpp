@@ -60,27 +60,35 @@ void region_sleep::require_backed(const sleep_plan& plan) const {
   }
 }
 
-void region_sleep::choose_contents(const sleep_plan& plan) {
-  std::map<std::size_t, sleeping_chunk*> chosen;  // by the first mapping of the memory
-  const auto can_copy = [&](const sleeping_chunk& one) {
-    const access_map& its = one.own_rights ? *one.own_rights : region_.rights;
-    return its.get(one.device) == access_right::read_write;
-  };
-  for (auto& [offset, one] : asleep_) {
-    sleeping_chunk*& best = chosen.try_emplace(one.first, nullptr).first->second;
-    one.has_contents = false;
-    if (best == nullptr || (!can_copy(*best) && can_copy(one))) best = &one;
+bool region_sleep::can_copy(const backing& held) const {
+  const access_map& its = held.own_rights ? *held.own_rights : region_.rights;
+  return its.get(held.chunk.device()) == access_right::read_write;
+}
+
+region_sleep::mapping_of_chunk region_sleep::copied_by() const {
+  mapping_of_chunk result;
+  for (const auto& [offset, held] : region_.backings) {
+    const auto [best, is_first] = result.try_emplace(held.chunk.get(), offset);
+    if (!is_first && can_copy(held) && !can_copy(region_.backings.at(best->second)))
+      best->second = offset;
   }
-  for (auto& [first, one] : chosen) {
-    one->has_contents = true;
-    const auto* const start = static_cast<const char*>(region_.base()) + first;
-    if (can_copy(*one) || plan.is_all(keep::nothing, start, one->bytes)) continue;
-    if (region_.rights.get(one->device) != access_right::read_write)
+  return result;
+}
+
+void region_sleep::choose_contents(const sleep_plan& plan) {
+  for (const auto& [chunk, offset] : copied_by()) {
+    const auto one = asleep_.find(offset);
+    if (one == asleep_.end()) continue;  // it stays
+    const backing& held = region_.backings.at(offset);
+    const auto* const start = static_cast<const char*>(region_.base()) + offset;
+    if (can_copy(held) || plan.is_all(keep::nothing, start, held.bytes())) continue;
+    const device_ref device = one->second.device;
+    if (region_.rights.get(device) != access_right::read_write)
       throw std::invalid_argument{
-          "suspend: the chunk at offset " + std::to_string(first) + " of the region at " +
-          address_text(region_.base()) + " gives device " + std::to_string(one->device.ordinal()) +
+          "suspend: the chunk at offset " + std::to_string(offset) + " of the region at " +
+          address_text(region_.base()) + " gives device " + std::to_string(device.ordinal()) +
           ", which copies it, no read_write: grant it first, or suspend with keep::nothing"};
-    one->opens_late = true;
+    one->second.opens_late = true;
   }
 }
 
@@ -140,22 +148,24 @@ std::size_t region_sleep::sleeping_bytes() const {
   return sum;
 }
 
-std::vector<sleeping_range> region_sleep::contents() const {
+std::vector<sleeping_range> region_sleep::contents() {
   std::vector<sleeping_range> result;
-  result.reserve(asleep_.size());
-  for (const auto& [offset, one] : asleep_)
-    if (one.has_contents)
-      result.push_back({static_cast<char*>(region_.base()) + offset, one.bytes, one.device});
+  const mapping_of_chunk chosen = copied_by();
+  result.reserve(chosen.size());
+  for (const auto& [offset, held] : region_.backings)
+    if (chosen.at(held.chunk.get()) == offset)
+      result.push_back(
+          {static_cast<char*>(region_.base()) + offset, held.bytes(), held.chunk.device()});
   return result;
 }
 
-chunks_that_stay_mapped region_sleep::staying() const {
+chunks_that_stay_mapped region_sleep::staying(const sleep_plan& plan) {
   chunks_that_stay_mapped result;
   std::set<ihipMemGenericAllocationHandle*> counted;
   for (const auto& [offset, held] : region_.backings) {
-    if (asleep_.count(offset) != 0) continue;
-    result.ranges.push_back(
-        {static_cast<char*>(region_.base()) + offset, held.bytes(), keep::nothing});
+    char* const start = static_cast<char*>(region_.base()) + offset;
+    if (!plan.is_all(keep::mapped, start, held.bytes())) continue;
+    result.ranges.push_back({start, held.bytes(), keep::nothing});
     if (counted.insert(held.chunk.get()).second) result.bytes += held.bytes();
   }
   return result;

@@ -158,6 +158,26 @@ TEST_CASE("C sleep: ranges are zeros, or dropped, or stay where they can") {
   require_ok(hipvmm_resume("c_ranges", nullptr));
 }
 
+TEST_CASE("C sleep: the memory of the host is there before the contents are") {
+  const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_prepared");
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  const auto prepare = [](hipvmm_keep keep) {
+    std::size_t bytes = 77;
+    require_ok(hipvmm_prepare_suspend("c_prepared", keep, nullptr, 0, &bytes));
+    CHECK(statistics_of("c_prepared").bytes_on_host == bytes);
+    return bytes;
+  };
+  CHECK(prepare(HIPVMM_KEEP_CONTENTS) != 0);
+  CHECK(prepare(HIPVMM_KEEP_NOTHING) == 0);
+  const std::size_t bytes = prepare(HIPVMM_KEEP_CONTENTS);
+  if (!suspends("c_prepared", HIPVMM_KEEP_CONTENTS)) return;
+  CHECK(statistics_of("c_prepared").bytes_on_host == bytes);
+  CHECK(fails(hipvmm_prepare_suspend("c_prepared", HIPVMM_KEEP_CONTENTS, nullptr, 0, nullptr),
+              HIPVMM_ERROR_INVALID_STATE, "sleeps"));
+  require_ok(hipvmm_resume("c_prepared", nullptr));
+  CHECK(first_bytes(buffer) == "abc");
+}
+
 TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refused") {
   const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_named");
   const auto refused = [](hipvmm_status status, const char* text) {

@@ -63,7 +63,7 @@ from ._log import (
 )
 from .mr import Pool, PoolStatistics, disable_logging, enable_logging, get_log_filenames
 from .sharing import Attachment, KeptPublication, Publication, attach, keep
-from .sleep import TagStatistics, resume, suspend, tag_statistics
+from .sleep import TagStatistics, prepare_suspend, resume, suspend, tag_statistics
 from .slots import SlotArena, SlotStatistics, SlotView
 
 # The name in RMM.
@@ -127,6 +127,7 @@ __all__ = [
     "log",
     "logging_level",
     "mr",
+    "prepare_suspend",
     "provider",
     "register_reinitialize_hook",
     "reinitialize",

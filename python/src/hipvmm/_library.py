@@ -306,6 +306,7 @@ FUNCTIONS: Dict[str, str] = {
     "suspend": "sisZ",
     "suspend_in_stream": "sispZ",
     "suspend_ranges": "siWzsPZ",
+    "prepare_suspend": "siWzZ",
     "resume": "sZ",
     "tag_get_statistics": "sQ",
     "require_awake": "p",

@@ -16,7 +16,7 @@ from ._library import get_size, lib, options_text
 from .device import stream_value
 from .growable import GrowableArray
 
-__all__ = ["TagStatistics", "resume", "suspend", "tag_statistics"]
+__all__ = ["TagStatistics", "prepare_suspend", "resume", "suspend", "tag_statistics"]
 
 _KEEPS = ("contents", "nothing", "zeros", "mapped")
 
@@ -59,15 +59,32 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
     the addresses fails. 0 if the tag sleeps already. After a failure all is awake. Raises
     InvalidArgumentError for a name without objects, and the exceptions of suspend() in C++.
     """
-    require_keep(keep)
     options = options_text({"storage": storage, "folder": None if folder is None else os.fspath(folder)})
-    name = tag_bytes(tag)
+    plan = _plan(tag, keep, contents, nothing, zeros, mapped)
     in_stream = None if stream is None else ctypes.byref(ctypes.c_void_p(stream_value(stream)))
+    return get_size(lib().suspend_ranges, *plan, options, in_stream)
+
+
+def prepare_suspend(tag: str, keep: str = "contents", *, contents: Iterable[Any] = (),
+                    nothing: Iterable[Any] = (), zeros: Iterable[Any] = (),
+                    mapped: Iterable[Any] = ()) -> int:
+    """Makes and pins the memory of the host that suspend() with the same arguments would.
+
+    suspend(storage="pinned") and "pinned_kept" then have only to copy, and to make the rest for
+    memory that is backed in between. Returns the bytes that are there then, which
+    tag_statistics(tag).bytes_on_host counts; keep="nothing" frees all. After a failure there is as
+    much as before. Raises InvalidStateError while the tag sleeps.
+    """
+    return get_size(lib().prepare_suspend, *_plan(tag, keep, contents, nothing, zeros, mapped))
+
+
+def _plan(tag: str, keep: str, *treated: Iterable[Any]) -> Tuple[Any, ...]:
+    """The first arguments of both; `treated` are in the order of _KEEPS."""
+    require_keep(keep)
     ranges = [SuspendRange(*_range(each), what)
-              for what, parts in enumerate((contents, nothing, zeros, mapped)) for each in parts
+              for what, parts in enumerate(treated) for each in parts
               if isinstance(each, tuple) or _range(each)[1] != 0]
-    return get_size(lib().suspend_ranges, name, _KEEPS.index(keep),
-                    (SuspendRange * len(ranges))(*ranges), len(ranges), options, in_stream)
+    return (tag_bytes(tag), _KEEPS.index(keep), (SuspendRange * len(ranges))(*ranges), len(ranges))
 
 
 def require_keep(keep: str) -> None:

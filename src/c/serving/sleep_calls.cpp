@@ -31,9 +31,13 @@ keep keep_of(hipvmm_keep what) {
                      ", which is no hipvmm_keep"};
 }
 
+/// suspend() or prepare_suspend().
+using suspend_call = std::size_t (*)(const memory_tag&, keep, const suspend_options&);
+
 hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep what,
                           const char* options, std::optional<stream_ref> stream, size_t* bytes,
-                          const hipvmm_suspend_range* ranges = nullptr, size_t count = 0) noexcept {
+                          const hipvmm_suspend_range* ranges = nullptr, size_t count = 0,
+                          suspend_call call = suspend) noexcept {
   return guarded(function, [&] {
     named_tag& named = named_tag::find(tag);
     const keep kept = keep_of(what);
@@ -44,8 +48,8 @@ hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep wha
     for (const hipvmm_suspend_range* each = ranges; each != ranges + count; ++each)
       chosen.ranges.push_back({each->address, each->bytes, keep_of(each->keep)});
     named.with_all([&](const memory_tag& of) {
-      const std::size_t released = suspend(of, kept, chosen);
-      if (bytes != nullptr) *bytes = released;
+      const std::size_t done = call(of, kept, chosen);
+      if (bytes != nullptr) *bytes = done;
     });
   });
 }
@@ -69,6 +73,13 @@ hipvmm_status hipvmm_suspend_ranges(const char* tag, hipvmm_keep keep,
                                     const char* options, void* const* stream, size_t* bytes) {
   const auto in = stream == nullptr ? std::nullopt : std::optional{stream_of(*stream)};
   return suspend_tag(__func__, tag, keep, options, in, bytes, ranges, count);
+}
+
+hipvmm_status hipvmm_prepare_suspend(const char* tag, hipvmm_keep keep,
+                                     const hipvmm_suspend_range* ranges, size_t count,
+                                     size_t* bytes) {
+  return suspend_tag(__func__, tag, keep, nullptr, std::nullopt, bytes, ranges, count,
+                     prepare_suspend);
 }
 
 hipvmm_status hipvmm_resume(const char* tag, size_t* bytes) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/pool_sleep.hpp"
 
+#include <tuple>
+
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/region/region.hpp>
 #include "core/observers/race_notes.hpp"
@@ -36,16 +38,16 @@ void pool_sleep::stay_awake() noexcept {
   blocks_.wake();
 }
 
-std::vector<detail::sleeping_range> pool_sleep::contents() const {
+std::vector<detail::sleeping_range> pool_sleep::contents() {
   std::vector<detail::sleeping_range> result;
-  const device_ref device = memory_.chunk_region().device();
-  const std::uintptr_t base = memory_.base();
   // The order checker would take the copy of what lies between for a use of freed memory.
   const std::size_t most_between = detail::is_order_checked() ? 0 : gap_to_copy;
   std::size_t backed_end = 0;  // of what is beside the last block
   std::size_t copied_end = 0;
-  for (const pool::listed_block& each :
-       blocks_.with_backend([this] { return blocks_.list_blocks(); })) {
+  const auto [device, base, blocks] = blocks_.with_backend([this] {
+    return std::tuple{memory_.chunk_region().device(), memory_.base(), blocks_.list_blocks()};
+  });
+  for (const pool::listed_block& each : blocks) {
     const bool is_beside = each.offset == backed_end;
     backed_end = each.offset + each.bytes;
     if (!is_beside) copied_end = 0;

@@ -40,9 +40,9 @@ class pool_sleep final : detail::sleeper {
   void stay_awake() noexcept override;
   void wait_for_work() override { chunks().wait_for_work(); }
   [[nodiscard]] std::size_t sleeping_bytes() const override { return chunks().sleeping_bytes(); }
-  [[nodiscard]] std::vector<detail::sleeping_range> contents() const override;
-  [[nodiscard]] detail::chunks_that_stay_mapped staying() const override {
-    return chunks().staying();
+  [[nodiscard]] std::vector<detail::sleeping_range> contents() override;
+  [[nodiscard]] detail::chunks_that_stay_mapped staying(const detail::sleep_plan& plan) override {
+    return blocks_.with_backend([&] { return chunks().staying(plan); });
   }
   void unmap_to_sleep(const detail::wait_until_saved& saved) override {
     chunks().unmap_to_sleep(saved);

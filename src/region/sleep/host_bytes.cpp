@@ -4,28 +4,48 @@
 #include <algorithm>
 #include <new>
 
+#include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
 
-host_bytes::host_bytes(std::size_t bytes, bool is_pinned) {
-  blocks_.reserve((bytes + block_bytes - 1) / block_bytes);
-  for (std::size_t done = 0; done < bytes; done += block_bytes) {
-    const std::size_t here = std::min(block_bytes, bytes - done);
-    block& one = blocks_.emplace_back();
-    if (is_pinned) {
-      one.pinned = pinned_memory{here};
-    } else {
-      one.pageable.reset(new (std::nothrow) std::byte[here]);
-      if (!one.pageable) throw_out_of_host_memory(bytes, "operator new");
+void host_bytes::grow(std::size_t bytes, bool is_pinned) {
+  // All but the last that one call adds have so many.
+  constexpr std::size_t block_bytes = 64 * MiB;
+  const std::size_t before = bytes_;
+  try {
+    while (bytes_ < bytes) {
+      block one{bytes_, std::min(bytes, bytes_ + block_bytes), {}, {}};
+      const std::size_t here = one.end - one.start;
+      if (is_pinned) {
+        one.pinned = pinned_memory{here};
+      } else {
+        one.pageable.reset(new (std::nothrow) std::byte[here]);
+        if (!one.pageable) throw_out_of_host_memory(bytes, "operator new");
+      }
+      blocks_.push_back(std::move(one));
+      bytes_ = blocks_.back().end;
     }
+  } catch (...) {
+    shrink(before);
+    throw;
   }
-  bytes_ = bytes;
+}
+
+void host_bytes::shrink(std::size_t bytes) noexcept {
+  while (!blocks_.empty() && blocks_.back().start >= bytes) blocks_.pop_back();
+  bytes_ = blocks_.empty() ? 0 : blocks_.back().end;
+  freed_ = std::min(freed_, bytes_);
 }
 
 void host_bytes::free_until(std::size_t offset) noexcept {
-  for (; freed_ < offset; freed_ = std::min(bytes_, freed_ + block_bytes))
-    blocks_[freed_ / block_bytes] = {};
+  for (block& each : blocks_) {
+    if (each.start >= offset) return;
+    if (each.end <= freed_) continue;
+    each.pinned = {};
+    each.pageable.reset();
+    freed_ = each.end;
+  }
 }
 
 void host_bytes::abandon() noexcept {

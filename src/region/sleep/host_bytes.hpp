@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,12 +15,7 @@ namespace hipvmm::detail {
 /// Owns memory of the host for contents, in blocks that are freed one by one, from the first on.
 class host_bytes {
  public:
-  /// Of each block but the last.
-  static constexpr std::size_t block_bytes = std::size_t{64} << 20U;
-
   host_bytes() noexcept = default;
-  /// Pinned memory, or of operator new. Throws: out_of_memory.
-  host_bytes(std::size_t bytes, bool is_pinned);
   host_bytes(host_bytes&& other) noexcept
       : blocks_{std::move(other.blocks_)},
         bytes_{std::exchange(other.bytes_, 0)},
@@ -31,18 +28,28 @@ class host_bytes {
   }
   ~host_bytes() = default;
 
+  /// Adds blocks, of pinned memory or of operator new, until there are so many bytes. Throws:
+  /// out_of_memory, hip_error; then none is added.
+  void grow(std::size_t bytes, bool is_pinned);
+  /// Frees the blocks behind the first `bytes`.
+  void shrink(std::size_t bytes) noexcept;
   /// Pre: it was not freed.
   [[nodiscard]] std::byte* at(std::size_t offset) const noexcept {
-    const block& one = blocks_[offset / block_bytes];
+    const block& one = *block_of(offset);
     return (one.pageable ? one.pageable.get() : static_cast<std::byte*>(one.pinned.get())) +
-           offset % block_bytes;
+           (offset - one.start);
   }
-  /// Bytes from `offset` to the end of its block, and from the start of its block to `end`.
-  [[nodiscard]] static std::size_t longest_at(std::size_t offset) noexcept {
-    return block_bytes - offset % block_bytes;
+  /// Bytes from `offset` to the end of its block, and from the start of its block to `end`; without
+  /// a block there, any.
+  [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
+    return offset < bytes_ ? block_of(offset)->end - offset : offset_of_none;
   }
-  [[nodiscard]] static std::size_t longest_before(std::size_t end) noexcept {
-    return (end - 1) % block_bytes + 1;
+  [[nodiscard]] std::size_t longest_before(std::size_t end) const noexcept {
+    return end <= bytes_ ? end - block_of(end - 1)->start : offset_of_none;
+  }
+  /// Whether a block ends there.
+  [[nodiscard]] bool ends_at(std::size_t offset) const noexcept {
+    return offset != 0 && offset <= bytes_ && block_of(offset - 1)->end == offset;
   }
   /// Bytes that are not freed.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ - freed_; }
@@ -50,16 +57,25 @@ class host_bytes {
   [[nodiscard]] bool is_pinned() const noexcept {
     return !blocks_.empty() && blocks_.back().pinned.get() != nullptr;
   }
-  /// Frees the bytes before `offset`, the end of a block or of all.
+  /// Frees the blocks that begin before `offset`.
   void free_until(std::size_t offset) noexcept;
   /// Never frees it: a copy may be under way.
   void abandon() noexcept;
 
  private:
+  static constexpr std::size_t offset_of_none = std::numeric_limits<std::size_t>::max();
+
   struct block {
+    std::size_t start;
+    std::size_t end;
     pinned_memory pinned;
     std::unique_ptr<std::byte[]> pageable;
   };
+  [[nodiscard]] std::vector<block>::const_iterator block_of(std::size_t offset) const noexcept {
+    return std::partition_point(blocks_.begin(), blocks_.end(),
+                                [offset](const block& each) { return each.end <= offset; });
+  }
+
   std::vector<block> blocks_;
   std::size_t bytes_ = 0;
   std::size_t freed_ = 0;

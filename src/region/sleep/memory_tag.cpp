@@ -168,6 +168,20 @@ std::size_t tag_state::end_torn_sleep(turn& mine) {
   return bytes;
 }
 
+std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options) {
+  if (options.storage != sleep_storage::pinned && options.storage != sleep_storage::pinned_kept)
+    throw std::invalid_argument{
+        "prepare_suspend: pinned memory alone is made ahead, for it takes longer to make than to "
+        "fill: suspend() makes pageable memory and files"};
+  const sleep_plan plan{what, options.ranges};
+  const callbacks_wait later;
+  const relaxed_captures others;
+  turn mine{*this};
+  require_awake("prepare_suspend");
+  require_members_have(plan.ranges());
+  return make_room(plan);
+}
+
 std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   if (options.stream && options.stream->is_capturing())
     throw std::invalid_argument{
@@ -183,7 +197,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   require_members_have(plan.ranges());
   mine.enter(tag_phase::falling_asleep);
   const bool keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
-  for (member& each : members_) each.keeps_host_bytes = keeps_host_bytes && each.saved.is_pinned();
+  for (member& each : members_) each.bytes_kept = each.saved.bytes();
   keeps_streams_ = plan.may_copy() && keeps_host_bytes;
   slow_copies slow;
   auto prepared = members_.begin();
@@ -197,8 +211,6 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
       save_to_files(options.folder, slow);
     } else if (plan.may_copy()) {
       save_contents(options.storage, slow.jobs);
-    } else {
-      for (member& each : members_) each.saved = {};
     }
     unmap_all(slow.jobs);
   } catch (...) {
@@ -216,7 +228,8 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   mine.enter(tag_phase::asleep);
   std::size_t bytes = 0;
   for (member& each : members_) {
-    each.keeps_host_bytes = keeps_host_bytes;
+    if (!plan.may_copy() || options.storage == sleep_storage::file) each.saved = {};
+    each.bytes_kept = keeps_host_bytes ? each.saved.bytes() : 0;
     bytes += each.who->sleeping_bytes();
     each.who->fall_asleep();
   }
@@ -232,7 +245,7 @@ void tag_state::wake(member& one, slow_copies& slow) {
   const std::size_t all = bytes_of(one.contents);
   // To free pinned memory, drivers wait for copies under way, so that few are at a time; those of
   // several devices, which have a link each, are all submitted at once.
-  const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && !one.keeps_host_bytes);
+  const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && one.bytes_kept == 0);
   one.marks.clear();
   auto zeros = one.zeros.begin();
   const auto fill_zeros = [&](std::byte* address, const std::byte* end) {
@@ -252,7 +265,7 @@ void tag_state::wake(member& one, slow_copies& slow) {
       std::byte* const to = static_cast<std::byte*>(next->address) + done;
       if (to >= end) return;
       const std::size_t here = std::min(
-          {next->bytes - done, static_cast<std::size_t>(end - to), host_bytes::longest_at(from)});
+          {next->bytes - done, static_cast<std::size_t>(end - to), one.saved.longest_at(from)});
       const bool is_there = from < one.saved.freed();
       if (!is_there && !in_thread)
         copies_.add(next->device, to, one.saved.at(from), here);
@@ -265,8 +278,7 @@ void tag_state::wake(member& one, slow_copies& slow) {
         });
       from += here;
       done += here;
-      const bool ends_block =
-          from == all || host_bytes::longest_at(from) == host_bytes::block_bytes;
+      const bool ends_block = from == all || one.saved.ends_at(from);
       if (ends_block && !is_there && in_thread && one.file.empty()) {
         slow.jobs.add([this] { copies_.finish(); });
         one.marks.push_back({nullptr, {}, slow.jobs.added(), from});
@@ -372,6 +384,10 @@ std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& opt
 
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream, sleep_storage storage) {
   return suspend(tag, what, suspend_options{storage, stream});
+}
+
+std::size_t prepare_suspend(const memory_tag& tag, keep what, const suspend_options& options) {
+  return tag.state()->prepare_suspend(what, options);
 }
 
 std::size_t resume(const memory_tag& tag) { return tag.state()->resume(); }

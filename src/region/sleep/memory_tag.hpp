@@ -83,10 +83,11 @@ class sleeper {
   virtual void wait_for_work() = 0;
   /// Bytes that it releases, known from prepare_to_sleep() on.
   [[nodiscard]] virtual std::size_t sleeping_bytes() const = 0;
-  /// The parts of that with contents, by address, known like the bytes. Throws: std::bad_alloc.
-  [[nodiscard]] virtual std::vector<sleeping_range> contents() const = 0;
-  /// The chunks that stay mapped, known like the bytes. Throws: std::bad_alloc.
-  [[nodiscard]] virtual chunks_that_stay_mapped staying() const = 0;
+  /// The parts with contents, by address, those that stay mapped too. Before prepare_to_sleep(),
+  /// which may release some, they may be more. Throws: std::bad_alloc.
+  [[nodiscard]] virtual std::vector<sleeping_range> contents() = 0;
+  /// The chunks that the plan leaves mapped. Throws: std::bad_alloc.
+  [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
   /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
   /// it, and holds it. Throws: hip_error, and as `saved`; then map_again() is to follow.
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
@@ -133,7 +134,7 @@ class tag_state {
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
     std::vector<sleeping_range> zeros = {};     // to be filled by resume()
     std::deque<copies_mark> marks = {};         // of copies to there under way, from the end
-    bool keeps_host_bytes = false;              // none that a suspend() has made which then fails
+    std::size_t bytes_kept = 0;                 // of `saved`, by forget()
     backup_file file = {};                      // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
@@ -151,7 +152,7 @@ class tag_state {
       zeros.clear();
       marks.clear();
       file = {};
-      if (!keeps_host_bytes) saved = {};
+      saved.shrink(bytes_kept);
     }
     // For statistics() and has(), which do not wait for suspend() and resume().
     chunks_that_stay_mapped staying = {};
@@ -179,6 +180,7 @@ class tag_state {
   [[nodiscard]] std::string refusal(const char* function) const;
   /// Throws: std::logic_error while it sleeps.
   void require_awake(const char* function) const;
+  std::size_t prepare_suspend(keep what, const suspend_options& options);
   std::size_t suspend(keep what, const suspend_options& options);
   std::size_t resume();
 
@@ -200,8 +202,14 @@ class tag_state {
 
   /// Throws: std::invalid_argument if a range is not of one member.
   void require_members_have(const std::vector<suspend_range>& ranges) const;
+  /// Calls found(part, what) for all contents of `one` that are copied, or zero.
+  template <class Found>
+  static void each_content(member& one, const sleep_plan& plan,
+                           const chunks_that_stay_mapped& staying, Found found);
   /// Chooses the contents of each member to copy, and the chunks that stay.
   void choose_contents(const sleep_plan& plan);
+  /// Gives each member as much pinned memory as its contents need. Returns the bytes.
+  std::size_t make_room(const sleep_plan& plan);
   /// Submits the copies of all contents.
   void save_contents(sleep_storage storage, copy_jobs& jobs);
   /// Waits for all copies if no event tells of one.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The part of tag_state that chooses the contents for suspend() to save, and copies them to the
-// host.
+// The part of tag_state that chooses the contents for suspend() to save, makes room for them, and
+// copies them to the host.
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "region/sleep/memory_tag.hpp"
 #include "region/sleep/parallel_copies.hpp"
@@ -23,7 +25,7 @@ void tag_state::member::cut(Copy copy) const {
   for (auto one = contents.rbegin(); one != contents.rend(); ++one) {
     for (std::size_t left = one->bytes; left != 0;) {
       const std::size_t part =
-          std::min({left, parallel_copies::piece_bytes, host_bytes::longest_before(offset)});
+          std::min({left, parallel_copies::piece_bytes, saved.longest_before(offset)});
       left -= part;
       offset -= part;
       copy(one->device, static_cast<const std::byte*>(one->address) + left, part, offset);
@@ -71,34 +73,73 @@ void tag_state::require_members_have(const std::vector<suspend_range>& ranges) c
   }
 }
 
+template <class Found>
+void tag_state::each_content(member& one, const sleep_plan& plan,
+                             const chunks_that_stay_mapped& staying, Found found) {
+  if (plan.restores_nothing()) return;
+  const sleep_plan released{keep::contents, staying.ranges};
+  for (const sleeping_range& all : one.who->contents())
+    released.cut(all.address, all.bytes, [&](void* from, std::size_t length, keep kept) {
+      if (kept == keep::nothing) return;
+      plan.cut(from, length, [&](void* address, std::size_t bytes, keep what) {
+        if (what != keep::nothing) found(sleeping_range{address, bytes, all.device}, what);
+      });
+    });
+}
+
 void tag_state::choose_contents(const sleep_plan& plan) {
   for (member& each : members_) {
-    chunks_that_stay_mapped staying = each.who->staying();
-    if (!plan.restores_nothing()) {
-      const sleep_plan released{keep::contents, staying.ranges};
-      for (const sleeping_range& all : each.who->contents())
-        released.cut(all.address, all.bytes, [&](void* from, std::size_t length, keep kept) {
-          if (kept == keep::nothing) return;
-          plan.cut(from, length, [&](void* address, std::size_t bytes, keep what) {
-            if (what == keep::nothing) return;
-            (what == keep::zeros ? each.zeros : each.contents)
-                .push_back({address, bytes, all.device});
-          });
-        });
-    }
+    chunks_that_stay_mapped staying = each.who->staying(plan);
+    each_content(each, plan, staying, [&](const sleeping_range& part, keep what) {
+      (what == keep::zeros ? each.zeros : each.contents).push_back(part);
+    });
     const std::lock_guard lock{mutex_};
     std::swap(each.staying, staying);
   }
 }
 
+std::size_t tag_state::make_room(const sleep_plan& plan) {
+  std::vector<std::size_t> needed;
+  std::size_t all = 0;
+  for (member& each : members_) {
+    std::size_t& bytes = needed.emplace_back(0);
+    each_content(each, plan, each.who->staying(plan), [&](const sleeping_range& part, keep kept) {
+      if (kept != keep::zeros) bytes += part.bytes;
+    });
+    all += bytes;
+    each.bytes_kept = each.saved.bytes();
+  }
+  auto next = needed.begin();
+  try {
+    for (member& each : members_) each.saved.grow(*next++, true);
+  } catch (const std::exception& failure) {
+    for (member& each : members_) each.forget();
+    const bool names_bytes = dynamic_cast<const out_of_memory*>(&failure) != nullptr ||
+                             dynamic_cast<const hip_error*>(&failure) != nullptr;
+    if (!names_bytes) throw;  // std::bad_alloc
+    throw_with_context(
+        "prepare_suspend: " + format_bytes(all) + " of the host were to be pinned for the tag" +
+        (name_.empty() ? "" : " \"" + name_ + "\"") +
+        ", which has as much as before: free memory of the host, or suspend without it to "
+        "sleep_storage::pageable or file");
+  }
+  next = needed.begin();
+  std::size_t there = 0;
+  for (member& each : members_) {
+    each.saved.shrink(*next++);
+    there += each.saved.bytes();
+  }
+  return there;
+}
+
 void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
   for (member& each : members_) {
-    const std::size_t bytes = bytes_of(each.contents);
-    const bool may_reuse = storage != sleep_storage::pageable && each.saved.is_pinned();
-    if (may_reuse && each.saved.bytes() >= bytes) continue;
-    each.saved = {};  // before there is more
-    each.keeps_host_bytes = false;
-    each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
+    const bool is_pinned = storage != sleep_storage::pageable;
+    if (!is_pinned) {
+      each.saved = {};  // before there is more
+      each.bytes_kept = 0;
+    }
+    each.saved.grow(bytes_of(each.contents), is_pinned);
   }
   if (storage != sleep_storage::pageable) {
     for (member& each : members_) each.submit(copies_);
@@ -127,7 +168,6 @@ void tag_state::wait_where_events_pass_early(copy_jobs& jobs) {
 void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
   // All room first.
   for (member& each : members_) {
-    each.saved = {};
     each.file = backup_file{folder, bytes_of(each.contents)};
   }
   for (member& each : members_) {

@@ -70,6 +70,27 @@ TEST_CASE("sleep: without memory of the host all stays as it is, with pinned mem
   sweep_memory({});
 }
 
+TEST_CASE("prepare_suspend: without memory of the host all stays as it is") {
+  HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the process without memory");
+  const memory_tag tag;
+  const std::size_t unit = align_up(std::size_t{9} * MiB, granule());
+  region chunks{first_device, unit, tagged(tag)};
+  chunks.commit(0, unit);
+  for (std::uint64_t nth = 1; nth < 1000; ++nth) {
+    INFO("allocation " << nth);
+    const bool struck =
+        fails(nth, [&] { static_cast<void>(prepare_suspend(tag, keep::contents)); });
+    const std::size_t there = tag.statistics().bytes_on_host;
+    if (!struck) {
+      CHECK(there == unit);
+      return;
+    }
+    CHECK((there == 0 || there == unit));
+    prepare_suspend(tag, keep::nothing);
+  }
+  FAIL("the call allocates without end");
+}
+
 TEST_CASE("sleep: without memory of the host all stays as it is, with pageable memory") {
   sweep_memory({sleep_storage::pageable, {}, {}});
 }

@@ -101,6 +101,23 @@ std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& opt
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
                     sleep_storage storage = sleep_storage::pinned);
 
+/// Makes and pins the memory of the host that suspend() with the same arguments would, so that it
+/// has only to copy, and to make the rest for memory that is backed in between. Returns the bytes
+/// that the tag has then, which tag_statistics::bytes_on_host counts.
+/// - A suspend() of pinned memory uses it, also after one that failed; resume() frees it then,
+///   unless that was sleep_storage::pinned_kept. See that for the ways in which it ends.
+/// - A later call makes or frees only the difference, and all is freed by keep::nothing.
+/// - Waits for no work. Memory that suspend() would release without a copy may count: blocks of an
+///   arena that are prefetched or idle.
+/// - Threads that make or destroy memory with the tag wait for the call.
+/// Pre: no other thread uses the regions, vectors and arenas of the tag, nor, if ranges are named,
+/// its pools. Work may use the memory.
+/// Throws (on any exception the tag has the host memory that it had): std::invalid_argument for
+/// other storage, and for ranges that suspend() refuses by themselves; std::logic_error while the
+/// tag sleeps; std::bad_alloc; out_of_memory, hip_error, which name all bytes that were to be
+/// pinned.
+std::size_t prepare_suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
+
 /// Backs all memory of the tag again by new chunks, at the same addresses, with the same sizes,
 /// devices and rights, and copies kept contents back in several streams. Returns the bytes once all
 /// are there; 0 if the tag is awake.

@@ -37,6 +37,7 @@ enum class sleep_storage {
   /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend(), for
   /// HIP takes longer to pin memory than to copy it. Both end with the memory that carries the tag,
   /// or with a suspend() that keeps nothing or has other storage; `pinned` uses them once more.
+  /// prepare_suspend() makes it before the first suspend().
   pinned_kept,
   /// A file in suspend_options::folder, which has no name and ends with its last use, even if
   /// the process is killed. Copies go through 64 MiB of pinned memory.
