@@ -7,6 +7,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/error.hpp"
+#include "core/process_mark.hpp"
 #include "runtime/device.hpp"
 
 namespace hipvmm::c {
@@ -33,15 +34,8 @@ bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
   return false;
 }
 
-// Within a filter of this thread.
-thread_local bool is_filtering = false;
-
-struct filtering {
-  filtering() noexcept { is_filtering = true; }
-  ~filtering() { is_filtering = false; }
-  filtering(const filtering&) = delete;
-  filtering& operator=(const filtering&) = delete;
-};
+// While the thread calls filters.
+using filtering = detail::thread_mark<struct filtering_kind>;
 
 mr::pool_options without_waits(mr::pool_options options) {
   options.reuse.allow_internal_dependencies = false;
@@ -57,7 +51,7 @@ void* torch_pool::allocate(std::size_t bytes, stream_ref stream) {
   void* pointer = nullptr;
   const auto serve = [&] {
     require_below_limit(bytes);
-    if (entries_ != 0 && !is_filtering) pointer = allocate_in_graphs(bytes, stream);
+    if (entries_ != 0 && !filtering::is_set()) pointer = allocate_in_graphs(bytes, stream);
     if (pointer != nullptr) return;
     pointer = pool_.allocate(stream, bytes);
     count(bytes);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <new>
+#include <utility>
 
 namespace hipvmm::detail {
 
@@ -46,6 +47,21 @@ class never_destroyed {
 
  private:
   alignas(T) std::byte bytes_[sizeof(T)];
+};
+
+/// Marks its thread while it lives. Each `Kind` is a mark of its own; marks of one kind may nest.
+template <typename Kind>
+class thread_mark {
+ public:
+  thread_mark() noexcept : before_{std::exchange(marked, true)} {}
+  ~thread_mark() { marked = before_; }
+  thread_mark(const thread_mark&) = delete;
+  thread_mark& operator=(const thread_mark&) = delete;
+  [[nodiscard]] static bool is_set() noexcept { return marked; }
+
+ private:
+  static inline thread_local constinit bool marked = false;
+  const bool before_;
 };
 
 }  // namespace hipvmm::detail

@@ -14,13 +14,14 @@
 
 #include <hipvmm/version.hpp>
 #include "core/environment.hpp"
+#include "core/process_mark.hpp"
 
 namespace hipvmm::preload {
 namespace {
 
 std::atomic<const core_calls*> loaded{nullptr};
 std::atomic<bool> is_known{false};  // whether `loaded` is final
-thread_local bool is_loading = false;
+using loading = detail::thread_mark<struct loading_kind>;
 
 /// The library that contains an address; null if none does.
 link_map* library_of(const void* address) noexcept {
@@ -63,16 +64,15 @@ const core_calls* load() noexcept {
 
 const core_calls* load_core() noexcept {
   if (is_known.load(std::memory_order_acquire)) return loaded.load(std::memory_order_relaxed);
-  if (is_loading) return nullptr;
-  is_loading = true;
+  if (loading::is_set()) return nullptr;
+  const loading mark;
   const core_calls* const found = load();
-  is_loading = false;
   loaded.store(found, std::memory_order_relaxed);
   is_known.store(true, std::memory_order_release);
   return found;
 }
 
-bool is_loading_core() noexcept { return is_loading; }
+bool is_loading_core() noexcept { return loading::is_set(); }
 
 void say(const char* what, const char* why) noexcept {
   char line[4608];

@@ -2,7 +2,6 @@
 #include "region/device_work.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
@@ -83,18 +82,11 @@ void wait_for_all(const Users& users) {
   });
 }
 
-thread_local bool has_waited_before_grant = false;
-
 }  // namespace
 
 void wait_before_grant(const memory_users& users) {
-  if (rules_of_runtime().wait_before_grant && !has_waited_before_grant) wait_for_users(users);
+  if (rules_of_runtime().wait_before_grant && !waited_before_grant::is_set()) wait_for_users(users);
 }
-
-waited_before_grant::waited_before_grant() noexcept
-    : before_{std::exchange(has_waited_before_grant, true)} {}
-
-waited_before_grant::~waited_before_grant() { has_waited_before_grant = before_; }
 
 device_list devices_of(const access_map& rights) { return list_users(rights); }
 

@@ -9,6 +9,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include "core/process_mark.hpp"
 
 namespace hipvmm::detail {
 
@@ -51,16 +52,7 @@ void wait_before_grant(const memory_users& users);
 
 /// While an object lives, wait_before_grant() in its thread returns at once: the caller has waited,
 /// and holds a lock.
-class waited_before_grant {
- public:
-  waited_before_grant() noexcept;
-  ~waited_before_grant();
-  waited_before_grant(const waited_before_grant&) = delete;
-  waited_before_grant& operator=(const waited_before_grant&) = delete;
-
- private:
-  bool before_;
-};
+using waited_before_grant = thread_mark<struct waited_before_grant_kind>;
 
 /// How long callers repeat waits for devices that HIP refuses, as it does during captures.
 inline constexpr std::chrono::milliseconds capture_patience{100};

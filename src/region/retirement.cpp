@@ -30,9 +30,7 @@ std::atomic<std::uint64_t> released_count{0};
 
 // A caller that waits for retired memory waits for these threads, which must not wait for
 // themselves.
-thread_local bool is_releasing = false;
-
-thread_local bool reclaims_nothing = false;  // without_reclaim
+using releasing = thread_mark<struct releasing_kind>;
 
 enum class work { pending, passed, not_to_be_waited_for };
 
@@ -270,7 +268,7 @@ bool retirement::wait_until_left(lock_type& lock, std::size_t most, Predicate ma
 
 template <typename Predicate>
 void retirement::wait_while_any(Predicate matters) {
-  if (is_releasing) return;
+  if (releasing::is_set()) return;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto counts = [&](const retired_chunks& item) {
@@ -284,7 +282,7 @@ void retirement::wait_while_any(Predicate matters) {
 }
 
 bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
-  if (is_releasing) return false;
+  if (releasing::is_set()) return false;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_chunks& item) {
@@ -322,7 +320,7 @@ void retirement::poll_events(const std::stop_token& stop) {
   using namespace std::chrono_literals;
   constexpr auto shortest = 20us;
   constexpr auto longest = 1000us;
-  is_releasing = true;
+  const releasing mark;
   lock_type lock{mutex_};
   for (auto delay = shortest;; delay = std::min(2 * delay, longest)) {
     if (!changed_.wait(lock, stop, [this] { return !events_.items.empty(); })) return;
@@ -351,7 +349,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
   // Each try costs the captures that have begun since the last one.
   constexpr auto shortest = 1ms;
   constexpr auto longest = 16ms;
-  is_releasing = true;
+  const releasing mark;
   retired_list& items = own.items;
   lock_type lock{mutex_};
   auto delay = shortest;
@@ -385,7 +383,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
 
 void retirement::close() {
   // An error handler may end the process in a thread that would wait for itself here.
-  if (process_.is_of_parent() || is_releasing) return;
+  if (process_.is_of_parent() || releasing::is_set()) return;
   std::size_t left = 0;
   {
     lock_type lock{mutex_};
@@ -479,12 +477,8 @@ std::size_t retirements_waiting() { return retired_memory().waiting; }
 
 std::uint64_t retired_so_far() noexcept { return released_count; }
 
-without_reclaim::without_reclaim() noexcept : before_{std::exchange(reclaims_nothing, true)} {}
-
-without_reclaim::~without_reclaim() { reclaims_nothing = before_; }
-
 bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const idle_request& asks) {
-  if (reclaims_nothing) return false;
+  if (without_reclaim::is_set()) return false;
   return ask_idle_holders(shortage, asks) || retirement::instance().wait_for_one(shortage, seen) ||
          make_room_within_limit(shortage);
 }

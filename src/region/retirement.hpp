@@ -15,6 +15,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/error.hpp"
+#include "core/process_mark.hpp"
 #include "region/backing.hpp"
 #include "region/device_work.hpp"
 #include "vmm/chunk_cache.hpp"
@@ -117,16 +118,7 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 
 /// While an object lives, reclaim_retired() in its thread returns false at once: the caller holds a
 /// lock.
-class without_reclaim {
- public:
-  without_reclaim() noexcept;
-  ~without_reclaim();
-  without_reclaim(const without_reclaim&) = delete;
-  without_reclaim& operator=(const without_reclaim&) = delete;
-
- private:
-  bool before_;
-};
+using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
 /// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
 /// descriptors, memory can be released, and retry_rounds finds that this may help:

@@ -42,8 +42,6 @@ class all_counts {
   std::unordered_map<int, device_count> of_devices_;  // by ordinal; none is removed or moved
 };
 
-thread_local bool asks_nobody = false;
-
 std::shared_ptr<chunk_limit> limit_of(device_ref device) noexcept {
   device_count* const count = all_counts::instance().find(device);
   if (count == nullptr) return nullptr;
@@ -106,18 +104,12 @@ chunk_charge::~chunk_charge() {
   if (count->limit) count->limit->uncharge(bytes_);
 }
 
-bool may_ask_others() noexcept { return !asks_nobody; }
-
 bool make_room_within_limit(const out_of_memory& shortage) noexcept {
-  if (asks_nobody || shortage.resource() != exhausted::budget || shortage.device() < 0)
+  if (without_asking_others::is_set() || shortage.resource() != exhausted::budget ||
+      shortage.device() < 0)
     return false;
   const std::shared_ptr<chunk_limit> limit = limit_of(device_ref{shortage.device()});
   return limit && limit->make_room(shortage.bytes_requested());
 }
-
-without_asking_others::without_asking_others() noexcept
-    : before_{std::exchange(asks_nobody, true)} {}
-
-without_asking_others::~without_asking_others() { asks_nobody = before_; }
 
 }  // namespace hipvmm::detail

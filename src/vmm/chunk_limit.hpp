@@ -8,6 +8,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "core/process_mark.hpp"
 
 namespace hipvmm::detail {
 
@@ -76,9 +77,6 @@ class chunk_charge {
   std::size_t bytes_;
 };
 
-/// Whether no without_asking_others of this thread lives.
-[[nodiscard]] bool may_ask_others() noexcept;
-
 /// After `shortage` and when this process has nothing left to release: has others make room, if
 /// it was the limit of a device that refused. Returns whether the request may succeed now. May wait
 /// for other processes, so that no lock may be held that their requests to this one need.
@@ -86,15 +84,6 @@ class chunk_charge {
 
 /// While an object lives, make_room_within_limit() and ask_idle_holders() in its thread return
 /// false at once: a chunk made ahead is not worth memory that others hold.
-class without_asking_others {
- public:
-  without_asking_others() noexcept;
-  ~without_asking_others();
-  without_asking_others(const without_asking_others&) = delete;
-  without_asking_others& operator=(const without_asking_others&) = delete;
-
- private:
-  bool before_;
-};
+using without_asking_others = thread_mark<struct without_asking_others_kind>;
 
 }  // namespace hipvmm::detail

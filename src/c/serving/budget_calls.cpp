@@ -16,16 +16,17 @@
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
+#include "core/process_mark.hpp"
 
 namespace hipvmm::c {
 namespace {
 
 /// Set in the thread that runs a trim callback. It may not use the budget, for that could end in
 /// the thread that the end waits for.
-thread_local constinit bool is_trimming = false;
+using trimming = detail::thread_mark<struct trimming_kind>;
 
 void require_no_trim() {
-  if (is_trimming)
+  if (trimming::is_set())
     throw bad_argument{
         "called by the trim callback of a budget, which may release memory, and not use the "
         "budget: "
@@ -61,10 +62,7 @@ hipvmm_status hipvmm_budget_join(int device, const char* name, const char* optio
       joining_settings chosen = budget_settings(of, options);
       if (trim != nullptr)
         chosen.options.trim = [trim, argument](std::size_t bytes) {
-          struct scope {
-            scope() noexcept { is_trimming = true; }
-            ~scope() { is_trimming = false; }
-          } const trimming;
+          const trimming in_this_thread;
           trim(bytes, argument);
         };
       return std::make_shared<budget_object>(

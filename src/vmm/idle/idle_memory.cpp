@@ -159,7 +159,7 @@ idle_membership::lock::~lock() {
 
 bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) noexcept {
   const struct shortage& why = shortage.why();
-  if (!may_ask_others() || why.device < 0 ||
+  if (without_asking_others::is_set() || why.device < 0 ||
       (why.cause != exhausted::device_memory && why.cause != exhausted::budget))
     return false;
   given_memory given;
