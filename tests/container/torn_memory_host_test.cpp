@@ -293,3 +293,5 @@ HIPVMM_TEST_CASE_IN("torn memory: two failures when a copy on write replaces chu
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -139,3 +139,5 @@ TEST_CASE("vmm_pool_resource: calls of export_block that fail export nothing") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

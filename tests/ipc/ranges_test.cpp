@@ -178,3 +178,5 @@ TEST_CASE("ranges: those that the C interface is given are refused") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

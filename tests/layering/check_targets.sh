@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # No file is left out: check_targets.sh ROOT COMPILE_COMMANDS PROVIDER [PATH...]. Every .cpp file is
-# compiled by this build, every header of ours is included, every public one by the umbrella. PATHs
-# are the folders and files that this build leaves out, by an option, the provider or what is
-# missing.
+# compiled by this build, every header of ours is included, every public one by the umbrella; a suite
+# of tests ends in its file. PATHs are the folders and files that this build leaves out, by an
+# option, the provider or what is missing.
 source "$(dirname "$0")/common.sh"
 compile_commands=$2
 provider=$3
@@ -56,6 +56,12 @@ for path in "${files[@]}"; do
     complain "$file is included by nothing: include it or delete it"
   fi
 done
+
+# In a unit of several files, an open suite would take in the cases of the next file.
+while read -r path; do
+  complain "${path#"$root"/} does not end its suite: write TEST_SUITE_END(); behind the last case"
+done < <(grep -oE '^TEST_SUITE_(BEGIN|END)' "${files[@]}" /dev/null |
+  awk -F: '{ last[$1] = $2 } END { for (file in last) if (last[file] ~ /BEGIN/) print file }' | sort)
 
 # For tests, and what other public headers are made of.
 not_in_umbrella='hipvmm/(container/(append_slots|growable_sharing|growable_storage)|ipc/ranks/communicator_parts)\.hpp'

@@ -215,6 +215,10 @@ void settle();'
     touch "$tree/tests/vmm/stray_test.cpp"
     rejects 'tests/vmm/stray_test.cpp is in no target' targets
     ;;
+  suite_without_end)
+    append tests/core/bytes_test.cpp 'TEST_SUITE_BEGIN("needs virtual memory");'
+    rejects 'tests/core/bytes_test.cpp does not end its suite' targets
+    ;;
   orphan_header)
     touch "$tree/src/core/stray.hpp"
     rejects 'src/core/stray.hpp is included by nothing' targets

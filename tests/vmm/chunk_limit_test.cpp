@@ -148,3 +148,5 @@ TEST_CASE_FIXTURE(limited_device, "chunk_limit: a device has one, and others non
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -227,3 +227,5 @@ TEST_CASE("memory_budget: a limit on the length of files is an error, not the en
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -143,3 +143,5 @@ TEST_CASE("memory_budget: the constructor leaves nothing where a call of HIP fai
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -271,3 +271,5 @@ TEST_CASE("memory_budget: a call of the system that fails leaves nothing") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

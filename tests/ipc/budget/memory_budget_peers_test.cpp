@@ -470,3 +470,5 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: what is made ahead asks nobody")
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -438,3 +438,5 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: where there is no folder there
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

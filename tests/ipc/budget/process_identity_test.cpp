@@ -184,3 +184,5 @@ TEST_CASE_FIXTURE(budget_folder, "memory_budget: another time namespace is refus
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();
