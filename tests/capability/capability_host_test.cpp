@@ -161,7 +161,7 @@ HIPVMM_CHILD("times calls with room for few chunks") {
   }
 }
 
-TEST_CASE("capability: calls are timed if few chunks can be had") {
+TEST_CASE("capability: calls are timed if few chunks can be had" * names_its_profiles) {
   for (const std::string profile : {"strict", "rocm-6.4", "rocm-7.2", "rocm-7.14"}) {
     const temporary_folder cache;
     CAPTURE(profile);

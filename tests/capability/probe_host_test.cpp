@@ -125,7 +125,8 @@ void check_no_child_left() {
 
 HIPVMM_TEST_CASE_IN(
     "probes: a process that hangs in a probe twice is killed, and that answered with no",
-    {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemSetAccess delay=60s"}) {
+    {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_TESTS_PROBE_LATER=1",
+     "HIPVMM_HOST_FAULTS=hipMemSetAccess delay=60s"}) {
   // Longer than any start of the program takes, even beside a full test run.
   constexpr std::chrono::seconds patience{3};
   const std::ptrdiff_t descriptors = open_descriptors();
@@ -339,7 +340,8 @@ HIPVMM_CHILD("probes a device by the program found") {
   check_no_child_left();
 }
 
-TEST_CASE("probes: a program without hipvmm-probe beside it probes by itself, before its main()") {
+TEST_CASE("probes: a program without hipvmm-probe beside it probes by itself, before its main()" *
+          names_its_profiles) {
   namespace fs = std::filesystem;
   REQUIRE(noted_construction);
   const test::temporary_folder folder;

@@ -293,7 +293,7 @@ HIPVMM_CHILD("memory account: two vectors take turns") {
   b.resize(unit, s);
   for (std::size_t i = 0; i < 10; ++i) {
     for (auto* each : {&a, &b}) {
-      each->resize((20 + (each == &a ? i % 5 : 4 - i % 5)) * unit, s);
+      each->resize_uninitialized((20 + (each == &a ? i % 5 : 4 - i % 5)) * unit);
       each->resize(unit, s);
       each->shrink_to_fit(s);
     }
@@ -369,23 +369,28 @@ void check_on_each_profile(const char* child, const std::string& memory = "1GiB"
   }
 }
 
-TEST_CASE("memory: the driver counts what the library says it holds, after each operation") {
+TEST_CASE("memory: the driver counts what the library says it holds, after each operation" *
+          names_its_profiles) {
   check_on_each_profile("memory account: random programs");
 }
-TEST_CASE("memory: an object emptied many times holds nothing") {
+TEST_CASE("memory: an object emptied many times holds nothing" * names_its_profiles) {
   check_on_each_profile("memory account: many rounds");
 }
-TEST_CASE("memory: two vectors take turns on a device with room for one and a bit") {
+TEST_CASE("memory: two vectors take turns on a device with room for one and a bit" *
+          names_its_profiles) {
   check_on_each_profile("memory account: two vectors take turns", "64MiB");
 }
-TEST_CASE("slot_arena: memory that its addresses pin is held, used first, and returns") {
+TEST_CASE("slot_arena: memory that its addresses pin is held, used first, and returns" *
+          names_its_profiles) {
   check_on_each_profile("memory account: an arena beside a live slot");
 }
 
-TEST_CASE("growable_device_vector: growth after a trim takes no more calls than before") {
+TEST_CASE("growable_device_vector: growth after a trim takes no more calls than before" *
+          names_its_profiles) {
   check_on_each_profile("memory account: calls of a vector that grows again");
 }
-TEST_CASE("slot_arena: a trim beside a live slot unmaps nothing that its addresses pin") {
+TEST_CASE("slot_arena: a trim beside a live slot unmaps nothing that its addresses pin" *
+          names_its_profiles) {
   check_on_each_profile("memory account: calls of an arena beside a live slot");
 }
 

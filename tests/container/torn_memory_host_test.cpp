@@ -57,9 +57,10 @@ class pair_sweep {
   void run(Operation operation) const {
     std::uint64_t first = 1;
     while (strikes(first, std::nullopt, operation)) {
-      // One in seven: the next first calls take the others.
-      std::uint64_t second = first + 1 + first % 7;
-      while (strikes(second, first, operation)) second += 7;
+      // One in seven, later one in 19: the next first calls take the others.
+      const std::uint64_t step = first <= 21 ? 7 : 19;
+      std::uint64_t second = first + 1 + first % step;
+      while (strikes(second, first, operation)) second += step;
       ++first;
     }
     CHECK(first > 2);

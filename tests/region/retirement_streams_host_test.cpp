@@ -12,7 +12,8 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-TEST_CASE("retirement: unmaps nothing in use where waits overlook streams that end") {
+TEST_CASE("retirement: unmaps nothing in use where waits overlook streams that end" *
+          names_its_profiles) {
   for (const char* const name :
        {"a stream is destroyed by another thread", "a stream ends beside a wait for its device",
         "a captured stream is destroyed by another thread"}) {

@@ -173,7 +173,8 @@ HIPVMM_CHILD("a part in memory of the host needs no link") {
   own.synchronize();
 }
 
-TEST_CASE("copy_async: what AMD's runtime cannot copy or fill is refused before it") {
+TEST_CASE("copy_async: what AMD's runtime cannot copy or fill is refused before it" *
+          names_its_profiles) {
   const auto passes = [&](const std::string& profile, const std::string& links, const char* name) {
     const child_result result = run_child(
         name,

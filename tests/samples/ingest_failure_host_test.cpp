@@ -4,6 +4,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "samples/ingest_program.hpp"
+#include "support/process/child_process.hpp"
 
 using hipvmm::MiB;
 using namespace hipvmm::test;
@@ -23,7 +24,8 @@ TEST_CASE("ingest: a machine without a device is told how to go on") {
     check_refused({method}, {"no HIP device"}, 1, given);
 }
 
-TEST_CASE("ingest: without virtual memory management it works and says that the base moved") {
+TEST_CASE("ingest: without virtual memory management it works and says that the base moved" *
+          names_its_profiles) {
   surroundings given;
   given.environment = {"HIPVMM_HOST_PROFILE=rocm-5.7"};
   given.standard_input = arbitrary_bytes(9 * MiB);

@@ -6,11 +6,12 @@
 #include <set>
 #include <string>
 
+#include "support/process/child_process.hpp"
 #include "tool/info_program.hpp"
 
 using namespace hipvmm::test;
 
-TEST_CASE("info: JSON is whole under every profile") {
+TEST_CASE("info: JSON is whole under every profile" * names_its_profiles) {
   for (const std::string profile : {"strict", "rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1",
                                     "rocm-7.2", "rocm-7.14", "rocm-10", "cuda-13"}) {
     CAPTURE(profile);
@@ -28,7 +29,8 @@ TEST_CASE("info: JSON is whole under every profile") {
   }
 }
 
-TEST_CASE("info: where there is no virtual memory management the reason is told") {
+TEST_CASE("info: where there is no virtual memory management the reason is told" *
+          names_its_profiles) {
   const std::string old = "HIPVMM_HOST_PROFILE=rocm-5.7";
   const nlohmann::json result = info_json({"--device=0"}, {old});
   const nlohmann::json& known = result["devices"][0]["reasons"]["virtual_memory"];
@@ -40,7 +42,8 @@ TEST_CASE("info: where there is no virtual memory management the reason is told"
   CHECK(contains(text, "  addresses     none could be reserved\n"));
 }
 
-TEST_CASE("info: versions are told as the runtime numbers them and as people do") {
+TEST_CASE("info: versions are told as the runtime numbers them and as people do" *
+          names_its_profiles) {
   CHECK(contains(info_text({}, {"HIPVMM_HOST_PROFILE=rocm-7.1"}),
                  "  runtime       7.1.0 (hipRuntimeGetVersion: 70100000)\n"));
   CHECK(contains(info_text({}, {"HIPVMM_HOST_PROFILE=cuda-13"}),
@@ -56,7 +59,7 @@ TEST_CASE("info: the matrix of peers has a row for each device") {
       contains(info_text({}, {"HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_PEERS=none"}), "\nlinks: "));
 }
 
-TEST_CASE("info: links are told under every profile, to every other device") {
+TEST_CASE("info: links are told under every profile, to every other device" * names_its_profiles) {
   for (const std::string profile : {"strict", "rocm-5.7", "rocm-7.2", "cuda-13"}) {
     CAPTURE(profile);
     const bool is_cuda = profile == "cuda-13";
@@ -112,7 +115,7 @@ TEST_CASE("info: devices that fail are told of, and what is known without them")
   CHECK(text.err == "hipvmm-info: 3 of 3 devices failed, see above\n");
 }
 
-TEST_CASE("info: what HIPVMM_CAPABILITY assumes is told in the record") {
+TEST_CASE("info: what HIPVMM_CAPABILITY assumes is told in the record" * names_its_profiles) {
   const std::string assumed = "HIPVMM_CAPABILITY=assume:tail_access=no";
   const nlohmann::json told =
       info_json({"--device=0"}, {assumed, "HIPVMM_HOST_PROFILE=strict"})["devices"][0];

@@ -434,7 +434,8 @@ HIPVMM_CHILD("moves among chunks on the host") {
 }
 
 TEST_CASE(
-    "growable_device_vector: moves that HIP would have another device make are refused whole") {
+    "growable_device_vector: moves that HIP would have another device make are refused whole" *
+    names_its_profiles) {
   for (const char* const profile : {"rocm-7.2", "rocm-7.14", "rocm-10", "cuda-13"}) {
     for (const char* const links : {"0-1", "0-2"}) {
       CAPTURE(profile);

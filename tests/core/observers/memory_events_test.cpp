@@ -237,7 +237,10 @@ TEST_CASE("memory_event_subscription: it begins and ends beside threads that rep
   std::vector<std::thread> reporters;
   for (int t = 0; t < 3; ++t)
     reporters.emplace_back([&] {
-      while (!is_over) send(8);
+      while (!is_over) {
+        send(8);
+        std::this_thread::yield();
+      }
     });
   std::size_t wrong = 0;
   std::size_t seen = 0;
