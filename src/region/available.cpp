@@ -28,7 +28,7 @@ constexpr std::size_t parts_for_wanted = 64;
 // Half of the 47 bits that processors give a process.
 constexpr std::size_t most_tried = std::size_t{64} * 1024 * GiB;
 
-// Addresses that there have been at least, with those reserved then. Never less than was seen.
+// The greatest number of addresses seen so far, free and reserved ones together.
 std::atomic<std::size_t> known_bytes{0};
 
 /// A trial takes all of a limit for a moment, so that other libraries would get nothing.
@@ -53,7 +53,7 @@ std::size_t bytes_left(std::size_t enough, std::size_t unit) {
   std::size_t tried = std::min(add_bytes(enough, enough), most_to_try());
   for (tried = align_down(tried, unit); tried > unit && !can_reserve(tried);)
     tried = align_down(tried / 2, unit);
-  // The refused request may have lacked little.
+  // The refused request may have exceeded the limit by little.
   for (std::size_t step = tried / 2; tried < enough && step > tried / 16; step /= 2)
     if (const std::size_t more = align_down(tried + step, unit);
         more <= most_to_try() && can_reserve(more))

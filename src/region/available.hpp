@@ -15,7 +15,7 @@ namespace hipvmm::detail {
 /// - with n reservations of the library, `needed` gets at most 1/(n + 3) of the rest, and bytes
 ///   beyond it at most 1/(n + 64). No sum of such shares reaches the rest.
 /// A reservation, which is freed at once, finds the remaining addresses, unless an earlier one was
-/// large enough. Waits for retired memory if `needed` is not to be had. Throws: hip_error.
+/// large enough. Waits for retired memory if `needed` is not available. Throws: hip_error.
 [[nodiscard]] std::size_t address_share(device_ref device, std::size_t needed, std::size_t wanted);
 
 /// New chunks that a device can give.
@@ -26,7 +26,8 @@ struct creatable_memory {
 
 /// New chunks that `device` can give: its free memory, that in the shared cache, and
 /// retired memory, within its memory_budget; as many as there are descriptors for, which are
-/// counted up to those of chunks of `least_chunk` bytes. Others may be faster. Throws: hip_error.
+/// counted up to those of chunks of `least_chunk` bytes. Another thread or process may take them
+/// before the caller. Throws: hip_error.
 [[nodiscard]] creatable_memory creatable(device_ref device, std::size_t least_chunk);
 
 }  // namespace hipvmm::detail

@@ -68,7 +68,8 @@ void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
     const bool is_mapped = !one.map.empty() || range->refused().keep_chunk(one.chunk);
     at = is_mapped ? backings.erase(at) : std::next(at);
   }
-  // A region that has them still takes their end for a sign that the cache has the chunks.
+  // Another owner of the addresses waits for use_count() to fall, and then expects the chunks in
+  // the cache.
   if (range.use_count() == 1) range.reset();
   for (auto& entry : backings) cache.recycle(std::move(entry.second.chunk));
   backings.clear();

@@ -51,10 +51,10 @@ struct backing {
 /// By offset in the region. Adjacent backings may touch, never overlap.
 using backing_map = std::map<std::size_t, backing>;
 
-/// Unmaps mappings in `range` from the highest address to the lowest. If the range takes that, 4
-/// to 64 neighbours by one call: fewer are worth no doubt which of them a failure leaves mapped,
-/// and HIP holds a lock meanwhile. Mappings that it refuses together with InvalidValue are unmapped
-/// one by one.
+/// Unmaps mappings in `range` from the highest address to the lowest. If the range
+/// allows that, one call unmaps 4 to 64 neighbours: a failed call does not report which of them are
+/// still mapped, which fewer than 4 are not worth, and HIP holds a lock during the call. If HIP
+/// refuses the call with InvalidValue, each mapping is unmapped by its own call.
 class downward_unmaps {
  public:
   static constexpr std::size_t fewest = 4;
@@ -87,9 +87,9 @@ void unmap_runs(Maps& maps, MapOf map_of, const address_range& range) noexcept {
   runs.finish();
 }
 
-/// Unmaps all `backings`, which are mapped in `range`, and recycles their chunks to `cache`, after
-/// the addresses were freed if nobody else has them: then these pin nothing. Mappings that
-/// HIP refuses to unmap are reported and kept in `range`.
+/// Unmaps all `backings`, which are mapped in `range`, and then recycles their chunks to `cache`.
+/// If the caller is the last owner of `range`, its addresses are freed in between, so that they pin
+/// no memory. Mappings that HIP refuses to unmap are reported and kept in `range`.
 void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
                  chunk_cache& cache) noexcept;
 /// The same, but releases the chunks to the device; `cache` keeps those with pinned memory.

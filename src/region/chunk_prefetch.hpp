@@ -15,7 +15,7 @@
 
 namespace hipvmm::detail {
 
-/// The chunk behind the last one of a region that a thread makes before a commit needs it.
+/// The next chunk of a region, which a background thread makes before a commit needs it.
 class chunk_prefetch {
  public:
   struct order {
@@ -55,7 +55,7 @@ class chunk_prefetch {
     const std::lock_guard lock{mutex_};
     is_offered_ = true;
   }
-  /// Calls `take(chunks)` for a chunk that is ready and offered: a new one is. Any thread.
+  /// Calls `take(chunks)` if a chunk is ready and offered; a new chunk is offered. Any thread.
   template <typename Take>
   void give(Take take) {
     const std::lock_guard lock{mutex_};

@@ -21,8 +21,8 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// The first serial of this process: an importer may see another process take its place, and that
-/// one has other serials.
+/// The first serial of this process. Processes begin at different serials, because an importer may
+/// meet a process that replaces this one.
 std::uint64_t serials_of_process() noexcept {
   std::uint64_t mixed =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^

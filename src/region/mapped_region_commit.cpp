@@ -52,7 +52,8 @@ backing_map mapped_region::make_missing(const address_range& range, std::size_t 
         ++next;
       }
     }
-    // Not before all chunks are there: a device that is full keeps nothing in addresses.
+    // After all chunks are made: if the device is full, nothing was mapped that addresses could
+    // pin.
     map_runs runs{*this, {range, range.bytes(), &made}};
     for (auto& [at, one] : made) runs.add(at, one.chunk, nullptr, one.map, &one.visible);
     runs.finish();
@@ -65,7 +66,7 @@ backing_map mapped_region::make_missing(const address_range& range, std::size_t 
     const std::optional<out_of_memory> refused = refusal_of([] { throw; });
     shortage why = refused->why();
     if (why.cause == exhausted::budget) {
-      // Others are asked for all of it: else there is room for one chunk again and again.
+      // Others release memory for the whole commit, not for one chunk at each retry.
       why.requested += undone;
       why.available += undone;
     }
@@ -193,7 +194,7 @@ bool mapped_region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   }
 
   prefetch.cancel_or_wait();
-  // Copies of the program's own must not meet a border that they cannot cross.
+  // A border between reservations would refuse copies that the program submits itself.
   if (strategy->extends_in_place && extend_in_place(max_bytes, commit_bytes)) return false;
 
   rebase(0, max_bytes, commit_bytes);
@@ -231,7 +232,7 @@ mapped_region::shifted_offsets::shifted_offsets(mapped_region& owner, std::size_
     : owner_{owner}, from_{from} {
   backing_map& all = owner_.backings;
   owner_.placement_start += from_;
-  // Upwards, so that no two have one offset meanwhile.
+  // From low to high offsets, so that no two backings have the same offset in between.
   for (auto at = all.begin(); from_ != 0 && at != all.end();) {
     auto node = all.extract(at++);
     node.key() -= from_;

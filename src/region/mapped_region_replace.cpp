@@ -324,10 +324,10 @@ void mapped_region::renew() noexcept {
     void* const base = addresses->base();
     const std::size_t bytes = addresses->bytes();
     finish_retired(*addresses, 0, bytes);
-    // Not so in an error handler, which may be part of the work that the wait is for.
+    // In an error handler the wait does nothing: the handler may be part of the awaited work.
     if (addresses.use_count() > 1) return;
     if (!backings.empty() || frees_late_records()) wait_for_users(users);
-    // Whole at other addresses first, so that the region is never without any.
+    // Maps all chunks at other addresses first, so that the region always has a mapping of each.
     change_to(reserve(bytes));
     address_reservation same{bytes, 0, base};
     if (same.get() == base) change_to(std::move(same));

@@ -17,7 +17,7 @@ backing_map::iterator mapped_region::require_whole_until(backing_map::iterator f
   auto last = first;
   while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
 
-  // The memory of a chunk is not given to others while it is mapped here.
+  // The cache must not give a chunk to another owner while it is mapped here.
   for (const auto& [from, left] : left_behind) {
     for (auto at = first; at != last; ++at)
       if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("decommit", from, 1);
@@ -125,7 +125,7 @@ bool mapped_region::retire_all() noexcept {
   backings.merge(left_behind);
   backings.merge(sleep.waking());
   bool retired = false;
-  // Without memory for this the caller waits, and frees some.
+  // If host memory is lacking for the list, the caller waits for the work itself.
   try {
     std::list<retired_chunks> one;
     retired_chunks& item = one.emplace_back(addresses, cache(), std::nullopt, devices_of(users));
@@ -148,9 +148,9 @@ void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
   --at;
   auto& [offset, old] = *at;
   if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
-  // Another process would go on with the old one.
+  // Another process would keep the old chunk.
   if (old.chunk.shared()) return;
-  // Without a right to read, no stream of the owner can carry the bytes over.
+  // Without a right to read, no stream of the owner can copy the bytes.
   const access_map* const own = old.own_rights.get();
   if ((own != nullptr ? *own : rights).get(device) != access_right::read_write) return;
   // A chunk of another size could not be granted.

@@ -35,7 +35,8 @@ sleeper& sleeper_of(region& of) { return of.live().sleep; }
 
 void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
                                      const owner_counts& owners) const {
-  // Chunks that share_prefix() shows know of no export, but were made for none.
+  // A chunk that share_prefix() maps does not record exports, but it was made without a handle
+  // type.
   const bool may_be_exported = held.chunk.shared() && held.chunk.shareable() != handle_type::none;
   if (!may_be_exported && !is_retained_by_address(held.chunk) &&
       owners_of(held.chunk) == owners.at(held.chunk.get()))
@@ -184,7 +185,7 @@ void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
     region_.is_torn = true;
     mapping& each = at->second.map;
     unmaps.add(each);
-    // While others are still saved.
+    // Unmaps these while copies save the others.
     pending += at->second.bytes();
     if (sleeps_with_contents_ && pending >= least_overlap) {
       unmaps.finish();
@@ -200,7 +201,7 @@ void region_sleep::fall_asleep() noexcept {
   release_all(released, *region_.addresses, region_.cache());
   region_.is_torn = false;
   renew();
-  // Chunks that it has released before, and the one made ahead.
+  // Chunks that the region retired before, and the prepared one.
   for (const auto& [each, its] : region_.strategy->owners())
     report_exceptions([&, device = each] { region_.cache().trim(device); });
   const std::size_t bytes = sleeping_bytes();
@@ -310,7 +311,7 @@ void region_sleep::sleep_on(bool may_be_in_use) noexcept {
 }
 
 void region_sleep::retire_waking() noexcept {
-  // If that cannot be, they stay mapped until the next resume(), or the end of the region.
+  // If they cannot be released, they stay mapped until the next resume() or the region's end.
   report_exceptions([this] {
     std::list<retired_chunks> one;
     retired_chunks& item = one.emplace_back(region_.addresses, region_.cache(), std::nullopt,

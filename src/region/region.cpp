@@ -24,7 +24,7 @@
 namespace hipvmm {
 namespace {
 
-/// Keeps memory that work may still use until the process ends.
+/// Keeps memory until the process ends, because work may still use it.
 void keep_mapped(std::unique_ptr<detail::mapped_region> ended) noexcept {
   // Never destroyed.
   static detail::never_destroyed<std::vector<std::unique_ptr<detail::mapped_region>>> kept;

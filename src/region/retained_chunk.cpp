@@ -53,7 +53,7 @@ void require_retaining(device_ref device) {
   strategy.second_address.require("retain_chunk", "; copy instead");
 }
 
-/// Whether hipMemMap backed the address. Asked first: HIP may crash if it is told to retain
+/// Whether hipMemMap backed the address. Callers check it before a retain, because HIP may crash on
 /// memory of another kind.
 bool is_mapped(const void* address, device_ref device) {
   unsigned long long flags = 0;
@@ -82,7 +82,7 @@ retained_chunk retain_chunk(const void* address) {
     try {
       return detail::retain_at(address, device, unit);
     } catch (const hip_error& failure) {
-      // CUDA tells the access of memory of cudaMalloc too.
+      // CUDA reports the access of memory of cudaMalloc too.
       if (failure.code() != hipErrorInvalidValue) throw;
       throw_no_chunk(address, not_of_a_chunk);
     }
@@ -93,7 +93,7 @@ retained_chunk retain_chunk(const void* address) {
   const char* start = static_cast<const char*>(base);
   const char* end = start + bytes;
   if (!is_part(start) || !is_part(end - 1)) {
-    // Others are in the same range.
+    // Other chunks are in the same range.
     const char* const first = start;
     const char* const last = end;
     start = static_cast<const char*>(address) - reinterpret_cast<std::uintptr_t>(address) % unit;

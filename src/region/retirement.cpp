@@ -77,8 +77,8 @@ void add_bytes_of(retired_chunks& item, device_ref device, std::size_t bytes) {
   item.of_devices.emplace_back(device, bytes);
 }
 
-/// The retired memory of the process and the threads that give it back: one asks after all events
-/// in turn, so that no stream holds another's memory up, and one for each device waits for it.
+/// The retired memory of the process and the threads that release it. One thread queries all events
+/// in turn, so that no stream delays another's memory; one thread for each device waits for it.
 class retirement {
  public:
   static retirement& instance() {
@@ -159,7 +159,7 @@ bool retirement::add(retired_list& one) noexcept {
     const std::lock_guard lock{mutex_};
     if (!open_) return false;
     if (!closes_at_exit_) {
-      // Registered after HIP's own handlers, which the first use of HIP registered, it runs before.
+      // It runs before HIP's own handlers, because the first use of HIP registered those earlier.
       if (std::atexit([] { instance().close(); }) != 0) return false;
       closes_at_exit_ = true;
     }
@@ -170,7 +170,7 @@ bool retirement::add(retired_list& one) noexcept {
     lane& to = item.mark ? events_ : lane_of(*item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
-    // No caller that needs a part of the addresses waits for addresses alone.
+    // Only backings have a range: callers wait for mapped bytes, not for addresses alone.
     item.of_devices.clear();
     if (!has_chunks) add_bytes_of(item, *item.owner, item.bytes);
     if (!item.backings.empty()) {
@@ -204,7 +204,7 @@ retirement::lane& retirement::lane_of(device_ref device) {
   return devices_.emplace_back(*this, device);
 }
 
-// hipFree waits for the whole device, for which no other stream's memory is to wait.
+// The device's thread calls hipFree, whose wait for the device would delay other streams' memory.
 bool retirement::pass_on(retired_list::iterator item) noexcept {
   try {
     lane& to = lane_of(*item->owner);
@@ -338,7 +338,7 @@ void retirement::poll_events(const std::stop_token& stop) {
       if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);
       delay = shortest;
     }
-    // The rest is then the chunks that close() has given up.
+    // close() releases no more of what is left.
     if (stop.stop_requested()) return;
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }
@@ -364,7 +364,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
     if (!passed) {
       for (retired_chunks& each : items) note_refusal(each);
       changed_.notify_all();
-      // The rest is then the chunks that close() has given up.
+      // close() releases no more of what is left.
       if (stop.stop_requested()) return;
       changed_.wait_for(lock, stop, delay, [] { return false; });
       delay = std::min(2 * delay, longest);
@@ -372,7 +372,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
     }
     delay = shortest;
     for (retired_chunks& each : items) each.refused_since.reset();
-    // The first goes last: the others are compared with it.
+    // Released last, because the others are compared with it.
     for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
       const auto item = next++;
       if (item->devices == devices) release_item(own, item, lock);
@@ -393,7 +393,7 @@ void retirement::close() {
   }
   events_.thread.stop();
   for (device_lane& each : devices_) each.thread.stop();
-  // Never unmapped: the process ends, and work may still use it.
+  // The rest stays mapped, because work may still use it while the process ends.
   if (left != 0)
     warn("retired memory", format_bytes(left) +
                                " stay mapped while the process exits, because HIP refuses to "
@@ -421,7 +421,7 @@ bool retire(std::list<retired_chunks>& one) noexcept {
 bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                        device_list devices) noexcept {
   bool retired = false;
-  // Without memory for this the caller waits, and frees some.
+  // If host memory is lacking for the list, the caller waits for the work itself.
   try {
     std::list<retired_chunks> one;
     retired_chunks& item = one.emplace_back(std::move(mark), std::move(devices));

@@ -28,9 +28,9 @@ struct pool_bounds {
   std::size_t free;          ///< bytes of the device
 };
 
-/// The cause of a refusal. `refused`: of the backend, null where it refused nothing. The first of
-/// these that is true: alignment, limit (or the whole device, or all addresses), what refused new
-/// chunks, addresses, fragmentation.
+/// The cause of a refusal. `refused`: the backend's refusal, or null. Returns the first of these
+/// that is true: alignment, limit (or the whole device, or all addresses), the backend's refusal of
+/// new chunks, addresses, fragmentation.
 [[nodiscard]] shortage shortage_of(const refused_request& request, const pool_statistics& now,
                                    const pool_bounds& bounds, std::size_t largest_place,
                                    const shortage* refused);

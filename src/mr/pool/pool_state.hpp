@@ -106,10 +106,10 @@ struct pool_state {
   void deallocate_sync(void* pointer, std::size_t bytes);
   /// Deallocates by address alone.
   void deallocate(void* pointer);
-  /// Reports an allocation to all who observe, for every stream where none is named.
+  /// Reports an allocation to all observers; without a stream, for every stream.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
                                        std::optional<stream_ref> stream);
-  /// Deallocates, in no stream where none is named, and reports it to all who observe. Returns as
+  /// Deallocates, in a stream if one is named, and reports it to all observers. Returns as
   /// deallocate().
   [[gnu::cold]] bool deallocate_observed(void* pointer, std::size_t bytes,
                                          std::optional<stream_ref> stream);

@@ -130,7 +130,7 @@ class free_blocks {
     const std::size_t range = range_of(one.bytes);
     block_tree& tree = trees_[range];
     tree.erase(tree.iterator_to(one));
-    // Without branches: whether a tree has more is not to be predicted.
+    // Without branches, because the processor could not predict them.
     std::uint64_t& word = filled_[range / 64];
     word &= ~(std::uint64_t{tree.empty()} << range % 64);
     filled_words_ &= ~(std::uint64_t{word == 0} << range / 64);
@@ -145,7 +145,7 @@ class free_blocks {
   static constexpr std::size_t range_count = 768;
   static_assert(range_count % 64 == 0 && range_count / 64 < 64);
 
-  /// The last range has all that is larger.
+  /// The last range also has all larger blocks.
   [[nodiscard]] static std::size_t range_of(std::size_t bytes) noexcept {
     constexpr std::size_t smallest = 256;
     constexpr unsigned bits = 5;

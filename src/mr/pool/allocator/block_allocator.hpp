@@ -117,13 +117,13 @@ class block_allocator {
                               std::size_t offset) noexcept {
     if (!blocks_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
     if (!user.cache->push(class_index, offset)) push_over_oldest(user, class_index, offset);
-    // A request that was looking for memory before may have emptied this cache already.
+    // A request that lacked memory may have emptied this cache already.
     if (blocks_.last_resorts.load() != 0) [[unlikely]]
       blocks_.empty_caches(*user.state);
     return true;
   }
-  /// The same for larger blocks. A cache keeps the last one of those allocated there last;
-  /// deallocation frees the others.
+  /// The same for larger blocks. Of these a cache keeps only the block that it served last;
+  /// deallocation frees all others.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user, std::size_t bytes,
                                                           slab_supply* supply = nullptr);
   bool deallocate_block(const small_user& user, std::size_t offset, std::size_t bytes) noexcept;
@@ -199,7 +199,7 @@ class block_allocator {
   /// wake(). `refusal` lives until then. Blocks may be freed.
   void fall_asleep(const std::string& refusal) noexcept;
   void wake() noexcept;
-  /// Whether it is between the two.
+  /// Whether it is between fall_asleep() and wake().
   [[nodiscard]] bool is_asleep();
   /// Waits until no work uses freed memory, and releases all idle chunks. Pre: it is asleep.
   /// Throws: std::invalid_argument while an old address of a chunk is mapped; as the backend.
@@ -229,7 +229,8 @@ class block_allocator {
     ihipStream_t* stream;
     small_user user;
   };
-  // A table, of which a stream has one place: more places than streams, and few are shared.
+  // A table with one place for each stream. It has more places than most threads have streams, so
+  // that few streams share a place.
   static constexpr unsigned remembered_bits = 6;
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 

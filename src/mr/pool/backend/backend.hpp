@@ -31,7 +31,7 @@ class detached {
 
 class slab_supply;
 
-/// What a source can give.
+/// The memory that a source can give.
 struct new_memory {
   std::size_t bytes = 0;
   std::size_t chunks = static_cast<std::size_t>(-1);  ///< at most so many
@@ -55,13 +55,14 @@ class memory_backend {
   [[nodiscard]] virtual std::size_t most_chunks() const { return 0; }
   /// Whether all chunks must have one size.
   [[nodiscard]] virtual bool has_equal_chunks() const { return false; }
-  /// The most that could be allocated from the source now, as far as that is known.
+  /// The most memory that the source could give now, as far as that is known.
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
   /// Whether one chunk can be mapped at two addresses at the same time.
   [[nodiscard]] virtual bool has_aliases() const = 0;
-  /// What chunks cost. Where it has no chunks, nothing is dear.
+  /// The costs of calls for chunks; zero if the backend has no chunks.
   [[nodiscard]] virtual detail::call_prices prices() const { return {}; }
-  /// Whether no request waits for an unmap: it waits for work of other streams, or is dear.
+  /// Whether no request may wait for an unmap, because it waits for work of other streams or is
+  /// slow.
   [[nodiscard]] virtual bool unmap_waits() const { return false; }
   /// Whether releasing a chunk returns its memory to the device while the pool keeps its addresses.
   [[nodiscard]] virtual bool returns_memory() const { return true; }
@@ -182,8 +183,8 @@ class fence_source {
   /// Makes a fence that covers all work submitted so far to any stream of the devices that may use
   /// the memory. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_all() = 0;
-  /// Makes a fence that covers all work submitted so far to a stream that may be gone, of whatever
-  /// device. Only the host can wait for it.
+  /// Makes a fence that covers all work submitted so far to a stream of any device, even if it was
+  /// destroyed. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_gone() { return fence_for_all(); }
   /// Waits for all work that may use the memory, including work of destroyed streams.
   virtual void synchronize() = 0;

@@ -41,7 +41,7 @@ class event_fences final : public fence_source {
   class device_fence;
 
   [[nodiscard]] detail::device_list devices();
-  /// And all others that have a context.
+  /// devices() and all others that have a context.
   [[nodiscard]] detail::device_list all_devices();
   /// Records that memory was freed in a stream of `device`.
   void note_user(device_ref device);

@@ -62,7 +62,8 @@ class slab_backend final : public device_backend {
   std::string why_;  // no chunks
   std::size_t address_bytes_;
   detail::malloc_rights rights_;
-  // True until hipMalloc was seen to align to less, which then costs a granule for each slab.
+  // Until hipMalloc returns an address that is no multiple of the granularity; after that each slab
+  // is a granule larger.
   bool is_aligned_ = true;
   slab_table<device_allocation> slabs_;
 };
