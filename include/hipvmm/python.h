@@ -3,7 +3,7 @@
 
 /* Tensors of DLPack for the Python package, which alone calls this: they end without Python code,
  * so that an exception that is being raised meanwhile stays, and in any thread. The library links
- * no Python; a process has one, whose functions the package passes. */
+ * no Python: the package passes the functions of the one that the process has. */
 
 #include <stdint.h>
 
@@ -21,7 +21,7 @@ typedef struct hipvmm_python_owner {
 } hipvmm_python_owner;
 
 /** Begins an interpreter, by the addresses of PyGILState_Ensure, PyGILState_Release, Py_DecRef,
- * PyCapsule_IsValid and PyCapsule_GetPointer. */
+ * PyCapsule_IsValid and PyCapsule_GetPointer. Ends an earlier one, so call it without the GIL. */
 hipvmm_status hipvmm_python_begin(void* ensure, void* release, void* dec_ref, void* is_valid,
                                   void* get_pointer, uint64_t* interpreter);
 /** Before the interpreter is finalised, without the GIL: tensors that end later keep their objects,

@@ -204,7 +204,7 @@ retirement::lane& retirement::lane_of(device_ref device) {
   return devices_.emplace_back(*this, device);
 }
 
-// The device's thread calls hipFree, whose wait for the device would delay other streams' memory.
+// The device's thread calls hipFree: its wait for the device would delay other streams' memory.
 bool retirement::pass_on(retired_list::iterator item) noexcept {
   try {
     lane& to = lane_of(*item->owner);

@@ -57,7 +57,8 @@ class pair_sweep {
   void run(Operation operation) const {
     std::uint64_t first = 1;
     while (strikes(first, std::nullopt, operation)) {
-      // One in seven, later one in 19: the next first calls take the others.
+      // One in seven, later one in 19: the next first calls take the others. Up to 120 calls each
+      // second one is met so but 2, 4 and 6, and from the 23rd on after at least three first ones.
       const std::uint64_t step = first <= 21 ? 7 : 19;
       std::uint64_t second = first + 1 + first % step;
       while (strikes(second, first, operation)) second += step;

@@ -29,8 +29,7 @@ TEST_CASE("info: JSON is whole under every profile" * names_its_profiles) {
   }
 }
 
-TEST_CASE("info: where there is no virtual memory management the reason is told" *
-          names_its_profiles) {
+TEST_CASE("info: without virtual memory management the reason is told" * names_its_profiles) {
   const std::string old = "HIPVMM_HOST_PROFILE=rocm-5.7";
   const nlohmann::json result = info_json({"--device=0"}, {old});
   const nlohmann::json& known = result["devices"][0]["reasons"]["virtual_memory"];

@@ -106,7 +106,7 @@ TEST_CASE_FIXTURE(sleeping_regions, "prepare_suspend: memory that grows gets the
   resume(tag);
   CHECK(has_contents());
   CHECK(has_tag(second, 1, 3, stream));
-  // It ends with its memory, and what is too much by the next call.
+  // It ends with the memory that it is for, and the rest of it by the next call.
   third.reset();
   CHECK(tag.statistics().bytes_on_host == 5 * unit);
   second.decommit(unit, unit);
@@ -139,7 +139,7 @@ TEST_CASE_FIXTURE(sleeping_regions, "prepare_suspend: suspend that fails leaves 
 }
 
 TEST_CASE_FIXTURE(sleeping_regions,
-                  "prepare_suspend: what is dropped, zero or stays takes none; refusals") {
+                  "prepare_suspend: dropped, zero and mapped parts take none; refusals") {
   const void* const stays = advance(base, 4 * unit);
   suspend_options options;
   options.ranges = {{base, unit, keep::zeros},
