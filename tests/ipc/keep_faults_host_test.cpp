@@ -48,6 +48,12 @@ TEST_CASE_FIXTURE(published_region, "publication::keep: HIP calls that fail chan
   CHECK(comes_true([&] { return published.importers() == 0; }));
 }
 
+TEST_CASE_FIXTURE(published_region, "publication::keep: costs no device memory") {
+  const std::size_t free = first_device.free_memory();
+  const publication kept = publication::keep(path, path + ".kept");
+  CHECK(first_device.free_memory() == free);
+}
+
 TEST_CASE_FIXTURE(published_region,
                   "publication::keep: calls of the system that fail leave nothing") {
   const std::string to = path + ".kept";

@@ -16,10 +16,10 @@ bool happens(Predicate goes_wrong) {
   return false;
 }
 
-/// Waits until `done()`, 20 seconds at most. Returns whether it came true.
+/// Waits until `done()`, for `most` at most. Returns whether it came true.
 template <typename Predicate>
-bool comes_true(Predicate done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+bool comes_true(Predicate done, std::chrono::milliseconds most = std::chrono::seconds{20}) {
+  const auto end = std::chrono::steady_clock::now() + most;
   while (!done()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::microseconds{100});

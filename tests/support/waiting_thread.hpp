@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -27,16 +28,20 @@ inline std::string wait_of(::pid_t id) {
   return {};
 }
 
-/// Waits until thread `id` stays in one wait, or until `is_over()`. Returns whether it waits.
+/// Waits until thread `id` stays in one wait, or until `is_over()`, for `most` at most. Returns
+/// whether it waits.
 template <typename Predicate>
-bool comes_to_wait(::pid_t id, Predicate is_over) {
+bool comes_to_wait(::pid_t id, Predicate is_over,
+                   std::chrono::milliseconds most = std::chrono::seconds{20}) {
   std::string last;
   bool waits = false;
-  return comes_true([&] {
-           const std::string now = wait_of(id);
-           waits = !now.empty() && now == std::exchange(last, now);
-           return waits || is_over();
-         }) &&
+  return comes_true(
+             [&] {
+               const std::string now = wait_of(id);
+               waits = !now.empty() && now == std::exchange(last, now);
+               return waits || is_over();
+             },
+             most) &&
          waits;
 }
 
@@ -65,13 +70,15 @@ class watched_thread {
   std::jthread thread_;
 };
 
-/// Calls `open` in a thread of its own once the thread that made this is blocked, and at the
-/// latest at the end.
+/// Calls `open` in a thread of its own once the thread that made this is blocked, or after a second,
+/// because waits of CUDA's driver run in a loop; and at the latest at the end.
 class opened_by_wait {
  public:
   explicit opened_by_wait(std::function<void()> open)
       : opener_{[this, open = std::move(open), waiter = ::gettid()] {
-          has_opened_ = comes_to_wait(waiter, [&] { return is_over_.load(); });
+          comes_to_wait(
+              waiter, [&] { return is_over_.load(); }, std::chrono::seconds{1});
+          has_opened_ = !is_over_;
           open();
         }} {}
   ~opened_by_wait() { is_over_ = true; }
