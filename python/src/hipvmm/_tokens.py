@@ -18,12 +18,14 @@ _SCRATCH = 16 << 20  # bytes that select() copies at a time
 
 def kind_of(keys: Any, values: Any) -> Optional[Tuple[Any, ...]]:
     """Types and shapes that tokens of one memory share; None if the tensors are no tokens."""
-    if any(each is None or each.dim() != 4 for each in (keys, values)):
+    if keys is None or values is None or keys.dim() != 4 or values.dim() != 4:
         return None
-    if keys.shape[2] != values.shape[2]:
+    batch, heads, count, width = keys.shape
+    value_batch, value_heads, value_count, value_width = values.shape
+    if count != value_count:
         return None
-    sides = ((*each.shape[:2], each.shape[3]) for each in (keys, values))
-    return (keys.dtype, values.dtype, *sides)
+    return (keys.dtype, values.dtype, (batch, heads, width),
+            (value_batch, value_heads, value_width))
 
 
 def ordinal_of(device: Any) -> Optional[int]:
@@ -102,8 +104,14 @@ class Tokens:
             if first < self._shown:
                 self._count_change()
             # Autograd does not count writes to data.
-            self._keys.data.narrow(2, first, count).copy_(keys)
-            self._values.data.narrow(2, first, count).copy_(values)
+            if count == 1 and self.kind[2] == self.kind[3]:  # one kernel, not two
+                batch, heads, width = self.kind[2]
+                torch.cat((keys, values), out=self._elements.data.as_strided(
+                    (2 * batch, heads, 1, width), (heads * width, width, width, 1),
+                    first * self._row))
+            else:
+                self._keys.data.narrow(2, first, count).copy_(keys)
+                self._values.data.narrow(2, first, count).copy_(values)
 
     def _count_change(self) -> None:
         """Has autograd refuse gradients of all tokens that it has saved."""

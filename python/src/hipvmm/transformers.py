@@ -197,7 +197,7 @@ class GrowingLayer(DynamicLayer):
     def _memory_for(self, keys: Any, values: Any) -> Optional[Tokens]:
         """The memory that tokens can be appended to; None if they cannot be written in place."""
         # A subclass of Tensor may stand for several devices, or for no memory at all.
-        if any(type(each) is not torch.Tensor for each in (keys, values)):
+        if type(keys) is not torch.Tensor or type(values) is not torch.Tensor:
             return None
         kind, own = kind_of(keys, values), self._own()
         if (kind is None or kind[0] != kind[1] or kind[2][0] != kind[3][0]
