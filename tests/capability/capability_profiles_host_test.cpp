@@ -395,16 +395,18 @@ TEST_CASE("HIPVMM_CAPABILITY: what is not understood is an error that names it")
 }
 
 TEST_CASE("capability: without a folder for the cache the record says so") {
-  const child_result child = run_child(
-      telling_child, {"XDG_CACHE_HOME=relative", "HOME=", "HIPVMM_HOST_PROFILE=rocm-7.14"});
+  const child_result child =
+      run_child(telling_child, {"XDG_CACHE_HOME=relative", "HOME=", "HIPVMM_HOST_PROFILE=rocm-7.14",
+                                "HIPVMM_TESTS_PROBE_LATER=1"});
   CHECK_MESSAGE(passed(child), child.output);
   CHECK(child.output.find("<origin>probed now in a process of its own; not kept, for there is "
                           "neither XDG_CACHE_HOME nor HOME") != std::string::npos);
 }
 
 TEST_CASE("capability: a cache that cannot be written is told of") {
-  const child_result child =
-      run_child(telling_child, {"XDG_CACHE_HOME=/proc/self", "HIPVMM_HOST_PROFILE=rocm-7.14"});
+  const child_result child = run_child(
+      telling_child,
+      {"XDG_CACHE_HOME=/proc/self", "HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_TESTS_PROBE_LATER=1"});
   CHECK_MESSAGE(passed(child), child.output);
   CHECK(child.output.find("; not kept, for its folder cannot be made: ") != std::string::npos);
 }
