@@ -26,6 +26,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
+#include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 
@@ -241,15 +242,15 @@ void sweep_sleep(keep what) {
 // Each in a process of its own: what HIP refuses to release, and the byte that a wait allocates,
 // would be lacking to all cases that come after.
 
-HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector's sleep", {}) {
+HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector's sleep", with_small_chunks()) {
   sweep_sleep<torn_vector>(keep::contents);
 }
 
-HIPVMM_TEST_CASE_IN("torn memory: two failures in a pool's sleep", {}) {
+HIPVMM_TEST_CASE_IN("torn memory: two failures in a pool's sleep", with_small_chunks()) {
   sweep_sleep<torn_pool>(keep::contents);
 }
 
-HIPVMM_TEST_CASE_IN("torn memory: two failures in an arena's sleep", {}) {
+HIPVMM_TEST_CASE_IN("torn memory: two failures in an arena's sleep", with_small_chunks()) {
   sweep_sleep<torn_arena>(keep::contents);
 }
 
@@ -273,12 +274,12 @@ TEST_CASE("torn memory: a suspend that cannot be undone names the bytes, and res
   subject.check();
 }
 
-HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector that shrinks", {}) {
+HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector that shrinks", with_small_chunks()) {
   pair_sweep<torn_vector>{}.run(
       [](torn_vector& subject) { subject.vector.shrink_to_fit(subject.stream); });
 }
 
-HIPVMM_TEST_CASE_IN("torn memory: two failures in an arena's trim", {}) {
+HIPVMM_TEST_CASE_IN("torn memory: two failures in an arena's trim", with_small_chunks()) {
   pair_sweep<trimmed_arena>{}.run([](trimmed_arena& subject) {
     subject.arena.commit(sizes{3}, sizes{3 * granule()}, subject.stream);
     subject.arena.release(3, subject.stream);
@@ -287,7 +288,8 @@ HIPVMM_TEST_CASE_IN("torn memory: two failures in an arena's trim", {}) {
   });
 }
 
-HIPVMM_TEST_CASE_IN("torn memory: two failures when a copy on write replaces chunks", {}) {
+HIPVMM_TEST_CASE_IN("torn memory: two failures when a copy on write replaces chunks",
+                    with_small_chunks()) {
   if (!torn_arena{}.shares) return;
   pair_sweep<torn_arena>{}.run(
       [](torn_arena& subject) { subject.arena.make_writable(2, 0, granule(), subject.stream); });

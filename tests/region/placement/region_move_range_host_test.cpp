@@ -18,6 +18,7 @@
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 
@@ -47,7 +48,8 @@ struct three_chunks {
 };
 using three_ptr = std::unique_ptr<three_chunks>;
 
-TEST_CASE("region: move_range that fails leaves every byte where it was") {
+HIPVMM_TEST_CASE_IN("region: move_range that fails leaves every byte where it was",
+                    with_small_chunks()) {
   // As many as one call unmaps.
   static constexpr std::size_t chunks = 5;
   fault_sweep{"move_range"}.run(

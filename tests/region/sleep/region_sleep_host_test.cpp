@@ -20,6 +20,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/process/child_process.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 
@@ -95,14 +96,16 @@ TEST_CASE("sleep: a suspend that fails leaves all awake") { sweep_suspend(keep::
 
 TEST_CASE("sleep: a resume that fails leaves all asleep") { sweep_resume(keep::contents); }
 
-TEST_CASE("sleep: a suspend to a file, and a resume from it, that fail") {
+HIPVMM_TEST_CASE_IN("sleep: a suspend to a file, and a resume from it, that fail",
+                    with_small_chunks()) {
   // In memory: a sweep writes many files.
   const suspend_options options{sleep_storage::file, {}, "/dev/shm"};
   sweep_suspend(keep::contents, options);
   sweep_resume(keep::contents, options);
 }
 
-TEST_CASE("sleep: a suspend to pageable memory, and a resume from it, that fail") {
+HIPVMM_TEST_CASE_IN("sleep: a suspend to pageable memory, and a resume from it, that fail",
+                    with_small_chunks()) {
   const suspend_options options{sleep_storage::pageable, {}, {}};
   sweep_suspend(keep::contents, options);
   sweep_resume(keep::contents, options);

@@ -18,7 +18,9 @@
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 
@@ -350,13 +352,17 @@ void sweep_parts(const suspend_options& options) {
       [](const subject_ptr& subject) { subject->check_woken(); });
 }
 
-TEST_CASE("sleep: parts are whole whatever call fails, with pinned memory") { sweep_parts({}); }
+HIPVMM_TEST_CASE_IN("sleep: parts are whole whatever call fails, with pinned memory",
+                    with_small_chunks()) {
+  sweep_parts({});
+}
 
-TEST_CASE("sleep: parts are whole whatever call fails, with pageable memory") {
+HIPVMM_TEST_CASE_IN("sleep: parts are whole whatever call fails, with pageable memory",
+                    with_small_chunks()) {
   sweep_parts({sleep_storage::pageable, {}, {}, {}});
 }
 
-TEST_CASE("sleep: parts are whole whatever call fails, with files") {
+HIPVMM_TEST_CASE_IN("sleep: parts are whole whatever call fails, with files", with_small_chunks()) {
   sweep_parts({sleep_storage::file, {}, "/dev/shm", {}});
 }
 

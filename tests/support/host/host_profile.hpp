@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hipvmm::test {
 
@@ -82,6 +83,13 @@ inline constexpr profile_quirk success_clears_error{"success clears the last err
 template <class Code>
 Code under(const profile_quirk& which, Code there, Code elsewhere) {
   return which.holds() ? there : elsewhere;
+}
+
+/// The environment of a case that copies many chunks, with a process of its own: smaller ones where
+/// the profile has 2 MiB, because most of its time is the kernel's, which clears them.
+inline std::vector<std::string> with_small_chunks() {
+  if (host_profile() != "strict" && host_profile() != "cuda-13") return {};
+  return {"HIPVMM_HOST_GRANULARITY=64KiB"};
 }
 
 /// Whether the host provider judges the order of work (HIPVMM_HOST_CHECK).
