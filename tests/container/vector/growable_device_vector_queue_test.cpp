@@ -6,6 +6,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <stdexcept>
 
@@ -170,8 +171,10 @@ TEST_CASE("growable_device_vector: a queue of any length stays in a small reserv
   std::size_t first = 0;
   std::size_t end = 0;
   for (int round = 0; round < 150; ++round) {
+    const std::uint64_t moves = vector.statistics().base_moves;
     vector.append(series<element300>(end, step), stream);
     end += step;
+    if (vector.statistics().base_moves != moves) REQUIRE(vector.max_size() >= 4 * per_granule());
     if (round % 50 == 49)
       REQUIRE(vector.copy_to_host(stream) == series<element300>(first, end - first));
     if (vector.size() < 3 * per_granule()) continue;
@@ -182,7 +185,6 @@ TEST_CASE("growable_device_vector: a queue of any length stays in a small reserv
   // 50 granules went through: the reservation was renewed a few times and never grew.
   const growth_statistics seen = vector.statistics();
   CHECK(vector.max_size() <= 8 * granule() / sizeof(element300));
-  CHECK(vector.max_size() >= 4 * per_granule());
   CHECK(seen.base_moves >= 5);
   if (on_fallback()) return;
   CHECK(seen.copied_bytes == 0);
