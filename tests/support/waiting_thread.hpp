@@ -70,8 +70,8 @@ class watched_thread {
   std::jthread thread_;
 };
 
-/// Calls `open` in a thread of its own once the thread that made this is blocked, or after a second,
-/// because waits of CUDA's driver run in a loop; and at the latest at the end.
+/// Calls `open` in a thread of its own once the thread that made this is blocked, or after a
+/// second, because waits of CUDA's driver run in a loop; and at the latest at the end.
 class opened_by_wait {
  public:
   explicit opened_by_wait(std::function<void()> open)
