@@ -104,7 +104,9 @@ class Tokens:
             if first < self._shown:
                 self._count_change()
             # Autograd does not count writes to data.
-            if count == 1 and self.kind[2] == self.kind[3]:  # one kernel, not two
+            # One kernel, not two; offloaded tokens come from another device.
+            if (count == 1 and self.kind[2] == self.kind[3]
+                    and keys.device == self._elements.device):
                 batch, heads, width = self.kind[2]
                 torch.cat((keys, values), out=self._elements.data.as_strided(
                     (2 * batch, heads, 1, width), (heads * width, width, width, 1),
