@@ -33,7 +33,11 @@ class pool_sleep final : detail::sleeper {
 
  private:
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
-    return chunks().addresses_of();
+    // The pool may be awake, and a trim of another thread give it another region.
+    return blocks_.with_backend([this] {
+      const detail::sleeper& held = chunks();
+      return held.addresses_of();
+    });
   }
   void begin_asleep() noexcept override { blocks_.fall_asleep(refusal_); }
   void prepare_to_sleep(const detail::sleep_plan& plan) override;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -15,6 +17,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "region/sleep/sleeping_regions.hpp"
@@ -186,6 +189,40 @@ TEST_CASE("prepare_suspend: a call that fails leaves what there was") {
         resume(subject->tag);
         subject->check_awake();
       });
+}
+
+/// While a pool backs a request it lets another thread look for an address in all of the tag.
+class looking_registrar final : public memory_registrar {
+ public:
+  explicit looking_registrar(const memory_tag& tag) : tag_{tag} {}
+  void add(const mapped_memory&) override {
+    look = std::async(std::launch::async, [this] {
+      suspend_options parts;
+      parts.ranges = {{&parts, 1, keep::zeros}};
+      CHECK_THROWS_AS(prepare_suspend(tag_, keep::contents, parts), std::invalid_argument);
+    });
+    waited = look.wait_for(std::chrono::milliseconds{20}) == std::future_status::timeout;
+  }
+  void remove(const mapped_memory&) noexcept override {}
+
+  std::future<void> look;
+  bool waited = false;
+
+ private:
+  memory_tag tag_;
+};
+
+TEST_CASE("prepare_suspend: reads the addresses of a pool while no other thread may change them") {
+  const memory_tag tag;
+  const auto registrar = std::make_shared<looking_registrar>(tag);
+  mr::pool_options options = at_most(8 * MiB);
+  options.tag = tag;
+  options.registrar = registrar;
+  mr::vmm_pool_resource pool{first_device, options};
+  const stream stream{first_device};
+  pool.deallocate(stream, pool.allocate(stream, 2 * MiB), 2 * MiB);
+  registrar->look.get();
+  CHECK(registrar->waited);
 }
 
 TEST_SUITE_END();
