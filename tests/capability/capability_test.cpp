@@ -216,7 +216,8 @@ TEST_CASE("probe_capability: looks with the caller's kernel too" * needs_virtual
 }
 
 // No cache: other test programs would read there the findings of kernels that do nothing.
-HIPVMM_TEST_CASE_IN("probe_capability: what only kernels miss is found" * needs_virtual_memory,
+HIPVMM_TEST_CASE_IN("probe_capability: finds a defect that only kernels show" *
+                        needs_virtual_memory,
                     {"XDG_CACHE_HOME=", "HOME="}) {
   // The first kernels after each of some maps do nothing.
   int calls = 0;

@@ -68,7 +68,7 @@ TEST_CASE("preload: memory that hipFree returned without a wait is not reused be
   preload::replacement calls{returning};
   blocked_stream busy{device_ref{0}};
   void* const first = allocate(calls, busy);
-  opened_by_wait opener{[&] { busy.release(); }};
+  opened_by_wait opener{[&] { busy.release(); }, std::chrono::seconds{1}};
   CHECK(calls.free(hip_calls, first) == 0);
   void* second = nullptr;
   REQUIRE(calls.allocate(hip_calls, &second, 3 * MiB) == 0);

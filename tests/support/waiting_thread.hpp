@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -70,15 +71,18 @@ class watched_thread {
   std::jthread thread_;
 };
 
-/// Calls `open` in a thread of its own once the thread that made this is blocked, or after a
-/// second, because waits of CUDA's driver run in a loop; and at the latest at the end.
+/// Calls `open` in a thread of its own once the thread that made this is blocked, and at the
+/// latest at the end. Waits of CUDA's driver run in a loop: if `spins_for` is given, a call that
+/// has lasted as long counts as blocked.
 class opened_by_wait {
  public:
-  explicit opened_by_wait(std::function<void()> open)
-      : opener_{[this, open = std::move(open), waiter = ::gettid()] {
-          comes_to_wait(
-              waiter, [&] { return is_over_.load(); }, std::chrono::seconds{1});
-          has_opened_ = !is_over_;
+  explicit opened_by_wait(std::function<void()> open,
+                          std::optional<std::chrono::milliseconds> spins_for = {})
+      : opener_{[this, open = std::move(open), spins_for, waiter = ::gettid()] {
+          has_opened_ = comes_to_wait(
+                            waiter, [&] { return is_over_.load(); },
+                            spins_for.value_or(std::chrono::seconds{20})) ||
+                        (spins_for && !is_over_);
           open();
         }} {}
   ~opened_by_wait() { is_over_ = true; }

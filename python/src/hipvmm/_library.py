@@ -438,9 +438,7 @@ class _Library:
 
         def call(*args: Any) -> None:
             for index, least, most, or_none in ranges:
-                value = args[index]
-                if type(value) is not int or not least <= value <= most:
-                    _require_range(name, value, least, most, or_none)
+                _require_range(name, args[index], least, most, or_none)
             # A callback may call functions itself: each call gets its own callbacks' exceptions.
             outer = take_callback_error()
             try:
