@@ -218,9 +218,8 @@ bool torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref s
     return true;
   }
   if (users.empty()) return pool_.try_deallocate(stream, pointer, bytes);
-  bool ordered = false;
-  detail::report_exceptions([&] { ordered = wait_for_users(stream, users); });
-  if (ordered) return pool_.try_deallocate(*waiting_, pointer, bytes);
+  if (detail::report_exceptions([&] { return wait_for_users(stream, users); }))
+    return pool_.try_deallocate(*waiting_, pointer, bytes);
   // Reused after the devices have finished their present work.
   pool_.deallocate_sync(pointer, bytes);
   return true;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <source_location>
 #include <string>
+#include <type_traits>
 
 namespace hipvmm::detail {
 
@@ -76,13 +77,17 @@ void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
 /// Reports the exception that is being handled to the error handler.
 void report_caught() noexcept;
 
-/// Runs `body` and reports its exception to the error handler.
+/// Runs `body` and reports its exception to the error handler. Returns false then, and otherwise
+/// the result of `body`, or true if it has none.
 template <typename Body>
-void report_exceptions(Body body) noexcept {
+bool report_exceptions(Body body) noexcept {
   try {
+    if constexpr (!std::is_void_v<decltype(body())>) return body();
     body();
+    return true;
   } catch (...) {
     report_caught();
+    return false;
   }
 }
 

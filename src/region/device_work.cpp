@@ -14,18 +14,16 @@ namespace {
 
 /// Waits for one device. Returns false if HIP refuses.
 bool may_pass(device_ref device, bool& has_reported) noexcept {
-  bool passed = false;
-  report_exceptions([&] {
+  return report_exceptions([&] {
     try {
       device.synchronize();
-      passed = true;
+      return true;
     } catch (const hip_error& error) {
-      if (error.code() == hipErrorStreamCaptureUnsupported || has_reported) return;
+      if (error.code() == hipErrorStreamCaptureUnsupported || has_reported) return false;
       has_reported = true;
       throw;
     }
   });
-  return passed;
 }
 
 /// Calls `visit` for each device without a right that the library copied to or from memory of

@@ -37,13 +37,13 @@ enum class work { pending, passed, not_to_be_waited_for };
 /// The known state of the work that uses the chunks. Pre: they have a mark.
 work work_on(retired_chunks& item) noexcept {
   bool passed = false;
-  bool known = false;
-  report_exceptions([&] {
+  const bool known = report_exceptions([&] {
     try {
       passed = item.mark->is_done();
-      known = true;
+      return true;
     } catch (const hip_error&) {
       if (!std::exchange(item.has_reported, true)) throw;
+      return false;
     }
   });
   if (!known)

@@ -182,12 +182,10 @@ bool reports_its_end(ihipStream_t* stream) {
 }
 
 void note_stream_release(ihipStream_t* stream) noexcept {
-  bool is_end = true;
-  report_exceptions([&] { is_end = !rules_of_runtime().refuses_ended_streams; });
-  if (is_end)
-    note_stream_end(stream);
-  else
+  if (report_exceptions([] { return rules_of_runtime().refuses_ended_streams; }))
     reporting().erase(stream);
+  else
+    note_stream_end(stream);
 }
 
 void note_stream_end(ihipStream_t* stream) noexcept {

@@ -32,10 +32,9 @@ void refused_unmaps::entry::unmap() {
 }
 
 void refused_unmaps::entry::resolve_doubt() noexcept {
-  bool is_mapped = false;
-  detail::report_exceptions([&] { is_mapped = detail::is_freshly_mapped(map.get(), owner); });
   // Else it costs memory; an unmap could cost the process.
-  if (!is_mapped) static_cast<void>(map.release());
+  if (!detail::report_exceptions([&] { return detail::is_freshly_mapped(map.get(), owner); }))
+    static_cast<void>(map.release());
 }
 
 void refused_unmaps::unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle* mapped,

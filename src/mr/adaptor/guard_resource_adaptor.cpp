@@ -188,10 +188,9 @@ class guard_resource_adaptor::state {
   /// report if that failed, and false in a captured stream.
   bool guard(freed_block& one, std::optional<stream_ref> stream) noexcept {
     const stream_ref in = stream ? *stream : own_.ref();
-    bool is_guarded = false;
-    detail::report_exceptions([&] {
+    const bool is_guarded = detail::report_exceptions([&] {
       const scoped_device scope{device_};
-      if (stream && !stream->is_default() && detail::is_captured(*stream)) return;
+      if (stream && !stream->is_default() && detail::is_captured(*stream)) return false;
       {
         const std::lock_guard lock{mutex_};
         one.canaries = slots_.take();
@@ -202,7 +201,7 @@ class guard_resource_adaptor::state {
       one.is_kept = held_of(one.block) <= options_.quarantine_bytes;
       if (one.is_kept) fill_async(in, one.pointer, freed, one.block.bytes);
       note_copied(one, in);
-      is_guarded = true;
+      return true;
     });
     if (!is_guarded && one.canaries != nullptr) {
       // A copy may be under way. One that cannot be waited for keeps its slot.
@@ -230,12 +229,9 @@ class guard_resource_adaptor::state {
   /// Waits until the canaries have been copied. Returns false after a report if HIP refuses: the
   /// copies must not be compared then.
   static bool has_copied(const freed_block& one) noexcept {
-    bool is_copied = false;
-    detail::report_exceptions([&] {
+    return detail::report_exceptions([&] {
       if (one.copied) one.copied->synchronize();
-      is_copied = true;
     });
-    return is_copied;
   }
 
   /// Compares canaries that have been copied.

@@ -70,12 +70,10 @@ bool needs_guard(device_ref device) {
 /// library copied to or from its device. All where HIP does not tell the rights.
 detail::device_list users_of(const hip_async_resource& resource) {
   detail::device_list users{resource.device()};
-  bool known = false;
-  detail::report_exceptions([&] {
+  const bool known = detail::report_exceptions([&] {
     for (const device_ref other : detail::all_devices())
       if (other != resource.device() && resource.access(other) != access_right::none)
         users.push_back(other);
-    known = true;
   });
   if (!known) return detail::all_devices();
   for (auto other = detail::next_copied_with(resource.device(), -1); other;
@@ -264,14 +262,13 @@ void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t byte
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
   if (!is_guarded_) return detail::free_async(stream, pointer);
-  bool kept = false;
   bool is_captured = false;
-  detail::report_exceptions([&] {
+  const bool kept = detail::report_exceptions([&] {
     is_captured = detail::is_captured(stream);
-    if (is_captured) return;
+    if (is_captured) return false;
     pending_->free_passed(stream);
     pending_->add(stream, pointer, bytes);
-    kept = true;
+    return true;
   });
   if (kept) return;
   if (is_captured) return detail::free_async(stream, pointer);
@@ -287,12 +284,11 @@ void* hip_async_resource::do_allocate_sync(std::size_t bytes, std::size_t alignm
 
 void hip_async_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
                                             std::size_t) noexcept {
-  bool kept = false;
-  detail::report_exceptions([&] {
-    pending_->free_passed();
-    kept = pending_->add_without_stream(pointer, bytes, users_of(*this));
-  });
-  if (kept) return;
+  if (detail::report_exceptions([&] {
+        pending_->free_passed();
+        return pending_->add_without_stream(pointer, bytes, users_of(*this));
+      }))
+    return;
   // No thread waits for the work, as while the process exits: the caller does.
   detail::report_exceptions([&] {
     detail::wait_for_users(pointer, detail::all_devices());

@@ -288,12 +288,7 @@ void pending_frees::free_all_without_stream() noexcept {
   for (auto each = waited_for.begin(); each != waited_for.end();) {
     const auto current = each++;
     if (!current->has_passed() && (finished == nullptr || *finished != current->users)) {
-      bool waited = false;
-      report_exceptions([&] {
-        wait_for_devices(current->users);
-        waited = true;
-      });
-      if (!waited) continue;
+      if (!report_exceptions([&] { wait_for_devices(current->users); })) continue;
       finished = &current->users;
     }
     passed.splice(passed.end(), waited_for, current);
@@ -333,13 +328,10 @@ bool pending_frees::wait_until_passed(const event& freed) const noexcept {
     return true;
   } catch (...) {
   }
-  bool waited = false;
-  report_exceptions([&] {
+  return report_exceptions([&] {
     const relaxed_captures relaxed;
     frees_.device().synchronize();
-    waited = true;
   });
-  return waited;
 }
 
 std::size_t pending_frees::bytes_of(const blocks& of) noexcept {
