@@ -68,8 +68,10 @@ class memory_resource {
  private:
   // The arguments have been checked: `bytes` is not zero, `alignment` is a power of two, and a
   // pointer is not nullptr.
-  [[nodiscard]] virtual void* do_allocate(stream_ref stream, std::size_t bytes,
-                                          std::size_t alignment) = 0;
+  // Unless overridden, allocates as do_allocate_sync(), whose memory any stream may use at once.
+  [[nodiscard]] virtual void* do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+    return do_allocate_sync(bytes, alignment);
+  }
   virtual void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                              std::size_t alignment) noexcept = 0;
   [[nodiscard]] virtual void* do_allocate_sync(std::size_t bytes, std::size_t alignment) = 0;

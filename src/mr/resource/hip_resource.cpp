@@ -14,10 +14,6 @@ namespace hipvmm::mr {
 
 hip_resource::hip_resource(device_ref device) : device_{device} { require_device(device); }
 
-void* hip_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
-  return do_allocate_sync(bytes, alignment);
-}
-
 // hipFree waits for all work of the device, but the stream may be a peer's. For a captured stream
 // hipFree alone decides. Without peers the stream is not touched, because programs may have
 // destroyed it, as with hipMM's cuda_memory_resource.
@@ -41,12 +37,8 @@ void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
 // hipFree waits for the work of the resource's own device only.
 void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
   device_allocation freed{pointer, device_, bytes};
-  bool waited = false;
-  detail::report_exceptions([&] {
-    detail::wait_for_devices(detail::other_users_of(device_));
-    waited = true;
-  });
-  if (waited) return;
+  if (detail::report_exceptions([&] { detail::wait_for_devices(detail::other_users_of(device_)); }))
+    return;
   // A thread of the library waits and frees: a wait that a capture forbids now may be allowed
   // later.
   detail::report_exceptions([&] {

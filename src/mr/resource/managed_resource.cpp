@@ -25,10 +25,6 @@ managed_resource::managed_resource(attachment first) : first_{first} {
         "attachment::host and call attach_async"};
 }
 
-void* managed_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
-  return do_allocate_sync(bytes, alignment);
-}
-
 void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                      std::size_t) noexcept {
   detail::report_exceptions([=, this] {

@@ -8,10 +8,6 @@
 
 namespace hipvmm::mr {
 
-void* new_delete_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
-  return do_allocate_sync(bytes, alignment);
-}
-
 void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
                                         std::size_t alignment) noexcept {
   detail::report_exceptions([=] {

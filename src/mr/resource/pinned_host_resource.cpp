@@ -21,10 +21,6 @@ unsigned flags_of(const pinned_options& options) {
 
 }  // namespace
 
-void* pinned_host_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
-  return do_allocate_sync(bytes, alignment);
-}
-
 void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
                                          std::size_t) noexcept {
   detail::report_exceptions([=] {

@@ -48,10 +48,6 @@ system_resource::system_resource(device_ref device) {
 sam_headroom_resource::sam_headroom_resource(device_ref device, std::size_t headroom)
     : upstream_{device}, device_{device}, headroom_{headroom} {}
 
-void* sam_headroom_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
-  return do_allocate_sync(bytes, alignment);
-}
-
 void sam_headroom_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
   detail::report_exceptions([=] {

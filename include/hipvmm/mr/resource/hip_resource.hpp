@@ -24,7 +24,6 @@ class hip_resource final : public memory_resource {
   [[nodiscard]] device_ref device() const noexcept { return device_; }
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                      std::size_t alignment) noexcept override;
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;

@@ -32,7 +32,6 @@ class managed_resource final : public memory_resource {
                                              attachment first = attachment::global);
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                      std::size_t alignment) noexcept override;
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;

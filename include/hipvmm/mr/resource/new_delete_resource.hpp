@@ -17,7 +17,6 @@ namespace hipvmm::mr {
 ///   allocated and the error handler gets a report.
 class new_delete_resource : public memory_resource {
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) final;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                      std::size_t alignment) noexcept final;
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) final;

@@ -29,7 +29,6 @@ class pinned_host_resource final : public memory_resource {
   [[nodiscard]] const pinned_options& options() const noexcept { return options_; }
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                      std::size_t alignment) noexcept override;
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;

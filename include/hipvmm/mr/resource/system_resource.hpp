@@ -38,7 +38,6 @@ class sam_headroom_resource final : public memory_resource {
   [[nodiscard]] std::size_t headroom() const noexcept { return headroom_; }
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                      std::size_t alignment) noexcept override;
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
