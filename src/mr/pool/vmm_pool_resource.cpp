@@ -8,15 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "mr/pool/backend/make_device_backend.hpp"
+#include "mr/pool/backend/device_backend.hpp"
+#include "mr/pool/backend/region_backend.hpp"
+#include "mr/pool/backend/slab_backend.hpp"
 #include "mr/pool/pool_report.hpp"
 #include "mr/pool/pool_sleep.hpp"
 #include "mr/pool/pool_state.hpp"
+#include "region/available.hpp"
 #include "region/device_work.hpp"
 #include "runtime/device.hpp"
 #include "runtime/runtime_rules.hpp"
+#include "strategy/memory_strategy.hpp"
 #include "vmm/access.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
@@ -26,6 +32,23 @@ namespace {
 // Moving chunks leaves holes of addresses behind, which are used again; with several times the
 // addresses they are long enough.
 constexpr std::size_t addresses_for_memory = 8;
+
+/// Makes a backend of chunks in address_share() of its addresses or, as `fallback` says, of slabs
+/// of hipMalloc. Throws: out_of_memory without addresses; unsupported if the device lacks
+/// something.
+std::unique_ptr<pool::device_backend> make_backend(device_ref device, std::size_t needed_bytes,
+                                                   const region_options& chunks,
+                                                   without_vmm fallback) {
+  const std::size_t address_bytes = addresses_for_memory * needed_bytes;
+  const capability found = capability_of(device);
+  const bool has_vmm = found.path() != memory_path::fallback;
+  if (fallback == without_vmm::always || (!has_vmm && fallback == without_vmm::use_hip_malloc))
+    return std::make_unique<pool::slab_backend>(device, address_bytes, chunks);
+  if (has_vmm && chunks.memory == chunk_memory::uncached)
+    detail::memory_strategy{{{device, found}}}.uncached_chunks.require("pool_options::memory");
+  return std::make_unique<pool::region_backend>(
+      device, detail::address_share(device, needed_bytes, address_bytes), chunks);
+}
 
 std::size_t maximum_from(device_ref device, const pool_options& options) {
   require_device(device);
@@ -68,8 +91,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     chunks.shareable = options.shareable;
     chunks.memory = options.memory;
     chunks.registrar = options.registrar;
-    auto from = pool::make_device_backend(owner, wanted, addresses_for_memory * wanted, chunks,
-                                          options.fallback);
+    auto from = make_backend(owner, wanted, chunks, options.fallback);
     if (options.tag && !from->moves_chunks())
       throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +
                         from->explain() + "; leave the tag out"};
@@ -115,7 +137,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     return {*offset, found->bytes};
   }
 
-  /// What make_device_backend() gave.
+  /// What make_backend() gave.
   [[nodiscard]] pool::device_backend& rights() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }

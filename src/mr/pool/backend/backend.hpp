@@ -58,7 +58,7 @@ class memory_backend {
   /// The most memory that the source could give now, as far as that is known.
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
   /// Whether one chunk can be mapped at two addresses at the same time.
-  [[nodiscard]] virtual bool has_aliases() const = 0;
+  [[nodiscard]] virtual bool has_aliases() const { return false; }
   /// The costs of calls for chunks; zero if the backend has no chunks.
   [[nodiscard]] virtual detail::call_prices prices() const { return {}; }
   /// Whether no request may wait for an unmap, because it waits for work of other streams or is
@@ -91,7 +91,7 @@ class memory_backend {
   /// Unmaps the chunk at `offset` and sets it aside for create().
   /// Pre: nothing in flight uses it, it has no other address, and moves_chunks().
   /// Throws: hip_error; then nothing changed.
-  virtual void set_aside(std::size_t offset, std::size_t bytes) = 0;
+  virtual void set_aside(std::size_t, std::size_t) { refuse_another_address(); }
   /// Releases all set-aside chunks to the device.
   virtual void release_set_aside() noexcept {}
   /// Bytes of set-aside chunks that release_set_aside() cannot return to the device.
@@ -103,7 +103,7 @@ class memory_backend {
 
   /// Backs neighbouring addresses from `to` on with the chunks at `from`, which keep the old ones
   /// too until detach_old_address(). Pre: has_aliases(). Throws: hip_error; then nothing changed.
-  virtual void alias(const std::vector<std::size_t>& from, std::size_t to) = 0;
+  virtual void alias(const std::vector<std::size_t>&, std::size_t) { refuse_another_address(); }
   /// Memory that create() or alias() left mapped on failure, because HIP refused to undo it.
   struct left_mapped {
     std::unique_ptr<detached> what;  ///< nullptr: nothing
@@ -119,7 +119,9 @@ class memory_backend {
 
   /// Detaches the old address that alias() left at `from`, as detach() does; the chunk stays at its
   /// new address.
-  [[nodiscard]] virtual std::unique_ptr<detached> detach_old_address(std::size_t from) = 0;
+  [[nodiscard]] virtual std::unique_ptr<detached> detach_old_address(std::size_t) {
+    refuse_another_address();
+  }
 
   /// Reserves new addresses, with a different start, and detaches the old ones with all their
   /// chunks, to be released without a lock. Pre: not returns_memory(); nothing in flight uses them.
@@ -142,6 +144,10 @@ class memory_backend {
   };
 
  private:
+  [[noreturn]] static void refuse_another_address() {
+    throw unsupported{"a slab of a pool has one address"};
+  }
+
   std::atomic<int> reclaiming_{0};
 };
 

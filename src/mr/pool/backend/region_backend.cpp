@@ -46,12 +46,7 @@ class detached_refused final : public detached {
  public:
   explicit detached_refused(detail::refused_mappings taken) : taken_{std::move(taken)} {}
   [[nodiscard]] bool release() noexcept override {
-    bool released = false;
-    detail::report_exceptions([&] {
-      taken_.release();
-      released = true;
-    });
-    return released;
+    return detail::report_exceptions([&] { taken_.release(); });
   }
 
  private:
@@ -89,12 +84,7 @@ struct region_backend::detached_mapping final : detached {
   }
   [[nodiscard]] bool release() noexcept override {
     if (run) unmap_run();
-    bool released = false;
-    detail::report_exceptions([&] {
-      one->release();
-      released = true;
-    });
-    return released;
+    return detail::report_exceptions([&] { one->release(); });
   }
   /// Leaves mapped those that are alone, or that HIP refuses.
   void unmap_run() noexcept {

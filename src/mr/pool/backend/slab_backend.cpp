@@ -4,7 +4,6 @@
 #include <new>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
@@ -85,22 +84,10 @@ std::uint64_t slab_backend::reclaimed_so_far() const { return detail::retired_so
 
 std::size_t slab_backend::reclaims_left() const { return detail::retirements_waiting(); }
 
-void slab_backend::set_aside(std::size_t, std::size_t) {
-  throw unsupported{"a slab of hipMalloc stays where it is"};
-}
-
 std::unique_ptr<detached> slab_backend::detach(std::size_t offset, std::size_t) {
   auto one = std::make_unique<detached_slab>();
   one->memory = std::move(slabs_.take(offset).mapped().memory);
   return one;
-}
-
-void slab_backend::alias(const std::vector<std::size_t>&, std::size_t) {
-  throw unsupported{"a slab of hipMalloc has one address"};
-}
-
-std::unique_ptr<detached> slab_backend::detach_old_address(std::size_t) {
-  throw unsupported{"a slab of hipMalloc has one address"};
 }
 
 region& slab_backend::chunk_region() {

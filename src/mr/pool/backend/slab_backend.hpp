@@ -27,16 +27,12 @@ class slab_backend final : public device_backend {
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
   [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
   [[nodiscard]] bool moves_chunks() const override { return false; }
-  [[nodiscard]] bool has_aliases() const override { return false; }
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
   [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
   [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
   [[nodiscard]] std::size_t reclaims_left() const override;
-  void set_aside(std::size_t offset, std::size_t bytes) override;
   /// Detaches a slab; a thread of the library releases it to the device, because hipFree waits.
   [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
-  void alias(const std::vector<std::size_t>& from, std::size_t to) override;
-  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
 
   void grant(device_ref device, access_right right) override { rights_.grant(device, right); }
   void set_access(const access_list& rights) override { rights_.set_access(rights); }

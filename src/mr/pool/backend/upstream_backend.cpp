@@ -68,22 +68,10 @@ void upstream_backend::create(std::size_t offset, std::size_t bytes, std::size_t
   slabs_.add(offset, *brought, reinterpret_cast<std::uintptr_t>(brought->get()), bytes);
 }
 
-void upstream_backend::set_aside(std::size_t, std::size_t) {
-  throw unsupported{"a slab of an upstream resource stays where it is"};
-}
-
 std::unique_ptr<detached> upstream_backend::detach(std::size_t offset, std::size_t) {
   auto one = std::make_unique<detached_upstream_slab>();
   one->memory = std::move(slabs_.take(offset).mapped().memory);
   return one;
-}
-
-void upstream_backend::alias(const std::vector<std::size_t>&, std::size_t) {
-  throw unsupported{"a slab of an upstream resource has one address"};
-}
-
-std::unique_ptr<detached> upstream_backend::detach_old_address(std::size_t) {
-  throw unsupported{"a slab of an upstream resource has one address"};
 }
 
 std::string upstream_backend::explain() const {

@@ -68,14 +68,10 @@ class upstream_backend final : public addressed_backend {
   }
   [[nodiscard]] bool moves_chunks() const override { return false; }
   [[nodiscard]] std::size_t least_slab() const override { return least_slab_; }
-  [[nodiscard]] bool has_aliases() const override { return false; }
   void use_supply(slab_supply* supply) noexcept override { supply_ = supply; }
   /// Pre: a supply is set. Throws: slab_needed.
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
-  void set_aside(std::size_t offset, std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
-  void alias(const std::vector<std::size_t>& from, std::size_t to) override;
-  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
 
   [[nodiscard]] std::string explain() const override;
   /// The free memory of an upstream cannot be queried.
