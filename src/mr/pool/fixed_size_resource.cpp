@@ -101,7 +101,7 @@ void fixed_size_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
 
 fixed_size_resource::block_counts fixed_size_resource::statistics() const {
   const pool::usage seen = live().allocator.usage_snapshot();
-  return {seen.physical_bytes / held_bytes_, seen.used_bytes / held_bytes_};
+  return {seen.reserved_current / held_bytes_, seen.used_current / held_bytes_};
 }
 
 // Not the upstream's, which may have none: the default streams of that device order the memory.

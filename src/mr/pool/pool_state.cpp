@@ -131,8 +131,7 @@ out_of_memory pool_state::explain(const refused_request& wanted,
   if (refused) why = refused->why();
   // The caller is to get out_of_memory also where HIP does not say how much there is.
   detail::report_exceptions([&] {
-    const pool::usage seen = allocator.usage_snapshot(memory->available());
-    const pool_statistics now = statistics_of(seen);
+    const pool::usage now = allocator.usage_snapshot(memory->available());
     const std::uintptr_t base = on_slabs ? 0 : allocator.base();
     const std::uintptr_t first =
         (base + wanted.alignment - 1) / wanted.alignment * wanted.alignment;
@@ -143,33 +142,15 @@ out_of_memory pool_state::explain(const refused_request& wanted,
     bounds.total = memory->is_of_device() ? std::max(device.total_memory(),
                                                      add_bytes(bounds.free, now.reserved_current))
                                           : std::numeric_limits<std::size_t>::max();
-    why = shortage_of(wanted, now, bounds, seen.largest_place, refused ? &refused->why() : nullptr);
+    why = shortage_of(wanted, now, bounds, now.largest_place, refused ? &refused->why() : nullptr);
     why.context += (why.context.empty() ? "" : "; ") + texts.describe(now, maximum);
   });
   return out_of_memory{why};
 }
 
 pool_statistics pool_state::statistics() {
-  return statistics_of(allocator.usage_snapshot(memory->available()));
-}
-
-pool_statistics pool_state::statistics_of(const pool::usage& seen) {
-  const pool::pool_counters counted = allocator.counters();
-  pool_statistics result{};
-  result.reserved_current = seen.physical_bytes;
-  result.reserved_high = counted.physical_high;
-  result.used_current = seen.used_bytes;
-  result.used_high = counted.used_high;
-  result.address_bytes = seen.address_bytes;
-  result.mapped_bytes = seen.mapped_bytes;
-  result.largest_now = seen.largest_run;
-  result.largest_moved = seen.largest_moved;
-  result.largest_possible = seen.largest_possible;
-  result.chunks_created = counted.chunks_created;
-  result.chunks_moved = counted.chunks_moved;
+  pool_statistics result = allocator.usage_snapshot(memory->available());
   result.callbacks = callbacks;
-  result.served = counted.served;
-  for (const auto& each : seen.streams) result.streams.push_back({each.stream, each.free_bytes});
   return result;
 }
 
@@ -223,7 +204,7 @@ void pool_state::expect_all_devices() {
 
 bool pool_state::ends_unused() noexcept {
   std::size_t used = 0;
-  detail::report_exceptions([&] { used = allocator.usage_snapshot().used_bytes; });
+  detail::report_exceptions([&] { used = allocator.usage_snapshot().used_current; });
   if (used != 0)
     detail::report_exceptions([&] {
       throw std::logic_error{texts.name + (": destroyed with " + format_bytes(used)) +
@@ -233,11 +214,9 @@ bool pool_state::ends_unused() noexcept {
 }
 
 void pool_state::wait_for_devices_without_access() noexcept {
-  bool known = false;
-  detail::report_exceptions([&] {
+  const bool known = detail::report_exceptions([&] {
     // Shows whose the streams are.
     if (device_count() > 1) allocator.record_fences();
-    known = true;
   });
   detail::report_exceptions([&] {
     if (known) return fences.synchronize_without_access();
@@ -247,14 +226,9 @@ void pool_state::wait_for_devices_without_access() noexcept {
 }
 
 void pool_state::finish() noexcept {
-  bool drained = false;
-  if (ends_unused())
-    detail::report_exceptions([&] {
-      allocator.drain();
-      drained = true;
-    });
+  if (ends_unused() && detail::report_exceptions([&] { allocator.drain(); })) return;
   // What callers have left behind may be in use anywhere.
-  if (!drained) detail::report_exceptions([this] { fences.synchronize(); });
+  detail::report_exceptions([this] { fences.synchronize(); });
 }
 
 bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t bytes) {

@@ -82,7 +82,6 @@ struct pool_state {
   /// Reports to the error handler memory that was not deallocated.
   void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();
-  [[nodiscard]] pool_statistics statistics_of(const pool::usage& seen);
   [[nodiscard]] std::string report();
   [[nodiscard]] pool_snapshot snapshot();
   /// Offset of `pointer` in the pool's addresses; nullopt when it is not in them.

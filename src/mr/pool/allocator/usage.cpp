@@ -16,7 +16,7 @@ namespace {
 /// caches.
 class idle_memory final : block_filter {
  public:
-  /// Takes what caches have off `seen.used_bytes`, and fills in `seen.streams`.
+  /// Takes what caches have off `seen.used_current`, and fills in `seen.streams`.
   idle_memory(pool_blocks& blocks, const memory_backend& memory, usage& seen)
       : blocks_{blocks}, memory_{memory} {
     std::vector<std::size_t> shares(blocks.streams.states().size());  // by the states' index
@@ -26,7 +26,7 @@ class idle_memory final : block_filter {
     }
     blocks.for_each_cached([&](stream_state& owner, block& one) {
       shares[owner.index()] += one.bytes;
-      seen.used_bytes -= one.bytes;
+      seen.used_current -= one.bytes;
       cached_.push_back(&one);
     });
     for (block* const each : cached_) add(*each);
@@ -220,31 +220,36 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
   const pool_blocks::state_lock lock{blocks.mutex};
   if (fresh) blocks.choose_equal_chunk(memory, fresh->bytes);
   const block_index& index = blocks.index;
-  usage seen;
+  usage seen{};
+  seen.reserved_high = index.physical_high();
+  seen.used_high = index.used_high();
+  seen.chunks_created = blocks.chunks_created;
+  seen.chunks_moved = blocks.chunks_moved;
+  seen.served = blocks.served;
   seen.address_bytes = index.address_bytes();
-  seen.physical_bytes = blocks.physical_bytes();
+  seen.reserved_current = blocks.physical_bytes();
   seen.mapped_bytes = seen.address_bytes - index.unmapped_bytes();
-  seen.used_bytes = index.used_bytes();
+  seen.used_current = index.used_bytes();
   seen.blocks = index.block_count();
   seen.states = blocks.streams.states().size();
   const idle_memory idle{blocks, memory, seen};
-  seen.largest_run = idle.longest();
+  seen.largest_now = idle.longest();
   seen.largest_place = idle.largest_place();
   const std::size_t whole = idle.whole_chunks();
   // A request goes where the least is missing, of which some may lie there.
-  const std::size_t most = std::min(seen.largest_place, seen.physical_bytes - seen.used_bytes);
-  seen.largest_moved = seen.largest_run;
+  const std::size_t most = std::min(seen.largest_place, seen.reserved_current - seen.used_current);
+  seen.largest_moved = seen.largest_now;
   if (memory.moves_chunks())
-    seen.largest_moved = idle.largest_with_new(seen.largest_run, most, std::nullopt);
+    seen.largest_moved = idle.largest_with_new(seen.largest_now, most, std::nullopt);
   const auto in_classes = [&seen] {
-    for (std::size_t* const each : {&seen.largest_run, &seen.largest_moved, &seen.largest_possible})
+    for (std::size_t* const each : {&seen.largest_now, &seen.largest_moved, &seen.largest_possible})
       *each = classes.largest_in(*each);
     return seen;
   };
   if (!fresh) return in_classes();
   // Slabs never move: the idle ones are released for a request that they do not hold.
   if (!memory.moves_chunks()) fresh->bytes = add_bytes(fresh->bytes, whole);
-  const std::size_t room = blocks.limit - std::min(blocks.limit, seen.used_bytes);
+  const std::size_t room = blocks.limit - std::min(blocks.limit, seen.used_current);
   seen.largest_possible = idle.largest_with_new(
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);

@@ -35,8 +35,8 @@ struct worn_pool : pool_of {
     const usage seen = all.usage_snapshot();
     std::size_t free_bytes = 0;
     for (const auto& each : seen.streams) free_bytes += each.free_bytes;
-    CHECK(seen.physical_bytes == memory.held());
-    CHECK(seen.used_bytes + free_bytes == seen.physical_bytes);
+    CHECK(seen.reserved_current == memory.held());
+    CHECK(seen.used_current + free_bytes == seen.reserved_current);
   }
 
   std::vector<std::size_t> parts;
