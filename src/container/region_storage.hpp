@@ -7,7 +7,7 @@
 
 #include <hipvmm/region/region.hpp>
 #include "container/storage_memory.hpp"
-#include "region/chunks/pinned_memory.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "region/sleep/memory_tag.hpp"
 
 namespace hipvmm::detail {

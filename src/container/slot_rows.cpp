@@ -10,7 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "region/chunks/pinned_memory.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
 
 namespace hipvmm::detail {

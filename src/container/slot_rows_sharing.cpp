@@ -9,7 +9,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "container/slot_rows.hpp"
 #include "core/check.hpp"
-#include "region/chunks/shared_chunks.hpp"
+#include "region/chunks/region_chunks.hpp"
 
 namespace hipvmm::detail {
 namespace {

@@ -18,7 +18,7 @@
 #include "core/process_mark.hpp"
 #include "ipc/block_mirror.hpp"
 #include "ipc/subscription.hpp"
-#include "region/chunks/shared_chunks.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::detail {

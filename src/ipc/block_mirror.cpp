@@ -11,7 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "region/chunks/shared_chunks.hpp"
+#include "region/chunks/region_chunks.hpp"
 
 namespace hipvmm::detail {
 namespace {

@@ -43,7 +43,10 @@ class chunk_prefetch {
     return ready_.empty() && may_start_;
   }
   /// Pre: is_idle().
-  void submit(const order& wanted) noexcept;
+  void submit(const order& wanted) noexcept {
+    order_ = wanted;
+    if (!task_.submit()) note_failure();
+  }
   void allow() noexcept { may_start_ = true; }
   /// Bytes of the chunk that is ready; zero while one is under way, or leaves by give().
   [[nodiscard]] std::size_t ready_bytes() const noexcept {
@@ -69,13 +72,32 @@ class chunk_prefetch {
   [[nodiscard]] const backing_map& ready() const noexcept { return ready_; }
   /// Returns whether the chunk is partly in [offset, offset + bytes): nothing else can be mapped
   /// there then.
-  [[nodiscard]] bool is_ready_within(std::size_t offset, std::size_t bytes) const noexcept;
+  [[nodiscard]] bool is_ready_within(std::size_t offset, std::size_t bytes) const noexcept {
+    if (ready_.empty()) return false;
+    const auto& [first, held] = *ready_.begin();
+    return first < offset + bytes && offset < first + held.bytes();
+  }
   /// Takes the order that was cancelled before a thread began with it.
   std::optional<order> take_cancelled() noexcept { return std::exchange(order_, std::nullopt); }
 
  private:
-  void run() noexcept;
-  void note_failure() noexcept;
+  void run() noexcept {
+    try {
+      backing_map made = make_(*order_);
+      order_.reset();
+      const std::lock_guard lock{mutex_};
+      ready_ = std::move(made);
+      is_offered_ = true;
+    } catch (...) {
+      // The commit that needs the chunk meets the same failure, or finds it gone.
+      note_failure();
+    }
+  }
+  void note_failure() noexcept {
+    order_.reset();
+    may_start_ = false;
+    ++failures_;
+  }
 
   std::function<backing_map(const order&)> make_;
   std::optional<order> order_;  // until it is filled or void

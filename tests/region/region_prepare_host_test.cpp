@@ -16,7 +16,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/background_task.hpp"
-#include "region/chunks/shared_chunks.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "support/devices.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/fault_sweep.hpp"

@@ -21,7 +21,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "region/chunks/shared_chunks.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"

@@ -285,18 +285,16 @@ class region {
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
-  // For a pool, which unmaps without its locks: src/region/chunks/detached_chunk.hpp.
+  // For vectors, pools, arenas and importers: src/region/chunks/region_chunks.hpp.
   friend detail::detached_chunk detail::detach_chunk(region& from, std::size_t offset);
   friend detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset);
   friend void detail::move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
   friend detail::refused_mappings detail::take_refused(region& from, std::size_t offset,
                                                        std::size_t bytes) noexcept;
-  // For an importer, and a slot_arena: src/region/chunks/shared_chunks.hpp.
   friend void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
   friend physical_chunk detail::reference_chunk(region& of, std::size_t offset);
   friend void detail::copy_chunks(region& in, const std::vector<std::size_t>& offsets,
                                   stream_ref stream);
-  // For vectors and a slot_arena: src/region/chunks/pinned_memory.hpp.
   friend void detail::use_pinned_chunks(region& of);
   friend void detail::return_pinned_memory(region& of) noexcept;
   // For a pool: src/region/sleep/memory_tag.hpp.

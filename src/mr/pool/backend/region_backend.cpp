@@ -16,7 +16,7 @@
 #include "core/descriptors.hpp"
 #include "region/available.hpp"
 #include "region/backing.hpp"
-#include "region/chunks/detached_chunk.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "region/retirement.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "strategy/memory_strategy.hpp"

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include <hipvmm/region/region.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "region/backing.hpp"
 #include "vmm/address_range.hpp"
 
+// Calls by which vectors, pools, arenas and importers use the chunks of a region.
 namespace hipvmm::detail {
 
 /// A chunk, or a mapping that a moved chunk left behind, that was taken out of its region and is
@@ -93,5 +97,33 @@ class refused_mappings {
 /// Moves the chunks that begin at the offsets `from` to neighbouring addresses from `to` on, all or
 /// none. As region::move_chunk(), but neighbours get their rights by one call.
 void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
+
+/// As region::adopt() for each of `chunks`, by offset, all or none: neighbours get their rights by
+/// one call. Takes the chunks only when it succeeds.
+void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
+
+/// Makes another owner of the chunk that begins at `offset`, to be adopted at another one. See
+/// reference_to().
+/// Throws: std::invalid_argument unless a chunk begins there; std::bad_alloc.
+[[nodiscard]] physical_chunk reference_chunk(region& of, std::size_t offset);
+
+/// Replaces the chunks that begin at `offsets` by new ones with the same bytes and rights, all or
+/// none: copies them in `stream`, waits for it, and maps the new ones in place of the old ones.
+/// Pre: all work that uses these addresses is ordered before this call in `stream`, of a device
+/// with access, and none is submitted before it returns. Throws: std::invalid_argument unless
+/// chunks begin there; out_of_memory; hip_error.
+void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
+
+/// Lets commit() back a gap with pinned chunks of other sizes, before it creates one: several
+/// smaller ones, or one that backs up to an eighth more than it was asked for, or more if the
+/// device is full. For a region that is backed from one offset on without holes.
+void use_pinned_chunks(region& of);
+
+/// If nothing is backed: frees the addresses and reserves the same again, so that memory returns
+/// that only they pinned. Waits for memory that was retired from them, and on ROCm 6 for the
+/// devices with access. A failure is reported.
+/// - If others took the addresses in between, the next commit() reserves them, or throws
+///   out_of_memory with exhausted::addresses.
+void return_pinned_memory(region& of) noexcept;
 
 }  // namespace hipvmm::detail

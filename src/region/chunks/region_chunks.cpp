@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "region/chunks/shared_chunks.hpp"
+#include "region/chunks/region_chunks.hpp"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/capture_mode.hpp"
 #include "region/mapped_region.hpp"
@@ -23,6 +24,39 @@ backing_map::iterator chunk_at(mapped_region& self, std::size_t offset) {
 }
 
 }  // namespace
+
+detached_chunk detach_chunk(region& from, std::size_t offset) {
+  mapped_region& self = from.live();
+  self.drop_prepared();
+  const auto found = chunk_at(self, offset);
+  self.holds_memory = true;
+  self.committed -= found->second.bytes();
+  detached_chunk detached{self.addresses, std::move(found->second)};
+  self.backings.erase(found);
+  return detached;
+}
+
+detached_chunk detach_left_behind(region& from, std::size_t offset) {
+  mapped_region& self = from.live();
+  const auto found = self.left_behind.find(offset);
+  if (found == self.left_behind.end())
+    throw std::invalid_argument{"no chunk that moved is still mapped at offset " +
+                                std::to_string(offset)};
+  self.holds_memory = true;
+  detached_chunk detached{self.addresses, std::move(found->second)};
+  self.left_behind.erase(found);
+  return detached;
+}
+
+void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to) {
+  in.awake("region::move_chunk").move_chunks(from, to);
+}
+
+refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept {
+  const auto& addresses = from.live().addresses;
+  return {addresses,
+          addresses->refused().take(static_cast<char*>(addresses->base()) + offset, bytes)};
+}
 
 physical_chunk reference_chunk(region& of, std::size_t offset) {
   return reference_to(chunk_at(of.live(), offset)->second.chunk);
@@ -52,5 +86,9 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
   self.copy_into(fresh, replaced, stream);
   self.replace_chunks(replaced, fresh);
 }
+
+void use_pinned_chunks(region& of) { of.live().takes_pinned = true; }
+
+void return_pinned_memory(region& of) noexcept { of.live().return_pinned_memory(); }
 
 }  // namespace hipvmm::detail
