@@ -11,7 +11,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "vmm/range_handle.hpp"
+#include "vmm/shareable_handle.hpp"
 
 namespace hipvmm {
 namespace detail {
