@@ -18,6 +18,7 @@
 #include "capability/capability_fingerprint.hpp"
 #include "capability/capability_text.hpp"
 #include "core/check.hpp"
+#include "core/descriptors.hpp"
 #include "core/environment.hpp"
 #include "core/file_size_signal.hpp"
 
@@ -120,16 +121,6 @@ capability::record parse(std::string_view text, const std::string& fingerprint) 
   }
   if (found.fingerprint.empty()) throw std::invalid_argument{"it does not say what it is about"};
   return found;
-}
-
-bool write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
 }
 
 std::string belongs_to_another(const std::filesystem::path& folder, ::uid_t owner) {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstddef>
 #include <optional>
+#include <string_view>
 
 namespace hipvmm::detail {
 
@@ -29,5 +33,16 @@ void require_open_descriptor(int descriptor, const char* what);
 ///   exports of NVIDIA's driver.
 /// - Leaves the position in the file as it is.
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept;
+
+/// Writes all of `text`. Returns false on failure, with errno; a part may be written then.
+inline bool write_all(int descriptor, std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
 
 }  // namespace hipvmm::detail

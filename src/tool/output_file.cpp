@@ -16,6 +16,8 @@
 #include <system_error>
 #include <utility>
 
+#include "core/descriptors.hpp"
+
 namespace hipvmm::tool {
 namespace {
 
@@ -65,16 +67,6 @@ place follow(std::string path) {
   return {path, std::nullopt};
 }
 
-bool write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 /// A new file beside another one, gone again unless it takes the other's name.
 class temporary_beside {
  public:
@@ -113,7 +105,7 @@ class temporary_beside {
 
   [[nodiscard]] bool write(std::string_view text) {
     // File servers and quotas may refuse written data as late as here.
-    return write_all(descriptor_, text) && (::fsync(descriptor_) == 0 || errno == EINVAL) &&
+    return detail::write_all(descriptor_, text) && (::fsync(descriptor_) == 0 || errno == EINVAL) &&
            ::close(std::exchange(descriptor_, -1)) == 0;
   }
 
@@ -144,7 +136,7 @@ bool overwrite(const std::string& path, std::string_view text) {
       ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, std::max<off_t>(bytes, 1)) == 0 ||
       errno == EOPNOTSUPP;
   const bool written =
-      has_room && write_all(descriptor, text) && ::ftruncate(descriptor, bytes) == 0;
+      has_room && detail::write_all(descriptor, text) && ::ftruncate(descriptor, bytes) == 0;
   const int error = errno;
   const bool closed = ::close(descriptor) == 0;
   if (!written) errno = error;
@@ -181,7 +173,7 @@ output_file::~output_file() {
 
 void output_file::write(std::string_view text) {
   errno = 0;
-  if (!(target_.empty() ? write_all(descriptor_, text) : replace(text)))
+  if (!(target_.empty() ? detail::write_all(descriptor_, text) : replace(text)))
     throw std::system_error{errno, std::generic_category(),
                             "cannot write the result to '" + path_ + "'"};
 }
