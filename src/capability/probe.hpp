@@ -26,6 +26,10 @@ struct probe_site {
               persistence holds = persistence::lasting) {
     found.set(which, what, std::move(reason), holds);
   }
+  /// Answers `yes` if the probe has `seen` that, else `no`, for good.
+  void answer(trait which, bool seen, std::string yes, std::string no) {
+    answer(which, seen ? finding::yes : finding::no, seen ? std::move(yes) : std::move(no));
+  }
 };
 
 /// Whether a probe may run in a process that its failure would harm.

@@ -109,12 +109,8 @@ void probe_crosses_chunks(probe_site& site) {
   }
   row.undo();
   const std::string who = site.kernel ? "copies and kernels" : "copies";
-  if (seen) {
-    site.answer(trait::crosses_chunks, finding::yes, who + " spanned two neighbouring mappings");
-  } else {
-    site.answer(trait::crosses_chunks, finding::no,
-                "not all bytes arrived of " + who + " that spanned two neighbouring mappings");
-  }
+  site.answer(trait::crosses_chunks, seen, who + " spanned two neighbouring mappings",
+              "not all bytes arrived of " + who + " that spanned two neighbouring mappings");
 }
 
 namespace {
@@ -165,13 +161,9 @@ void probe_crosses_reservations(probe_site& site) {
   seen = seen && words_at(site.queue, across) == std::vector<word>(word_count, 0x5A5A5A5A);
   second.undo();
   first.undo();
-  if (seen) {
-    site.answer(trait::crosses_reservations, finding::yes,
-                "copies and a fill spanned two neighbouring reservations");
-  } else {
-    site.answer(trait::crosses_reservations, finding::no,
-                "not all bytes arrived of copies that spanned two neighbouring reservations");
-  }
+  site.answer(trait::crosses_reservations, seen,
+              "copies and a fill spanned two neighbouring reservations",
+              "not all bytes arrived of copies that spanned two neighbouring reservations");
 }
 
 void probe_coherent_aliases(probe_site& site) {

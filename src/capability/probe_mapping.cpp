@@ -40,11 +40,8 @@ void probe_kind(probe_site& site, trait which, const std::string& name, Make mak
   site.during = "when " + name + " was written and read by copies";
   const bool seen = carries_in_time(site, row.at(0), row.at(0), 6);
   row.undo();
-  if (seen) {
-    site.answer(which, finding::yes, name + " was mapped, written and read back");
-  } else {
-    site.answer(which, finding::no, "what was copied to " + name + " was not read back");
-  }
+  site.answer(which, seen, name + " was mapped, written and read back",
+              "what was copied to " + name + " was not read back");
 }
 
 }  // namespace
@@ -77,13 +74,8 @@ void probe_several_reservations(probe_site& site) {
                     words_at(site.queue, first.at(0)) == pattern(2);
   second.undo();
   first.undo();
-  if (seen) {
-    site.answer(trait::several_reservations, finding::yes,
-                "two reservations were written and read at a time");
-  } else {
-    site.answer(trait::several_reservations, finding::no,
-                "of two reservations one did not hold what was copied to it");
-  }
+  site.answer(trait::several_reservations, seen, "two reservations were written and read at a time",
+              "of two reservations one did not hold what was copied to it");
 }
 
 void probe_unmaps_each(probe_site& site) {
@@ -94,13 +86,9 @@ void probe_unmaps_each(probe_site& site) {
   const bool seen = carries_in_time(site, row.at(0), row.at(0), 4) &&
                     carries_in_time(site, row.at(2), row.at(2), 5);
   row.undo();
-  if (seen) {
-    site.answer(trait::unmaps_each, finding::yes,
-                "three neighbouring mappings were undone one by one and their addresses freed");
-  } else {
-    site.answer(trait::unmaps_each, finding::no,
-                "a mapping lost its bytes when its neighbour was undone");
-  }
+  site.answer(trait::unmaps_each, seen,
+              "three neighbouring mappings were undone one by one and their addresses freed",
+              "a mapping lost its bytes when its neighbour was undone");
 }
 
 namespace {
@@ -171,14 +159,9 @@ void probe_tail_access(probe_site& site) {
   const bool seen = all_carry(site, beside, 6) && all_carry(site, apart, 8);
   apart.undo();
   beside.undo();
-  if (seen) {
-    site.answer(
-        trait::tail_access, finding::yes,
-        "mappings of unequal size were granted one by one, behind others and behind a hole");
-  } else {
-    site.answer(trait::tail_access, finding::no,
-                "mappings that were granted one by one did not hold what was copied to them");
-  }
+  site.answer(trait::tail_access, seen,
+              "mappings of unequal size were granted one by one, behind others and behind a hole",
+              "mappings that were granted one by one did not hold what was copied to them");
 }
 
 void probe_base_access(probe_site& site) {
@@ -199,14 +182,10 @@ void probe_base_access(probe_site& site) {
   row.add_at(5, 2);
   grant_all(7);
   row.undo();
-  if (seen) {
-    site.answer(trait::base_access, finding::yes,
-                "two, three and four neighbouring mappings were granted by one call");
-  } else {
-    site.answer(trait::base_access, finding::no,
-                "neighbouring mappings were granted by one call and did not hold what was copied "
-                "to them");
-  }
+  site.answer(trait::base_access, seen,
+              "two, three and four neighbouring mappings were granted by one call",
+              "neighbouring mappings were granted by one call and did not hold what was copied "
+              "to them");
 }
 
 void probe_equal_access(probe_site& site) {
@@ -224,14 +203,10 @@ void probe_equal_access(probe_site& site) {
   const bool seen = all_carry(site, first, 16) && all_carry(site, second, 22);
   second.undo();
   first.undo();
-  if (seen) {
-    site.answer(trait::equal_access, finding::yes,
-                "mappings of one size were granted one by one, behind others and behind holes");
-  } else {
-    site.answer(trait::equal_access, finding::no,
-                "mappings of one size that were granted one by one did not hold what was copied to "
-                "them");
-  }
+  site.answer(trait::equal_access, seen,
+              "mappings of one size were granted one by one, behind others and behind holes",
+              "mappings of one size that were granted one by one did not hold what was copied to "
+              "them");
 }
 
 void probe_reports_failed_map(probe_site& site) {

@@ -151,12 +151,8 @@ void probe_shares_chunks(probe_site& site) {
   const bool same =
       shows_same_memory(site, by_value ? import_form::value : import_form::pointer, handle, *row);
   row->undo();
-  if (same) {
-    site.answer(trait::shares_chunks, finding::yes, "a chunk was exported and imported");
-  } else {
-    site.answer(trait::shares_chunks, finding::no,
-                "a chunk was exported, and its import shows other bytes");
-  }
+  site.answer(trait::shares_chunks, same, "a chunk was exported and imported",
+              "a chunk was exported, and its import shows other bytes");
 }
 
 void probe_imports_by_value(probe_site& site) {
@@ -168,12 +164,8 @@ void probe_imports_by_value(probe_site& site) {
   const shareable_handle handle{row->chunks.front()};
   const bool same = shows_same_memory(site, import_form::value, handle, *row);
   row->undo();
-  if (same) {
-    site.answer(trait::imports_by_value, finding::yes, "a descriptor's value was imported");
-  } else {
-    site.answer(trait::imports_by_value, finding::no,
-                "a descriptor's value was imported, and shows other bytes");
-  }
+  site.answer(trait::imports_by_value, same, "a descriptor's value was imported",
+              "a descriptor's value was imported, and shows other bytes");
 }
 
 namespace {
