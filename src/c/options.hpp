@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -20,7 +19,7 @@ namespace hipvmm::c {
 /// An option's name and the function that sets it.
 struct option {
   std::string name;
-  const char* allowed;  ///< the allowed values, in messages
+  std::string allowed;  ///< the allowed values, in messages
   /// Throws: std::invalid_argument or std::length_error for a value that is not allowed.
   std::function<void(std::string_view value)> set;
 };
@@ -64,15 +63,12 @@ inline constexpr const char* access_allowed =
 inline constexpr const char* right_allowed = "none, read or read_write";
 [[nodiscard]] access_right right_value(std::string_view value);
 
+[[noreturn]] void refuse_value(const char* why);
+
 /// One of a few names.
 template <typename Value>
 [[nodiscard]] Value choice_value(std::string_view value,
-                                 std::initializer_list<std::pair<std::string_view, Value>> choices);
-[[noreturn]] void refuse_value(const char* why);
-
-template <typename Value>
-Value choice_value(std::string_view value,
-                   std::initializer_list<std::pair<std::string_view, Value>> choices) {
+                                 const std::vector<std::pair<std::string_view, Value>>& choices) {
   for (const auto& [name, meaning] : choices)
     if (name == value) return meaning;
   refuse_value("it is none of the names");

@@ -29,19 +29,27 @@ text text_of(const char* options) { return options == nullptr ? text{} : text{op
 
 // Options of several tables.
 
+/// One of the names.
+template <typename Choice>
+option choice_option(const char* name, Choice& to, std::vector<std::pair<text, Choice>> choices) {
+  std::string allowed;
+  for (const auto& each : choices)
+    allowed.append(&each == &choices.front()  ? ""
+                   : &each == &choices.back() ? " or "
+                                              : ", ")
+        .append(each.first);
+  return {name, allowed,
+          [&to, all = std::move(choices)](text value) { to = choice_value<Choice>(value, all); }};
+}
+
 option shareable_option(handle_type& to) {
-  return {"shareable", "none or posix_fd", [&to](text value) {
-            to = choice_value<hipvmm::handle_type>(
-                value,
-                {{"none", hipvmm::handle_type::none}, {"posix_fd", hipvmm::handle_type::posix_fd}});
-          }};
+  return choice_option("shareable", to,
+                       {{"none", handle_type::none}, {"posix_fd", handle_type::posix_fd}});
 }
 
 option memory_option(chunk_memory& to) {
-  return {"memory", "standard or uncached", [&to](text value) {
-            to = choice_value<chunk_memory>(value, {{"standard", chunk_memory::standard},
-                                                    {"uncached", chunk_memory::uncached}});
-          }};
+  return choice_option(
+      "memory", to, {{"standard", chunk_memory::standard}, {"uncached", chunk_memory::uncached}});
 }
 
 option access_option(const char* name, access_list& to, device_ref owner) {
@@ -49,11 +57,10 @@ option access_option(const char* name, access_list& to, device_ref owner) {
 }
 
 option without_vmm_option(without_vmm& to) {
-  return {"without_vmm", "use_hip_malloc, refuse or always", [&to](text value) {
-            to = choice_value<without_vmm>(value, {{"use_hip_malloc", without_vmm::use_hip_malloc},
-                                                   {"refuse", without_vmm::refuse},
-                                                   {"always", without_vmm::always}});
-          }};
+  return choice_option("without_vmm", to,
+                       {{"use_hip_malloc", without_vmm::use_hip_malloc},
+                        {"refuse", without_vmm::refuse},
+                        {"always", without_vmm::always}});
 }
 
 option sleep_tag_option(std::optional<memory_tag>& to) {
@@ -154,30 +161,21 @@ std::vector<option> buffer_table(growth_options& to, placement_choice& placement
                                  device_ref device) {
   std::vector<option> table{
       size_option("max", to.max_bytes, device),
-      {"past_max", "move or refuse",
-       [&to](text value) {
-         to.past_max = choice_value<past_max_size>(
-             value, {{"move", past_max_size::move}, {"refuse", past_max_size::refuse}});
-       }},
+      choice_option("past_max", to.past_max,
+                    {{"move", past_max_size::move}, {"refuse", past_max_size::refuse}}),
       limit_option("step_limit", to.step_limit, device),
       size_option("granule", to.granule_bytes, device),
-      {"ahead", "off, created or mapped",
-       [&to](text value) {
-         to.grow_ahead.prepare =
-             choice_value<prefetch_level>(value, {{"off", prefetch_level::off},
-                                                  {"created", prefetch_level::created},
-                                                  {"mapped", prefetch_level::mapped}});
-       }},
+      choice_option("ahead", to.grow_ahead.prepare,
+                    {{"off", prefetch_level::off},
+                     {"created", prefetch_level::created},
+                     {"mapped", prefetch_level::mapped}}),
       size_option("ahead_watermark", to.grow_ahead.watermark_bytes, device),
       size_option("ahead_budget", to.grow_ahead.budget_bytes, device),
       shareable_option(to.chunks.shareable),
       access_option("access", to.chunks.access, device),
-      {"when_empty", "re_reserves or keeps_addresses",
-       [&to](text value) {
-         to.chunks.when_empty = choice_value<empty_policy>(
-             value, {{"re_reserves", empty_policy::re_reserves},
-                     {"keeps_addresses", empty_policy::keeps_addresses}});
-       }},
+      choice_option("when_empty", to.chunks.when_empty,
+                    {{"re_reserves", empty_policy::re_reserves},
+                     {"keeps_addresses", empty_policy::keeps_addresses}}),
       {"stripes", list_allowed,
        [&placement](text value) {
          placement.devices.clear();
@@ -326,23 +324,16 @@ slot_arena_options slot_settings(device_ref device, const char* options) {
               to = number_value(value, std::numeric_limits<std::uint32_t>::max());
             }};
   };
-  apply_options("a slot arena", text_of(options),
-                {count("slots", made.slots),
-                 size_option("bytes_per_slot", made.bytes_per_slot, device),
-                 count("planes", made.planes),
-                 size_option("block", made.block_bytes, device),
-                 {"layout", "separate or packed",
-                  [&](text value) {
-                    made.layout = choice_value<slot_layout>(
-                        value,
-                        {{"separate", slot_layout::separate}, {"packed", slot_layout::packed}});
-                  }},
-                 limit_option("budget", made.budget_bytes, device),
-                 size_option("floor", made.floor_bytes, device),
-                 priority_option(made.priority),
-                 count("prefetch", made.prefetch_blocks),
-                 access_option("access", made.access, device),
-                 sleep_tag_option(made.tag)});
+  apply_options(
+      "a slot arena", text_of(options),
+      {count("slots", made.slots), size_option("bytes_per_slot", made.bytes_per_slot, device),
+       count("planes", made.planes), size_option("block", made.block_bytes, device),
+       choice_option("layout", made.layout,
+                     {{"separate", slot_layout::separate}, {"packed", slot_layout::packed}}),
+       limit_option("budget", made.budget_bytes, device),
+       size_option("floor", made.floor_bytes, device), priority_option(made.priority),
+       count("prefetch", made.prefetch_blocks), access_option("access", made.access, device),
+       sleep_tag_option(made.tag)});
   return made;
 }
 
@@ -357,14 +348,11 @@ joining_settings budget_settings(device_ref device, const char* options) {
 suspend_options suspend_settings(const char* options) {
   suspend_options made;
   apply_options("a suspension", text_of(options),
-                {{"storage", "pinned, pinned_kept, pageable or file",
-                  [&](text value) {
-                    made.storage = choice_value<sleep_storage>(
-                        value, {{"pinned", sleep_storage::pinned},
+                {choice_option("storage", made.storage,
+                               {{"pinned", sleep_storage::pinned},
                                 {"pinned_kept", sleep_storage::pinned_kept},
                                 {"pageable", sleep_storage::pageable},
-                                {"file", sleep_storage::file}});
-                  }},
+                                {"file", sleep_storage::file}}),
                  {"folder", "a folder of a local disk, for storage=file",
                   [&](text value) { made.folder = std::string{value}; }}});
   if (made.folder.empty() == (made.storage == sleep_storage::file))
