@@ -93,27 +93,8 @@ bool is_of_word(char each) noexcept {
   return (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') || each == '_';
 }
 
-hipvmm_exhausted exhausted_of(exhausted resource) noexcept {
-  switch (resource) {
-    case exhausted::device_memory:
-      return HIPVMM_EXHAUSTED_DEVICE_MEMORY;
-    case exhausted::addresses:
-      return HIPVMM_EXHAUSTED_ADDRESSES;
-    case exhausted::descriptors:
-      return HIPVMM_EXHAUSTED_DESCRIPTORS;
-    case exhausted::host_memory:
-      return HIPVMM_EXHAUSTED_HOST_MEMORY;
-    case exhausted::limit:
-      return HIPVMM_EXHAUSTED_LIMIT;
-    case exhausted::budget:
-      return HIPVMM_EXHAUSTED_BUDGET;
-    case exhausted::fragmentation:
-      return HIPVMM_EXHAUSTED_FRAGMENTATION;
-    case exhausted::alignment:
-      return HIPVMM_EXHAUSTED_ALIGNMENT;
-  }
-  return HIPVMM_EXHAUSTED_NOTHING;
-}
+// C has the same order, from 1 on.
+static_assert(static_cast<int>(exhausted::alignment) + 1 == HIPVMM_EXHAUSTED_ALIGNMENT);
 
 }  // namespace
 
@@ -137,7 +118,8 @@ hipvmm_status keep_failure(const char* function) noexcept {
     last.keep(HIPVMM_ERROR_INVALID_ARGUMENT, failure.what(), function);
   } catch (const out_of_memory& failure) {
     last.keep(HIPVMM_ERROR_OUT_OF_MEMORY, failure.what());
-    last.details.exhausted = exhausted_of(failure.resource());
+    last.details.exhausted =
+        static_cast<hipvmm_exhausted>(static_cast<int>(failure.resource()) + 1);
     last.details.device = failure.device();
     last.details.bytes_requested = failure.bytes_requested();
     last.details.bytes_free = failure.bytes_free();

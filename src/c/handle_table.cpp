@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -32,25 +33,11 @@ void* make_handle(std::uint32_t index, std::uint32_t generation) noexcept {
 }  // namespace
 
 const char* name_of(handle_kind kind) noexcept {
-  switch (kind) {
-    case handle_kind::buffer:
-      return "a buffer";
-    case handle_kind::resource:
-      return "a resource";
-    case handle_kind::stream:
-      return "a stream";
-    case handle_kind::publication:
-      return "a publication";
-    case handle_kind::attachment:
-      return "an attachment";
-    case handle_kind::slot_arena:
-      return "a slot arena";
-    case handle_kind::budget:
-      return "a budget";
-    case handle_kind::event:
-      return "an event";
-  }
-  return "an object";
+  static constexpr std::array names{"an object",    "a buffer",      "a resource",
+                                    "a stream",     "a publication", "an attachment",
+                                    "a slot arena", "a budget",      "an event"};
+  const auto index = static_cast<std::size_t>(kind);
+  return names[index < names.size() ? index : 0];
 }
 
 handle_table& handle_table::shared() {

@@ -78,33 +78,21 @@ int hipvmm_version() { return HIPVMM_C_VERSION; }
 const char* hipvmm_version_text() { return HIPVMM_VERSION_STRING; }
 
 const char* hipvmm_status_name(hipvmm_status status) {
-  switch (status) {
-    case HIPVMM_OK:
-      return "ok";
-    case HIPVMM_ERROR_INVALID_ARGUMENT:
-      return "invalid_argument";
-    case HIPVMM_ERROR_INVALID_HANDLE:
-      return "invalid_handle";
-    case HIPVMM_ERROR_OUT_OF_MEMORY:
-      return "out_of_memory";
-    case HIPVMM_ERROR_UNSUPPORTED:
-      return "unsupported";
-    case HIPVMM_ERROR_OUT_OF_RANGE:
-      return "out_of_range";
-    case HIPVMM_ERROR_HIP:
-      return "hip";
-    case HIPVMM_ERROR_IPC:
-      return "ipc";
-    case HIPVMM_ERROR_SYSTEM:
-      return "system";
-    case HIPVMM_ERROR_TOO_SMALL:
-      return "too_small";
-    case HIPVMM_ERROR_INTERNAL:
-      return "internal";
-    case HIPVMM_ERROR_INVALID_STATE:
-      return "invalid_state";
-  }
-  return "unknown";
+  static constexpr std::array names{"ok",
+                                    "invalid_argument",
+                                    "invalid_handle",
+                                    "out_of_memory",
+                                    "unsupported",
+                                    "out_of_range",
+                                    "hip",
+                                    "ipc",
+                                    "system",
+                                    "too_small",
+                                    "internal",
+                                    "invalid_state"};
+  static_assert(names.size() == HIPVMM_ERROR_INVALID_STATE + 1);
+  const auto index = static_cast<std::size_t>(status);
+  return index < names.size() ? names[index] : "unknown";
 }
 
 const char* hipvmm_last_error() { return last_text(); }

@@ -90,30 +90,17 @@ std::vector<std::shared_ptr<call_mutex>> named_tag::alive() {
   return found;
 }
 
+// The enumerators have the same values in C.
+static_assert(static_cast<int>(access_right::read_write) == HIPVMM_RIGHT_READ_WRITE);
+
 access_right right_of(hipvmm_right right) {
-  switch (right) {
-    case HIPVMM_RIGHT_NONE:
-      return access_right::none;
-    case HIPVMM_RIGHT_READ:
-      return access_right::read;
-    case HIPVMM_RIGHT_READ_WRITE:
-      return access_right::read_write;
-  }
-  throw bad_argument{"right is " + std::to_string(static_cast<int>(right)) +
-                     ", which is no hipvmm_right"};
+  if (static_cast<unsigned>(right) > HIPVMM_RIGHT_READ_WRITE)
+    throw bad_argument{"right is " + std::to_string(static_cast<int>(right)) +
+                       ", which is no hipvmm_right"};
+  return static_cast<access_right>(right);
 }
 
-hipvmm_right right_of(access_right right) noexcept {
-  switch (right) {
-    case access_right::none:
-      return HIPVMM_RIGHT_NONE;
-    case access_right::read:
-      return HIPVMM_RIGHT_READ;
-    case access_right::read_write:
-      return HIPVMM_RIGHT_READ_WRITE;
-  }
-  return HIPVMM_RIGHT_NONE;
-}
+hipvmm_right right_of(access_right right) noexcept { return static_cast<hipvmm_right>(right); }
 
 access_list list_of(const hipvmm_access* access, std::size_t count) {
   if (access == nullptr && count != 0)

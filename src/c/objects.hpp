@@ -106,35 +106,23 @@ struct buffer_object {
       : source{std::move(from)}, bytes{device, options} {}
 };
 
-struct stream_object {
-  static constexpr handle_kind handle = handle_kind::stream;
+/// A stream or an event. In a child of fork() HIP does not know it.
+template <typename Owned, handle_kind Kind>
+struct hip_object {
+  static constexpr handle_kind handle = Kind;
 
-  stream owned;
+  Owned owned;
   detail::process_mark process;
 
-  explicit stream_object(stream made) noexcept : owned{std::move(made)} {}
-  stream_object(const stream_object&) = delete;
-  stream_object& operator=(const stream_object&) = delete;
-  /// In a child of fork() HIP does not know the stream.
-  ~stream_object() {
+  explicit hip_object(Owned made) noexcept : owned{std::move(made)} {}
+  hip_object(const hip_object&) = delete;
+  hip_object& operator=(const hip_object&) = delete;
+  ~hip_object() {
     if (process.is_of_parent()) static_cast<void>(owned.release());
   }
 };
-
-struct event_object {
-  static constexpr handle_kind handle = handle_kind::event;
-
-  event owned;
-  detail::process_mark process;
-
-  explicit event_object(event made) noexcept : owned{std::move(made)} {}
-  event_object(const event_object&) = delete;
-  event_object& operator=(const event_object&) = delete;
-  /// In a child of fork() HIP does not know the event.
-  ~event_object() {
-    if (process.is_of_parent()) static_cast<void>(owned.release());
-  }
-};
+using stream_object = hip_object<stream, handle_kind::stream>;
+using event_object = hip_object<event, handle_kind::event>;
 
 struct publication_object {
   static constexpr handle_kind handle = handle_kind::publication;

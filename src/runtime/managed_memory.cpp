@@ -112,43 +112,22 @@ void advise_range(const void* pointer, std::size_t bytes, hipMemoryAdvise advice
 }
 
 hipMemoryAdvise to_hip(range_advice advice) {
-  switch (advice) {
-    case range_advice::set_read_mostly:
-      return hipMemAdviseSetReadMostly;
-    case range_advice::unset_read_mostly:
-      return hipMemAdviseUnsetReadMostly;
-    case range_advice::unset_preferred_location:
-      return hipMemAdviseUnsetPreferredLocation;
-    case range_advice::set_coarse_grain:
-      return hipMemAdviseSetCoarseGrain;
-    case range_advice::unset_coarse_grain:
-      break;
-  }
-  return hipMemAdviseUnsetCoarseGrain;
+  // In the order of range_advice.
+  static constexpr std::array all{hipMemAdviseSetReadMostly, hipMemAdviseUnsetReadMostly,
+                                  hipMemAdviseUnsetPreferredLocation, hipMemAdviseSetCoarseGrain,
+                                  hipMemAdviseUnsetCoarseGrain};
+  return all[static_cast<std::size_t>(advice)];
 }
 
 hipMemoryAdvise to_hip(location_advice advice) {
-  switch (advice) {
-    case location_advice::set_preferred_location:
-      return hipMemAdviseSetPreferredLocation;
-    case location_advice::set_accessed_by:
-      return hipMemAdviseSetAccessedBy;
-    case location_advice::unset_accessed_by:
-      break;
-  }
-  return hipMemAdviseUnsetAccessedBy;
+  static constexpr std::array all{hipMemAdviseSetPreferredLocation, hipMemAdviseSetAccessedBy,
+                                  hipMemAdviseUnsetAccessedBy};
+  return all[static_cast<std::size_t>(advice)];
 }
 
 unsigned to_hip(attachment to) {
-  switch (to) {
-    case attachment::global:
-      return hipMemAttachGlobal;
-    case attachment::host:
-      return hipMemAttachHost;
-    case attachment::single:
-      break;
-  }
-  return hipMemAttachSingle;
+  static constexpr std::array all{hipMemAttachGlobal, hipMemAttachHost, hipMemAttachSingle};
+  return all[static_cast<std::size_t>(to)];
 }
 
 void attach(stream_ref stream, void* pointer, std::size_t bytes, attachment to) {

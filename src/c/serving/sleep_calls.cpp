@@ -17,18 +17,11 @@ namespace hipvmm::c {
 namespace {
 
 keep keep_of(hipvmm_keep what) {
-  switch (what) {
-    case HIPVMM_KEEP_CONTENTS:
-      return keep::contents;
-    case HIPVMM_KEEP_NOTHING:
-      return keep::nothing;
-    case HIPVMM_KEEP_ZEROS:
-      return keep::zeros;
-    case HIPVMM_KEEP_MAPPED:
-      return keep::mapped;
-  }
-  throw bad_argument{"keep is " + std::to_string(static_cast<int>(what)) +
-                     ", which is no hipvmm_keep"};
+  if (static_cast<unsigned>(what) > HIPVMM_KEEP_MAPPED)
+    throw bad_argument{"keep is " + std::to_string(static_cast<int>(what)) +
+                       ", which is no hipvmm_keep"};
+  static_assert(static_cast<int>(keep::mapped) == HIPVMM_KEEP_MAPPED);
+  return static_cast<keep>(what);  // the values are the same
 }
 
 /// suspend() or prepare_suspend().

@@ -21,15 +21,9 @@ namespace hipvmm::detail {
 namespace {
 
 const char* name_of(exchange_function function) noexcept {
-  switch (function) {
-    case exchange_function::exchange:
-      return "exchange";
-    case exchange_function::gather:
-      return "gather";
-    case exchange_function::all_gather:
-      break;
-  }
-  return "all_gather";
+  return function == exchange_function::exchange ? "exchange"
+         : function == exchange_function::gather ? "gather"
+                                                 : "all_gather";
 }
 
 /// One call, on one rank.

@@ -163,15 +163,9 @@ class thread_group {
   }
 
   static const char* function_text(function call) {
-    switch (call) {
-      case function::all_gather:
-        return "all_gather()";
-      case function::all_to_all:
-        return "all_to_all()";
-      case function::transfer:
-        break;
-    }
-    return "transfer()";
+    return call == function::all_gather   ? "all_gather()"
+           : call == function::all_to_all ? "all_to_all()"
+                                          : "transfer()";
   }
   static std::string call_text(const part& brought) {
     std::string text = function_text(brought.call);

@@ -158,25 +158,13 @@ const explanation& explain(trait which) noexcept {
 }
 
 std::string_view cause_of(quirk which) noexcept {
-  switch (which) {
-    case quirk::access_from_base:
-      return "tail_access is missing";
-    case quirk::verify_maps:
-      return "reports_failed_map is missing";
-    case quirk::wait_until_visible:
-      return "visible_at_once is missing";
-    case quirk::re_reserve:
-      return "returns_memory is missing";
-    case quirk::no_aliases:
-      return "coherent_aliases is missing";
-    case quirk::import_by_pointer:
-      return "imports_by_value is missing";
-    case quirk::larger_chunks:
-      return "each chunk costs descriptors";
-    case quirk::one_reservation:
-      return "crosses_reservations is missing";
-  }
-  return {};
+  static constexpr std::array<std::string_view, 8> causes{
+      "tail_access is missing",       "reports_failed_map is missing",
+      "visible_at_once is missing",   "returns_memory is missing",
+      "coherent_aliases is missing",  "imports_by_value is missing",
+      "each chunk costs descriptors", "crosses_reservations is missing"};
+  static_assert(causes.size() == static_cast<std::size_t>(quirk::one_reservation) + 1);
+  return causes[static_cast<std::size_t>(which)];
 }
 
 }  // namespace hipvmm::tool
