@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace hipvmm::tool {
@@ -27,9 +30,21 @@ struct replay_epoch {
 };
 
 /// The value that `part` of `ascending` do not exceed; 0 when it is empty.
-[[nodiscard]] std::uint64_t percentile_of(const std::vector<std::uint64_t>& ascending, double part);
+[[nodiscard]] inline std::uint64_t percentile_of(const std::vector<std::uint64_t>& ascending,
+                                                 double part) {
+  if (ascending.empty()) return 0;
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(part * static_cast<double>(ascending.size())));
+  return ascending[std::clamp<std::size_t>(rank, 1, ascending.size()) - 1];
+}
 
 /// Sorts `nanoseconds`, one value for each call, and summarizes them; all zero without calls.
-[[nodiscard]] call_latency summarize_calls(std::vector<std::uint64_t>& nanoseconds);
+[[nodiscard]] inline call_latency summarize_calls(std::vector<std::uint64_t>& nanoseconds) {
+  std::sort(nanoseconds.begin(), nanoseconds.end());
+  return {nanoseconds.size(),
+          std::accumulate(nanoseconds.begin(), nanoseconds.end(), std::uint64_t{0}),
+          percentile_of(nanoseconds, 0.5), percentile_of(nanoseconds, 0.99),
+          percentile_of(nanoseconds, 1)};
+}
 
 }  // namespace hipvmm::tool
