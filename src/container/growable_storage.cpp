@@ -197,12 +197,7 @@ growable_storage::growable_storage(growable_storage&& other) noexcept
       granule_{other.granule_},
       chunks_cost_descriptors_{other.chunks_cost_descriptors_},
       memory_{std::move(other.memory_)},
-      growth_steps_{std::exchange(other.growth_steps_, 0)},
-      base_moves_{std::exchange(other.base_moves_, 0)},
-      peak_bytes_{std::exchange(other.peak_bytes_, 0)},
-      ahead_hits_{std::exchange(other.ahead_hits_, 0)},
-      ahead_misses_{std::exchange(other.ahead_misses_, 0)},
-      copied_bytes_{std::exchange(other.copied_bytes_, 0)},
+      counts_{std::exchange(other.counts_, {})},
       scratch_{std::move(other.scratch_)},
       scratch_in_graph_{std::exchange(other.scratch_in_graph_, false)} {}
 
@@ -214,12 +209,7 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
   granule_ = other.granule_;
   chunks_cost_descriptors_ = other.chunks_cost_descriptors_;
   memory_ = std::move(other.memory_);
-  growth_steps_ = std::exchange(other.growth_steps_, 0);
-  base_moves_ = std::exchange(other.base_moves_, 0);
-  peak_bytes_ = std::exchange(other.peak_bytes_, 0);
-  ahead_hits_ = std::exchange(other.ahead_hits_, 0);
-  ahead_misses_ = std::exchange(other.ahead_misses_, 0);
-  copied_bytes_ = std::exchange(other.copied_bytes_, 0);
+  counts_ = std::exchange(other.counts_, {});
   scratch_ = std::move(other.scratch_);
   scratch_in_graph_ = std::exchange(other.scratch_in_graph_, false);
   return *this;
@@ -273,7 +263,7 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
     if (next != targets.end() - 1 && *next == next[1]) continue;
     const size_before before{data(), held_bytes(), capacity_bytes(),
                              held_bytes() + memory_->cancel_or_wait()};
-    peak_bytes_ = std::max(peak_bytes_, before.ready);
+    counts_.peak_bytes = std::max(counts_.peak_bytes, before.ready);
     try {
       if (*next > limit_bytes()) {
         move_to_fit(*next);
@@ -292,11 +282,11 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
 }
 
 void growable_storage::count_growth(const size_before& before, std::size_t bytes) {
-  ++growth_steps_;
+  ++counts_.growth_steps;
   if (options_.grow_ahead.prepare != prefetch_level::off)
-    ++(bytes <= before.ready ? ahead_hits_ : ahead_misses_);
+    ++(bytes <= before.ready ? counts_.ahead_hits : counts_.ahead_misses);
   note_move(before.data, before.held, before.used);
-  peak_bytes_ = std::max(peak_bytes_, held_bytes());
+  counts_.peak_bytes = std::max(counts_.peak_bytes, held_bytes());
   // A move to other addresses leaves out the erased bytes in front.
   const std::size_t grown = held_bytes() > before.held ? held_bytes() - before.held : 0;
   detail::report_event(origin_of(*this), memory_event_kind::grow,
@@ -312,11 +302,11 @@ void growable_storage::count_growth(const size_before& before, std::size_t bytes
 // of `held` bytes lives until the rest of the `used` ones is copied to the next.
 void growable_storage::note_move(const void* before, std::size_t held, std::size_t used) noexcept {
   if (before == nullptr || data() == nullptr || data() == before) return;
-  ++base_moves_;
+  ++counts_.base_moves;
   if (memory_->is_address_stable()) return;
   retire_scratch();  // graphs that use it use the old address too
-  copied_bytes_ += std::min(used, capacity_bytes());
-  peak_bytes_ = std::max(peak_bytes_, held + held_bytes());
+  counts_.copied_bytes += std::min(used, capacity_bytes());
+  counts_.peak_bytes = std::max(counts_.peak_bytes, held + held_bytes());
 }
 
 // Reserves for a moved-from storage, and refuses growth that the options forbid.
@@ -362,7 +352,7 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
   const void* const before = data();
   const std::size_t held = held_bytes();
   const std::size_t used = capacity_bytes();
-  peak_bytes_ = std::max(peak_bytes_, held + memory_->prepared_bytes());
+  counts_.peak_bytes = std::max(counts_.peak_bytes, held + memory_->prepared_bytes());
   // Without a byte in use, erased bytes go too, unless data() is for life.
   const bool is_for_life = options_.past_max == past_max_size::refuse;
   const std::size_t kept =
@@ -420,18 +410,14 @@ void growable_storage::set_access(const access_list& rights) {
 }
 
 growth_statistics growable_storage::statistics() const noexcept {
-  return {growth_steps_,
-          base_moves_,
-          memory_ ? memory_->chunk_count() : 0,
-          memory_
-              ? std::max(peak_bytes_, held_bytes() + memory_->prepared_bytes() + scratch_bytes())
-              : peak_bytes_,
-          memory_ ? memory_->prepared_bytes() : 0,
-          ahead_hits_,
-          ahead_misses_,
-          memory_ ? memory_->failed_preparations() : 0,
-          copied_bytes_,
-          scratch_bytes()};
+  growth_statistics now = counts_;
+  now.scratch_bytes = scratch_bytes();
+  if (!memory_) return now;
+  now.chunks = memory_->chunk_count();
+  now.ahead_bytes = memory_->prepared_bytes();
+  now.ahead_failures = memory_->failed_preparations();
+  now.peak_bytes = std::max(now.peak_bytes, held_bytes() + now.ahead_bytes + now.scratch_bytes);
+  return now;
 }
 
 bool growable_storage::is_address_stable() const noexcept {

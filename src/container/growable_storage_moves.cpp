@@ -100,7 +100,8 @@ void growable_storage::back_scratch(std::size_t bytes) {
   std::unique_ptr<detail::storage_memory> made = memory_->another(most_scratch, chosen);
   made->commit(0, std::min(bytes, made->max_bytes()));
   scratch_ = std::move(made);
-  peak_bytes_ = std::max(peak_bytes_, held_bytes() + memory_->prepared_bytes() + scratch_bytes());
+  counts_.peak_bytes =
+      std::max(counts_.peak_bytes, held_bytes() + memory_->prepared_bytes() + scratch_bytes());
 }
 
 std::size_t growable_storage::release_scratch(stream_ref stream) {

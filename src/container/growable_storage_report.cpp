@@ -47,13 +47,13 @@ std::string growable_storage::explain() const {
   if (is_pinned()) {
     text += "data() stays for life from the first growth on, which takes all of the memory\n";
   } else if (!is_mapped) {
-    text += "data() changes when memory is added: " + std::to_string(base_moves_) +
-            " times so far, with " + format_bytes(copied_bytes_) + " copied\n";
+    text += "data() changes when memory is added: " + std::to_string(counts_.base_moves) +
+            " times so far, with " + format_bytes(counts_.copied_bytes) + " copied\n";
   } else if (options_.past_max == past_max_size::refuse) {
     text += "data() stays for life\n";
   } else {
     text += "data() stays the same within the reservation, and changed " +
-            std::to_string(base_moves_) + " times so far\n";
+            std::to_string(counts_.base_moves) + " times so far\n";
   }
   return text;
 }

@@ -262,12 +262,7 @@ class growable_storage {
   std::size_t granule_;
   bool chunks_cost_descriptors_;
   std::unique_ptr<detail::storage_memory> memory_;
-  std::size_t growth_steps_ = 0;
-  std::size_t base_moves_ = 0;
-  std::size_t peak_bytes_ = 0;
-  std::size_t ahead_hits_ = 0;
-  std::size_t ahead_misses_ = 0;
-  std::size_t copied_bytes_ = 0;
+  growth_statistics counts_{};  // without what memory_ and scratch_ tell
   std::unique_ptr<detail::storage_memory> scratch_;
   bool scratch_in_graph_ = false;
 };
