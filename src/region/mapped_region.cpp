@@ -262,6 +262,24 @@ void mapped_region::require_none_left_behind(const char* function, std::size_t o
                                 " as well: end_move() there first"};
 }
 
+void mapped_region::require_free(const char* function, std::size_t offset, std::size_t bytes,
+                                 std::size_t from) const {
+  require_none_left_behind(function, offset, bytes);
+  if (offset < from || is_backed_within(offset, bytes) || addresses->longest_at(offset) < bytes)
+    throw std::invalid_argument{std::string{"region::"} + function + ": the " +
+                                format_bytes(bytes) + " at offset " + std::to_string(offset) +
+                                " are partly backed already, or lie in two reservations"};
+}
+
+void mapped_region::refuse_cut(const char* function, std::size_t offset, std::size_t bytes,
+                               const backing_map::value_type& chunk) {
+  throw std::invalid_argument{
+      std::string{"region::"} + function + ": the " + std::to_string(bytes) +
+      " bytes from offset " + std::to_string(offset) + " cut the chunk from offset " +
+      std::to_string(chunk.first) + " to " + std::to_string(chunk.first + chunk.second.bytes()) +
+      ": name whole chunks, see chunks()"};
+}
+
 void mapped_region::restore(backing_map::iterator entry) noexcept {
   report_exceptions([&] { map_again_at(entry); });
   if (entry->second.map.empty()) is_torn = true;

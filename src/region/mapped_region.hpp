@@ -168,6 +168,9 @@ class mapped_region final : idle_holder {
   void map_again();
   /// See return_pinned_memory().
   void return_pinned_memory() noexcept;
+  /// Frees the addresses, in which nothing is mapped, and reserves the same again. Others may have
+  /// taken them: a warning for `subject` says so, with what follows.
+  void free_for_a_moment(const char* subject, const char* consequence);
   /// Releases memory that a failed growth left in addresses, if these have no mapping.
   void renew_if_empty() noexcept {
     if (backings.empty() && left_behind.empty() && prefetch.ready().empty() &&
@@ -306,6 +309,13 @@ class mapped_region final : idle_holder {
   }
   /// The chunk that contains `offset`, or the end.
   [[nodiscard]] backing_map::const_iterator chunk_with(std::size_t offset) const noexcept;
+  /// Throws: std::invalid_argument, for `function`, unless new chunks may be mapped in [offset,
+  /// offset + bytes) of one reservation, and `offset` is no less than `from`.
+  void require_free(const char* function, std::size_t offset, std::size_t bytes,
+                    std::size_t from = 0) const;
+  /// The refusal of a range that is no whole number of chunks.
+  [[noreturn]] static void refuse_cut(const char* function, std::size_t offset, std::size_t bytes,
+                                      const backing_map::value_type& chunk);
   /// Throws unless all mappings that moved chunks left behind are outside [offset, offset + bytes).
   void require_none_left_behind(const char* function, std::size_t offset, std::size_t bytes) const;
   /// Maps a chunk again at its offset. If HIP refuses, that is reported, and the region is torn.

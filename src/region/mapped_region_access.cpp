@@ -25,14 +25,14 @@ namespace {
 /// Adds the devices of `from` that are not in `to`.
 void add_users(device_list& to, const access_map& from) {
   for (const access_desc& entry : from.entries())
-    if (std::find(to.begin(), to.end(), entry.device) == to.end()) to.push_back(entry.device);
+    if (std::ranges::find(to, entry.device) == to.end()) to.push_back(entry.device);
 }
 
 /// Adds each device with another right in `after` than in `before`, unless it is in `to`.
 void add_changes(std::vector<access_desc>& to, const access_map& before, const access_map& after) {
   for_each_change(before, after, [&to](device_ref device, access_right right) {
-    if (std::none_of(to.begin(), to.end(),
-                     [device](const access_desc& each) { return each.device == device; }))
+    if (std::ranges::none_of(to,
+                             [device](const access_desc& each) { return each.device == device; }))
       to.push_back({device, right});
   });
 }
@@ -163,8 +163,7 @@ void mapped_region::set_run(const rights_run& run, const access_map& before,
 }
 
 std::vector<access_desc> mapped_region::change_rights(rights_changes& changes, access_map next) {
-  std::sort(changes.begin(), changes.end(),
-            [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  std::ranges::sort(changes, [](const auto& a, const auto& b) { return a.offset < b.offset; });
   memory_users next_users = users;
   add_users(next_users.devices, next);
   for (const auto& [offset, held, own] : changes) {
@@ -243,12 +242,8 @@ std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size
                                   " bytes from offset " + std::to_string(offset) +
                                   ": name whole chunks that are there; what is backed later gets "
                                   "the rights of the whole region"};
-    const std::size_t chunk_end = at->first + at->second.bytes();
-    if (at->first != next || chunk_end > end)
-      throw std::invalid_argument{
-          "region::set_access: the " + std::to_string(bytes) + " bytes from offset " +
-          std::to_string(offset) + " cut the chunk from offset " + std::to_string(at->first) +
-          " to " + std::to_string(chunk_end) + ": name whole chunks, see chunks()"};
+    if (at->first != next || at->first + at->second.bytes() > end)
+      refuse_cut("set_access", offset, bytes, *at);
     changes.push_back({next, &backings.find(next)->second, own});
   }
   // Both addresses of a chunk that moves.

@@ -109,11 +109,7 @@ void mapped_region::adopt(std::map<std::size_t, physical_chunk>& chunks) {
   std::size_t end = 0;
   for (const auto& [offset, chunk] : chunks) {
     const std::size_t bytes = chunk.bytes();
-    require_none_left_behind("adopt", offset, bytes);
-    if (offset < end || is_backed_within(offset, bytes) || addresses->longest_at(offset) < bytes)
-      throw std::invalid_argument{"region::adopt: the " + format_bytes(bytes) + " at offset " +
-                                  std::to_string(offset) +
-                                  " are partly backed already, or lie in two reservations"};
+    require_free("adopt", offset, bytes, end);
     end = offset + bytes;
   }
   if (chunks.empty()) return;

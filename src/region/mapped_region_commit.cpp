@@ -125,11 +125,7 @@ void mapped_region::move_chunks(const std::vector<std::size_t>& from, std::size_
   }
   const std::size_t bytes = end - to;
   require_within("move_chunk", to, bytes);
-  require_none_left_behind("move_chunk", to, bytes);
-  if (is_backed_within(to, bytes) || addresses->longest_at(to) < bytes)
-    throw std::invalid_argument{"region::move_chunk: the " + format_bytes(bytes) + " at offset " +
-                                std::to_string(to) +
-                                " are partly backed already, or lie in two reservations"};
+  require_free("move_chunk", to, bytes);
   if (addresses.use_count() > 1) finish_retired(*addresses, to, bytes);
 
   try {

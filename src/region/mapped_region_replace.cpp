@@ -141,12 +141,8 @@ std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t off
     if (before->first + before->second.bytes() > offset) at = before;
   }
   for (; at != backings.end() && at->first < offset + bytes; ++at) {
-    const std::size_t end = at->first + at->second.bytes();
-    if (at->first < offset || end > offset + bytes)
-      throw std::invalid_argument{
-          "region::move_range: the " + std::to_string(bytes) + " bytes from offset " +
-          std::to_string(offset) + " cut the chunk from offset " + std::to_string(at->first) +
-          " to " + std::to_string(end) + ": name whole chunks, see chunks()"};
+    if (at->first < offset || at->first + at->second.bytes() > offset + bytes)
+      refuse_cut("move_range", offset, bytes, *at);
     for (const auto& [from, left] : left_behind)
       if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("move_range", from, 1);
     if (at->second.chunk.location() != to) result.push_back(at);
@@ -159,7 +155,7 @@ std::unique_ptr<const memory_strategy> mapped_region::add_memory_of(device_ref o
   access_map next = rights;
   next.add_owner(other);
   memory_users next_users = users;
-  if (std::find(users.owners.begin(), users.owners.end(), other) == users.owners.end())
+  if (std::ranges::find(users.owners, other) == users.owners.end())
     next_users.owners.push_back(other);
   std::unique_ptr<const memory_strategy> before;
   if (!strategy->has(other)) {
@@ -181,15 +177,15 @@ std::unique_ptr<const memory_strategy> mapped_region::add_memory_of(device_ref o
 void mapped_region::forget_unused() noexcept {
   const std::vector<device_ref>& placed = options.placement.devices();
   std::erase_if(users.owners, [&](device_ref each) {
-    const bool is_used =
-        each == device || std::find(placed.begin(), placed.end(), each) != placed.end() ||
-        std::any_of(backings.begin(), backings.end(),
-                    [each](const auto& entry) { return entry.second.chunk.device() == each; });
+    const bool is_used = each == device || std::ranges::find(placed, each) != placed.end() ||
+                         std::ranges::any_of(backings, [each](const auto& entry) {
+                           return entry.second.chunk.device() == each;
+                         });
     if (!is_used) rights.remove_owner(each);
     return !is_used;
   });
   const auto is_in_own = [&](const backing_map& map, device_ref each) {
-    return std::any_of(map.begin(), map.end(), [each](const auto& entry) {
+    return std::ranges::any_of(map, [each](const auto& entry) {
       const access_map* const own = entry.second.own_rights.get();
       return own != nullptr && own->get(each) != access_right::none;
     });
@@ -220,9 +216,8 @@ std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, mem
     const relaxed_captures others;
     stream.synchronize();
   }
-  const bool is_uncached = std::any_of(moving.begin(), moving.end(), [](const auto& at) {
-    return at->second.chunk.memory() == chunk_memory::uncached;
-  });
+  const bool is_uncached = std::ranges::any_of(
+      moving, [](const auto& at) { return at->second.chunk.memory() == chunk_memory::uncached; });
   if (to.is_host()) {
     require_host_chunks("region::move_range", *strategy, options.shareable, to);
     if (is_uncached)
@@ -344,12 +339,18 @@ void mapped_region::return_pinned_memory() noexcept {
     addresses->refused().retry(base(), addresses->bytes());
     if (addresses.use_count() > 1 || !addresses->refused().empty()) return;
     if (frees_late_records()) wait_for_users(users);
-    if (addresses->renew() != renewal::refused) holds_memory = false;
-    if (addresses->is_lost())
-      warn("region", "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
-                         ", were freed so that their memory returns, and others took them before "
-                         "they were reserved again: commit() throws until they are free");
+    free_for_a_moment("region", "commit() throws until they are free");
   });
+}
+
+void mapped_region::free_for_a_moment(const char* subject, const char* consequence) {
+  if (addresses->renew() == renewal::refused) return;  // and reported; a later one may return it
+  holds_memory = false;
+  if (addresses->is_lost())
+    warn(subject, "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
+                      ", were freed so that their memory returns, and others took them before "
+                      "they were reserved again: " +
+                      consequence);
 }
 
 }  // namespace hipvmm::detail

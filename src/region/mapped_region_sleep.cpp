@@ -215,22 +215,8 @@ void region_sleep::renew() noexcept {
   if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
       region_.addresses.use_count() > 1)
     return;
-  switch (region_.addresses->renew()) {
-    case renewal::done:
-      region_.holds_memory = false;
-      return;
-    case renewal::refused:  // and reported; a later one may return the memory
-      return;
-    case renewal::lost:
-      region_.holds_memory = false;
-      break;
-  }
-  report_exceptions([this] {
-    warn("suspend", "the addresses at " + address_text(region_.base()) + ", " +
-                        format_bytes(region_.max_bytes()) +
-                        ", were freed so that their memory returns, and others took them before "
-                        "they were reserved again: resume() throws until they are free");
-  });
+  report_exceptions(
+      [this] { region_.free_for_a_moment("suspend", "resume() throws until they are free"); });
 }
 
 void region_sleep::take_addresses_back() {
@@ -299,8 +285,7 @@ void region_sleep::begin_to_wake(const mapped_again& each) {
 
 void region_sleep::sleep_on(bool may_be_in_use) noexcept {
   if (waking_.empty()) return;
-  if (std::any_of(waking_.begin(), waking_.end(),
-                  [](const auto& each) { return !each.second.map.empty(); }))
+  if (std::ranges::any_of(waking_, [](const auto& each) { return !each.second.map.empty(); }))
     region_.holds_memory = true;
   if (may_be_in_use && !outlast_refusals(region_.users)) {
     retire_waking();
