@@ -68,10 +68,10 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
     if (bin_resource != nullptr) require_same_device(device_of_bins(), bin_resource->device());
     if (bins_.count(bytes) != 0) return;
   }
-  // Made and, where another thread was first, ended without the lock, for both call the upstream.
+  // Made without the lock, and ended so if another thread was first: both call the upstream.
   std::unique_ptr<fixed_size_resource> made;
   if (bin_resource == nullptr) {
-    // Of the device of the others, also where another one is current.
+    // The device of the other bins is made current, because another one may be.
     std::optional<scoped_device> scope;
     if (const std::optional<device_ref> ours = device()) scope.emplace(*ours);
     made = std::make_unique<fixed_size_resource>(get_upstream_resource(), bytes);

@@ -35,7 +35,7 @@ fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t 
                                          std::size_t blocks_to_preallocate)
     : resource_adaptor{"fixed_size_resource", upstream},
       block_size_{size_of_blocks(block_size, blocks_to_preallocate)},
-      // Small ones are pieces, which each thread has a cache of.
+      // Small blocks come from the cache of each thread.
       held_bytes_{block_size_ <= pool::largest_small_block
                       ? pool::classes.bytes[pool::classes.of(block_size_)]
                       : block_size_} {

@@ -69,7 +69,7 @@ shortage shortage_of(const refused_request& request, const pool_statistics& now,
     return why;
   }
   if (refused != nullptr) {
-    // What lies idle would do, were it in one piece.
+    // Idle memory would suffice in one piece.
     const std::size_t idle =
         now.reserved_current - std::min(now.reserved_current, now.used_current);
     const bool is_scattered = refused->cause == exhausted::device_memory && bounds.free < bytes &&

@@ -95,7 +95,7 @@ void* pool_state::allocate_block(std::size_t bytes, std::size_t alignment, Alloc
         " bytes, more than the slabs have that its memory consists of: ask for at most " +
         std::to_string(memory->granularity())};
   return serve({bytes, alignment}, [&](pool::slab_supply* supply) -> std::optional<std::size_t> {
-    // More than the addresses hold is not asked of the allocator, whose sums would overflow.
+    // The allocator gets no request beyond the addresses, because its sums would overflow.
     if (bytes > maximum || alignment > address_bytes) return std::nullopt;
     return allocate(align_up(bytes, unit), std::max(alignment, unit), supply);
   });
@@ -129,7 +129,7 @@ out_of_memory pool_state::explain(const refused_request& wanted,
                                   const std::optional<out_of_memory>& refused) {
   shortage why{.device = device.ordinal(), .requested = wanted.bytes};
   if (refused) why = refused->why();
-  // The caller is to get out_of_memory also where HIP does not say how much there is.
+  // The caller gets out_of_memory even if HIP does not report the free memory.
   detail::report_exceptions([&] {
     const pool::usage now = allocator.usage_snapshot(memory->available());
     const std::uintptr_t base = on_slabs ? 0 : allocator.base();
@@ -138,7 +138,7 @@ out_of_memory pool_state::explain(const refused_request& wanted,
     pool_bounds bounds{device, texts.name, texts.limit_name, maximum, address_bytes, 0, 0, 0};
     bounds.most_aligned = address_bytes - std::min(address_bytes, first - base);
     bounds.free = device.free_memory();
-    // What is free and held may be more than a total that names a part of the host's memory.
+    // Free and held memory may exceed a total that is a part of the host's memory.
     bounds.total = memory->is_of_device() ? std::max(device.total_memory(),
                                                      add_bytes(bounds.free, now.reserved_current))
                                           : std::numeric_limits<std::size_t>::max();
@@ -215,7 +215,7 @@ bool pool_state::ends_unused() noexcept {
 
 void pool_state::wait_for_devices_without_access() noexcept {
   const bool known = detail::report_exceptions([&] {
-    // Shows whose the streams are.
+    // This finds the devices of the streams.
     if (device_count() > 1) allocator.record_fences();
   });
   detail::report_exceptions([&] {
@@ -227,7 +227,7 @@ void pool_state::wait_for_devices_without_access() noexcept {
 
 void pool_state::finish() noexcept {
   if (ends_unused() && detail::report_exceptions([&] { allocator.drain(); })) return;
-  // What callers have left behind may be in use anywhere.
+  // Work of any device may use memory that callers have not deallocated.
   detail::report_exceptions([this] { fences.synchronize(); });
 }
 
@@ -253,7 +253,7 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
     } catch (const std::invalid_argument& captured) {
       return refused(captured.what());
     } catch (const std::exception&) {
-      // Without a fence nobody could tell when the stream has passed.
+      // Without a fence the pool cannot know when the stream has passed.
       taken = allocator.deallocate(allocator.all_streams(), *offset, held);
     }
   }
@@ -272,7 +272,7 @@ bool pool_state::deallocate_in(stream_ref stream, void* pointer, std::size_t byt
   try {
     if (!deallocate_cached(stream, pointer, bytes)) user = &state_of(stream);
   } catch (const std::exception&) {
-    // Without a state nobody could tell when the stream has passed.
+    // Without a state the pool cannot know when the stream has passed.
     user = &allocator.all_streams();
   }
   if (user != nullptr) return deallocate(*user, pointer, bytes);
@@ -294,8 +294,8 @@ void pool_state::deallocate(void* pointer) {
   const auto found = allocator.find(*offset);
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
-  // Nobody says which streams have used it: all work comes first, as it does for hipFree.
-  // Nor whether a stream is still there that may vanish.
+  // The call names no stream: the memory waits for all work, as in hipFree. Nor whether a stream is
+  // still there that may vanish.
   if (found->user == nullptr || found->user->is_idle() || found->user->may_vanish())
     return deallocate_sync(pointer, found->bytes);
   // A per-thread stream is this thread's.
@@ -330,7 +330,7 @@ bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t
   if (user.state->free_asks_hip()) return false;
   if (bytes <= pool::largest_small_block)
     return allocator.deallocate_small_block(user, pool::classes.of(bytes), *offset);
-  // What a cache keeps is not released: with a threshold large memory goes past it.
+  // A trim does not release cached memory: with a threshold large blocks bypass the cache.
   return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
          allocator.deallocate_block(user, *offset, in_units(bytes));
 }
@@ -350,7 +350,7 @@ void pool_state::release_cached_excess() {
 }
 
 void pool_state::unmap_in_background() noexcept {
-  // The request that asks has been served: its memory must not be lost by what fails here.
+  // The request has been served: a failure here must not lose its memory.
   detail::report_exceptions([this] {
     if (!releasing.request()) allocator.unmap_old_addresses();
   });

@@ -68,7 +68,7 @@ bool pool_state::deallocate_observed(void* pointer, std::size_t bytes,
 bool pool_state::deallocate_noted(void* pointer, std::size_t bytes,
                                   std::optional<stream_ref> stream) {
   const std::optional<std::size_t> offset = offset_of(pointer);
-  // What the pool refuses below has no bytes, or is noted as allocated again.
+  // If the pool refuses the call below, the memory has no bytes, or counts as allocated again.
   const auto known = offset ? allocator.find(*offset) : std::nullopt;
   const std::size_t held = known ? known->bytes : 0;
   if (held != 0)

@@ -37,10 +37,10 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
     return blocks_.free_used(user, offset, bytes, true);
   }
   const slow_path_turn turn{backing_.turns};
-  // Before the memory is anybody's: without a fence it must not become free.
+  // The fence comes first: without one the memory must not become free.
   const std::shared_ptr<const fence> recorded = blocks_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
-  // The epoch that the memory will carry: nobody else frees memory in this stream.
+  // The epoch of this memory: no other thread frees memory in this stream.
   std::uint64_t epoch = 0;
   {
     const state_lock lock{blocks_.mutex};
@@ -62,7 +62,7 @@ std::optional<block_allocator::allocation> block_allocator::find(std::size_t off
   if (found == nullptr) return std::nullopt;
   stream_state* user = &owner_of(*found);
   if (!user->is_of_this_stream(found->epoch)) user = nullptr;
-  // A cache has passed it on since.
+  // A cache may have given it to another stream since.
   if (blocks_.small_blocks.is_small_block(offset))
     user = blocks_.streams.with_id(blocks_.small_blocks.user_of(offset));
   const bool is_known = user != nullptr && user->is_in_use() &&
@@ -71,21 +71,21 @@ std::optional<block_allocator::allocation> block_allocator::find(std::size_t off
 }
 
 void block_allocator::add_dependency(stream_state& waiter, stream_state& other) {
-  // What caches hold has no epoch yet, and was freed before as well.
+  // Memory in caches was freed before this call too, but has no epoch yet.
   blocks_.empty_caches(other);
   const state_lock lock{blocks_.mutex};
-  // What `other` has learned of third streams may be newer than the event that was waited for.
+  // The dependencies of `other` on third streams are not copied: they may be newer than the event.
   waiter.add_dependency(other, other.advance_epoch());
 }
 
 block_allocator::stream_epoch block_allocator::current_epoch(stream_ref stream, bool with_caches) {
   stream_state* const from = blocks_.streams.find(stream);
   if (from == nullptr) return {};
-  // What caches hold has no epoch yet.
+  // Memory in caches has no epoch yet.
   if (with_caches) blocks_.empty_caches(*from);
   const state_lock lock{blocks_.mutex};
   if (from->has_passed(from->newest())) return {};
-  // Nothing to end where the epoch that ended last is that of all there is.
+  // If all memory has the epoch that ended last, no epoch ends here.
   return {from, from->newest() < from->epoch() ? from->epoch() - 1 : from->advance_epoch()};
 }
 
@@ -139,7 +139,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
                                   std::chrono::steady_clock::time_point deadline) {
   const detail::profiler_range range{"hipvmm pool: trim"};
   using namespace std::chrono_literals;
-  // What others create and free meanwhile is none of it: they could go on for ever.
+  // Memory that others create meanwhile does not count: they could go on for ever.
   const std::size_t held_first = physical_bytes();
   const std::size_t most = held_first - std::min(held_first, bytes_to_keep);
   std::size_t returned = 0;
@@ -172,7 +172,7 @@ std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t
   if (returned == 0 || bytes_to_keep == 0 || backing_.memory.returns_memory()) return returned;
   const std::size_t held = counters().physical_bytes;
   if (held >= bytes_to_keep) return returned;
-  // Memory that others have taken meanwhile is no failure of the trim.
+  // It is no failure of the trim if others have taken memory meanwhile.
   detail::report_exceptions([&] { reserve(bytes_to_keep / unit * unit); });
   const std::size_t now = counters().physical_bytes;
   return returned - std::min(returned, now - std::min(now, held));
@@ -214,11 +214,11 @@ void block_allocator::record_fences() {
 void block_allocator::reserve(std::size_t bytes) {
   if (bytes == 0) return;
   const pool_counters before = counters();
-  // Allocated and freed: what is backed stays.
+  // The pool keeps the chunks of a block that is allocated and freed.
   const std::optional<std::size_t> at = allocate(idle(), bytes, unit);
   if (!at) return;
   deallocate(idle(), *at, bytes);
-  // It was no request. More than what is held takes new chunks.
+  // This was no request of a caller: it does not count as one served by new chunks.
   constexpr auto source = static_cast<std::size_t>(pool_source::new_chunks);
   const state_lock lock{blocks_.mutex};
   if (blocks_.served[source] > before.served[source]) --blocks_.served[source];
@@ -231,7 +231,7 @@ bool block_allocator::is_asleep() {
 }
 
 void block_allocator::fall_asleep(const std::string& refusal) noexcept {
-  // From here on what is freed passes through the caches, where a request would find it.
+  // From here on caches keep nothing: a request would find memory there.
   ++blocks_.last_resorts;
   const state_lock lock{blocks_.mutex};
   blocks_.refusal = &refusal;
@@ -247,7 +247,7 @@ void block_allocator::wake() noexcept {
 
 void block_allocator::release_idle() {
   drain();
-  // They are on their way to the index.
+  // These blocks reach the index soon.
   while (blocks_.carriers.load() != 0) std::this_thread::yield();
   slow_path_turn turn{backing_.turns};
   // The background worker may be unmapping; it begins nothing more.

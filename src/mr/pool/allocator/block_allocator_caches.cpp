@@ -26,7 +26,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
   std::optional<block_carrier> carrier{std::in_place, blocks_.carriers};
-  // What caches have counts as freed without a fence when others empty them.
+  // Memory in caches counts as freed without a fence if other threads empty them.
   const bool is_single = state.makes_fences();
   const auto batch_size = [&] {
     return is_single || blocks_.last_resorts.load() != 0 ? 1 : wanted;
@@ -39,7 +39,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
     add_small_block(state, *one, class_index, bytes);
     if (is_single) return one;
     carrier.emplace(blocks_.carriers);
-    // What served it has mostly left more, unless the pool has fallen asleep since.
+    // The source of the block has mostly left more, unless the pool has fallen asleep since.
     try {
       count = take_batch(state, bytes, batch.data(), batch_size());
     } catch (...) {
@@ -79,9 +79,9 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
                                         std::size_t count) {
   const state_lock lock{blocks_.mutex};
   blocks_.require_awake();
-  // Of the smallest hole that holds a quarter, as many as it holds: a whole batch would be cut from
-  // larger ones, and what stays of it would keep their chunks from moving. What is left of small
-  // holes is no loss: small blocks that are freed join again.
+  // Takes as many as fit in the smallest hole that holds a quarter: a whole batch would come from
+  // larger holes, and its blocks would keep the chunks there from moving. The rest of a small hole
+  // is no loss, because freed small blocks merge again.
   block* found = nullptr;
   for (std::size_t least = std::max<std::size_t>(count / 4, 1); found == nullptr; least /= 2) {
     if (least == 0) return 0;
@@ -115,7 +115,7 @@ std::optional<std::size_t> block_allocator::allocate_block(const small_user& use
                                                            std::size_t bytes, slab_supply* supply) {
   stream_state& state = *user.state;
   std::optional<std::size_t> made;
-  // The best fit is looked for among all that is free.
+  // The best fit is chosen among all free memory, the cached block included.
   const thread_cache::block_at other = user.cache->take_block(&blocks_.carriers);
   if (other.bytes != 0) blocks_.small_blocks.remove(other.offset);
   {

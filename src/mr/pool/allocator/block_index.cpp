@@ -39,7 +39,7 @@ void block_index::leave_unmapped(block& one) noexcept {
 
 block* block_index::best_fit(block_owner& from, std::size_t bytes,
                              std::size_t alignment) const noexcept {
-  // Where hardly any block has the alignment, one that is large enough anyway is as good.
+  // If few blocks have the alignment, a block that holds the request at any offset serves as well.
   constexpr int patience = 16;
   free_blocks& all = from.free();
   const auto fits = [&](const block& one) {
@@ -98,8 +98,8 @@ void block_index::unclaim(const blocks& claimed) noexcept {
 
 void block_index::make_free(block& loose) noexcept {
   block* joined = &loose;
-  // Idle memory beside it becomes the owner's again, until that has passed: one block serves more
-  // than two, and what streams free lies mostly where they took it from idle memory.
+  // Idle memory beside it joins the owner's block until that has passed: one block serves more
+  // requests than two, and freed memory mostly lies beside the idle memory that it came from.
   const auto joins = [&](const block* other) {
     if (other == nullptr || other->state != block_state::free) return false;
     if (other->owner == loose.owner)

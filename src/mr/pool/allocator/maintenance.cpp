@@ -33,7 +33,7 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     one->owner = &blocks_.streams.idle();
     one->epoch = 0;
   }
-  // Merging makes blocks vanish that come later here, but never one that is still busy.
+  // A merge removes neighbours that come later in this list, but no busy block.
   for (block* const one : passed) {
     if (one->state == block_state::busy) blocks_.index.make_free(*one);
   }
@@ -45,9 +45,8 @@ void maintenance::recycle_forgotten() {
   stream_state& idle = blocks_.streams.idle();
   for (stream_state& each : blocks_.streams.states()) {
     if (!each.is_forgotten() || !each.has_passed(each.newest())) continue;
-    const bool has_old_addresses =
-        std::any_of(backing_.old_addresses.begin(), backing_.old_addresses.end(),
-                    [&each](const auto& one) { return one.owner == &each; });
+    const bool has_old_addresses = std::ranges::any_of(
+        backing_.old_addresses, [&each](const auto& one) { return one.owner == &each; });
     if (has_old_addresses) continue;
     while (!each.free().empty()) {
       block& one = *each.free().begin();
@@ -68,7 +67,7 @@ void maintenance::record_forgotten(const stream_timeline::state_list& states) {
       if (!each->is_forgotten() || !each->lacks_fence()) continue;
       ended = each->advance_epoch();
     }
-    // Made after the epoch ended, so that it covers all that carries it.
+    // The fence is made after the end of the epoch, so that it covers all memory of that epoch.
     each->fences().push_back({blocks_.streams.source().fence_for_all(), ended});
   }
 }
@@ -161,8 +160,8 @@ std::size_t maintenance::release(unmappings& going) {
 }
 
 void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around, unmappings& going) {
-  // Nothing uses it by an old address either, known to have passed or not: what does was submitted
-  // before what was seen to pass at the present one.
+  // No work uses an old address of the chunk either: such work was submitted before the work that
+  // has passed at the present address.
   detach_old_addresses([&chunk](const auto& one) { return one.order == chunk.order; }, going);
   unmappings one;
   one.push_back({nullptr, around.front(), chunk.bytes});
@@ -218,10 +217,10 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
   poll_fences(states);
   static_cast<void>(unmap_old_addresses());
   if (!backing_.memory.returns_memory()) return trim_with_addresses(bytes_to_keep);
-  // What other threads are releasing still counts as held, and must not be made up for.
+  // Memory that other threads release now counts as held: it is released once.
   const std::size_t leaving = turn_.leaving_bytes();
   if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
-  // What adjacent streams freed becomes one block, which each turn would look at again.
+  // Adjacent blocks of several streams become one block, so that later turns visit fewer.
   static_cast<void>(collect_reusable(states, false));
 
   std::vector<idle_chunk> found;
@@ -241,12 +240,12 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
       });
     });
     const bool in_use = is_free_memory_in_use();
-    // Some tens of microseconds each. Of many it takes more, for each turn looks at all of them.
+    // Some tens of microseconds each. Of many more go, because each turn visits all.
     const std::size_t most_chunks =
         std::max(backing_.memory.prices().chunks_of_trim(), found.size() / 64);
-    // Those created last go first: what stays is then old, and lies as it was made.
-    std::sort(found.begin(), found.end(),
-              [](const idle_chunk& a, const idle_chunk& b) { return a.order > b.order; });
+    // The newest chunks go first: old ones lie in the order of their creation.
+    std::ranges::sort(found,
+                      [](const idle_chunk& a, const idle_chunk& b) { return a.order > b.order; });
     for (const idle_chunk& each : found) {
       if (each.bytes > excess) continue;
       if (chosen.size() == most_chunks) {
@@ -258,8 +257,8 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
     }
     more = more || (in_use && excess != 0);
     // In the order of addresses, so that cutting one leaves the first block of the next.
-    std::sort(chosen.begin(), chosen.end(),
-              [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
+    std::ranges::sort(chosen,
+                      [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
     around = claim(chosen);
   }
   return {release_chunks(chosen, around), more};
@@ -304,7 +303,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
   };
   try {
     if (!detail::attempt([&] { old = backing_.memory.renew(); })) {
-      // Addresses are short: the memory stays, and is counted.
+      // The process has too few addresses: the memory stays, and counts as held.
       keep_all();
       return {0, false};
     }
@@ -318,7 +317,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     const state_lock lock{blocks_.mutex};
     blocks_.index.set_base(backing_.memory.base());
   }
-  // Counted until it is the device's again.
+  // The memory counts as held until the device has it.
   std::size_t leaving = blocks_.pinned.load(std::memory_order_relaxed);
   std::size_t returned = leaving;
   for (const idle_chunk& each : chosen) leaving += each.bytes;

@@ -10,8 +10,8 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// The number of chunks is the price of a program's first minutes, their size what a pool holds
-// beyond need: docs/design/pool_design.md has the rule, pool_figures.md the frontier.
+// Many chunks make a program's first minutes slow; large chunks make a pool hold more than it
+// needs: docs/design/pool_design.md has the rule, pool_figures.md the frontier.
 
 /// A new chunk is this part of what the pool holds, so that each doubling takes as many,
 constexpr std::size_t chunks_per_doubling = 8;
@@ -228,7 +228,7 @@ std::vector<idle_chunk> sources_for(const place& target, const request& wanted,
                                     const placement_scan& found, std::size_t least) {
   const std::size_t end = target.at + wanted.bytes;
   std::vector<idle_chunk> sources = found.sources;
-  // What lies in the place itself is there already.
+  // Chunks inside the place are there already.
   std::erase_if(sources, [&](const idle_chunk& one) {
     return one.bytes < least || (one.offset < end && target.at < one.offset + one.bytes);
   });
@@ -266,7 +266,7 @@ std::optional<growth_plan> plan_at(const place& target, const block_index& index
     plan.least = plan.wanted = moved + rounded;
   } else {
     plan.least = moved + missing;
-    // Where chunks are counted, the last one takes what the limit leaves.
+    // If the number of chunks is limited, the last one takes the rest of the limit.
     const std::size_t most =
         rules.most_chunks != 0 ? align_down(allowed, rules.granularity) : missing;
     plan.wanted = moved + (rounded <= allowed ? rounded : most);
@@ -304,8 +304,7 @@ std::size_t equal_chunk_bytes(std::size_t available, const chunk_rules& rules) n
 std::optional<growth_plan> plan_growth(const block_index& index, const request& wanted,
                                        const placement_scan& found, const chunk_rules& rules) {
   if (found.least.first == nullptr) return std::nullopt;
-  // To move a chunk takes more calls than to create one, so the smaller ones move only for want of
-  // memory.
+  // A move takes more calls than a creation, so smaller chunks move only if memory is short.
   const std::size_t new_chunk = chunk_share(index, rules);
   for (const std::size_t least : {new_chunk, std::size_t{0}}) {
     if (least != 0 && rules.moves_small_chunks) continue;

@@ -42,9 +42,9 @@ slow_path::slow_path(pool_blocks& all_blocks, pool_backing& backing, stream_stat
       maintenance_{all_blocks, backing, turn_} {}
 
 std::optional<std::size_t> slow_path::serve() {
-  // Others may take what this one has waited for, while the lock was theirs.
+  // Other threads may take the awaited memory while they have the lock.
   constexpr int most_waits = 16;
-  // Others may free memory for ever: what it costs to wait for that, nobody could tell.
+  // Bounds the scans, because other threads may free memory without end.
   constexpr int most_scans = 64;
   const detail::profiler_range range{"hipvmm pool: slow path"};
   int scans = 0;
@@ -58,7 +58,7 @@ std::optional<std::size_t> slow_path::serve() {
     if (waited_) uncover_free_memory();
     const unsigned times_away = turn_.times_away();
     missed_a_run_ = false;
-    // Others may have freed memory, or brought more, while this one waited for its turn.
+    // Other threads may have freed or added memory while this one waited for its turn.
     if (const auto found = take_own(pool_source::own_stream)) return found;
     blocks_.empty_caches(states_);
     if (const auto found = take_followed()) return found;
@@ -80,10 +80,10 @@ std::optional<std::size_t> slow_path::serve() {
     // GCC 12 lets grow() write to `grown` before it throws (-O3), so that alone says nothing.
     if (!refused && grown) return grown;
     if (refused && !std::exchange(is_memory_short_, true)) continue;
-    // Whether all free memory was there to be found.
+    // Whether the scan saw all free memory.
     const bool was_whole =
         !missed_a_run_ && turn_.times_away() == times_away && !turn_.are_others_away();
-    // Addresses that chunks have left may be what is missing.
+    // The pool may lack addresses that old mappings of moved chunks still occupy.
     if (maintenance_.unmap_old_addresses()) continue;
     if (refused && rounds.may_help(refused->why(), backing_.memory.reclaims_left())) {
       bool came_back = false;
@@ -92,8 +92,8 @@ std::optional<std::size_t> slow_path::serve() {
     }
     if (!waited_) {
       maintenance_.wait_for_streams(states_, &without_fence_);
-      // From now on free memory is claimed before it is waited for, and caches keep nothing, so
-      // that no other request takes the memory this one waits for.
+      // From now on this request claims free memory before it waits for it, and caches keep
+      // nothing, so that no other request takes that memory.
       waited_ = true;
       ++blocks_.last_resorts;
     } else if (was_whole || ++scans > most_scans) {
@@ -113,7 +113,7 @@ slow_path::~slow_path() {
 void slow_path::uncover_free_memory() {
   states_ = blocks_.streams.all();
   blocks_.empty_caches(states_);
-  // They are on their way to the index, and nobody fills a cache now.
+  // These blocks reach the index soon, and no thread fills a cache now.
   while (blocks_.carriers.load() != 0) std::this_thread::yield();
 }
 
@@ -128,12 +128,12 @@ std::optional<std::size_t> slow_path::take_own(pool_source counted) {
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
-  // What the request leaves of the block is freed in the user's stream, behind what it waits for.
+  // The user's stream frees the rest of the block: its fence must be newer than its waits.
   if (!renew_user_fence()) return std::nullopt;
-  // Newer blocks may be as small as older ones, which alone are ordered before the user's work.
+  // Only older blocks are ordered before the user's work: passes so many newer ones.
   constexpr int patience = 16;
   const state_lock lock{blocks_.mutex};
-  // What becomes a thread's own without having passed would need a fence that others cannot make.
+  // A thread's own stream takes no memory in use: others could not make its fence.
   if (!blocks_.reuse.follow_event_dependencies || user_.thread() != 0) return std::nullopt;
   blocks_.index.prepare_for(2);
   block* best = nullptr;
@@ -190,7 +190,7 @@ std::optional<std::size_t> slow_path::wait_briefly() {
 
 bool slow_path::is_freed_in_a_stream() {
   const state_lock lock{blocks_.mutex};
-  return std::any_of(states_.begin(), states_.end(), [&](stream_state* each) {
+  return std::ranges::any_of(states_, [&](stream_state* each) {
     return !is_without_fence(*each) && !each->fences().empty() &&
            blocks_.index.best_fit(*each, request_.bytes, request_.alignment) != nullptr;
   });
@@ -211,8 +211,7 @@ std::optional<std::size_t> slow_path::take_run() {
       if (found.first == nullptr) return std::nullopt;
       at = found.at;
       blocks_.index.claim(*found.first, at, at + request_.bytes, claimed);
-      waits = !std::all_of(claimed.begin(), claimed.end(),
-                           [this](const block* one) { return is_in_order(*one); });
+      waits = !std::ranges::all_of(claimed, [this](const block* one) { return is_in_order(*one); });
     }
     bool is_ordered = false;
     try {
@@ -301,7 +300,7 @@ bool slow_path::may_move(const block& one) const {
 
 bool slow_path::may_be_ordered(const stream_state& owner) const {
   if (is_without_fence(owner) || is_without_fence(user_)) return false;
-  // The host would wait in the user's place, where new memory costs no wait.
+  // Without two streams the host would wait, and new memory costs no wait.
   return waited_ || (user_.is_stream() && owner.is_stream());
 }
 
@@ -321,7 +320,7 @@ bool slow_path::mark_untracked(const stream_state& whose) {
 }
 
 bool slow_path::is_without_fence(const stream_state& whose) const {
-  return std::find(without_fence_.begin(), without_fence_.end(), &whose) != without_fence_.end();
+  return std::ranges::find(without_fence_, &whose) != without_fence_.end();
 }
 
 }  // namespace hipvmm::mr::pool

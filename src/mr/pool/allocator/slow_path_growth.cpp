@@ -88,10 +88,9 @@ void slow_path::end_plan(growth& work, std::size_t bytes) noexcept {
 }
 
 bool slow_path::may_move_sources(growth& work) {
-  // What work in flight may still use, before anything of the user's stream does, keeps its old
-  // address until that work has passed. Where it cannot, the caller waits, for that costs less than
-  // the memory that would be created instead. Nor can it for a per-thread stream: other threads
-  // could not tell how far that has come.
+  // Memory that work in flight still uses keeps its old address until that work has passed. The
+  // caller waits, which costs less than new memory, if the backend has no aliases or if the user is
+  // a per-thread stream, whose progress other threads cannot query.
   const bool may_stay = backing_.memory.has_aliases() && user_.is_stream() && user_.thread() == 0;
   for (const auto& source : work.sources) {
     if (!(may_stay ? make_user_wait(source.around) : wait_for(source.around))) return false;
@@ -99,16 +98,14 @@ bool slow_path::may_move_sources(growth& work) {
   std::uint64_t now = 0;
   {
     const state_lock lock{blocks_.mutex};
-    const bool passed =
-        std::all_of(work.sources.begin(), work.sources.end(), [](const growth::source& source) {
-          return std::all_of(source.around.begin(), source.around.end(), [](const block* each) {
-            return owner_of(*each).has_passed(each->epoch);
-          });
-        });
+    const bool passed = std::ranges::all_of(work.sources, [](const growth::source& source) {
+      return std::ranges::all_of(
+          source.around, [](const block* each) { return owner_of(*each).has_passed(each->epoch); });
+    });
     if (passed) return true;
     now = user_.epoch();
   }
-  // The user's stream is ordered behind all of them now, and nothing else of it is waited for.
+  // The user's stream is ordered after the work on all sources now, so one fence of it covers them.
   const auto known = blocks_.streams.fence_for(user_, now, &user_);
   if (!known) return mark_untracked(user_);
   work.in_use_until = known->epoch;
@@ -192,7 +189,7 @@ void slow_path::create(growth& work, std::size_t bytes) {
 
 bool slow_path::leave_refused(block& left) noexcept {
   bool is_refused = false;
-  // Without memory for this the place is free, and the backend unmaps before it maps there.
+  // If host memory is short, the place becomes free, and the backend unmaps it before the next map.
   detail::report_exceptions([&] {
     std::list<pool_backing::unmapping> one;
     one.push_back({nullptr, &left, 0});
@@ -232,11 +229,11 @@ void slow_path::undo(growth& work) noexcept {
 }
 
 void slow_path::free_gain(block& gained) noexcept {
-  // A thread's default stream gets only what has passed, for other threads could not make a fence
+  // A thread's default stream gets only idle memory, because other threads could not make a fence
   // in it.
   stream_state& owner = user_.thread() == 0 ? user_ : blocks_.streams.idle();
   gained.owner = &owner;
-  // New, or behind a fence of those who used it.
+  // The memory is new, or a fence covers the work that used it.
   gained.epoch = owner.note_free(true);
   blocks_.index.make_free(gained);
 }
@@ -246,7 +243,7 @@ std::size_t slow_path::finish(growth& work) noexcept {
   end_plan(work, work.planned);
   block_index& index = blocks_.index;
   if (work.mapped < work.gap->bytes) index.make_unmapped(index.cut(*work.gap, work.mapped));
-  // What is backed before or behind the request stays free.
+  // Backed memory before and behind the request stays free.
   const place& target = work.plan.target;
   const std::size_t end = target.at + request_.bytes;
   if (work.gap->end() > end) free_gain(index.cut(*work.gap, end - work.gap->offset));

@@ -38,7 +38,7 @@ stream_timeline::stream_timeline(fence_source& source, detail::ranked_mutex& sta
                                         stream_ref::legacy_default(), 1, next_id())} {}
 
 std::size_t stream_timeline::next_id() noexcept {
-  // Streams beyond the last number cannot be told apart, and are nobody.
+  // Streams beyond the last number have no identity of their own.
   if (last_id_ != block_map::nobody) ++last_id_;
   return last_id_;
 }
@@ -82,9 +82,8 @@ stream_timeline::state_list stream_timeline::all() {
 
 stream_state* stream_timeline::with_id(std::size_t id) noexcept {
   if (id == block_map::nobody) return nullptr;
-  const auto found = std::find_if(states_.begin(), states_.end(), [id](const stream_state& each) {
-    return each.id() == id && !each.is_vacant();
-  });
+  const auto found = std::ranges::find_if(
+      states_, [id](const stream_state& each) { return each.id() == id && !each.is_vacant(); });
   return found == states_.end() ? nullptr : &*found;
 }
 
@@ -99,7 +98,7 @@ std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose,
   if (&whose == caller && !whose.is_covered() && !renew_fence(whose)) return nullptr;
   std::optional<std::shared_ptr<const fence>> newest = whose.newest_fence();
   if (!newest) return source_.fence_for_gone();
-  // What has none was never used in the stream: the rest of memory that was idle before.
+  // Memory without a fence was never used in the stream: it is a rest of idle memory.
   return *newest != nullptr ? *newest : std::make_shared<passed_fence>();
 }
 
@@ -107,10 +106,10 @@ std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_st
                                                                        std::uint64_t epoch,
                                                                        const stream_state* caller) {
   auto& fences = whose.fences();
-  const auto first = std::find_if(fences.begin(), fences.end(),
-                                  [epoch](const auto& one) { return one.epoch >= epoch; });
+  const auto first =
+      std::ranges::find_if(fences, [epoch](const auto& one) { return one.epoch >= epoch; });
   if (first == fences.end()) return end_epoch(whose, caller);
-  // Those of the stream itself cost shorter waits than those for whole devices.
+  // A fence of the stream itself costs a shorter wait than one for whole devices.
   const auto own = std::find_if(first, fences.end(),
                                 [](const auto& one) { return one.point->orders_streams(); });
   return own != fences.end() ? *own : *first;
@@ -122,7 +121,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_st
   std::uint64_t ended = 0;
   {
     const state_lock lock{state_mutex_};
-    // The name of a stream that is gone may be another stream's by now.
+    // Another stream may have the handle of a destroyed stream by now.
     if (whose.is_forgotten()) return std::nullopt;
     ended = whose.advance_epoch();
   }
@@ -134,7 +133,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_st
 
 void stream_timeline::record_missing_fences(const state_list& states, const stream_state* caller,
                                             std::vector<const stream_state*>* without) {
-  // More of them tell more exactly how far a stream has come; each costs an event.
+  // More fences show the progress of a stream more exactly; each costs an event.
   constexpr std::size_t most_fences = 16;
   state_list lacking;
   {
@@ -153,7 +152,7 @@ void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence
   auto& fences = whose.fences();
   fences.push_back({std::move(made), epoch});
   if (fences.size() <= most) return;
-  // The last one covers all, and those before it only tell earlier.
+  // The last fence covers all work; the others only pass earlier.
   const bool is_even = fences.size() % 2 == 0;
   std::size_t kept = 0;
   for (std::size_t i = is_even ? 1 : 0; i < fences.size(); i += 2)
@@ -163,7 +162,7 @@ void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence
 
 void stream_timeline::poll(stream_state& whose) {
   auto& fences = whose.fences();
-  // One for whole devices may be done long after those of the stream that are behind it.
+  // A fence for whole devices may pass long after newer fences of the stream.
   for (std::size_t at = 0; at < fences.size();) {
     const auto one = fences.begin() + static_cast<std::ptrdiff_t>(at);
     try {

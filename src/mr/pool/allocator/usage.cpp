@@ -36,7 +36,7 @@ class idle_memory final : block_filter {
     stretches_.erase(std::unique(stretches_.begin(), stretches_.end()), stretches_.end());
     for (stretch& each : stretches_) each.end = end_of(*each.first);
 
-    // What was freed without a stream counts as idle: it waits for work, not for a stream.
+    // Memory freed without a stream counts as idle: it waits for work, not for a stream.
     shares.front() += shares[blocks.streams.all_streams().index()];
     for (const stream_state& each : blocks.streams.states()) {
       if (each.is_all_streams()) continue;
@@ -154,7 +154,7 @@ std::size_t idle_memory::largest_with_new(std::size_t served, std::size_t most,
   most = align_down(most, block_index::unit);
   if (most <= served) return served;
   if (fits(most)) return most;
-  // Elsewhere a place that lacks less may get the request, or chunks that are too large for it.
+  // Not monotonic: a larger request may get another place, or chunks too large for it.
   while (most - served > memory_.granularity()) {
     const std::size_t half = align_down(served + (most - served) / 2, block_index::unit);
     (fits(half) ? served : most) = half;
@@ -236,7 +236,7 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
   seen.largest_now = idle.longest();
   seen.largest_place = idle.largest_place();
   const std::size_t whole = idle.whole_chunks();
-  // A request goes where the least is missing, of which some may lie there.
+  // The largest place, or all memory without a user, bounds each request.
   const std::size_t most = std::min(seen.largest_place, seen.reserved_current - seen.used_current);
   seen.largest_moved = seen.largest_now;
   if (memory.moves_chunks())
@@ -247,7 +247,7 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
     return seen;
   };
   if (!fresh) return in_classes();
-  // Slabs never move: the idle ones are released for a request that they do not hold.
+  // Slabs never move: the pool releases idle ones for a request that none of them holds.
   if (!memory.moves_chunks()) fresh->bytes = add_bytes(fresh->bytes, whole);
   const std::size_t room = blocks.limit - std::min(blocks.limit, seen.used_current);
   seen.largest_possible = idle.largest_with_new(

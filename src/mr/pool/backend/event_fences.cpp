@@ -26,8 +26,8 @@ struct event_fences::spare_events {
 
   std::optional<event> take(device_ref device) {
     const std::lock_guard lock{mutex};
-    const auto found = std::find_if(events.begin(), events.end(),
-                                    [device](const event& one) { return one.device() == device; });
+    const auto found =
+        std::ranges::find_if(events, [device](const event& one) { return one.device() == device; });
     if (found == events.end()) return std::nullopt;
     std::swap(*found, events.back());
     event taken = std::move(events.back());
@@ -50,7 +50,7 @@ class event_fences::event_fence final : public fence {
   event_fence(event recorded, std::shared_ptr<spare_events> home)
       : event_{std::move(recorded)}, home_{std::move(home)} {}
   ~event_fence() override {
-    // An event that finds no room for want of memory is destroyed.
+    // If host memory is short, the event is destroyed.
     detail::report_exceptions([this] { home_->give(std::move(event_)); });
   }
   event_fence(const event_fence&) = delete;
@@ -135,8 +135,7 @@ bool event_fences::may_vanish(stream_ref stream) const {
 
 void event_fences::add(device_ref device) {
   const std::lock_guard lock{mutex_};
-  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end())
-    devices_.push_back(device);
+  if (std::ranges::find(devices_, device) == devices_.end()) devices_.push_back(device);
 }
 
 void event_fences::note_user(device_ref device) {
@@ -161,7 +160,7 @@ detail::device_list event_fences::all_devices() {
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     const device_ref other{ordinal};
     // A stream's device has a context.
-    if (std::find(all.begin(), all.end(), other) == all.end() && detail::has_context(other))
+    if (std::ranges::find(all, other) == all.end() && detail::has_context(other))
       all.push_back(other);
   }
   return all;
@@ -205,7 +204,7 @@ refusal meaning_of(const hip_error& error) {
     case hipErrorStreamCaptureUnsupported:
     case hipErrorStreamCaptureInvalidated:
       return refusal::captured;
-    // The stream is gone and nobody said so before: the host provider and ROCm from 7.1 say
+    // The stream is gone, and no call said so before: the host provider and ROCm from 7.1 say
     // InvalidHandle, ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
     // CUDA may crash: no stream that may_vanish() is named after its last call.
     case hipErrorInvalidHandle:
@@ -240,7 +239,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   const int count = device_count();
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     const device_ref other{ordinal};
-    if (std::find(tried.begin(), tried.end(), other) == tried.end()) tried.push_back(other);
+    if (std::ranges::find(tried, other) == tried.end()) tried.push_back(other);
   }
   // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
   for (const device_ref device : tried) {
@@ -258,10 +257,10 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     }
     note_user(device);
     try {
-      // Another thread may have begun a capture, into which the record has gone then.
+      // Another thread may have begun a capture, which then contains the record.
       if (detail::is_captured(stream)) return nullptr;
     } catch (const hip_error& error) {
-      // Or it has destroyed the stream: whether the record tells of its work is not known.
+      // Or it has destroyed the stream: the record may or may not cover its work.
       return meaning_of(error) == refusal::captured ? nullptr : fence_for_gone();
     }
     return std::make_shared<event_fence>(std::move(*one), spare_);

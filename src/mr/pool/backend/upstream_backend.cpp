@@ -33,7 +33,7 @@ void upstream_deleter::operator()(void* memory) const noexcept {
 }
 
 void slab_supply::bring(const slab_needed& wanted, device_ref device) {
-  // One of another size, for others changed the pool meanwhile, is of no use.
+  // A slab of another size is useless: other threads have changed the pool meanwhile.
   slab_.reset();
   const detail::relaxed_captures relaxed;
   try {
