@@ -17,7 +17,7 @@ std::mutex& resource_object::bins_mutex() noexcept {
 // Deep as the program has nested its resources; without circles it ends.
 bool resource_object::uses(const resource_object& other) const noexcept {
   return this == &other || (upstream != nullptr && upstream->uses(other)) ||
-         std::any_of(bins.begin(), bins.end(), [&](const auto& each) { return each->uses(other); });
+         std::ranges::any_of(bins, [&](const auto& each) { return each->uses(other); });
 }
 
 std::shared_ptr<resource_object> pool_object(device_ref device, const mr::pool_options& options) {
@@ -77,16 +77,14 @@ named_tag& named_tag::find(const char* name) {
 }
 
 void named_tag::forget_ended() {
-  objects_.erase(std::remove_if(objects_.begin(), objects_.end(),
-                                [](const auto& each) { return each.expired(); }),
-                 objects_.end());
+  std::erase_if(objects_, [](const auto& each) { return each.expired(); });
 }
 
 std::vector<std::shared_ptr<call_mutex>> named_tag::alive() {
   std::vector<std::shared_ptr<call_mutex>> found;
   for (const auto& each : objects_)
     if (auto object = each.lock()) found.push_back(std::move(object));
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 

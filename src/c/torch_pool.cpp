@@ -185,9 +185,9 @@ bool torch_pool::wait_for_users(stream_ref stream, const std::vector<stream_ref>
   const device_ref device = pool_.device();
   const scoped_device scope{device};
   if (!waiting_) waiting_.emplace(device);
-  return wait_for(*waiting_, stream, device) &&
-         std::all_of(users.begin(), users.end(),
-                     [&](stream_ref user) { return wait_for(*waiting_, user, device); });
+  return wait_for(*waiting_, stream, device) && std::ranges::all_of(users, [&](stream_ref user) {
+           return wait_for(*waiting_, user, device);
+         });
 }
 
 std::optional<event> torch_pool::last_use(stream_ref stream,
@@ -205,8 +205,8 @@ std::optional<event> torch_pool::last_use(stream_ref stream,
 bool torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
                                   const std::vector<stream_ref>& users) {
   if (any_captures(stream, users)) {
-    if (std::any_of(put_off_.begin(), put_off_.end(),
-                    [&](const put_off& each) { return each.pointer == pointer; })) {
+    if (std::ranges::any_of(put_off_,
+                            [&](const put_off& each) { return each.pointer == pointer; })) {
       detail::warn("hipvmm_torch_free",
                    "memory that was freed before in a capture is freed again: "
                    "nothing was done");
@@ -233,7 +233,7 @@ bool torch_pool::any_captures(stream_ref stream, const std::vector<stream_ref>& 
       return false;  // there is no such stream, or the null stream beside a capture
     }
   };
-  return captures(stream) || std::any_of(users.begin(), users.end(), captures);
+  return captures(stream) || std::ranges::any_of(users, captures);
 }
 
 void torch_pool::retry_put_off() {
@@ -251,7 +251,7 @@ void torch_pool::record_stream(void* pointer, stream_ref stream) {
   const auto [found, made] = noted_.try_emplace(pointer, noted{graphs_.end(), {}});
   if (made) ++entries_;
   std::vector<stream_ref>& users = found->second.users;
-  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+  if (std::ranges::find(users, stream) == users.end()) users.push_back(stream);
 }
 
 void torch_pool::erase_stream(void* pointer, stream_ref stream) noexcept {
@@ -292,8 +292,7 @@ void torch_pool::end_graphs(graphs_id id) noexcept {
 }
 
 std::vector<torch_pool::route>::iterator torch_pool::find_route(graphs_id id) noexcept {
-  return std::find_if(routes_.begin(), routes_.end(),
-                      [&](const route& each) { return each.id == id; });
+  return std::ranges::find_if(routes_, [&](const route& each) { return each.id == id; });
 }
 
 void torch_pool::release_graphs(graphs_id id) noexcept {

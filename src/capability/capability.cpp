@@ -74,8 +74,7 @@ std::int64_t detail::seconds_now() noexcept {
 
 bool capability::record::is_open() const noexcept {
   if (findings[index_of(trait::virtual_memory)] == finding::no) return false;
-  return std::find(persistences.begin(), persistences.end(), persistence::open) !=
-         persistences.end();
+  return std::ranges::find(persistences, persistence::open) != persistences.end();
 }
 
 bool capability::record::has(trait which) const noexcept {
@@ -129,7 +128,7 @@ const std::string& capability::reason(trait which) const noexcept {
 memory_path capability::path() const noexcept { return record_->path; }
 const std::vector<quirk>& capability::quirks() const noexcept { return record_->quirks; }
 bool capability::needs(quirk which) const noexcept {
-  return std::find(quirks().begin(), quirks().end(), which) != quirks().end();
+  return std::ranges::find(quirks(), which) != quirks().end();
 }
 const std::string& capability::why_fallback() const noexcept { return record_->why_fallback; }
 std::size_t capability::minimum_granularity() const noexcept {

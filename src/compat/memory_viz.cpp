@@ -101,8 +101,8 @@ bool belongs_to(const memory_event& event, const mr::pool_snapshot& pool) {
     return pool.address != 0 && event.address - pool.address < pool.address_bytes;
   if (event.source != memory_event_source::pool || event.object != pool.pool) return false;
   return pool.address != 0 || event.kind == memory_event_kind::out_of_memory ||
-         std::any_of(pool.segments.begin(), pool.segments.end(),
-                     [&](const auto& one) { return is_in(one, event.address); });
+         std::ranges::any_of(pool.segments,
+                             [&](const auto& one) { return is_in(one, event.address); });
 }
 
 std::string viz_entry(const char* action, const memory_event& event, std::uintptr_t stream) {
@@ -158,9 +158,8 @@ std::string memory_viz_json(const std::vector<mr::pool_snapshot>& pools,
   std::vector<viz_json> traces(static_cast<std::size_t>(devices), viz_json::list());
   requested_sizes sizes;
   for (const memory_event& event : events) {
-    const bool is_shown =
-        std::any_of(pools.begin(), pools.end(),
-                    [&](const mr::pool_snapshot& one) { return belongs_to(event, one); });
+    const bool is_shown = std::ranges::any_of(
+        pools, [&](const mr::pool_snapshot& one) { return belongs_to(event, one); });
     if (!is_shown) continue;
     note_size(sizes, event);
     add_entries(traces[static_cast<std::size_t>(event.device)], event);

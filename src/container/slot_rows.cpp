@@ -140,9 +140,8 @@ void slot_rows::decommit_unclaimed() {
 }
 
 std::size_t slot_rows::find_unclaimed() const noexcept {
-  const auto at = std::find_if(rows_.begin(), rows_.end(), [](const row_state& each) {
-    return counts_as_unclaimed(each) != 0;
-  });
+  const auto at = std::ranges::find_if(
+      rows_, [](const row_state& each) { return counts_as_unclaimed(each) != 0; });
   return static_cast<std::size_t>(at - rows_.begin());
 }
 

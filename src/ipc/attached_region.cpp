@@ -146,9 +146,8 @@ void attachment::add(std::vector<sent_chunk>& fresh) {
 }
 
 bool attachment::refuses_holes() const {
-  return std::any_of(devices_.begin(), devices_.end(), [](device_ref each) {
-    return !memory_strategy{each}.rights.takes_any_mapping;
-  });
+  return std::ranges::any_of(
+      devices_, [](device_ref each) { return !memory_strategy{each}.rights.takes_any_mapping; });
 }
 
 void attachment::require_own_process(const char* function) const {

@@ -132,8 +132,8 @@ void publisher::admit(owned_descriptor socket) {
 }
 
 bool publisher::is_full() const {
-  const auto served = std::count_if(importers_.begin(), importers_.end(),
-                                    [](const importer& each) { return each.is_served(); });
+  const auto served =
+      std::ranges::count_if(importers_, [](const importer& each) { return each.is_served(); });
   return static_cast<std::size_t>(served) + leaving_.size() >= options_.max_importers;
 }
 
@@ -153,9 +153,9 @@ void publisher::forget_left() {
 
 void publisher::drop_oldest_stranger() {
   const auto is_stranger = [](const importer& each) { return !each.is_served(); };
-  const auto strangers = std::count_if(importers_.begin(), importers_.end(), is_stranger);
+  const auto strangers = std::ranges::count_if(importers_, is_stranger);
   if (static_cast<std::size_t>(strangers) > most_strangers)
-    drop(std::find_if(importers_.begin(), importers_.end(), is_stranger));
+    drop(std::ranges::find_if(importers_, is_stranger));
 }
 
 bool publisher::attend(importer& one, short events) {
@@ -261,9 +261,9 @@ void publisher::answer(importer& one, const request_packet& request) {
   forget_applied();
   // An abandoned request may have an answer on its way. It is sent to its end, so that the importer
   // sees the start of the next one; answers that were not begun are dropped.
-  const auto end_of_first = std::find_if(
-      one.queue.begin(), one.queue.end(),
-      [](const outgoing& each) { return std::holds_alternative<complete_packet>(each.content); });
+  const auto end_of_first = std::ranges::find_if(one.queue, [](const outgoing& each) {
+    return std::holds_alternative<complete_packet>(each.content);
+  });
   if (end_of_first != one.queue.end()) one.queue.erase(std::next(end_of_first), one.queue.end());
   one.queue.push_back({answer_packet{request.ticket, epoch_}, {}});
   if (one.has_chunks) {
@@ -282,7 +282,7 @@ void publisher::answer(importer& one, const request_packet& request) {
   std::vector<const published_chunk*> fresh;
   for (const auto& [serial, each] : chunks_)
     if (each.epoch > request.epoch) fresh.push_back(&each);
-  std::sort(fresh.begin(), fresh.end(), [](const published_chunk* a, const published_chunk* b) {
+  std::ranges::sort(fresh, [](const published_chunk* a, const published_chunk* b) {
     return a->place.offset < b->place.offset;
   });
   for (const published_chunk* const each : fresh) {
@@ -327,9 +327,8 @@ void publisher::refuse(importer& one, std::string why) const {
 void publisher::start_lease(importer& one) const {
   one.owes = std::nullopt;
   if (options_.lease <= 0ms) return;
-  const auto first =
-      std::find_if(withdrawn_.begin(), withdrawn_.end(),
-                   [&one](const withdrawn_chunk& each) { return each.went.epoch > one.applied; });
+  const auto first = std::ranges::find_if(
+      withdrawn_, [&one](const withdrawn_chunk& each) { return each.went.epoch > one.applied; });
   if (first == withdrawn_.end()) return;
   one.owes = first->went;
   one.lease_end = deadline_in(options_.lease, first->went.when);

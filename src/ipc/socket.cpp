@@ -110,7 +110,7 @@ bool wait_for(int socket, short what, deadline until) {
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::copy(path.begin(), path.end(), address.sun_path);
+  std::ranges::copy(path, address.sun_path);
   return address;
 }
 
@@ -152,8 +152,7 @@ void require_user(const peer_credentials& peer, const std::vector<unsigned>& oth
                         std::to_string(peer.user) +
                         " (/proc/sys/kernel/overflowuid), by which the system shows any user of "
                         "another namespace: run it as a user that this one's namespace has"};
-  if (peer.user == own || std::find(others.begin(), others.end(), peer.user) != others.end())
-    return;
+  if (peer.user == own || std::ranges::find(others, peer.user) != others.end()) return;
   throw ipc_error{ipc_failure::refused,
                   "process " + std::to_string(peer.process) + " runs as user " +
                       std::to_string(peer.user) + ", this one as " + std::to_string(own) +

@@ -11,8 +11,8 @@ namespace {
 using record_list = memory_strategy::record_list;
 
 record_list::const_iterator first_with(const record_list& owners, quirk which) noexcept {
-  return std::find_if(owners.begin(), owners.end(),
-                      [which](const auto& each) { return each.second.needs(which); });
+  return std::ranges::find_if(owners,
+                              [which](const auto& each) { return each.second.needs(which); });
 }
 
 bool any_needs(const record_list& owners, quirk which) noexcept {
@@ -20,8 +20,7 @@ bool any_needs(const record_list& owners, quirk which) noexcept {
 }
 
 bool all_have(const record_list& owners, trait which) noexcept {
-  return std::all_of(owners.begin(), owners.end(),
-                     [which](const auto& each) { return each.second.has(which); });
+  return std::ranges::all_of(owners, [which](const auto& each) { return each.second.has(which); });
 }
 
 ability ability_of(const std::pair<device_ref, capability>& owner, trait which, const char* lack) {
@@ -91,8 +90,8 @@ memory_strategy::memory_strategy(record_list owners)
           owners_.front().second.needs(quirk::larger_chunks)
               ? static_cast<std::size_t>(owners_.front().second.descriptors_per_chunk())
               : 0},
-      host_reads{std::all_of(
-          owners_.begin(), owners_.end(),
+      host_reads{std::ranges::all_of(
+          owners_,
           [](const auto& each) { return each.second[trait::host_access] == finding::yes; })},
       peer_copies{
           ability_of_all(owners_, trait::peer_copies, "takes no copy of a peer without a right")},
@@ -104,18 +103,17 @@ memory_strategy::memory_strategy(device_ref owner)
     : memory_strategy{record_list{{owner, capability_of(owner)}}} {}
 
 bool memory_strategy::has(device_ref owner) const noexcept {
-  return std::any_of(owners_.begin(), owners_.end(),
-                     [owner](const auto& each) { return each.first == owner; });
+  return std::ranges::any_of(owners_, [owner](const auto& each) { return each.first == owner; });
 }
 
 bool memory_strategy::pins(device_ref owner) const noexcept {
-  return pins_memory && std::any_of(owners_.begin(), owners_.end(), [owner](const auto& each) {
+  return pins_memory && std::ranges::any_of(owners_, [owner](const auto& each) {
            return each.first == owner && each.second.needs(quirk::re_reserve);
          });
 }
 
 bool memory_strategy::unmaps_runs(device_ref owner) const noexcept {
-  return std::any_of(owners_.begin(), owners_.end(), [owner](const auto& each) {
+  return std::ranges::any_of(owners_, [owner](const auto& each) {
     return each.first == owner && each.second.has(trait::unmaps_many);
   });
 }

@@ -12,8 +12,7 @@ namespace {
 
 /// Those that hold most first.
 std::vector<budget_holder> sorted(std::vector<budget_holder> holders) {
-  std::stable_sort(holders.begin(), holders.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(holders, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return holders;
 }
 

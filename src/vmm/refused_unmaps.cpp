@@ -88,9 +88,8 @@ void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
 bool refused_unmaps::keep_chunk(physical_chunk& chunk) noexcept {
   if (empty() || chunk.empty()) return false;
   const std::lock_guard lock{mutex_};
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&chunk](const entry& each) {
-    return each.mapped == chunk.get();
-  });
+  const auto found = std::ranges::find_if(
+      entries_, [&chunk](const entry& each) { return each.mapped == chunk.get(); });
   if (found == entries_.end()) return false;
   found->chunk = std::move(chunk);
   return true;

@@ -107,8 +107,7 @@ hipvmm_status hipvmm_budget_get_holders(hipvmm_budget budget, hipvmm_budget_hold
       throw bad_argument{"holders is null, and has room for " + std::to_string(capacity)};
     std::size_t& result = out(count, "count");
     budget_report now = of.report();
-    std::sort(now.holders.begin(), now.holders.end(),
-              [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    std::ranges::sort(now.holders, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     result = now.holders.size();
     for (std::size_t i = 0; i < std::min(capacity, now.holders.size()); ++i)
       holders[i] = holder_of(now.holders[i]);

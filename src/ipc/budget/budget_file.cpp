@@ -36,7 +36,7 @@ bool is_allowed(char letter) noexcept {
 
 bool is_budget_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= max_budget_name && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), is_allowed);
+         std::ranges::all_of(name, is_allowed);
 }
 
 std::string file_name(const budget_key& key) {
@@ -93,7 +93,7 @@ void make_file(const budgets_folder& folder, const std::string& name, const budg
   header.pid_namespace = own.pid;
   header.time_namespace = own.time;
   header.device = key.device.bytes;
-  std::copy(key.name.begin(), key.name.end(), header.name.begin());
+  std::ranges::copy(key.name, header.name.begin());
   header.limit = limit;
   const ::ssize_t written = ::pwrite(file.get(), &header, sizeof(header), 0);
   const int code = failure_of("pwrite", written == sizeof(header) ? 0 : -1);
@@ -157,8 +157,7 @@ void budget_file::map() {
       header.records != max_budget_processes)
     refuse_budget(path +
                   " is no budget of this version of hipvmm: remove it when no process uses it");
-  const budget_key key{{header.name.begin(), std::find(header.name.begin(), header.name.end(), 0)},
-                       {header.device}};
+  const budget_key key{{header.name.begin(), std::ranges::find(header.name, 0)}, {header.device}};
   if (!is_budget_name(key.name) || file_name(key) != name_)
     refuse_budget(path + " says that it is budget '" + (is_budget_name(key.name) ? key.name : "?") +
                   "', which is not its name: remove it when no process uses it");
@@ -224,7 +223,7 @@ std::vector<std::string> budget_file::all() {
     if (is_budget_name(name.substr(0, name.find('@'))) && name.find('@') != name.npos)
       result.emplace_back(name);
   }
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   return result;
 }
 

@@ -75,12 +75,11 @@ milliseconds until(std::chrono::steady_clock::time_point when) {
 
 budget_report report_of(const budget_table& table) {
   const budget_header& header = table.header();
-  budget_report result{
-      {header.name.begin(), std::find(header.name.begin(), header.name.end(), '\0')},
-      {header.device},
-      static_cast<std::size_t>(header.limit),
-      0,
-      table.holders()};
+  budget_report result{{header.name.begin(), std::ranges::find(header.name, '\0')},
+                       {header.device},
+                       static_cast<std::size_t>(header.limit),
+                       0,
+                       table.holders()};
   for (const budget_holder& each : result.holders)
     result.bytes += std::min(each.bytes, ~std::size_t{0} - result.bytes);
   return result;
@@ -160,8 +159,7 @@ shortage budget_share::refusal(device_ref device, std::size_t bytes) const {
 std::string budget_share::explain() const {
   constexpr std::size_t most_named = 8;
   budget_report now = report();
-  std::sort(now.holders.begin(), now.holders.end(),
-            [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::ranges::sort(now.holders, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   std::string text = "budget '" + key_.name + "' has a limit of " + format_limit(now.limit) +
                      ", of which " + format_bytes(now.bytes) + " are held";
   const char* separator = ": ";

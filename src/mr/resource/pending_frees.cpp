@@ -312,9 +312,8 @@ void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
   bool is_worth_a_wait = false;
   {
     const std::lock_guard lock{mutex_};
-    is_worth_a_wait =
-        std::any_of(without_stream_.begin(), without_stream_.end(),
-                    [bytes](const auto& each) { return fits_well(each.bytes, bytes); });
+    is_worth_a_wait = std::ranges::any_of(
+        without_stream_, [bytes](const auto& each) { return fits_well(each.bytes, bytes); });
   }
   if (is_worth_a_wait) free_all_without_stream();
   wait_for_frees();

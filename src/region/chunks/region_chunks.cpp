@@ -68,8 +68,7 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
   std::vector<backing_map::iterator> replaced;
   replaced.reserve(offsets.size());
   for (const std::size_t offset : offsets) replaced.push_back(chunk_at(self, offset));
-  std::sort(replaced.begin(), replaced.end(),
-            [](const auto& a, const auto& b) { return a->first < b->first; });
+  std::ranges::sort(replaced, [](const auto& a, const auto& b) { return a->first < b->first; });
   // A wait that HIP refuses, as during captures, is refused before anything was submitted.
   {
     const relaxed_captures others;

@@ -31,7 +31,7 @@ struct sleeping_tags {
   }
   void note(tag_state& tag, bool sleeps) {
     const std::lock_guard lock{mutex};
-    const auto at = std::find(all.begin(), all.end(), &tag);
+    const auto at = std::ranges::find(all, &tag);
     if (sleeps && at == all.end()) all.push_back(&tag);
     if (!sleeps && at != all.end()) all.erase(at);
     count.store(all.size(), std::memory_order_release);
@@ -52,12 +52,11 @@ tag_state::~tag_state() { sleeping_tags::of_process().note(*this, false); }
 
 bool tag_state::has(const void* address) {
   const std::lock_guard lock{mutex_};
-  return std::any_of(members_.begin(), members_.end(), [address](const member& each) {
+  return std::ranges::any_of(members_, [address](const member& each) {
     return has_address(each.who->addresses_of(), address) &&
-           std::none_of(each.staying.ranges.begin(), each.staying.ranges.end(),
-                        [address](const auto& one) {
-                          return has_address({one.address, one.bytes}, address);
-                        });
+           std::ranges::none_of(each.staying.ranges, [address](const auto& one) {
+             return has_address({one.address, one.bytes}, address);
+           });
   });
 }
 

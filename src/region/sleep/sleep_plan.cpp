@@ -24,12 +24,11 @@ sleep_plan::sleep_plan(keep rest, std::vector<suspend_range> ranges)
     if (each.bytes > std::numeric_limits<std::uintptr_t>::max() - start_of(each))
       throw std::invalid_argument{"suspend: " + text_of(each) + " ends beyond all addresses"};
   }
-  std::sort(ranges_.begin(), ranges_.end(), [](const suspend_range& a, const suspend_range& b) {
+  std::ranges::sort(ranges_, [](const suspend_range& a, const suspend_range& b) {
     return start_of(a) < start_of(b);
   });
-  const auto overlap =
-      std::adjacent_find(ranges_.begin(), ranges_.end(),
-                         [](const auto& a, const auto& b) { return end_of(a) > start_of(b); });
+  const auto overlap = std::ranges::adjacent_find(
+      ranges_, [](const auto& a, const auto& b) { return end_of(a) > start_of(b); });
   if (overlap != ranges_.end())
     throw std::invalid_argument{"suspend: " + text_of(*overlap) + " overlaps " +
                                 text_of(*std::next(overlap)) + ": name each byte once"};
@@ -38,15 +37,15 @@ sleep_plan::sleep_plan(keep rest, std::vector<suspend_range> ranges)
 bool sleep_plan::may_copy() const noexcept {
   // Chunks of which only a part is `mapped` do not stay.
   return rest_ == keep::contents || rest_ == keep::mapped ||
-         std::any_of(ranges_.begin(), ranges_.end(), [](const suspend_range& each) {
+         std::ranges::any_of(ranges_, [](const suspend_range& each) {
            return each.what == keep::contents || each.what == keep::mapped;
          });
 }
 
 bool sleep_plan::restores_nothing() const noexcept {
-  return rest_ == keep::nothing &&
-         std::all_of(ranges_.begin(), ranges_.end(),
-                     [](const suspend_range& each) { return each.what == keep::nothing; });
+  return rest_ == keep::nothing && std::ranges::all_of(ranges_, [](const suspend_range& each) {
+           return each.what == keep::nothing;
+         });
 }
 
 bool sleep_plan::is_all(keep what, const void* address, std::size_t bytes) const {
@@ -63,8 +62,8 @@ bool sleep_plan::names(const void* address, std::size_t bytes) const {
 }
 
 std::vector<suspend_range>::const_iterator sleep_plan::first_behind(std::uintptr_t at) const {
-  return std::partition_point(ranges_.begin(), ranges_.end(),
-                              [at](const suspend_range& each) { return end_of(each) <= at; });
+  return std::ranges::partition_point(
+      ranges_, [at](const suspend_range& each) { return end_of(each) <= at; });
 }
 
 }  // namespace hipvmm::detail
