@@ -80,8 +80,8 @@ std::size_t growth_unit(const block_index& index, std::size_t missing, std::size
 class scanner {
  public:
   scanner(const block_index& index, const request& wanted, const block_filter& filter,
-          const chunk_rules& rules)
-      : index_{index}, request_{wanted}, filter_{filter}, rules_{rules} {}
+          const chunk_rules& rules, placement_scan found = {})
+      : index_{index}, request_{wanted}, filter_{filter}, rules_{rules}, found_{std::move(found)} {}
 
   placement_scan run() {
     const auto is_usable = [this](const block& one) { return filter_.is_usable(one); };
@@ -104,11 +104,14 @@ class scanner {
   }
 
   placement_scan run_gaps() {
+    std::sort(found_.sources.begin(), found_.sources.end(),
+              [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
     for (block_tree* const tree : {&index_.unmapped(), &index_.leaving()}) {
       for (block& each : *tree) {
         if (!is_gap(each) || (each.previous != nullptr && is_gap(*each.previous))) continue;
         const gap here = gap_from(each);
         scan_gap(here, run_before(each));
+        if (rules_.moves_chunks) scan_end_of_gap(here);
       }
     }
     return std::move(found_);
@@ -136,6 +139,9 @@ class scanner {
     return found;
   }
 
+  [[nodiscard]] std::size_t unit() const noexcept {
+    return std::max(rules_.granularity, rules_.equal_chunk);
+  }
   [[nodiscard]] std::size_t aligned(std::size_t offset) const noexcept {
     return index_.aligned(offset, request_.alignment);
   }
@@ -190,6 +196,25 @@ class scanner {
     note_place(here);
   }
 
+  /// The request ends where the usable run behind the gap ends.
+  void scan_end_of_gap(const gap& range) {
+    std::size_t end = range.end();
+    for (const block* next = range.last->next; next != nullptr && filter_.is_usable(*next);
+         next = next->next)
+      end = next->end();
+    if (end == range.end() || end - range.offset() < request_.bytes) return;
+    place here{.first = range.first, .unmapped = range.first, .unmaps = range.unmaps};
+    here.at = aligned(end - request_.bytes);
+    if (here.at + request_.bytes > end) here.at -= request_.alignment;
+    if (here.at >= range.end()) return;
+    here.map_bytes = align_up(range.end() - here.at, unit());
+    if (here.map_bytes > range.end() - range.offset()) return;
+    here.map_at = range.end() - here.map_bytes;
+    here.map_room = here.map_bytes;
+    here.kept = kept_in(here);
+    note_fewest(here);
+  }
+
   /// The same where chunks lie apart: with `margin` bytes left on both sides.
   void scan_inside_gap(const gap& range, std::size_t margin) {
     place here;
@@ -204,7 +229,28 @@ class scanner {
     note_place(here);
   }
 
-  void note_place(const place& here) {
+  /// The bytes of idle chunks that would stay because they lie in the place.
+  [[nodiscard]] std::size_t kept_in(const place& here) const {
+    const std::size_t end = here.at + request_.bytes;
+    std::size_t sum = 0;
+    for (auto each = std::partition_point(
+             found_.sources.begin(), found_.sources.end(),
+             [&](const idle_chunk& one) { return one.offset + one.bytes <= here.at; });
+         each != found_.sources.end() && each->offset < end; ++each)
+      sum += std::min(each->bytes, align_up(end - each->offset, unit()));
+    return sum;
+  }
+
+  void note_fewest(const place& here) {
+    place& best = found_.fewest;
+    if (best.first == nullptr || std::pair{here.map_bytes + here.kept, here.unmapped->offset} <
+                                     std::pair{best.map_bytes + best.kept, best.unmapped->offset})
+      best = here;
+  }
+
+  void note_place(place here) {
+    here.kept = kept_in(here);
+    note_fewest(here);
     place& least = found_.least;
     place& widest = found_.widest;
     const std::size_t where = here.unmapped->offset;
@@ -250,6 +296,7 @@ std::vector<idle_chunk> sources_for(const place& target, const request& wanted,
 std::optional<growth_plan> plan_at(const place& target, const block_index& index,
                                    const request& wanted, const placement_scan& found,
                                    const chunk_rules& rules, std::size_t least_moved) {
+  if (target.first == nullptr) return std::nullopt;
   growth_plan plan{target, sources_for(target, wanted, found, least_moved)};
   std::size_t moved = 0;
   for (const idle_chunk& each : plan.sources) moved += each.bytes;
@@ -284,9 +331,7 @@ placement_scan scan_placements(const block_index& index, const request& wanted,
 
 void scan_gaps(const block_index& index, const request& wanted, const block_filter& filter,
                const chunk_rules& rules, placement_scan& found) {
-  const placement_scan here = scanner{index, wanted, filter, rules}.run_gaps();
-  found.least = here.least;
-  found.widest = here.widest;
+  found = scanner{index, wanted, filter, rules, std::move(found)}.run_gaps();
 }
 
 std::size_t equal_chunk_bytes(std::size_t available, const chunk_rules& rules) noexcept {
@@ -303,12 +348,11 @@ std::size_t equal_chunk_bytes(std::size_t available, const chunk_rules& rules) n
 
 std::optional<growth_plan> plan_growth(const block_index& index, const request& wanted,
                                        const placement_scan& found, const chunk_rules& rules) {
-  if (found.least.first == nullptr) return std::nullopt;
   // A move takes more calls than a creation, so smaller chunks move only if memory is short.
   const std::size_t new_chunk = chunk_share(index, rules);
   for (const std::size_t least : {new_chunk, std::size_t{0}}) {
     if (least != 0 && rules.moves_small_chunks) continue;
-    for (const place* const target : {&found.least, &found.widest})
+    for (const place* const target : {&found.least, &found.widest, &found.fewest})
       if (auto plan =
               plan_at(*target, index, wanted, found, rules, std::min(least, target->map_bytes)))
         return plan;

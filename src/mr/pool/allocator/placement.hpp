@@ -69,13 +69,15 @@ struct place {
   std::size_t map_at = 0;     ///< offset where the backing begins in these
   std::size_t map_bytes = 0;  ///< least that must be backed
   std::size_t map_room = 0;   ///< most that can be backed
+  std::size_t kept = 0;       ///< bytes of idle chunks in it
 };
 
 /// Result of a scan for a request.
 struct placement_scan {
-  place free_run;                   ///< smallest run of adjacent usable blocks that holds it
-  place least;                      ///< place for it that needs the least backing
-  place widest;                     ///< place for it where the most can be backed
+  place free_run;  ///< smallest run of adjacent usable blocks that holds it
+  place least;     ///< place for it that needs the least backing
+  place widest;    ///< place for it where the most can be backed
+  place fewest;    ///< place for it where all idle chunks beside it leave the least to be created
   std::vector<idle_chunk> sources;  ///< chunks that could be moved
 };
 /// Throws: std::bad_alloc.

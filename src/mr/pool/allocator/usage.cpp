@@ -63,6 +63,9 @@ class idle_memory final : block_filter {
   /// `served` where that is none. Pre: `served` bytes are served as they lie.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
+  /// The largest request once all idle chunks are released, as they are for one that is refused,
+  /// and `fresh` is there besides. Pre: chunks move and are returned.
+  [[nodiscard]] std::size_t largest_after_release(const new_memory& fresh) const;
 
  private:
   /// Whether `fresh` and chunks that move serve a request of `bytes`: not where there is no place
@@ -162,6 +165,58 @@ std::size_t idle_memory::largest_with_new(std::size_t served, std::size_t most,
   return served;
 }
 
+std::size_t idle_memory::largest_after_release(const new_memory& fresh) const {
+  const auto& chunks = blocks_.index.chunks();
+  const std::size_t idle = whole_chunks();
+  const std::size_t others = blocks_.physical_bytes() + blocks_.planned_bytes - idle;
+  const std::size_t unit = std::max(memory_.granularity(), blocks_.equal_chunk);
+  std::size_t room =
+      std::min(blocks_.limit - std::min(blocks_.limit, others), add_bytes(fresh.bytes, idle));
+  // Chunks are larger mostly, so more may fit where their number is limited.
+  constexpr std::size_t small_chunk = 2 * MiB;
+  if (fresh.chunks < room / small_chunk) room = fresh.chunks * small_chunk;
+  room = align_down(room, unit);
+  // A trim unmaps old addresses first.
+  const auto has_no_memory = [](const block& one) {
+    return one.state == block_state::unmapped || one.state == block_state::leaving;
+  };
+  const auto is_part = [&](const block* one) {
+    return one != nullptr && (is_usable(*one) || has_no_memory(*one));
+  };
+  std::size_t result = 0;
+  const auto extend_from = [&](const block& one) {
+    const block* first = &one;
+    const block* last = &one;
+    while (is_part(first->previous)) first = first->previous;
+    while (is_part(last->next)) last = last->next;
+    const std::size_t end = last->end();
+    // What stays at both ends belongs to chunks in use; all between would be without memory.
+    std::size_t front = end;
+    std::size_t back = first->offset;
+    for (const block* at = first; at != last->next; at = at->next) {
+      if (!has_no_memory(*at)) continue;
+      front = std::min(front, at->offset);
+      back = at->end();
+    }
+    if (const auto at = chunks.lower_bound(first->offset);
+        at != chunks.end() && at->first + at->second.bytes <= end)
+      front = std::min(front, at->first);
+    for (auto at = chunks.lower_bound(end); at != chunks.begin();) {
+      const auto& [offset, chunk] = *--at;
+      if (offset < first->offset) break;
+      if (offset + chunk.bytes > end) continue;
+      back = std::max(back, offset + chunk.bytes);
+      break;
+    }
+    if (front >= back) return;
+    const std::size_t kept = std::max(front - first->offset, end - back);
+    result = std::max(result, back - front <= room ? end - first->offset : kept + room);
+  };
+  for (const block& gap : blocks_.index.unmapped()) extend_from(gap);
+  for (const stretch& each : stretches_) extend_from(*each.first);
+  return align_down(result, block_index::unit);
+}
+
 /// What a block with memory is used for; nullopt for others.
 std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   switch (one.state) {
@@ -253,6 +308,9 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
   seen.largest_possible = idle.largest_with_new(
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
+  if (memory.moves_chunks() && memory.returns_memory())
+    seen.largest_possible =
+        std::max(seen.largest_possible, std::min(room, idle.largest_after_release(*fresh)));
   return in_classes();
 }
 

@@ -90,6 +90,48 @@ TEST_CASE("pool: chunks that are smaller than new ones move only for want of mem
   }
 }
 
+TEST_CASE("pool: at the limit a request ends with the free memory behind a gap") {
+  pool_of pool{1, true};
+  const std::size_t gone = pool.take(0, 4 * MiB);
+  pool.give(0, pool.take(0, 4 * MiB), 4 * MiB);
+  const std::size_t head = pool.take(0, MiB);
+  pool.take(0, 3 * MiB);
+  pool.give(0, gone, 4 * MiB);
+  pool.give(0, head, MiB);
+  pool.streams.finish_all();
+  pool.all.trim(0, {});
+  REQUIRE(pool.memory.held() == 4 * MiB);
+  pool.all.set_limit(6 * MiB);
+  CHECK(pool.all.usage_snapshot(new_memory{GiB}).largest_possible == 3 * MiB);
+  CHECK(pool.take(0, 3 * MiB) == 2 * MiB);
+  CHECK(pool.memory.held() == 6 * MiB);
+}
+
+TEST_CASE("pool: what would fit counts idle chunks that are too large to move") {
+  pool_of pool{1, true};
+  const std::size_t before = pool.take(0, 4 * MiB);
+  const std::size_t gone = pool.take(0, 4 * MiB);
+  const std::size_t behind = pool.take(0, 4 * MiB);
+  const std::size_t idle = pool.take(0, 6 * MiB);
+  pool.take(0, 2 * MiB);
+  // A gap of 4 MiB with a free MiB before it and two behind, too short for the chunk of 6 MiB.
+  pool.give(0, before, 4 * MiB);
+  REQUIRE(pool.take(0, 3 * MiB) == before);
+  pool.give(0, behind, 4 * MiB);
+  REQUIRE(pool.take(0, 2 * MiB) == behind);
+  pool.take(0, 2 * MiB);
+  pool.give(0, behind, 2 * MiB);
+  pool.give(0, gone, 4 * MiB);
+  pool.streams.finish_all();
+  pool.all.trim(0, {});
+  pool.give(0, idle, 6 * MiB);
+  pool.streams.finish_all();
+  pool.all.set_limit(pool.memory.held());
+  CHECK(pool.all.usage_snapshot(new_memory{GiB}).largest_possible == 7 * MiB);
+  pool.all.trim(0, {});
+  CHECK(pool.take(0, 7 * MiB) == 3 * MiB);
+}
+
 TEST_CASE("pool: a request takes four chunks, of 8 to 256 MiB") {
   for (const std::size_t bytes : {2 * MiB, 20 * MiB, 512 * MiB, 2 * GiB}) {
     pool_of pool{1, true};
