@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "capability/capability.hpp"
@@ -13,40 +14,31 @@ namespace hipvmm {
 namespace {
 
 struct trait_rule {
+  trait which;
   std::string_view name;
   bool when_unknown;  // an unknown property counts as this
 };
+#define HIPVMM_TRAIT(name, when_unknown, ...) {trait::name, #name, when_unknown},
+constexpr trait_rule rules[] = {
+#include "capability/traits.def"
+};
 
-constexpr std::array<trait_rule, trait_count> rules{{
-    {"virtual_memory", true},
-    {"several_reservations", true},
-    {"unmaps_each", true},
-    {"unmaps_many", false},
-    {"tail_access", true},
-    {"base_access", true},
-    {"equal_access", true},
-    {"reports_failed_map", true},
-    {"visible_at_once", true},
-    {"crosses_chunks", true},
-    {"crosses_reservations", false},
-    {"returns_memory", true},
-    {"returns_with_addresses", true},
-    {"coherent_aliases", false},
-    {"keeps_read_only", false},
-    {"peer_access", true},
-    {"peer_copies", true},
-    {"shares_chunks", true},
-    {"imports_by_value", true},
-    {"host_access", false},
-    {"counts_ending_streams", false},
-    {"free_waits", false},
-    {"host_chunks", false},
-    {"retains_chunks", false},
-    {"uncached_chunks", false},
-    {"host_node_chunks", false},
-    {"pools_reuse_in_order", false},
-    {"pool_frees_return", false},
-}};
+struct quirk_rule {
+  quirk which;
+  std::string_view name, description;
+};
+#define HIPVMM_QUIRK(name, condition, description) {quirk::name, #name, description},
+constexpr quirk_rule quirk_rules[] = {
+#include "capability/traits.def"
+};
+
+template <class Rule, std::size_t count>
+constexpr bool in_order(const Rule (&all)[count]) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (static_cast<std::size_t>(all[i].which) != i) return false;
+  return true;
+}
+static_assert(in_order(rules) && std::size(rules) == trait_count && in_order(quirk_rules));
 
 // How long mappings of gfx1201 were seen to be missed, with a margin, for a device that is assumed
 // to be like it (ROCm/rocm-systems#11693: 1 to 2 ms).
@@ -99,17 +91,9 @@ void capability::record::conclude() {
     visibility_delay = {};
     return;
   }
-  const auto add = [this](quirk which, bool in_force) {
-    if (in_force) quirks.push_back(which);
-  };
-  add(quirk::access_from_base, !has(trait::tail_access));
-  add(quirk::verify_maps, !has(trait::reports_failed_map));
-  add(quirk::wait_until_visible, !has(trait::visible_at_once));
-  add(quirk::re_reserve, !has(trait::returns_memory) && has(trait::returns_with_addresses));
-  add(quirk::no_aliases, !has(trait::coherent_aliases));
-  add(quirk::import_by_pointer, has(trait::shares_chunks) && !has(trait::imports_by_value));
-  add(quirk::larger_chunks, descriptors_per_chunk > 0);
-  add(quirk::one_reservation, !has(trait::crosses_reservations));
+#define HIPVMM_QUIRK(name, condition, ...) \
+  if (condition) quirks.push_back(quirk::name);
+#include "capability/traits.def"
   if (has(trait::visible_at_once)) {
     visibility_delay = {};
   } else if (visibility_delay.count() == 0) {
@@ -158,40 +142,10 @@ std::string_view name_of(memory_path which) noexcept {
 }
 
 std::string_view name_of(quirk which) noexcept {
-  constexpr std::array<std::string_view, 8> names{
-      "access_from_base", "verify_maps",       "wait_until_visible", "re_reserve",
-      "no_aliases",       "import_by_pointer", "larger_chunks",      "one_reservation"};
-  return names[static_cast<std::size_t>(which)];
+  return quirk_rules[static_cast<std::size_t>(which)].name;
 }
-
 std::string_view description_of(quirk which) noexcept {
-  // Each: the action, the failure without it, the record of that, the condition to drop it.
-  constexpr std::array<std::string_view, 8> texts{
-      "Rights are set for all mappings at once, or one by one where all have one size, because "
-      "ROCm 7.0 to 7.2 refuse a mapping unless some of its neighbours have its size together "
-      "(ROCm/rocm-systems#6977, #2516); goes when no supported release fails the probe "
-      "tail_access.",
-      "After each map HIP is asked whether anything is mapped there, because ROCm before 7.14 "
-      "reports success for maps that failed (ROCm/rocm-systems#7685); goes when no supported "
-      "release fails the probe reports_failed_map.",
-      "New mappings are used only after visibility_delay, because work that is submitted earlier "
-      "reads zeros and loses what it writes, as on gfx1201 (ROCm/rocm-systems#11693); goes when no "
-      "supported device fails the probe visible_at_once.",
-      "An emptied reservation is freed and taken again, because ROCm on Linux keeps memory until "
-      "the addresses are freed (ROCm/legacy-rocm-build#6021, mended by ROCm/rocm-systems#4363); "
-      "goes when no supported release fails the probe returns_memory.",
-      "No chunk is used at two addresses at a time, because RDNA does not keep its L1 caches "
-      "coherent between them (ROCm/hip#3728); stays as long as such devices are supported.",
-      "Import gets a pointer to the descriptor, because ROCm before 7.1 follows the descriptor's "
-      "value as a pointer and crashes (ROCm/rocm-systems#11020); goes when 7.1 is the oldest "
-      "supported release.",
-      "More slack is taken with each chunk while descriptors run short, because each chunk holds "
-      "one on ROCm 7.14 (ROCm/rocm-systems#10604, mended in ROCm 10); goes when no supported "
-      "release has descriptors_per_chunk above 0.",
-      "A region that grows past its maximum moves to one larger reservation instead of taking a "
-      "second one right behind its own, because AMD's HIP refuses copies and fills that span two; "
-      "goes when no supported release fails the probe crosses_reservations."};
-  return texts[static_cast<std::size_t>(which)];
+  return quirk_rules[static_cast<std::size_t>(which)].description;
 }
 
 physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {

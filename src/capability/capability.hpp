@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,10 @@ enum class persistence {
 namespace detail {
 /// The system clock's time, in seconds since 1970.
 [[nodiscard]] std::int64_t seconds_now() noexcept;
+
+/// How long traits that probes left open are not probed again. A try may cost a process: code that
+/// makes regions while memory is short would otherwise pay for one each time. Tests shorten it.
+inline std::atomic<std::chrono::seconds> reprobe_interval{std::chrono::minutes{1}};
 }  // namespace detail
 
 /// Returns HIP's granularities as recorded in `found`; 2 MiB on a device that has none.

@@ -22,7 +22,6 @@
 #include "capability/capability_text.hpp"
 #include "capability/probe.hpp"
 #include "capability/probe_child.hpp"
-#include "capability/reprobe_interval.hpp"
 #include "core/environment.hpp"
 #include "core/error.hpp"
 #include "core/logger.hpp"

@@ -15,9 +15,7 @@ struct runtime_rules {
   // HIP's first number is 10000000; those below are CUDA's.
   bool is_cuda = version < 10000000;
 
-  // hipMemImportFromShareableHandle takes a pointer to the descriptor up to ROCm 7.0 and the
-  // descriptor's value, cast to a pointer, from 7.1 on (ROCm/rocm-systems#11020); CUDA takes the
-  // value. This is a property of the runtime, not of the header.
+  // trait::imports_by_value, whose probe may crash: a property of the runtime, not of the header.
   bool imports_descriptor_by_value = is_cuda || is_at_least(7, 1);
 
   // From ROCm 6.1, the first with addresses, to 6.4, hipMemAddressFree leaves the record of the
@@ -37,33 +35,25 @@ struct runtime_rules {
   bool events_cover_copies = !is_at_least(5, 7);
 
   // From ROCm 7.14 on the owner reads other pages between the grant of a peer and its own grant,
-  // which is last (openxla/xla#46576). Fixed by ROCm/rocm-systems#9908, newer than the branch of
-  // 10.0 and older than that of 10.1; which release has it has not been seen: docs/guides/rocm.md.
+  // which is last: the order of grants in docs/guides/rocm.md.
   bool wait_before_grant = is_at_least(7, 14);
 
-  // hipMemMap reports failures after the checks of its arguments from ROCm 7.14 on
-  // (ROCm/rocm-systems#7685), and on CUDA.
+  // trait::reports_failed_map, where no process can be started for its probe.
   bool reports_failed_map = is_cuda || is_at_least(7, 14);
 
-  // AMD's pools allocate a block to the stream of its allocation without a wait for the stream of
-  // its free. hipFreeAsync blocks the host while the earlier free of a reused block is not done.
-  // Observed on 6.4.3 and 7.2.4, and the same in all published sources. CUDA's pools do neither.
+  // trait::pools_reuse_in_order and pool_frees_return, without a probe.
   bool pools_reuse_in_order = is_cuda;
 
-  // AMD's runtime searches all pools of a device for freed memory. Beside hipMemPoolCreate and
-  // hipMemPoolDestroy in other threads 6.4.3 crashes in hipFree, hipFreeAsync and hipStreamDestroy;
-  // 7.2.4 blocks for good in hipFree and hipDeviceSynchronize. CUDA is not known to.
+  // pool_beside_free in docs/guides/rocm.md. CUDA is not known to have it.
   bool pools_change_beside_frees = is_cuda;
 
-  // If some devices are linked, AMD's runtime crashes in a copy between two devices for which a
-  // link is missing: of the stream's device with both, and before 7.0 of the two with each other.
-  // If no devices are linked it copies through the host. Observed on 5.7.1, 6.4.3 and 7.2.4:
+  // Links without which AMD's runtime crashes in a copy between two devices, if some are linked:
+  // of the stream's device with both, and before 7.0 of the two with each other.
   // docs/guides/rocm.md.
   bool copies_over_links_of_stream = is_at_least(6, 0);
   bool copies_over_links_of_owners = !is_cuda && !is_at_least(7, 0);
 
-  // AMD's runtime crashes in a fill of a device's memory in a stream of another without a link to
-  // it. Observed on the same releases.
+  // A fill of a device's memory in a stream of another crashes there without a link.
   bool fills_over_links = !is_cuda;
 
   // hipDevP2PAttrPerformanceRank is an order of links on CUDA, 0 the fastest; AMD's runtime gives

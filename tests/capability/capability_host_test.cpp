@@ -18,7 +18,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "capability/reprobe_interval.hpp"
+#include "capability/capability.hpp"
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <hipvmm/capability/capability.hpp>
+#include "releases.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
@@ -54,6 +55,11 @@ class told_by_child {
   [[nodiscard]] bool tells(const std::string& line) const {
     return output_.find(line) != std::string::npos;
   }
+  void check_finding(std::string_view trait, std::string_view expected) const {
+    const std::string line = '<' + std::string{trait} + '=' + std::string{expected} + '>';
+    CAPTURE(line);
+    CHECK(tells(line));
+  }
   [[nodiscard]] const std::string& output() const { return output_; }
   /// The quirks in force.
   [[nodiscard]] std::set<std::string> quirks() const {
@@ -69,85 +75,42 @@ class told_by_child {
   std::string output_;
 };
 
-struct profile_row {
-  const char* profile;
-  const char* path;
-  std::set<std::string> missing;  // all other traits are there
-  std::set<std::string> unknown;
-  std::set<std::string> quirks;
-};
-
-const std::vector<profile_row>& rows() {
-  static const std::set<std::string> rocm_6{
-      "reports_failed_map", "returns_memory",       "imports_by_value",
-      "unmaps_many",        "crosses_reservations", "counts_ending_streams",
-      "peer_copies",        "host_chunks",          "host_node_chunks",
-      "retains_chunks",     "uncached_chunks",      "pools_reuse_in_order",
-      "pool_frees_return",  "host_access"};
-  static const std::set<std::string> quirks_of_6{"verify_maps", "re_reserve", "import_by_pointer",
-                                                 "one_reservation"};
-  static const std::vector<profile_row> all{
-      {"strict", "vmm", {"host_chunks", "host_node_chunks", "uncached_chunks"}, {}, {}},
-      {"rocm-5.7",
-       "fallback",
-       {"virtual_memory"},
-       {"several_reservations", "unmaps_each",           "unmaps_many",
-        "tail_access",          "base_access",           "equal_access",
-        "reports_failed_map",   "visible_at_once",       "crosses_chunks",
-        "crosses_reservations", "returns_memory",        "returns_with_addresses",
-        "coherent_aliases",     "keeps_read_only",       "peer_access",
-        "peer_copies",          "shares_chunks",         "imports_by_value",
-        "host_access",          "counts_ending_streams", "free_waits",
-        "host_chunks",          "host_node_chunks",      "retains_chunks",
-        "uncached_chunks",      "pools_reuse_in_order",  "pool_frees_return"},
-       {}},
-      {"rocm-6.2", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
-      {"rocm-6.4", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
-      {"rocm-7.1",
-       "vmm_with_quirks",
-       {"reports_failed_map", "returns_memory", "tail_access", "crosses_reservations",
-        "counts_ending_streams", "host_chunks", "host_node_chunks", "pools_reuse_in_order",
-        "pool_frees_return", "host_access"},
-       {},
-       {"verify_maps", "re_reserve", "access_from_base", "one_reservation"}},
-      {"rocm-7.14",
-       "vmm_with_quirks",
-       {"crosses_reservations", "counts_ending_streams", "host_node_chunks", "pools_reuse_in_order",
-        "pool_frees_return", "host_access"},
-       {},
-       {"larger_chunks", "one_reservation"}},
-      {"rocm-10",
-       "vmm_with_quirks",
-       {"crosses_reservations", "counts_ending_streams", "pools_reuse_in_order",
-        "pool_frees_return", "host_access"},
-       {},
-       {"one_reservation"}},
-      // Asked in the process, where these would take another one.
-      {"cuda-13",
-       "vmm",
-       {"uncached_chunks"},
-       {"peer_access", "peer_copies", "keeps_read_only", "host_access"},
-       {}}};
-  return all;
-}
-
 TEST_SUITE_BEGIN("in processes with profiles of their own" * names_its_profiles);
 
-TEST_CASE("capability: probes find what each profile does, without virtual memory too") {
-  for (const profile_row& each : rows()) {
-    CAPTURE(each.profile);
-    const told_by_child told{{"HIPVMM_HOST_PROFILE=" + std::string{each.profile}}};
+TEST_CASE("capability: probes find in each profile of ROCm what the table of traits says") {
+  for (const std::string release : {"5.7", "6.2", "6.4", "7.1", "7.2", "7.14", "10"}) {
+    CAPTURE(release);
+    const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-" + release}};
     CAPTURE(told.output());
-    CHECK(told.tells("<path=" + std::string{each.path} + ">"));
-    CHECK(told.quirks() == each.quirks);
-    for (std::size_t i = 0; i < trait_count; ++i) {
-      const std::string name{name_of(static_cast<trait>(i))};
-      const char* const expected = each.missing.count(name) != 0   ? "no"
-                                   : each.unknown.count(name) != 0 ? "unknown"
-                                                                   : "yes";
-      CAPTURE(name);
-      CHECK(told.tells("<" + name + "=" + expected + ">"));
-    }
+    const capability::record expected = record_of(release);
+    CHECK(told.tells("<path=" + std::string{name_of(expected.path)} + ">"));
+    std::set<std::string> quirks;
+    for (const quirk each : expected.quirks) quirks.emplace(name_of(each));
+    CHECK(told.quirks() == quirks);
+    for (std::size_t i = 0; i < trait_count; ++i)
+      told.check_finding(trait_table[i].name, name_of(expected.findings[i]));
+  }
+}
+
+TEST_CASE("capability: probes find no defect in the other profiles") {
+  struct profile_row {
+    std::string profile;
+    std::set<std::string_view> missing, unknown;  // all other traits are there
+  };
+  for (const profile_row& each :
+       {profile_row{"strict", {"host_chunks", "host_node_chunks", "uncached_chunks"}, {}},
+        // Asked in the process, where these would take another one.
+        profile_row{"cuda-13",
+                    {"uncached_chunks"},
+                    {"peer_access", "peer_copies", "keeps_read_only", "host_access"}}}) {
+    CAPTURE(each.profile);
+    const told_by_child told{{"HIPVMM_HOST_PROFILE=" + each.profile}};
+    CAPTURE(told.output());
+    CHECK(told.tells("<path=vmm>"));
+    for (const trait_row& row : trait_table)
+      told.check_finding(row.name, each.missing.count(row.name) != 0   ? "no"
+                                   : each.unknown.count(row.name) != 0 ? "unknown"
+                                                                       : "yes");
   }
 }
 

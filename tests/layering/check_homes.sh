@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # One home per HIP function: check_homes.sh ROOT. Each function is called from one .cpp file of the
-# library, the one that providers/hip_surface.def names. docs/reference/hip_surface.md names no others.
+# library, the one that providers/hip_surface.def names.
 source "$(dirname "$0")/common.sh"
 
 list=providers/hip_surface.def
-page=docs/reference/hip_surface.md
 
 declare -A home
 while read -r function file; do home[$function]=$file; done < <(surface_used)
 ((${#home[@]} > 0)) || complain "$list names no function: write one HIPVMM_HIP_USED a line"
 
 while IFS= read -r line; do
-  complain "$list: cannot read '$line': write HIPVMM_HIP_USED(function, folder/file.cpp) or \
-HIPVMM_HIP_OFFERED(function)"
-done < <(grep -Ev '^(//.*|HIPVMM_HIP_USED\(hip[A-Za-z0-9_]+, [a-z0-9_/]+\.cpp\)|HIPVMM_HIP_OFFERED\(hip[A-Za-z0-9_]+\))?$' \
+  complain "$list: cannot read '$line': write HIPVMM_HIP_USED(function, folder/file.cpp), with a text \
+if need be, or HIPVMM_HIP_OFFERED(function)"
+done < <(grep -Ev '^(//.*|HIPVMM_HIP_USED\(hip[A-Za-z0-9_]+, [a-z0-9_/]+\.cpp(, ".+")?\)|HIPVMM_HIP_OFFERED\(hip[A-Za-z0-9_]+\))?$' \
   "$surface")
 while IFS= read -r line; do complain "$list: $line names a function twice"; done < <(
   { surface_used | cut -d' ' -f1; surface_offered; } | sort | uniq -d)
@@ -62,19 +61,6 @@ for function in "${!home[@]}"; do
   [[ -n ${caller[$function]:-} ]] ||
     complain "$list: $function is called nowhere: drop the line or offer it by HIPVMM_HIP_OFFERED"
 done
-
-# The page has only functions whose behaviour needs a word, those in the first column of its tables.
-while IFS= read -r line; do
-  complain "$page: $line"
-done < <(awk -F'|' '
-  NR == FNR { list[$1] = 1; next }
-  /^\| `hip/ {
-    n = split($2, names, "`")
-    for (i = 2; i <= n; i += 2) {
-      if (!list[names[i]]) print "names " names[i] ", which no line of providers/hip_surface.def has"
-      if (seen[names[i]]++) print "has two rows for " names[i]
-    }
-  }' <({ surface_used | cut -d' ' -f1; surface_offered; }) "$root/$page")
 
 # The environment has three homes, one of the library and one of each provider that reads it: a
 # program with rights of its own hears no variable.

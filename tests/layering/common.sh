@@ -77,7 +77,7 @@ surface=$root/providers/hip_surface.def
 
 # surface_used: "function home" of every function the library calls.
 surface_used() {
-  sed -n 's/^HIPVMM_HIP_USED(\(hip[A-Za-z0-9_]*\), \([a-z0-9_/]*\.cpp\))$/\1 \2/p' "$surface"
+  sed -n 's/^HIPVMM_HIP_USED(\(hip[A-Za-z0-9_]*\), \([a-z0-9_/]*\.cpp\)[,)].*/\1 \2/p' "$surface"
 }
 
 # surface_offered: every function that only the host provider's other users call.

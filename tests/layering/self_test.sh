@@ -21,7 +21,6 @@ for part in "$original"/{include,src,testing,tests,samples,bench,packaging,provi
 done
 trap 'rm -rf "$tree"' EXIT
 surface=$tree/providers/hip_surface.def
-page=$tree/docs/reference/hip_surface.md
 
 # Each check with its arguments on the copy.
 includes() { bash "$checks/check_includes.sh" "$tree"; }
@@ -190,10 +189,6 @@ void settle();'
 /* nor is hipMemUnmap(address)
    hipMemUnmap(address) here */ static const char* const text = "hipMemUnmap(\"here\") " R"(hipMemUnmap())";'
     accepts homes
-    ;;
-  function_of_no_list)
-    sed -i 's#^| `hipMemUnmap` #| `hipMemUnmapAll` #' "$page"
-    rejects 'names hipMemUnmapAll, which no line of providers/hip_surface.def has' homes
     ;;
   unsorted_surface)
     { tac "$surface" | sed '/^\/\//d'; } >"$surface.new" && mv "$surface.new" "$surface"

@@ -13,7 +13,6 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "capability/capability.hpp"
-#include "tool/info/explanations.hpp"
 #include "tool/info/json_report.hpp"
 
 namespace {
@@ -128,8 +127,7 @@ TEST_CASE("text_report: work-arounds in force are told with their cause") {
   CHECK(contains(page, "  path          vmm_with_quirks: "));
   CHECK(contains(page, "  seen after    4000.0 us\n"));
   CHECK(contains(page, "\n  access_from_base"));
-  CHECK(contains(page, "Because tail_access is missing.\n"));
-  CHECK(contains(page, "Because visible_at_once is missing.\n"));
+  CHECK(contains(page, "\n  wait_until_visible"));
   CHECK_FALSE(contains(page, "\n  verify_maps "));
 }
 

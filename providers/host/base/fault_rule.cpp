@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view any_function = "any";
 
-#define HIPVMM_HIP_USED(function, file) std::string_view{#function},
+#define HIPVMM_HIP_USED(function, ...) std::string_view{#function},
 #define HIPVMM_HIP_OFFERED(function) std::string_view{#function},
 constexpr std::array functions{
 #include "providers/hip_surface.def"

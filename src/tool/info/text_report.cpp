@@ -8,7 +8,6 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "strategy/call_prices.hpp"
-#include "tool/info/explanations.hpp"
 
 namespace hipvmm::tool {
 namespace {
@@ -17,6 +16,12 @@ constexpr std::size_t page_width = 80;
 constexpr std::size_t label_width = 14;
 constexpr std::size_t trait_width = 24;
 constexpr std::size_t finding_width = 9;
+
+#define HIPVMM_TRAIT(name, when_unknown, reports, effect, probe, response) \
+  {effect, reports, response},
+constexpr std::string_view explanations[][3] = {
+#include "capability/traits.def"
+};
 
 std::string padded(std::string_view text, std::size_t width) {
   std::string result{text};
@@ -120,14 +125,11 @@ std::string path_text(const capability& memory) {
   return {};
 }
 
-void put_quirks(std::string& page, const capability& memory, detail_level level) {
+void put_quirks(std::string& page, const capability& memory) {
   if (memory.quirks().empty()) return;
   page += '\n' + ("  " + padded("quirk", trait_width)) + "hipvmm's action\n";
-  for (const quirk each : memory.quirks()) {
+  for (const quirk each : memory.quirks())
     put(page, "  " + padded(name_of(each), trait_width), description_of(each), 2 + trait_width);
-    if (level == detail_level::explained)
-      put(page, {}, "Because " + std::string{cause_of(each)} + '.', 2 + trait_width);
-  }
 }
 
 void put_traits(std::string& page, const capability& memory, detail_level level) {
@@ -139,10 +141,10 @@ void put_traits(std::string& page, const capability& memory, detail_level level)
         "  " + padded(name_of(which), trait_width) + padded(name_of(memory[which]), finding_width),
         memory.reason(which), 2 + trait_width + finding_width);
     if (level == detail_level::plain) continue;
-    const explanation& known = explain(which);
-    put(page, "    means", known.meaning, 2 + label_width);
-    put(page, "    recorded", known.recorded, 2 + label_width);
-    put(page, "    without it", known.answer, 2 + label_width);
+    const auto& [effect, reports, response] = explanations[i];
+    put(page, "    means", effect, 2 + label_width);
+    put(page, "    recorded", reports, 2 + label_width);
+    put(page, "    without it", response, 2 + label_width);
   }
 }
 
@@ -166,7 +168,7 @@ void put_device(std::string& page, const device_facts& known, detail_level level
   if (memory.path() != memory_path::fallback) row(page, "pools", prices_text(memory));
   row(page, "record", memory.origin());
   row(page, "of", memory.fingerprint());
-  put_quirks(page, memory, level);
+  put_quirks(page, memory);
   put_traits(page, memory, level);
 }
 
