@@ -27,6 +27,7 @@
 #include "container/slot_arena/arenas.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "vmm/chunk_limit.hpp"
@@ -364,8 +365,10 @@ void check_on_each_profile(const char* child, const std::string& memory = "1GiB"
   for (const char* profile :
        {"strict", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "cuda-13"}) {
     CAPTURE(std::string{profile});
-    check_child(child,
-                {std::string{"HIPVMM_HOST_PROFILE="} + profile, "HIPVMM_HOST_MEMORY=" + memory});
+    std::vector<std::string> environment = with_small_chunks(profile);
+    environment.push_back(std::string{"HIPVMM_HOST_PROFILE="} + profile);
+    environment.push_back("HIPVMM_HOST_MEMORY=" + memory);
+    check_child(child, environment);
   }
 }
 

@@ -12,14 +12,19 @@ namespace hipvmm::test {
 
 using byte_vector = std::vector<unsigned char>;
 
-/// `bytes` bytes that differ from one `seed` to another and from one position to the next.
+/// Writes `bytes` bytes that differ from one `seed` to another and from one position to the next.
+inline void write_pattern(unsigned char* at, std::size_t bytes, std::uint32_t seed) {
+  std::uint32_t state = seed * 2654435761u + 1;
+  // By pointers: without optimisation a vector's iterators take five times as long.
+  for (const unsigned char* const end = at + bytes; at != end; ++at) {
+    state = state * 1664525u + 1013904223u;
+    *at = static_cast<unsigned char>(state >> 24);
+  }
+}
+
 inline byte_vector pattern(std::size_t bytes, std::uint32_t seed) {
   byte_vector result(bytes);
-  std::uint32_t state = seed * 2654435761u + 1;
-  for (unsigned char& value : result) {
-    state = state * 1664525u + 1013904223u;
-    value = static_cast<unsigned char>(state >> 24);
-  }
+  write_pattern(result.data(), bytes, seed);
   return result;
 }
 

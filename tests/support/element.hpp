@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,9 +33,8 @@ using granule_element = element<std::size_t{2} << 20>;
 /// The element number `index` of a series.
 template <typename Element>
 Element numbered(std::size_t index) {
-  const byte_vector bytes = pattern(sizeof(Element), static_cast<std::uint32_t>(index) * 2 + 1);
   Element result;
-  std::copy(bytes.begin(), bytes.end(), result.bytes.begin());
+  write_pattern(result.bytes.data(), sizeof(Element), static_cast<std::uint32_t>(index) * 2 + 1);
   return result;
 }
 
@@ -44,6 +42,7 @@ Element numbered(std::size_t index) {
 template <typename Element>
 std::vector<Element> series(std::size_t first, std::size_t count) {
   std::vector<Element> result;
+  result.reserve(count);
   for (std::size_t index = first; index < first + count; ++index)
     result.push_back(numbered<Element>(index));
   return result;

@@ -10,7 +10,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,7 +40,7 @@ using vector_of_numbers = growable_device_vector<std::uint32_t>;
 
 numbers counting(std::size_t count, std::uint32_t first = 0) {
   numbers result(count);
-  std::iota(result.begin(), result.end(), first);
+  for (std::uint32_t *at = result.data(), *end = at + count; at != end; ++at) *at = first++;
   return result;
 }
 
@@ -123,6 +122,8 @@ TEST_CASE(
 TEST_CASE(
     "growable_device_vector: elements move as std::vector's from all places over all distances") {
   const stream stream;
+  const numbers all = counting(1'700'000);
+  const numbers new_ones = counting(600'000, 1'000'000'000);
   with_each_memory(16 * MiB, [&](const growth_options& options) {
     for (const std::size_t size : {1UL, 2UL, 40UL, 3000UL, 70'000UL, 1'700'000UL}) {
       CAPTURE(size);
@@ -131,15 +132,15 @@ TEST_CASE(
         for (const std::size_t place : {std::size_t{0}, std::size_t{1}, size / 2, size - 1}) {
           if (place + count > size) continue;
           CAPTURE(place);
-          numbers model = counting(size);
+          numbers model{all.data(), all.data() + size};
           vector_of_numbers vector{first_device, options};
           vector.append(model, stream);
           vector.erase(place, count, stream);
           model.erase(at(model, place), at(model, place + count));
           REQUIRE(vector.copy_to_host(stream) == model);
-          const numbers added = counting(count, 1'000'000'000);
+          const numbers added{new_ones.data(), new_ones.data() + count};
           vector.insert(place, added, stream);
-          model.insert(at(model, place), added.begin(), added.end());
+          model.insert(at(model, place), added.data(), added.data() + count);
           REQUIRE(vector.copy_to_host(stream) == model);
           vector.assign(vector.span().subspan(place, size - place), stream);
           model.erase(model.begin(), at(model, place));
@@ -152,6 +153,7 @@ TEST_CASE(
 
 TEST_CASE("growable_device_vector: the calls of a move over a short distance are bounded") {
   const stream stream;
+  const numbers sevens(64 * MiB / sizeof(std::uint32_t) - 6, 7);
   with_each_memory(64 * MiB, [&](const growth_options& options) {
     vector_of_numbers vector{first_device, options};
     vector.resize(vector.max_size(), 7, stream);
@@ -171,7 +173,7 @@ TEST_CASE("growable_device_vector: the calls of a move over a short distance are
     const call_counter none{nullptr};
     vector.erase(vector.size() - 5, 5, stream);
     CHECK(none.count() == 0);
-    CHECK(vector.copy_to_host(stream) == numbers(vector.max_size() - 6, 7));
+    CHECK(vector.copy_to_host(stream) == sevens);
   });
 }
 
@@ -187,6 +189,7 @@ TEST_CASE("growable_device_vector: a long distance needs no scratch memory") {
 
 TEST_CASE("growable_device_vector: a short distance takes bounded memory, until shrink_to_fit") {
   const stream stream;
+  const numbers sevens(64 * MiB / sizeof(std::uint32_t) - 2, 7);
   with_each_memory(64 * MiB, [&](const growth_options& options) {
     const std::size_t free = first_device.free_memory();
     {
@@ -200,7 +203,7 @@ TEST_CASE("growable_device_vector: a short distance takes bounded memory, until 
       CHECK(vector.shrink_to_fit(stream) == scratch);
       CHECK(vector.statistics().scratch_bytes == 0);
       vector.erase(0, 1, stream);
-      CHECK(vector.copy_to_host(stream) == numbers(vector.max_size() - 2, 7));
+      CHECK(vector.copy_to_host(stream) == sevens);
     }
     drain_retired_memory();
     chunk_cache::shared().trim();

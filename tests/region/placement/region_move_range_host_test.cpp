@@ -94,7 +94,9 @@ TEST_CASE("region: move_range to a full device says which, and moves nothing") {
 }
 
 // More than one call may name, of sizes that some releases grant only all together.
-TEST_CASE("region: move_range moves many chunks of two sizes, which the old device only reads") {
+HIPVMM_TEST_CASE_IN(
+    "region: move_range moves many chunks of two sizes, which the old device only reads",
+    with_small_chunks()) {
   const std::size_t unit = granule();
   const stream stream;
   region subject{first_device, 128 * unit};

@@ -87,8 +87,8 @@ Code under(const profile_quirk& which, Code there, Code elsewhere) {
 
 /// The environment of a case that copies many chunks, with a process of its own: smaller ones where
 /// the profile has 2 MiB, because most of its time is the kernel's, which clears them.
-inline std::vector<std::string> with_small_chunks() {
-  if (host_profile() != "strict" && host_profile() != "cuda-13") return {};
+inline std::vector<std::string> with_small_chunks(std::string_view profile = host_profile()) {
+  if (profile != "strict" && profile != "cuda-13") return {};
   return {"HIPVMM_HOST_GRANULARITY=64KiB"};
 }
 
