@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <future>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>

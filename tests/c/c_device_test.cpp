@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <future>
 #include <string>
-#include <thread>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/core/bytes.hpp>

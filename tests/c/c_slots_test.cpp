@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <set>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -4,13 +4,10 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
-#include <utility>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>

@@ -9,7 +9,6 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
-#include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 
 namespace hipvmm::test {

@@ -14,8 +14,6 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include <hipvmm/provider/host_control.h>

@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
 

@@ -8,10 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <hipvmm/container/device_uvector.hpp>

@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>

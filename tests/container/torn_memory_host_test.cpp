@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <hipvmm/capability/capability.hpp>
@@ -22,7 +19,6 @@
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "container/slot_arena/arenas.hpp"
-#include "support/device_memory.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"

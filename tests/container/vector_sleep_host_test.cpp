@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"

@@ -8,8 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>

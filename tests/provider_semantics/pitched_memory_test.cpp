@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstring>
 
 #include "fixtures.hpp"
 #include "rules.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <cstddef>
 #include <memory>
 
 #include <hipvmm/core/error.hpp>

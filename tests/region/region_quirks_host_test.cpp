@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
 

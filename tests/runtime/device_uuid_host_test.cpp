@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <set>
-#include <string>
 
 #include <hipvmm/core/error.hpp>
 #include "support/host/fault_sweep.hpp"

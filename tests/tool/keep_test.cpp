@@ -5,7 +5,6 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <optional>

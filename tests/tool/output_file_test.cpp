@@ -15,7 +15,6 @@
 #include <iterator>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "support/process/temporary_folder.hpp"
 

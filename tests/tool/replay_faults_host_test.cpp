@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>

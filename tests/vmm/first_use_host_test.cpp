@@ -2,8 +2,6 @@
 // The library's objects that live as long as the process, first used without memory of the host.
 #include <doctest/doctest.h>
 
-#include <cstddef>
-
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
 #include "region/sleep/memory_tag.hpp"

@@ -12,7 +12,6 @@
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 

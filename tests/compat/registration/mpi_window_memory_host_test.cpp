@@ -2,7 +2,6 @@
 // Missing memory of the host on one rank. Each case is run by all ranks of mpirun at the same time.
 #include <hipvmm/compat/mpi_window.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>

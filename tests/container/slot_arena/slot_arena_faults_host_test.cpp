@@ -4,10 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <optional>
 
 #include "container/slot_arena/arenas.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 
 namespace hipvmm::test {

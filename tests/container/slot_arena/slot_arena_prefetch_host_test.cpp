@@ -3,13 +3,11 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <future>
 #include <memory>
 #include <thread>
 
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>

@@ -5,11 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <optional>
 
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "container/vector/vectors.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"

@@ -11,8 +11,6 @@
 #include <stdexcept>
 
 #include <hipvmm/container/device_appender.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include "container/vector/vectors.hpp"
 #include "core/background_task.hpp"
 #include "support/captures.hpp"
 #include "support/devices.hpp"

@@ -9,7 +9,6 @@
 #include <limits>
 #include <random>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,7 +21,6 @@
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
-#include "support/region/fallback.hpp"
 #include "support/test_bytes.hpp"
 
 namespace hipvmm::test {

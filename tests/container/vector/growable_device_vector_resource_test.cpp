@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 

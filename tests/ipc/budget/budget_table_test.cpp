@@ -7,15 +7,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <random>
-#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "ipc/budget/budget_tables.hpp"

@@ -16,7 +16,6 @@
 #include <exception>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>

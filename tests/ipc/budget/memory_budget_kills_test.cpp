@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <new>  // IWYU pragma: keep
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <future>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>

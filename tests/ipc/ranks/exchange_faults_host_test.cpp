@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <vector>
 

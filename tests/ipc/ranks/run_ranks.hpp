@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <thread>

@@ -9,7 +9,6 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 

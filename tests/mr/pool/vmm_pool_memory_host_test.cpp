@@ -6,7 +6,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <hipvmm/capability/capability.hpp>

@@ -4,7 +4,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>

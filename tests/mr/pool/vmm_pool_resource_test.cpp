@@ -19,7 +19,6 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "core/background_task.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 #include <vector>
 

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/region_contents.hpp"

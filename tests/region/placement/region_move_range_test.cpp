@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <memory>
-
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include "support/devices.hpp"

@@ -6,7 +6,6 @@
 #include <memory>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>

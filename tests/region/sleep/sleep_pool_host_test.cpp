@@ -7,7 +7,6 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/copy.hpp>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/region.hpp>

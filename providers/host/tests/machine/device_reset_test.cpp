@@ -4,7 +4,6 @@
 
 #include <optional>
 
-#include "providers/host/tests/device_limit.hpp"
 #include "providers/host/tests/graph/capture_fixtures.hpp"
 #include "providers/host/tests/pool/mem_pool_fixtures.hpp"
 

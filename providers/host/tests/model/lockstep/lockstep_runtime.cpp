@@ -2,7 +2,6 @@
 // What is not asked of AMD's runtime in lockstep, for the answer is not its own.
 #include <algorithm>
 #include <future>
-#include <iterator>
 
 #include "core/hip_compat.hpp"
 #include "lockstep.hpp"

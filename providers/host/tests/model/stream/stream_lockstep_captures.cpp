@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
-#include <vector>
 
 #include "providers/host/tests/fixtures.hpp"
 #include "stream_lockstep.hpp"
