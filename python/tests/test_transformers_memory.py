@@ -79,6 +79,26 @@ def test_steps_that_do_not_grow_export_nothing(grown):
     assert counts[-1] == counts[2]
 
 
+def test_steps_that_do_not_grow_call_nothing(grown, monkeypatch):
+    caches = pair(grown, "full_attention")
+    for count in (100, 1):  # of a growth that has passed the library is asked once
+        update(caches, 0, *tokens(2, count))
+
+    def fails():
+        raise AssertionError("a call of the library")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hipvmm.growable.lib", fails)
+        for _ in range(20):
+            update(caches, 0, *tokens(2, 1))
+    assert same(*caches)
+    for name in ("keys", "values"):  # which others assign
+        for each in caches:
+            setattr(each.layers[0], name, 2 * getattr(each.layers[0], name))
+        update(caches, 0, *tokens(2, 1))
+    assert same(*caches) and caches[0].held_bytes > 0
+
+
 def test_growth_is_amortised(grown):
     cache = grown.GrowingCache(config=config("full_attention"))
     for _ in range(6000):
@@ -187,6 +207,12 @@ def test_a_release_that_fails_is_made_later(grown, monkeypatch):
             each.crop(-5000)
             each.batch_select_indices(torch.tensor([1]))
     assert same(*caches) and caches[0].held_bytes == held
+    with monkeypatch.context() as patched:  # it may have left memory that must be mapped again
+        patched.setattr(GrowableArray, "_require_awake", fails)
+        if "quirk re_reserve" not in hipvmm.capability(0):
+            with pytest.raises(hipvmm.HipError):
+                caches[0].update(*tokens(1, 1, 8, 64), 0)
+    assert same(*caches)
     update(caches, 0, *tokens(1, 5, 8, 64))
     for each in caches:
         each.crop(-1)
@@ -201,8 +227,8 @@ sys.modules.update(stand_in.modules())
 import copy, pickle, torch
 import hipvmm, hipvmm.transformers
 
-def tokens(batch=1):
-    return torch.ones(batch, 2, 3, 16), torch.ones(batch, 2, 3, 16)
+def tokens(batch=1, count=3):
+    return torch.ones(batch, 2, count, 16), torch.ones(batch, 2, count, 16)
 
 def refused(error, *calls):
     for call in calls:
@@ -263,18 +289,20 @@ assert cache.held_bytes == 4 << 20
 
 def test_memory_that_sleeps_is_refused(run_python):
     run_python(START + """
-cache.update(*tokens(), 0)
+for count in (3, 1, 1):
+    cache.update(*tokens(1, count), 0)
 try:
     hipvmm.suspend("py_growing")
 except hipvmm.UnsupportedError:
     sys.exit()
 layer = cache.layers[0]
-refused(hipvmm.InvalidStateError, lambda: cache.update(*tokens(), 0), lambda: copy.copy(layer),
+refused(hipvmm.InvalidStateError, lambda: cache.update(*tokens(1, 1), 0),
+        lambda: cache.update(*tokens(), 0), lambda: copy.copy(layer),
         lambda: copy.deepcopy(cache), lambda: pickle.dumps(cache), lambda: cache.crop(-1),
         lambda: cache.reorder_cache(torch.tensor([0])), layer.offload)
 hipvmm.resume("py_growing")
-assert torch.equal(layer.keys, tokens()[0])
-cache.update(*tokens(), 0)
+assert torch.equal(layer.keys, tokens(1, 5)[0])
+cache.update(*tokens(1, 1), 0)
 hipvmm.suspend("py_growing")
 cache.reset()
 refused(hipvmm.InvalidStateError, lambda: cache.update(*tokens(2), 0))
@@ -286,11 +314,12 @@ cache.update(*tokens(2), 0)
 
 def test_a_child_of_fork_does_not_write_to_its_parents_tokens(run_python):
     run_python(START + """
-cache.update(*tokens(), 0)
+for count in (2, 1):
+    cache.update(*tokens(1, count), 0)
 child = os.fork()
 if child == 0:
     refused(hipvmm.UnsupportedError, lambda: cache.update(*tokens(), 0),
-            lambda: copy.deepcopy(cache))
+            lambda: cache.update(*tokens(1, 1), 0), lambda: copy.deepcopy(cache))
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 assert cache.update(*tokens(), 0)[0].shape[2] == 6

@@ -6,6 +6,7 @@
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include "container/storage_memory.hpp"
 
 namespace hipvmm {
@@ -37,6 +38,9 @@ std::string growable_storage::explain() const {
   for (const quirk each : has_chunks ? found.quirks() : std::vector<quirk>{})
     text += "work-around " + std::string{name_of(each)} + ": " + std::string{description_of(each)} +
             "\n";
+  if (options_.chunks.tag)
+    text += "sleeps by the tag " + options_.chunks.tag->name() +
+            (is_asleep() ? ", and does so now\n" : "\n");
   if (!memory_) return text + "moved from: holds nothing\n";
 
   const bool is_mapped = memory_->is_address_stable();

@@ -50,11 +50,14 @@ TEST_CASE_FIXTURE(sleeping_vector, "sleep: a vector wakes with its elements and 
   const std::size_t capacity = vector.capacity();
   CHECK(suspend(tag, keep::contents, stream) != 0);
   CHECK(vector.is_asleep());
+  CHECK(vector.explain().find("sleeps by the tag " + tag.name() + ", and does so now\n") !=
+        std::string::npos);
   CHECK(vector.size() == 4);
   CHECK(vector.capacity() == capacity);
   CHECK(vector.data() == data);
   resume(tag);
   check_awake();
+  CHECK(vector.explain().find("sleeps by the tag " + tag.name() + '\n') != std::string::npos);
   vector.append({5, 6}, stream);
   vector.resize(capacity + 1000, stream);
   CHECK(vector.data() == data);

@@ -51,8 +51,11 @@ class Tokens:
                 f"keys and values cannot grow in place on device {device}: use transformers' "
                 f"DynamicCache ({why})") from why
         self.returns_with_addresses = returns_with_addresses(device)
+        # Else the library is not asked at each token.
+        self._may_sleep = "sleeps by the tag" in self._array.explain()
+        self._is_sure = False  # that the memory is awake, and whole after the last growth
         self._backed: Dict[int, Any] = {}  # all elements, by the bytes that had memory
-        self._shown = 0  # tokens that views() has returned
+        self._shown = self._count = 0  # tokens that views() has returned: at most, and last
         self._lay_out(kind_of(keys, values))
 
     def _lay_out(self, kind: Any) -> None:
@@ -72,6 +75,12 @@ class Tokens:
         self._values = self._elements.as_strided(
             (batch, value_heads, most, value_width),
             (value_heads * value_width, value_width, self._row, 1), self._split)
+        # If keys and values have one shape, write_next() writes a row of these by one kernel.
+        self._one, self._torch_device = (batch, heads, 1, width), self._elements.device
+        self._steps = most if kind[2] == kind[3] else 0
+        self._rows = self._elements.data.as_strided(
+            (self._steps, 2 * batch, heads, 1, width),
+            (self._row, heads * width, width, width, 1))
 
     @property
     def held_bytes(self) -> int:
@@ -80,7 +89,7 @@ class Tokens:
 
     def views(self, count: int) -> Tuple[Any, Any]:
         """Keys and values of the first tokens, (batch, heads, count, head_dim)."""
-        self._shown = max(self._shown, count)
+        self._shown, self._count = max(self._shown, count), count
         self._latest = self._keys.narrow(2, 0, count), self._values.narrow(2, 0, count)
         return self._latest
 
@@ -94,7 +103,32 @@ class Tokens:
 
     def require_awake(self) -> None:
         """Raises InvalidStateError while the memory sleeps, UnsupportedError after fork()."""
-        self._array._require_awake()
+        if self._is_sure:
+            self._array._hold()
+        else:
+            self._array._require_awake()
+            self._is_sure = not self._may_sleep
+
+    def write_next(self, keys: Any, values: Any, *new: Any) -> Optional[Tuple[Any, Any]]:
+        """Writes one token behind the tokens of views(), and returns the views with it.
+
+        None if more is to be done or decided, such as growth: it is the step of a loop.
+        """
+        first, one, dtype, device = self._count, self._one, self.kind[0], self._torch_device
+        if keys is not self._latest[0] or values is not self._latest[1] or first >= self._steps:
+            return None
+        grads = torch.is_grad_enabled()
+        for each in new:
+            if (type(each) is not torch.Tensor or each.shape != one or each.dtype is not dtype
+                    or each.device != device or grads and each.requires_grad):
+                return None
+        if grads and (keys.requires_grad or values.requires_grad):
+            return None
+        self.require_awake()
+        if first < self._shown:
+            self._count_change()
+        torch.cat(new, out=self._rows.select(0, first))
+        return self.views(first + 1)
 
     def write(self, first: int, keys: Any, values: Any) -> None:
         """Writes tokens from one on, and makes room for them before; or changes nothing."""
@@ -104,16 +138,8 @@ class Tokens:
             if first < self._shown:
                 self._count_change()
             # Autograd does not count writes to data.
-            # One kernel, not two; offloaded tokens come from another device.
-            if (count == 1 and self.kind[2] == self.kind[3]
-                    and keys.device == self._elements.device):
-                batch, heads, width = self.kind[2]
-                torch.cat((keys, values), out=self._elements.data.as_strided(
-                    (2 * batch, heads, 1, width), (heads * width, width, width, 1),
-                    first * self._row))
-            else:
-                self._keys.data.narrow(2, first, count).copy_(keys)
-                self._values.data.narrow(2, first, count).copy_(values)
+            self._keys.data.narrow(2, first, count).copy_(keys)
+            self._values.data.narrow(2, first, count).copy_(values)
 
     def _count_change(self) -> None:
         """Has autograd refuse gradients of all tokens that it has saved."""
@@ -132,6 +158,7 @@ class Tokens:
             failure.exhausted, failure.device = "addresses", self._device
             failure.bytes_requested = nbytes
             raise failure
+        self._is_sure = False
         try:
             self._array.resize_uninitialized(min(nbytes + nbytes // 32, most))
         except OutOfMemoryError:
@@ -159,6 +186,7 @@ class Tokens:
             stream = None
             if self._elements.is_cuda:
                 stream = torch.cuda.current_stream(self._device).cuda_stream
+            self._is_sure = False
             try:
                 self._array.resize_uninitialized(count * self.row_bytes)
                 self._array.shrink_to_fit(stream, replace_tail=replaces_tail)

@@ -98,6 +98,11 @@ class GrowingLayer(DynamicLayer):
         """Appends tokens, and returns all keys and values. A call that fails changes nothing."""
         if _is_compiling():
             return super().update(key_states, value_states, *args, **kwargs)
+        if self._tokens is not None:
+            found = self._tokens.write_next(self.keys, self.values, key_states, value_states)
+            if found is not None:
+                self.keys, self.values = found
+                return found
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         tokens, first = self._memory_for(key_states, value_states), self.get_seq_length()
