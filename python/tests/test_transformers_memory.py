@@ -316,13 +316,19 @@ def test_a_child_of_fork_does_not_write_to_its_parents_tokens(run_python):
     run_python(START + """
 for count in (2, 1):
     cache.update(*tokens(1, count), 0)
+prompt = hipvmm.transformers.GrowingCache()
+prompt.update(*tokens(8, 3000), 0)
+copied = copy.deepcopy(prompt)
 child = os.fork()
 if child == 0:
     refused(hipvmm.UnsupportedError, lambda: cache.update(*tokens(), 0),
-            lambda: cache.update(*tokens(1, 1), 0), lambda: copy.deepcopy(cache))
+            lambda: cache.update(*tokens(1, 1), 0), lambda: copy.deepcopy(cache),
+            lambda: copied.update(*tokens(8, 1), 0), lambda: copy.deepcopy(copied))
+    del copied
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 assert cache.update(*tokens(), 0)[0].shape[2] == 6
+assert copied.update(*tokens(8, 1), 0)[0].shape[2] == 3001
 """, arguments=[FOLDER])
 
 
@@ -339,6 +345,7 @@ def test_caches_may_be_there_at_the_exit(run_python):
     run_python(START + """
 with hipvmm.transformers.install():
     cache.update(*tokens(), 0)
+cache.update(*tokens(8, 3000), 2)
 kept, cycle = cache.update(*tokens(), 1)[0], [copy.deepcopy(cache)]
 cycle.append(cycle)
 """, arguments=[FOLDER], HIPVMM_HOST_LEAKS="1")
@@ -361,5 +368,6 @@ def test_a_thousand_caches_leave_nothing(grown, empty):
 @pytest.mark.parametrize("profile", ["rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14"])
 @pytest.mark.skipif(hipvmm.provider() != "host", reason="profiles of the host provider")
 def test_profiles(profile, run_under_profile):
-    run_under_profile(profile, "random or returns or slack", "test_transformers.py",
+    run_under_profile(profile, "random or returns or slack or once or sees",
+                      "test_transformers.py", "test_transformers_copies.py",
                       "test_transformers_memory.py")

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 
 from ._errors import OutOfMemoryError, UnsupportedError
-from .device import ordinal_in_torch, provider
+from ._shared_rows import SharedRows, current_stream
+from .device import capability, ordinal_in_torch, provider
 from .growable import GrowableArray
 from .reserved import elements, returns_with_addresses
 
 _SLACK = 4 << 20  # bytes beyond an eighth of the tokens that trim() leaves
+_SHARED = 4 << 20  # bytes from which on a copy shares blocks
 _SCRATCH = 16 << 20  # bytes that select() copies at a time
 
 
@@ -41,18 +43,19 @@ class Tokens:
     object and the last tensor of it.
     """
 
-    def __init__(self, device: int, keys: Any, values: Any) -> None:
-        self._device = device
+    def __init__(self, device: int, keys: Any, values: Any,
+                 rows: Optional[SharedRows] = None) -> None:
+        self._device, self._is_shared = device, rows is not None
         try:  # the address is promised for good, because callers keep tensors
-            self._array = GrowableArray("uint8", device=device, past_max="refuse",
-                                        without_vmm="refuse", step_limit=0)
+            self._array: Any = rows or GrowableArray(
+                "uint8", device=device, past_max="refuse", without_vmm="refuse", step_limit=0)
         except UnsupportedError as why:
             raise UnsupportedError(
                 f"keys and values cannot grow in place on device {device}: use transformers' "
                 f"DynamicCache ({why})") from why
         self.returns_with_addresses = returns_with_addresses(device)
         # Else the library is not asked at each token.
-        self._may_sleep = "sleeps by the tag" in self._array.explain()
+        self._may_sleep = rows is None and "sleeps by the tag" in self._array.explain()
         self._is_sure = False  # that the memory is awake, and whole after the last growth
         self._backed: Dict[int, Any] = {}  # all elements, by the bytes that had memory
         self._shown = self._count = 0  # tokens that views() has returned: at most, and last
@@ -85,7 +88,7 @@ class Tokens:
     @property
     def held_bytes(self) -> int:
         """Bytes of the device that are backed."""
-        return self._array.capacity
+        return self._array.held_bytes if self._is_shared else self._array.capacity
 
     def views(self, count: int) -> Tuple[Any, Any]:
         """Keys and values of the first tokens, (batch, heads, count, head_dim)."""
@@ -126,7 +129,7 @@ class Tokens:
             return None
         self.require_awake()
         if first < self._shown:
-            self._count_change()
+            self._rewrite(first)
         torch.cat(new, out=self._rows.select(0, first))
         return self.views(first + 1)
 
@@ -136,15 +139,28 @@ class Tokens:
         self._make_room((first + count) * self.row_bytes)
         with torch.no_grad():
             if first < self._shown:
-                self._count_change()
+                self._rewrite(first)
             # Autograd does not count writes to data.
             self._keys.data.narrow(2, first, count).copy_(keys)
             self._values.data.narrow(2, first, count).copy_(values)
 
-    def _count_change(self) -> None:
-        """Has autograd refuse gradients of all tokens that it has saved."""
+    def _rewrite(self, first: int) -> None:
+        """Before tokens are written that were shown: copies keep theirs, and autograd refuses
+        gradients of all that it has saved."""
+        if self._is_shared:
+            self._is_sure = False
+            self._with_memory(self._array.make_own, first * self.row_bytes)
         for each in self._backed.values():
             each[:0].zero_()
+
+    def _with_memory(self, call: Callable[[int], Any], nbytes: int) -> Any:
+        try:
+            return call(nbytes)
+        except OutOfMemoryError:
+            if not self._elements.is_cuda:
+                raise
+            torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
+            return call(nbytes)
 
     def _make_room(self, nbytes: int) -> None:
         """Backs so many bytes, and a 32nd more if there is as much."""
@@ -160,12 +176,48 @@ class Tokens:
             raise failure
         self._is_sure = False
         try:
-            self._array.resize_uninitialized(min(nbytes + nbytes // 32, most))
+            more = 0 if self._is_shared else nbytes // 32  # else a block is as much
+            self._array.resize_uninitialized(min(nbytes + more, most))
         except OutOfMemoryError:
             if self._elements.is_cuda:
                 torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
             self._array.resize_uninitialized(nbytes)
         self._lay_out(self.kind)
+
+    def shareable(self, count: int) -> Optional["Tokens"]:
+        """Memory with the first tokens that twin() can share: this, or other if this cannot be.
+
+        None if it is too little to share, or the device cannot use memory at two addresses.
+        """
+        nbytes = count * self.row_bytes
+        if self._is_shared:
+            return self
+        if self._may_sleep or nbytes < _SHARED or "quirk no_aliases" in capability(self._device):
+            return None
+        try:
+            rows = SharedRows.beside(self._array, nbytes)
+        except OutOfMemoryError as why:
+            if why.exhausted != "addresses":
+                raise
+            return None
+        made = Tokens(self._device, self._keys, self._values, rows)
+        made.write(0, self._keys.narrow(2, 0, count), self._values.narrow(2, 0, count))
+        return made
+
+    def twin(self, count: int) -> Optional["Tokens"]:
+        """Other memory with the first tokens, whose whole blocks are this one's too; None if so
+        many copies share them already."""
+        nbytes = count * self.row_bytes
+        self._is_sure = False
+        rows = self._with_memory(self._array.share, nbytes)
+        if rows is None:
+            return None
+        made = Tokens(self._device, self._keys, self._values, rows)
+        size = self._elements.element_size()
+        with torch.no_grad():
+            made._elements.data[rows.shared // size:nbytes // size].copy_(
+                self._elements[rows.shared // size:nbytes // size])
+        return made
 
     def has_slack(self, count: int) -> bool:
         """Whether much more is backed than so many tokens need.
@@ -183,9 +235,7 @@ class Tokens:
         for replaces_tail in (False, True):
             if not self.has_slack(count):
                 return
-            stream = None
-            if self._elements.is_cuda:
-                stream = torch.cuda.current_stream(self._device).cuda_stream
+            stream = current_stream(self._device)
             self._is_sure = False
             try:
                 self._array.resize_uninitialized(count * self.row_bytes)
@@ -202,7 +252,7 @@ class Tokens:
         every = self._elements
         step = min(count, max(1, _SCRATCH // (row * every.element_size())))
         with torch.no_grad():
-            self._count_change()
+            self._rewrite(0)
             indices = indices.to(every.device)
             scratch = [every.new_empty((step, len(indices), each // batch))
                        for each in (old_split, old_row - old_split)]

@@ -62,15 +62,16 @@ class GrowingLayer(DynamicLayer):
     """A layer of a cache whose keys and values grow in place, for full attention.
 
     `keys` and `values` are views, (batch, heads, length, head_dim), of one memory. Its address
-    stays until reset(), offload(), or a crop() that leaves nothing; on ROCm 6.1 to 7.2 also until
-    less than half of the memory is used. Earlier views change with reorder_cache() and the like,
-    and with tokens written after crop().
+    stays until reset(), offload(), the first copy, or a crop() that leaves nothing; on ROCm 6.1 to
+    7.2 also until less than half of the memory is used. Earlier views change with reorder_cache()
+    and the like, and with tokens written after crop().
 
     If tokens cannot be written in place, the layer concatenates as DynamicLayer does: keys that
     need gradients, tensors of devices that hipvmm does not serve, tokens of another dtype, and all
     within torch.compile. The next tokens that can be written take the others with them.
 
-    copy and pickle take the contents of a layer.
+    Copies share whole blocks of tokens; update() and the like copy shared ones before they write,
+    but for anything else these are read-only. pickle takes the contents of a layer.
     """
 
     _layer_type = None  # or transformers would register this class for all caches
@@ -169,7 +170,11 @@ class GrowingLayer(DynamicLayer):
             made.__dict__.update(self.__dict__)
         else:  # two layers with one memory would write over each other's tokens
             made.__dict__.update({**self.__dict__, "_tokens": None})
-            made._move_to(ordinal_of(self.device))
+            twin = self._twin()
+            if twin is None:
+                made._move_to(ordinal_of(self.device))
+            else:
+                made._take(twin, *twin.views(self.keys.shape[2]))
         return made
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "GrowingLayer":
@@ -228,6 +233,16 @@ class GrowingLayer(DynamicLayer):
         tokens = Tokens(ordinal, self.keys, self.values)
         tokens.write(0, self.keys, self.values)
         self._take(tokens, *tokens.views(self.keys.shape[2]))
+
+    def _twin(self) -> Optional[Tokens]:
+        """Memory for a copy that shares the blocks of all tokens; None if these are to be copied."""
+        count = self.keys.shape[2]
+        tokens = self._tokens.shareable(count)  # type: ignore[union-attr]
+        if tokens is None:
+            return None
+        if tokens is not self._tokens:
+            self._take(tokens, *tokens.views(count))
+        return tokens.twin(count)
 
     def _select(self, choose: Callable[[Any], Any]) -> bool:
         """Has `choose` select from the numbers of the batch; False if that is DynamicLayer's."""
