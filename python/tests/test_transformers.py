@@ -338,6 +338,18 @@ def test_indices_of_all_kinds(grown):
     assert caches[0].get_seq_length() == 2
 
 
+@pytest.mark.parametrize("number", [0, 1, 9, 10, 50, -1, -9, -10, -50])
+def test_numbers_of_crop(grown, number):
+    caches = pair(grown, "full_attention", "full_attention")
+    update(caches, 0, *tokens(2, 10))  # the other layer has none
+    for each in caches:
+        each.crop(number)
+    assert same(*caches) and caches[0].get_seq_length() == caches[1].get_seq_length()
+    for layer in (0, 0, 1):
+        update(caches, layer, *tokens(2, 1))
+    assert caches[0].layers[0].held_bytes > 0
+
+
 def test_layers_that_are_offloaded_by_the_cache(grown):
     if not torch.cuda.is_available() and "stand_in" not in grown.DynamicCache.__module__:
         pytest.skip("transformers offloads with a stream of a GPU")
