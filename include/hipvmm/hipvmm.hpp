@@ -100,6 +100,8 @@
 #include <hipvmm/vmm/chunk_cache_statistics.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
 #include <hipvmm/vmm/idle/idle_memory.hpp>
+#include <hipvmm/vmm/idle/memory_pressure.hpp>
+#include <hipvmm/vmm/idle/pressure_subscription.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>

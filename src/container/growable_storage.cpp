@@ -243,6 +243,7 @@ std::size_t growable_storage::exact_for(std::size_t bytes) const {
 void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
   require_awake("a growable vector");
   if (bytes <= capacity_bytes()) return;
+  const detail::events_wait until_done;
   bytes = add_bytes(lead(), bytes);
   require_room(bytes);
   const std::size_t exact = exact_for(bytes);
@@ -346,6 +347,7 @@ std::size_t growable_storage::step_limit() const {
 }
 
 std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  const detail::events_wait until_done;
   require_awake("a growable vector");
   const std::size_t scratch = release_scratch(stream);
   if (!memory_ || is_pinned()) return scratch;

@@ -186,6 +186,7 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
     if (lacks) request_prefetch();
     return;
   }
+  const events_wait until_done;
   if (attempt([&] { grow_all(slots, lengths, count, stream); },
               [&](const shortage&) { return static_cast<bool>(evict_); }))
     return;

@@ -133,6 +133,7 @@ class slot_table final : sleeper, idle_holder {
     pause& operator=(const pause&) = delete;
 
    private:
+    const events_wait until_unlocked_;
     slot_table& owner_;
     std::optional<idle_membership::lock> alone_;
   };
@@ -167,6 +168,7 @@ class slot_table final : sleeper, idle_holder {
   void apply_rights() override { rows_.chunks().apply_rights(); }
   void finish_waking() noexcept override;
   [[nodiscard]] given_memory give_idle(const idle_request& asked) override;
+  [[nodiscard]] std::size_t idle_bytes() override;
   /// Throws: std::logic_error while the memory sleeps; as sleeper::map_again().
   void require_awake(const char* function) {
     if (is_asleep_) [[unlikely]]

@@ -332,6 +332,12 @@ bool slot_table::move_spare(asker who, spare which) {
   return true;
 }
 
+std::size_t slot_table::idle_bytes() {
+  if (is_asleep_ || may_be_torn_) return 0;
+  const std::size_t needed = std::max(needed_bytes(needed_rows()), floor_);
+  return rows_.held_bytes() - std::min(rows_.held_bytes(), needed);
+}
+
 given_memory slot_table::give_idle(const idle_request& asked) {
   given_memory given;
   if (is_asleep_ || may_be_torn_) return given;

@@ -36,6 +36,7 @@ bool background_thread::start() noexcept {
   try {
     const signals_blocked inherited;
     thread_ = std::jthread{[this](const std::stop_token& stop) {
+      const without_pressure_calls marked;
       std::optional<relaxed_captures> relaxed;
       report_exceptions([&] { relaxed.emplace(); });
       work_(stop);

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/process_mark.hpp"
+
 namespace hipvmm::detail {
 
 /// While one lives, threads that this thread starts take none of the program's signals: its
@@ -26,6 +28,10 @@ class signals_blocked {
  private:
   ::sigset_t before_;
 };
+
+/// While one lives, its thread calls no callback of pressure: in threads of the library other work
+/// would wait, and a request for a graph is made in a capture.
+using without_pressure_calls = thread_mark<struct without_pressure_calls_kind>;
 
 /// A thread for HIP calls that its callers must not make themselves. It starts on first use.
 /// Thread-safe.

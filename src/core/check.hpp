@@ -4,6 +4,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <cstddef>
+#include <exception>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -88,6 +89,19 @@ bool report_exceptions(Body body) noexcept {
   } catch (...) {
     report_caught();
     return false;
+  }
+}
+
+/// Runs a callback of the program. An exception of it becomes a warning about `subject`.
+template <typename Callback>
+void run_callback(const char* subject, Callback callback) noexcept {
+  try {
+    callback();
+  } catch (const std::exception& error) {
+    report_exceptions([&] { warn(subject, std::string{"the callback threw: "} + error.what()); });
+  } catch (...) {
+    report_exceptions(
+        [&] { warn(subject, "the callback threw something other than a std::exception"); });
   }
 }
 

@@ -74,6 +74,7 @@ class growth {
   }
 
  private:
+  const detail::events_wait until_done_;
   const detail::profiler_range range_{"hipvmm region: growth"};
   detail::mapped_region& of_;
   std::size_t offset_;
@@ -83,6 +84,7 @@ class growth {
 /// Runs `trim`, which returns how much it released from `offset` on, and reports that.
 template <typename Trim>
 std::size_t report_trim(const detail::mapped_region& self, std::size_t offset, Trim trim) {
+  const detail::events_wait until_done;
   const detail::profiler_range range{"hipvmm region: trim"};
   const std::size_t released = trim();
   if (released != 0)

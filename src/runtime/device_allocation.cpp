@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device_allocation.hpp>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
 #include "core/logger.hpp"
+#include "core/observers/memory_events.hpp"
 #include "runtime/check_resources.hpp"
 #include "runtime/device.hpp"
 #include "runtime/device_gate.hpp"
@@ -25,6 +27,7 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
   detail::check_resources(detail::timed{detail::memory_call::malloc}(hipMalloc(&pointer, bytes)),
                           "hipMalloc", device, bytes);
   pointer_ = pointer;
+  detail::note_memory_change(device.ordinal(), static_cast<std::int64_t>(bytes));
   detail::log<log_level::trace>([&] {
     return "hipMalloc gave " + format_bytes(bytes) + " of device " +
            std::to_string(device.ordinal());
@@ -39,6 +42,7 @@ device_allocation::~device_allocation() {
     return detail::timed{detail::memory_call::free}(hipFree(pointer_));
   }();
   detail::report(freed, "hipFree");
+  detail::note_memory_change(device_.ordinal(), -static_cast<std::int64_t>(bytes_));
   detail::log<log_level::trace>([&] {
     return "hipFree took " + format_bytes(bytes_) + " of device " +
            std::to_string(device_.ordinal()) + " back";

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/chunk_limit.hpp"
 
+#include <cstdint>
 #include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
+#include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 
 namespace hipvmm::detail {
@@ -75,6 +77,11 @@ std::size_t chunk_bytes_left(device_ref device) noexcept {
   return limit ? limit->bytes_left() : std::numeric_limits<std::size_t>::max();
 }
 
+std::size_t most_chunk_bytes(device_ref device) noexcept {
+  const std::shared_ptr<chunk_limit> limit = limit_of(device);
+  return limit ? limit->most() : 0;
+}
+
 std::size_t created_chunk_bytes(device_ref device) noexcept {
   device_count* const count = all_counts::instance().find(device);
   if (count == nullptr) return 0;
@@ -99,9 +106,17 @@ chunk_charge::chunk_charge(device_ref device, std::size_t bytes) : device_{devic
 chunk_charge::~chunk_charge() {
   device_count* const count = all_counts::instance().find(device_);
   if (count == nullptr) return;
-  const std::lock_guard lock{count->mutex};
-  count->bytes -= bytes_;
-  if (count->limit) count->limit->uncharge(bytes_);
+  {
+    const std::lock_guard lock{count->mutex};
+    count->bytes -= bytes_;
+    if (count->limit) count->limit->uncharge(bytes_);
+  }
+  if (is_created_) note_memory_change(device_.ordinal(), -static_cast<std::int64_t>(bytes_));
+}
+
+void chunk_charge::note_creation() noexcept {
+  is_created_ = true;
+  note_memory_change(device_.ordinal(), static_cast<std::int64_t>(bytes_));
 }
 
 bool make_room_within_limit(const out_of_memory& shortage) noexcept {

@@ -30,6 +30,8 @@ class chunk_limit {
   // Without it.
   /// Bytes that would fit.
   [[nodiscard]] virtual std::size_t bytes_left() const noexcept = 0;
+  /// The limit; 0 if it is not known.
+  [[nodiscard]] virtual std::size_t most() const noexcept { return 0; }
   /// The holders and their bytes, for the message of a refused request.
   [[nodiscard]] virtual std::string explain() const = 0;
   /// The refusal of `bytes` of `device`.
@@ -54,6 +56,8 @@ void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit);
 void end_chunk_limit(device_ref device) noexcept;
 /// Bytes of new chunks that the limit of `device` would allow now; the greatest number without one.
 [[nodiscard]] std::size_t chunk_bytes_left(device_ref device) noexcept;
+/// The limit of `device`; 0 without one.
+[[nodiscard]] std::size_t most_chunk_bytes(device_ref device) noexcept;
 /// Bytes of the chunks that this process has created on `device` and that hold memory of it: see
 /// chunk_charge.
 [[nodiscard]] std::size_t created_chunk_bytes(device_ref device) noexcept;
@@ -67,6 +71,8 @@ class chunk_charge {
   /// Throws: out_of_memory with exhausted::budget if the device's limit refuses it.
   chunk_charge(device_ref device, std::size_t bytes);
   ~chunk_charge();
+  /// HIP has made the chunk: its memory is the process's, until the object ends.
+  void note_creation() noexcept;
   chunk_charge(const chunk_charge&) = delete;
   chunk_charge& operator=(const chunk_charge&) = delete;
 
@@ -75,6 +81,7 @@ class chunk_charge {
  private:
   device_ref device_;
   std::size_t bytes_;
+  bool is_created_ = false;
 };
 
 /// After `shortage` and when this process has nothing left to release: has others make room, if

@@ -176,6 +176,7 @@ void physical_chunk::create() {
     detail::throw_out_of_host_memory(bytes_, "hipMemCreate");
   handle_ = handle;
   charge_ = std::move(charge);
+  if (charge_) charge_->note_creation();
   creation_index_ = next_creation_index();
   detail::log<log_level::trace>([&] {
     return "hipMemCreate gave chunk " + std::to_string(creation_index_) + ", " +

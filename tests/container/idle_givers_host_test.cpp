@@ -215,6 +215,7 @@ class asked_holder final : detail::idle_holder {
   [[nodiscard]] detail::given_memory give_idle(const detail::idle_request& wanted) override {
     return {.released = give_(wanted.bytes)};
   }
+  [[nodiscard]] std::size_t idle_bytes() override { return 0; }
 
   std::function<std::size_t(std::size_t)> give_;
   detail::idle_membership membership_;

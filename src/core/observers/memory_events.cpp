@@ -128,6 +128,7 @@ constinit std::atomic<thread_record*> all_records{nullptr};
 struct event_thread {
   thread_record* record = nullptr;
   detail::events_wait* open_wait = nullptr;
+  void (*at_end)() noexcept = nullptr;  // of `open_wait`
   unsigned pauses = 0;
   bool ends = false;
 };
@@ -248,18 +249,7 @@ class detail::event_receiver {
     add_observer(observer::subscription);
   }
   void call(const memory_event& event) const noexcept {
-    try {
-      call_(event);
-    } catch (const std::exception& error) {
-      report_exceptions([&] {
-        warn("memory_event_subscription", std::string{"the callback threw: "} + error.what());
-      });
-    } catch (...) {
-      report_exceptions([] {
-        warn("memory_event_subscription",
-             "the callback threw something other than a std::exception");
-      });
-    }
+    run_callback("memory_event_subscription", [&] { call_(event); });
   }
   /// Returns false, and counts the event as lost, without memory for a ring.
   bool give_ring(thread_record& to) noexcept {
@@ -348,21 +338,30 @@ void detail::send_event(const event_origin& from, memory_event_kind kind,
                         const event_details& details) noexcept {
   event_thread& own = this_event_thread;
   if (own.pauses != 0) return;
+  const std::int64_t time_ns = details.time_ns != 0 ? details.time_ns : event_time();
+  memory_event event{kind,
+                     from.source,
+                     static_cast<std::int16_t>(details.peer),
+                     from.device,
+                     from.object,
+                     details.address,
+                     details.bytes,
+                     event_address(details.stream),
+                     0,
+                     time_ns};
+  const bool explains = kind == memory_event_kind::grow || kind == memory_event_kind::trim ||
+                        kind == memory_event_kind::out_of_memory;
+  if (const memory_change_receiver* const to = explains ? memory_changes.load() : nullptr) {
+    event.thread = static_cast<std::uint64_t>(::gettid());
+    to->explained(event);
+  }
+  if (!is_observed_by(observer::subscription)) return;
   thread_record* const mine = own.record != nullptr ? own.record : make_own_record(own);
   if (mine == nullptr || mine->is_reporting.load(std::memory_order_relaxed)) {
     ++event_receiver::lost_by_threads;
     return;
   }
-  const memory_event event{kind,
-                           from.source,
-                           static_cast<std::int16_t>(details.peer),
-                           from.device,
-                           from.object,
-                           details.address,
-                           details.bytes,
-                           event_address(details.stream),
-                           mine->thread,
-                           details.time_ns != 0 ? details.time_ns : event_time()};
+  event.thread = mine->thread;
   const event_receiver::use in_use{*mine};
   event_receiver* const to = in_use.get();
   if (to == nullptr) return;
@@ -382,13 +381,25 @@ detail::events_wait::events_wait() noexcept
 detail::events_wait::~events_wait() {
   if (!is_outermost_) return;
   this_event_thread.open_wait = nullptr;
-  if (waiting_.empty()) return;
-  thread_record& mine = *this_event_thread.record;
   for (const waiting_event& each : waiting_) {
+    thread_record& mine = *this_event_thread.record;
     const event_receiver::use in_use{mine};
     event_receiver* const to = in_use.get();
     if (to != nullptr && to->number() == each.subscription) to->take(mine, each.event);
   }
+  if (const auto call = std::exchange(this_event_thread.at_end, nullptr)) call();
+}
+
+constinit std::atomic<const detail::memory_change_receiver*> detail::memory_changes{nullptr};
+
+void detail::send_memory_change(int device, std::int64_t bytes) noexcept {
+  const memory_change_receiver* const to = memory_changes.load();
+  if (to != nullptr && this_event_thread.pauses == 0) to->changed(device, bytes);
+}
+
+std::optional<bool> detail::call_without_locks(void (*call)() noexcept) noexcept {
+  if (this_event_thread.open_wait == nullptr) return std::nullopt;
+  return std::exchange(this_event_thread.at_end, call) == nullptr;
 }
 
 detail::events_pause::events_pause() noexcept { ++this_event_thread.pauses; }

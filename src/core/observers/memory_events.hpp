@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <hipvmm/core/observers/memory_events.hpp>
@@ -33,14 +35,37 @@ struct event_details {
 /// The time as events have it.
 [[nodiscard]] std::int64_t event_time() noexcept;
 
-/// Reports an event to the subscription, if there is one.
+/// Reports an event to the subscription and to `memory_changes`, if there are such.
 void send_event(const event_origin& from, memory_event_kind kind,
                 const event_details& details) noexcept;
 
-/// As send_event(), which it calls only with a subscription.
+/// Receives changes of the memory that the process holds of devices. Calls come from any thread,
+/// with any lock of the library held.
+struct memory_change_receiver {
+  /// HIP gave `bytes` of the device, or took them back if negative.
+  void (*changed)(int device, std::int64_t bytes) noexcept;
+  /// An object has grown, was trimmed, or refused a request.
+  void (*explained)(const memory_event& event) noexcept;
+};
+/// Null while nobody asks for pressure.
+extern constinit std::atomic<const memory_change_receiver*> memory_changes;
+
+/// Reports a change to `memory_changes`, if there is one.
+void send_memory_change(int device, std::int64_t bytes) noexcept;
+inline void note_memory_change(int device, std::int64_t bytes) noexcept {
+  if (memory_changes.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    send_memory_change(device, bytes);
+}
+
+/// Has `call` run once in this thread, when its outermost events_wait ends. Returns whether this is
+/// the first request in it; nothing if there is no events_wait: locks may be held.
+[[nodiscard]] std::optional<bool> call_without_locks(void (*call)() noexcept) noexcept;
+
+/// As send_event(), which it calls only if an observer would see the event.
 inline void report_event(const event_origin& from, memory_event_kind kind,
                          const event_details& details) noexcept {
-  if (is_observed_by(observer::subscription)) [[unlikely]]
+  if (is_observed_by(observer::subscription) ||
+      memory_changes.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
     send_event(from, kind, details);
 }
 

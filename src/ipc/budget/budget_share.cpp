@@ -147,12 +147,16 @@ void budget_share::uncharge(std::size_t bytes) noexcept {
 
 std::size_t budget_share::bytes_left() const noexcept { return table_.left(); }
 
+std::size_t budget_share::most() const noexcept {
+  return static_cast<std::size_t>(table_.header().limit);
+}
+
 budget_report budget_share::report() const { return report_of(table_); }
 
 shortage budget_share::refusal(device_ref device, std::size_t bytes) const {
   shortage why = chunk_limit::refusal(device, bytes);
   why.owner = "budget '" + key_.name + "'";
-  why.most = static_cast<std::size_t>(table_.header().limit);
+  why.most = most();
   return why;
 }
 

@@ -38,6 +38,7 @@ class budget_share final : public chunk_limit {
   bool charge(std::size_t bytes) noexcept override;
   void uncharge(std::size_t bytes) noexcept override;
   [[nodiscard]] std::size_t bytes_left() const noexcept override;
+  [[nodiscard]] std::size_t most() const noexcept override;
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] shortage refusal(device_ref device, std::size_t bytes) const override;
   bool make_room(std::size_t bytes) noexcept override;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/background_thread.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/logger.hpp"
@@ -111,6 +112,7 @@ void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::siz
 void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
                                      std::size_t alignment) {
   state_of(captured).set_may_be_captured(true);
+  const detail::without_pressure_calls in_capture;
   void* const made = allocate_block(
       bytes, alignment, [&](std::size_t held, std::size_t aligned, pool::slab_supply* supply) {
         return allocator.allocate_for_graph(held, aligned, supply);

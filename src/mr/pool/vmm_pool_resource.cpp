@@ -160,6 +160,11 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     return {.released = released};
   }
 
+  [[nodiscard]] std::size_t idle_bytes() override {
+    const pool_usage now = allocator.held_and_used();
+    return now.reserved_current - std::min(now.reserved_current, std::max(floor, now.used_current));
+  }
+
   const std::size_t floor;  // bytes that no other holder gets
   const int priority;
   std::optional<pool_sleep> sleep;

@@ -62,6 +62,7 @@ class idle_holders {
     records_.erase(std::find(records_.begin(), records_.end(), removed));
   }
   given_memory ask(idle_request wanted);
+  [[nodiscard]] std::size_t idle_bytes(device_ref device);
   [[nodiscard]] idle_memory_statistics statistics() {
     const std::lock_guard lock{mutex_};
     return statistics_;
@@ -132,6 +133,17 @@ given_memory idle_holders::ask(idle_request wanted) {
   return sum;
 }
 
+std::size_t idle_holders::idle_bytes(device_ref device) {
+  const asked_records asked{*this, device};
+  const callbacks_wait until_unlocked;
+  std::size_t sum = 0;
+  for (const auto& each : asked.others()) {
+    const std::unique_lock lock{each->mutex, std::try_to_lock};
+    if (lock && each->holder != nullptr) sum += each->holder->idle_bytes();
+  }
+  return sum;
+}
+
 idle_membership::idle_membership(idle_holder& holder, device_ref device, price cost, int priority)
     : record_{std::make_shared<record>(holder, device, cost, priority)} {
   idle_holders::instance().add(record_);
@@ -181,6 +193,11 @@ std::size_t give_idle_memory(const idle_request& wanted) noexcept {
   given_memory given;
   report_exceptions([&] { given = idle_holders::instance().ask(wanted); });
   return given.all();
+}
+
+std::size_t idle_bytes_of(device_ref device) {
+  idle_holders& all = idle_holders::instance();
+  return all.idle_bytes(device);
 }
 
 }  // namespace detail

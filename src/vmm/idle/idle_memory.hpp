@@ -45,6 +45,9 @@ class idle_holder {
   /// Gives away about `wanted.bytes` bytes that nothing uses, or what there is. Called by any
   /// thread, with the lock of the membership. It takes no lock that a request has while it asks.
   virtual given_memory give_idle(const idle_request& wanted) = 0;
+  /// The most bytes that give_idle() could give, as far as that is known without an attempt. Called
+  /// as that.
+  [[nodiscard]] virtual std::size_t idle_bytes() = 0;
 
  protected:
   idle_holder() = default;
@@ -96,6 +99,9 @@ class idle_membership {
 
 /// Has the holders of this process give away idle memory. Returns the bytes.
 std::size_t give_idle_memory(const idle_request& wanted) noexcept;
+
+/// The sum of idle_bytes() of the holders on `device` that no other thread uses now.
+[[nodiscard]] std::size_t idle_bytes_of(device_ref device);
 
 }  // namespace detail
 }  // namespace hipvmm

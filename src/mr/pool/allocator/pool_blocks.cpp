@@ -68,10 +68,11 @@ void pool_blocks::empty_caches(stream_state& user) noexcept {
   });
 }
 
-void pool_blocks::report_event(memory_event_kind kind, std::size_t offset,
-                               std::size_t bytes) const noexcept {
+void pool_blocks::report_event(memory_event_kind kind, std::size_t offset, std::size_t bytes,
+                               const void* stream) const noexcept {
   const std::uintptr_t first = index.base();
-  detail::report_event(events, kind, {.address = first == 0 ? 0 : first + offset, .bytes = bytes});
+  detail::report_event(
+      events, kind, {.address = first == 0 ? 0 : first + offset, .bytes = bytes, .stream = stream});
 }
 
 std::string name_of_pool(std::uintptr_t start) {

@@ -113,7 +113,8 @@ struct pool_blocks {
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return index.physical_bytes() + pinned.load(std::memory_order_relaxed);
   }
-  void report_event(memory_event_kind kind, std::size_t offset, std::size_t bytes) const noexcept;
+  void report_event(memory_event_kind kind, std::size_t offset, std::size_t bytes,
+                    const void* stream = nullptr) const noexcept;
 };
 
 /// The name of a pool in messages, by the start of its addresses; 0: it has slabs.

@@ -175,7 +175,8 @@ void slow_path::create(growth& work, std::size_t bytes) {
   backing_.memory.use_supply(request_.supply);
   backing_.memory.create(start, bytes, chunk);
   blocks_.pinned = backing_.memory.pinned_bytes();
-  blocks_.report_event(memory_event_kind::grow, start, bytes);
+  blocks_.report_event(memory_event_kind::grow, start, bytes,
+                       user_.is_stream() ? user_.stream().get() : nullptr);
   const state_lock lock{blocks_.mutex};
   for (; !made.empty(); ++blocks_.chunks_created) {
     auto one = made.extract(made.begin());

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/idle/pressure_subscription.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "vmm/idle/memory_changes.hpp"
+#include "vmm/idle/pressure_watch.hpp"
+#include "vmm/idle/pressure_watches.hpp"
+
+namespace hipvmm {
+namespace {
+
+void require_valid(const pressure_options& options) {
+  const auto is_fraction = [](double value) { return value >= 0 && value <= 1; };
+  for (const double each :
+       {options.low.fraction, options.high.fraction, options.critical.fraction, options.hysteresis})
+    if (!is_fraction(each))
+      throw std::invalid_argument{"pressure_options: a fraction is " + std::to_string(each) +
+                                  ", and is to be from 0 to 1"};
+  if (options.interval < options.interval.zero() || options.interval > std::chrono::hours{24})
+    throw std::invalid_argument{"pressure_options::interval is " +
+                                std::to_string(options.interval.count()) +
+                                " ms, and is to be from 0 to a day"};
+}
+
+}  // namespace
+
+pressure_subscription::pressure_subscription(device_ref device, const pressure_options& options)
+    : pressure_subscription{device, callback{}, options} {}
+
+pressure_subscription::pressure_subscription(device_ref device, callback receiver,
+                                             const pressure_options& options) {
+  require_valid(options);
+  auto& all = detail::pressure_watches::instance();
+  all.require_own();
+  require_device(device);
+  watch_ = std::make_shared<detail::pressure_watch>(device, std::move(receiver), options);
+  all.add(watch_);
+  try {
+    watch_->look(true);
+  } catch (...) {
+    end();
+    throw;
+  }
+  if (watch_->has_notes()) watch_->is_for_thread = true;
+  all.wake();
+}
+
+pressure_subscription::~pressure_subscription() { end(); }
+pressure_subscription::pressure_subscription(pressure_subscription&& other) noexcept = default;
+
+void pressure_subscription::end() noexcept {
+  if (!watch_ || watch_->process.is_of_parent()) return;
+  detail::pressure_watches::instance().remove(watch_.get());
+  watch_->end();
+}
+
+pressure_note pressure_subscription::now() {
+  watch_->process.require_own();
+  return watch_->now();
+}
+
+std::optional<pressure_note> pressure_subscription::wait(std::chrono::milliseconds timeout) {
+  watch_->process.require_own();
+  return watch_->take(timeout);
+}
+
+std::vector<memory_event> pressure_subscription::reasons() const {
+  return detail::memory_change_ring::instance().all_of(watch_->device);
+}
+
+}  // namespace hipvmm

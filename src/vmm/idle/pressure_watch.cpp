@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/idle/pressure_watch.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/check.hpp"
+#include "runtime/device.hpp"
+#include "vmm/chunk_cache.hpp"
+#include "vmm/chunk_limit.hpp"
+#include "vmm/idle/idle_memory.hpp"
+#include "vmm/idle/memory_changes.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+constexpr std::size_t most_notes = 64;
+constexpr std::chrono::milliseconds measured_for{100};
+
+std::size_t bytes_of(double fraction, std::size_t total) noexcept {
+  return static_cast<std::size_t>(fraction * static_cast<double>(total));
+}
+
+pressure_level level_of(const pressure_bound& of, const pressure_options& by) noexcept {
+  const std::size_t gap = bytes_of(by.hysteresis, of.total);
+  for (const auto& [level, mark] :
+       {std::pair{pressure_level::critical, by.critical}, std::pair{pressure_level::high, by.high},
+        std::pair{pressure_level::low, by.low}}) {
+    const std::size_t begins = std::max(mark.bytes, bytes_of(mark.fraction, of.total));
+    if (begins != 0 && of.free <= begins + (level <= of.level ? gap : 0)) return level;
+  }
+  return pressure_level::none;
+}
+
+}  // namespace
+
+chunk_figures::chunk_figures(device_ref device)
+    : held{created_chunk_bytes(device)},
+      most{most_chunk_bytes(device)},
+      left{std::min(chunk_bytes_left(device), most)} {}
+
+pressure_watch::pressure_watch(device_ref of, callback to, const pressure_options& chosen)
+    : device{of}, options{chosen}, call_{std::move(to)} {
+  bounds_[0].total = options.device_memory ? most_memory(device) : 0;
+}
+
+void pressure_watch::measure(std::unique_lock<std::mutex>& lock) {
+  // Another thread may change the memory meanwhile, and HIP's answer have that or not.
+  for (int attempts = 0; attempts < 4; ++attempts) {
+    const std::uint64_t seen = changes_;
+    lock.unlock();
+    const std::size_t free = device.free_memory();
+    lock.lock();
+    bounds_[0].free = free;
+    measured_at_ = clock::now();
+    if (changes_ == seen) return;
+  }
+}
+
+void pressure_watch::update_levels(const chunk_figures& of) noexcept {
+  bounds_[1].total = of.most;
+  bounds_[1].free = of.left;
+  bounds_[2].total = options.limit;
+  bounds_[2].free = options.limit - std::min(options.limit, of.held);
+  for (pressure_bound& each : bounds_)
+    each.level = each.total == 0 ? pressure_level::none : level_of(each, options);
+}
+
+pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock) {
+  const pressure_bound* tightest = nullptr;
+  std::size_t free = std::numeric_limits<std::size_t>::max();
+  std::size_t total = free;
+  for (const pressure_bound& each : bounds_) {
+    if (each.total == 0) continue;
+    if (tightest == nullptr || each.level > tightest->level ||
+        (each.level == tightest->level && each.free < tightest->free))
+      tightest = &each;
+    free = std::min(free, each.free);
+    total = std::min(total, each.total);
+  }
+  if (tightest == nullptr) {
+    tightest = &bounds_[0];
+    free = total = 0;
+  }
+  const auto reason = memory_change_ring::instance().last(device, reported_event_).first;
+  pressure_note made{device.ordinal(),
+                     level(),
+                     reported_,
+                     tightest->cause,
+                     tightest->total,
+                     tightest->free,
+                     0,
+                     0,
+                     0,
+                     reason};
+  lock.unlock();
+  made.held_bytes = created_chunk_bytes(device);
+  made.idle_bytes = idle_bytes_of(device) + chunk_cache::shared().statistics(device).bytes;
+  made.largest_request = std::min(total, free + made.idle_bytes);
+  lock.lock();
+  return made;
+}
+
+void pressure_watch::look(bool measures) {
+  const std::lock_guard turn{turn_};
+  is_stale_ = false;  // a change from now on is for the next look
+  const chunk_figures now{device};
+  std::unique_lock lock{mutex_};
+  looked_at_ = clock::now();
+  const auto before = bounds_[0].level;
+  measures = measures || looked_at_ - measured_at_ >= measured_for;
+  if (bounds_[0].total == 0) measures = false;
+  if (measures) measure(lock);
+  update_levels(now);
+  if (bounds_[0].level != before && !measures) {
+    bounds_[0].level = before;
+    measure(lock);
+    update_levels(now);
+  }
+  if (level() == reported_ || has_ended_) return;
+  const pressure_note made = make_note(lock);
+  if (has_ended_) return;  // meanwhile
+  reported_event_ = memory_change_ring::instance().last(device, reported_event_).second;
+  if (notes_.size() == most_notes) notes_.pop_front();
+  reported_ = made.level;
+  notes_.push_back(made);
+}
+
+bool pressure_watch::deliver() noexcept {
+  std::unique_lock lock{mutex_};
+  if (!call_) {
+    if (!notes_.empty()) changed_.notify_all();
+    return false;
+  }
+  if (caller_ != std::thread::id{}) return false;  // that thread hands the rest on
+  caller_ = std::this_thread::get_id();
+  for (std::size_t left = notes_.size(); left != 0 && !notes_.empty(); --left) {
+    const pressure_note next = notes_.front();
+    notes_.pop_front();
+    lock.unlock();
+    run_callback("pressure_subscription", [&] { call_(next); });
+    lock.lock();
+  }
+  caller_ = {};
+  changed_.notify_all();
+  return !notes_.empty();
+}
+
+void pressure_watch::end() noexcept {
+  std::unique_lock lock{mutex_};
+  has_ended_ = true;
+  notes_.clear();
+  changed_.notify_all();
+  if (caller_ == std::this_thread::get_id()) return;
+  changed_.wait(lock, [this] { return caller_ == std::thread::id{}; });
+}
+
+pressure_note pressure_watch::now() {
+  look(true);
+  std::unique_lock lock{mutex_};
+  pressure_note made = make_note(lock);
+  made.previous = made.level;
+  return made;
+}
+
+std::optional<pressure_note> pressure_watch::take(std::chrono::milliseconds timeout) {
+  if (call_) return std::nullopt;
+  std::unique_lock lock{mutex_};
+  if (timeout.count() > 0 && notes_.empty()) {
+    lock.unlock();
+    look(true);
+    lock.lock();
+    changed_.wait_for(lock, timeout, [this] { return !notes_.empty() || has_ended_; });
+  }
+  if (notes_.empty()) return std::nullopt;
+  const pressure_note taken = notes_.front();
+  notes_.pop_front();
+  return taken;
+}
+
+}  // namespace hipvmm::detail

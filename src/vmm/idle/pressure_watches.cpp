@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/idle/pressure_watches.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+#include "runtime/device.hpp"
+#include "vmm/idle/memory_changes.hpp"
+
+namespace hipvmm::detail {
+
+using clock = std::chrono::steady_clock;
+
+pressure_watches& pressure_watches::instance() {
+  // Never destroyed: subscriptions of static storage end late.
+  static never_destroyed<pressure_watches> only;
+  return only.get();
+}
+
+void pressure_watches::add(const std::shared_ptr<pressure_watch>& added) {
+  static const ::pid_t process = ::getpid();
+  static const bool ends_at_exit = std::atexit([] {
+                                     if (::getpid() != process) return;
+                                     memory_changes = nullptr;
+                                     instance().thread_.stop();
+                                   }) == 0;
+  if (!ends_at_exit || !thread_.start())
+    throw std::system_error{std::make_error_code(std::errc::resource_unavailable_try_again),
+                            "pressure_subscription: no thread could be started"};
+  const std::lock_guard lock{mutex_};
+  watches_.push_back(added);
+  memory_changes = &receiver;
+}
+
+void pressure_watches::remove(const pressure_watch* removed) noexcept {
+  std::shared_ptr<pressure_watch> last;  // may end without the lock
+  const std::lock_guard lock{mutex_};
+  const auto found = std::find_if(watches_.begin(), watches_.end(),
+                                  [&](const auto& each) { return each.get() == removed; });
+  if (found == watches_.end()) return;
+  last = std::move(*found);
+  watches_.erase(found);
+  if (watches_.empty()) memory_changes = nullptr;
+}
+
+void pressure_watches::wake() noexcept {
+  const std::lock_guard lock{mutex_};
+  is_woken_ = true;
+  changed_.notify_one();
+}
+
+pressure_watches::watch_list pressure_watches::all() {
+  const std::lock_guard lock{mutex_};
+  return watches_;
+}
+
+void pressure_watches::changed(int device, std::int64_t bytes) noexcept {
+  if (bytes != 0) memory_change_ring::instance().add_chunks(device, bytes);
+  instance().note(device, bytes);
+}
+
+void pressure_watches::explained(const memory_event& event) noexcept {
+  memory_change_ring::instance().add(event);
+  if (event.kind == memory_event_kind::out_of_memory) instance().note(event.device, 0);
+}
+
+void pressure_watches::note(int device, std::int64_t bytes) noexcept {
+  if (process_.is_of_parent()) return;
+  std::optional<bool> is_first;
+  if (!without_pressure_calls::is_set())
+    is_first = call_without_locks([]() noexcept { instance().look_without_locks(); });
+  if (is_first == true) ++requests_;
+  const std::lock_guard lock{mutex_};
+  for (const auto& each : watches_) {
+    if (each->device.ordinal() != device) continue;
+    each->note_change(bytes);
+    if (!is_first) each->is_for_thread = true;  // locks may be held
+  }
+  if (is_first) return;
+  is_woken_ = true;
+  changed_.notify_one();
+}
+
+// At the end of a request, in its thread.
+void pressure_watches::look_without_locks() noexcept {
+  report_exceptions([&] {
+    for (const auto& each : all()) {
+      if (!each->is_stale() && !each->has_notes()) continue;
+      bool is_done = false;
+      if (each->calls_in_request()) report_exceptions([&] { is_done = look_and_call(*each); });
+      if (!is_done) each->is_for_thread = true;
+    }
+  });
+  --requests_;
+  wake();
+}
+
+// Returns false if the library's thread is to go on.
+bool pressure_watches::look_and_call(pressure_watch& watch) {
+  watch.look(false);
+  if (!watch.has_notes()) return true;
+  const relaxed_captures relaxed;
+  const scoped_device scope{watch.device};
+  const std::uintptr_t stream = memory_change_ring::instance().last_stream();
+  if (is_captured(nullptr) || is_captured(reinterpret_cast<hipStream_t>(stream))) return false;
+  return !watch.deliver();
+}
+
+void pressure_watches::serve(const std::stop_token& stop) noexcept {
+  while (!stop.stop_requested()) {
+    watch_list now;
+    report_exceptions([&] { now = all(); });
+    clock::time_point next = clock::time_point::max();
+    for (const auto& each : now) {
+      // It passes the mark, and looks itself.
+      if (each->calls_in_request() && requests_ != 0) continue;
+      if (each->is_for_thread.exchange(false) || each->due() <= clock::now()) {
+        report_exceptions([&] { each->look(each->due() <= clock::now()); });
+        const bool is_others = each->calls_in_request() && requests_ != 0;
+        if (is_others || each->deliver()) each->is_for_thread = true;
+      }
+      next = each->is_for_thread ? clock::now() : std::min(next, each->due());
+    }
+    now.clear();
+    std::unique_lock lock{mutex_};
+    const auto is_awake = [this] { return is_woken_; };
+    if (next == clock::time_point::max())
+      changed_.wait(lock, stop, is_awake);
+    else
+      changed_.wait_until(lock, stop, next, is_awake);
+    is_woken_ = false;
+  }
+}
+
+}  // namespace hipvmm::detail
