@@ -252,6 +252,81 @@ typedef struct hipvmm_idle_statistics {
 
 hipvmm_status hipvmm_idle_get_statistics(hipvmm_idle_statistics* statistics);
 
+/* ---- Pressure ----
+ * Watermarks of the memory that this process can get of a device: free memory of the device, the
+ * room in its budget there, and a limit of its own. docs/guides/out_of_memory.md. */
+
+typedef struct hipvmm_pressure_handle* hipvmm_pressure;
+
+typedef enum hipvmm_pressure_level HIPVMM_C_ENUM {
+  HIPVMM_PRESSURE_NONE = 0,
+  HIPVMM_PRESSURE_LOW = 1,
+  HIPVMM_PRESSURE_HIGH = 2,
+  HIPVMM_PRESSURE_CRITICAL = 3
+} hipvmm_pressure_level;
+
+typedef enum hipvmm_change HIPVMM_C_ENUM {
+  HIPVMM_CHANGE_BY_OTHERS = 0, /**< the process's memory did not change */
+  HIPVMM_CHANGE_GROW = 1,
+  HIPVMM_CHANGE_TRIM = 2,
+  HIPVMM_CHANGE_REFUSED = 3 /**< out of memory */
+} hipvmm_change;
+
+typedef enum hipvmm_holder HIPVMM_C_ENUM {
+  HIPVMM_HOLDER_CHUNKS = 0, /**< no object has reported it */
+  HIPVMM_HOLDER_REGION = 1, /**< also of a slot arena */
+  HIPVMM_HOLDER_POOL = 2,
+  HIPVMM_HOLDER_BUFFER = 3
+} hipvmm_holder;
+
+/** A change of the memory that the process has of a device. */
+typedef struct hipvmm_memory_change {
+  hipvmm_change kind;
+  hipvmm_holder holder;
+  uint64_t object; /**< number of the holder in the process; 0 for chunks */
+  size_t bytes;
+  void* stream;        /**< of the request, or null */
+  uint64_t thread;     /**< as gettid() returns */
+  int64_t nanoseconds; /**< of a clock that is never set */
+} hipvmm_memory_change;
+
+typedef struct hipvmm_pressure_note {
+  size_t struct_size;
+  hipvmm_pressure_level level;
+  hipvmm_pressure_level previous; /**< as the note before said */
+  hipvmm_exhausted bound;         /**< DEVICE_MEMORY, BUDGET or LIMIT: of the highest level */
+  int device;
+  size_t total_bytes;     /**< of that bound */
+  size_t free_bytes;      /**< of that bound */
+  size_t held_bytes;      /**< chunks that this process has of the device */
+  size_t idle_bytes;      /**< of these, what would be released for a request, at most */
+  size_t largest_request; /**< that would fit, if all of that is released */
+  hipvmm_memory_change reason;
+} hipvmm_pressure_note;
+
+/** Called with no lock of the library held but that of the object whose call passed the mark. It
+ * may call the library: allocate, free, trim, suspend, subscribe, end its subscription. */
+typedef void (*hipvmm_pressure_callback)(const hipvmm_pressure_note* note, void* argument);
+
+/** Reports crossings of a mark, in either direction. Options: low, high, critical, hysteresis,
+ * limit, device_memory, interval, delivery (docs/guides/c_api.md). `callback` may be null: then
+ * hipvmm_pressure_wait() has the notes. */
+hipvmm_status hipvmm_pressure_subscribe(int device, const char* options,
+                                        hipvmm_pressure_callback callback, void* argument,
+                                        hipvmm_pressure* pressure);
+/** No call of the callback begins any more. Waits for one in another thread. */
+hipvmm_status hipvmm_pressure_end(hipvmm_pressure pressure);
+/** Measures, and writes what holds now. */
+hipvmm_status hipvmm_pressure_now(hipvmm_pressure pressure, hipvmm_pressure_note* note);
+/** Waits for a note that was not taken; 0 milliseconds: takes one, or none. `came` gets whether
+ * there was one. Ends early if another thread ends the subscription. */
+hipvmm_status hipvmm_pressure_wait(hipvmm_pressure pressure, unsigned milliseconds,
+                                   hipvmm_pressure_note* note, int* came);
+/** Writes up to `capacity` changes of the device, the newest first, of the last 64 of all devices;
+ * `count` is how many there are. */
+hipvmm_status hipvmm_pressure_get_reasons(hipvmm_pressure pressure, hipvmm_memory_change* reasons,
+                                          size_t capacity, size_t* count);
+
 #ifdef __cplusplus
 }
 #endif

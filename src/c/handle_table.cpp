@@ -33,9 +33,9 @@ void* make_handle(std::uint32_t index, std::uint32_t generation) noexcept {
 }  // namespace
 
 const char* name_of(handle_kind kind) noexcept {
-  static constexpr std::array names{"an object",    "a buffer",      "a resource",
-                                    "a stream",     "a publication", "an attachment",
-                                    "a slot arena", "a budget",      "an event"};
+  static constexpr std::array names{
+      "an object",     "a buffer",     "a resource", "a stream", "a publication",
+      "an attachment", "a slot arena", "a budget",   "an event", "a pressure subscription"};
   const auto index = static_cast<std::size_t>(kind);
   return names[index < names.size() ? index : 0];
 }

@@ -22,6 +22,7 @@ enum class handle_kind : std::uint8_t {
   slot_arena,
   budget,
   event,
+  pressure,
 };
 
 /// The kind in messages, such as "a buffer".

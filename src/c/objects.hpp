@@ -23,6 +23,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/idle/pressure_subscription.hpp>
 #include "c/guard.hpp"
 #include "c/handle_table.hpp"
 #include "core/process_mark.hpp"
@@ -159,6 +160,12 @@ struct budget_object {
   memory_budget shared;
 
   explicit budget_object(memory_budget made) noexcept : shared{std::move(made)} {}
+};
+
+struct pressure_object {
+  static constexpr handle_kind handle = handle_kind::pressure;
+
+  pressure_subscription subscription;
 };
 
 /// A memory_tag by its name, with the locks of the objects that carry it: these calls wait while it

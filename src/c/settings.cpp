@@ -345,6 +345,37 @@ joining_settings budget_settings(device_ref device, const char* options) {
   return made;
 }
 
+pressure_options pressure_settings(device_ref device, const char* options) {
+  pressure_options made;
+  const auto fraction_of = [](text value) {
+    return static_cast<double>(number_value(value.substr(0, value.size() - 1), 100)) / 100;
+  };
+  const auto mark = [&](const char* name, free_watermark& to) -> option {
+    return {name, "a size or a percentage, of free memory", [&, fraction_of](text value) {
+              to = value.ends_with('%') ? free_watermark{fraction_of(value), 0}
+                                        : free_watermark{0, size_value(value, device)};
+            }};
+  };
+  apply_options("a pressure subscription", text_of(options),
+                {mark("low", made.low),
+                 mark("high", made.high),
+                 mark("critical", made.critical),
+                 {"hysteresis", "a percentage, as 2%",
+                  [&](text value) {
+                    if (!value.ends_with('%')) refuse_value("it is no percentage");
+                    made.hysteresis = fraction_of(value);
+                  }},
+                 size_option("limit", made.limit, device),
+                 flag_option("device_memory", made.device_memory),
+                 milliseconds_option("interval", made.interval),
+                 {"delivery", "library_thread or requesting_thread", [&](text value) {
+                    made.delivery = choice_value<pressure_delivery>(
+                        value, {{"library_thread", pressure_delivery::library_thread},
+                                {"requesting_thread", pressure_delivery::requesting_thread}});
+                  }}});
+  return made;
+}
+
 suspend_options suspend_settings(const char* options) {
   suspend_options made;
   apply_options("a suspension", text_of(options),

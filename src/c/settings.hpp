@@ -15,6 +15,7 @@
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/idle/memory_pressure.hpp>
 #include "c/configured_budget.hpp"
 
 // The options of each kind of object, from their text; null is no text. Those of pools and buffers
@@ -72,6 +73,8 @@ struct joining_settings {
 };
 /// Without a callback. The limit is all memory of the device unless it is named.
 [[nodiscard]] joining_settings budget_settings(device_ref device, const char* text);
+
+[[nodiscard]] pressure_options pressure_settings(device_ref device, const char* text);
 
 struct publishing_settings {
   publication_options options;

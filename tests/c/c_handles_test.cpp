@@ -40,6 +40,17 @@ struct scratch {
   std::size_t list[1] = {0};
   hipvmm_budget_statistics shared{sizeof(hipvmm_budget_statistics), 7, 7, 7, 7};
   hipvmm_budget_holder holder{7, 7, 7, 7, "holder"};
+  hipvmm_pressure_note note{sizeof(hipvmm_pressure_note),
+                            HIPVMM_PRESSURE_LOW,
+                            HIPVMM_PRESSURE_LOW,
+                            HIPVMM_EXHAUSTED_NOTHING,
+                            7,
+                            7,
+                            7,
+                            7,
+                            7,
+                            7,
+                            {}};
   hipvmm_slot_arena_layout layout{sizeof(hipvmm_slot_arena_layout), nullptr, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_slot_arena_statistics slots{
       sizeof(hipvmm_slot_arena_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
@@ -49,7 +60,8 @@ struct scratch {
            std::string{text} == "text" && right == HIPVMM_RIGHT_READ && resource == nullptr &&
            publication == nullptr && buffer == nullptr && growth.growth_steps == 7 &&
            pool.reserved_current == 7 && counters.current_bytes == 7 && layout.slots == 7 &&
-           slots.used_bytes == 7 && shared.limit == 7 && holder.process == 7;
+           slots.used_bytes == 7 && shared.limit == 7 && holder.process == 7 &&
+           note.level == HIPVMM_PRESSURE_LOW;
   }
 };
 
@@ -70,6 +82,7 @@ constexpr auto resource_of = as<hipvmm_resource>;
 constexpr auto attachment_of = as<hipvmm_attachment>;
 constexpr auto arena_of = as<hipvmm_slot_arena>;
 constexpr auto budget_of = as<hipvmm_budget>;
+constexpr auto pressure_of = as<hipvmm_pressure>;
 
 /// Handles that are right, for functions that take two.
 struct right_handles {
@@ -211,6 +224,18 @@ std::vector<entry> entries(const right_handles& right) {
        [](void* h, scratch& s) {
          return hipvmm_budget_get_holders(budget_of(h), &s.holder, 1, &s.bytes);
        }},
+      {"hipvmm_pressure_end", "pressure",
+       [](void* h, scratch&) { return hipvmm_pressure_end(pressure_of(h)); }},
+      {"hipvmm_pressure_now", "pressure",
+       [](void* h, scratch& s) { return hipvmm_pressure_now(pressure_of(h), &s.note); }},
+      {"hipvmm_pressure_wait", "pressure",
+       [](void* h, scratch& s) {
+         return hipvmm_pressure_wait(pressure_of(h), 0, &s.note, &s.number);
+       }},
+      {"hipvmm_pressure_get_reasons", "pressure",
+       [](void* h, scratch& s) {
+         return hipvmm_pressure_get_reasons(pressure_of(h), &s.note.reason, 1, &s.bytes);
+       }},
       {"hipvmm_resource_destroy", "resource",
        [](void* h, scratch&) { return hipvmm_resource_destroy(resource_of(h)); }},
       HIPVMM_OF_RESOURCE(hipvmm_buffer_create_on, "resource", nullptr, &s.buffer),
@@ -289,7 +314,7 @@ std::set<std::string> parameters_in_header() {
   const std::string header = content.str();
   const std::regex function{R"(\nhipvmm_status (hipvmm_\w+)\(([^;]*)\);)"};
   const std::regex handle{
-      R"(hipvmm_(?:buffer|resource|stream|event|publication|attachment|slot_arena|budget) (\w+))"};
+      R"(hipvmm_(?:buffer|resource|stream|event|publication|attachment|slot_arena|budget|pressure) (\w+))"};
   std::set<std::string> found;
   for (std::sregex_iterator f{header.begin(), header.end(), function}, end; f != end; ++f) {
     const std::string parameters = (*f)[2];
@@ -368,7 +393,8 @@ TEST_CASE("C interface: functions for one kind of resource refuse the others") {
     if (each.parameter == "resource" || each.parameter == "upstream" || each.parameter == "other" ||
         each.parameter == "bin" || each.parameter == "buffer" || each.parameter == "stream" ||
         each.parameter == "event" || each.parameter == "publication" ||
-        each.parameter == "attachment" || each.parameter == "arena" || each.parameter == "budget")
+        each.parameter == "attachment" || each.parameter == "arena" || each.parameter == "budget" ||
+        each.parameter == "pressure")
       continue;
     CAPTURE(each.function);
     scratch use;
