@@ -23,7 +23,8 @@ def header():
 
 def ctype_of(parameter):
     """What ctypes calls the type of a parameter of C."""
-    handles = r"hipvmm_(buffer|resource|stream|event|publication|attachment|slot_arena|budget)"
+    handles = (r"hipvmm_(buffer|resource|stream|event|publication|attachment|slot_arena|budget"
+               r"|pressure)")
     kinds = [
         (rf"{handles}\* \w+", ctypes.POINTER(ctypes.c_void_p)),
         (rf"{handles} \w+", ctypes.c_void_p),
@@ -49,6 +50,9 @@ def ctype_of(parameter):
         (r"hipvmm_budget_statistics\* \w+", ctypes.POINTER(_library.BudgetStatistics)),
         (r"hipvmm_budget_holder\* \w+", ctypes.POINTER(_library.BudgetHolder)),
         (r"hipvmm_idle_statistics\* \w+", ctypes.POINTER(_library.IdleStatistics)),
+        (r"hipvmm_pressure_note\* \w+", ctypes.POINTER(_library.PressureNote)),
+        (r"hipvmm_memory_change\* \w+", ctypes.POINTER(_library.MemoryChange)),
+        (r"hipvmm_pressure_callback \w+", _library.PressureCallback),
         (r"hipvmm_trim_callback \w+", _library.TrimCallback),
         (r"hipvmm_evict_callback \w+", _library.EvictCallback),
         (r"hipvmm_allocate_callback \w+", _library.AllocateCallback),
@@ -88,6 +92,8 @@ def test_structs_have_the_sizes_of_the_header():
     assert ctypes.sizeof(_library.BudgetStatistics) == 5 * 8
     assert ctypes.sizeof(_library.BudgetHolder) == 3 * 8 + 32
     assert ctypes.sizeof(_library.IdleStatistics) == 6 * 8
+    assert ctypes.sizeof(_library.MemoryChange) == 6 * 8
+    assert ctypes.sizeof(_library.PressureNote) == 14 * 8
     assert ctypes.sizeof(_library.Access) == 8
 
 

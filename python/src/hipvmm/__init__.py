@@ -62,6 +62,7 @@ from ._log import (
     should_log,
 )
 from .mr import Pool, PoolStatistics, disable_logging, enable_logging, get_log_filenames
+from .pressure import MemoryChange, MemoryPressure, PressureNote
 from .sharing import Attachment, KeptPublication, Publication, attach, keep
 from .sleep import TagStatistics, prepare_suspend, resume, suspend, tag_statistics
 from .slots import SlotArena, SlotStatistics, SlotView
@@ -91,10 +92,13 @@ __all__ = [
     "LibraryNotFoundError",
     "LoggingLevel",
     "MemoryBudget",
+    "MemoryChange",
+    "MemoryPressure",
     "OutOfMemoryError",
     "OutOfRangeError",
     "Pool",
     "PoolStatistics",
+    "PressureNote",
     "Publication",
     "RMMError",
     "SlotArena",

@@ -127,6 +127,10 @@ class HeldHandle:
         """False once the interpreter exits and has destroyed the remaining objects."""
         return self._finalizer.alive
 
+    def end(self) -> None:
+        """Destroys it now, also while others hold it."""
+        self._finalizer()
+
     def require_own(self, name: str) -> None:
         """Raises UnsupportedError in a child of fork() of the process that made it."""
         if self._generation != finalizers.generation:

@@ -110,6 +110,22 @@ class IdleStatistics(ctypes.Structure):
                 ("moved_bytes", c_size_t), ("released_bytes", c_size_t), ("nanoseconds", c_uint64)]
 
 
+class MemoryChange(ctypes.Structure):
+    """hipvmm_memory_change."""
+
+    _fields_ = [("kind", c_int), ("holder", c_int), ("object", c_uint64), ("bytes", c_size_t),
+                ("stream", c_void_p), ("thread", c_uint64), ("nanoseconds", c_int64)]
+
+
+class PressureNote(ctypes.Structure):
+    """hipvmm_pressure_note."""
+
+    _fields_ = [("struct_size", c_size_t)] + [(name, c_int) for name in (
+        "level", "previous", "bound", "device")] + [(name, c_size_t) for name in (
+            "total_bytes", "free_bytes", "held_bytes", "idle_bytes", "largest_request")] + [
+                ("reason", MemoryChange)]
+
+
 class BudgetHolder(ctypes.Structure):
     """hipvmm_budget_holder."""
 
@@ -120,6 +136,7 @@ class BudgetHolder(ctypes.Structure):
 FailureCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
 EvictCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
 TrimCallback = ctypes.CFUNCTYPE(None, c_size_t, c_void_p)
+PressureCallback = ctypes.CFUNCTYPE(None, POINTER(PressureNote), c_void_p)
 AllocateCallback = ctypes.CFUNCTYPE(c_void_p, c_size_t, c_void_p, c_void_p)
 DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void_p)
 
@@ -155,6 +172,9 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "Y": (POINTER(IdleStatistics),),
     "U": (POINTER(c_uint64),),
     "R": (TrimCallback,),
+    "G": (POINTER(PressureNote),),
+    "V": (PressureCallback,),
+    "X": (POINTER(MemoryChange),),
     "M": (AllocateCallback,),
     "D": (DeallocateCallback,),
 }
@@ -317,6 +337,11 @@ FUNCTIONS: Dict[str, str] = {
     "budget_get_statistics": "hJ",
     "budget_get_holders": "hKzZ",
     "idle_get_statistics": "Y",
+    "pressure_subscribe": "isVpH",
+    "pressure_end": "h",
+    "pressure_now": "hG",
+    "pressure_wait": "huGI",
+    "pressure_get_reasons": "hXzZ",
     "python_begin": "pppppU",
 }
 
