@@ -186,7 +186,7 @@ address_reservation mapped_region::reserve(std::size_t bytes) const {
 }
 
 std::shared_ptr<address_range> mapped_region::make_range(address_reservation reserved) const {
-  auto made = std::make_shared<address_range>(std::move(reserved));
+  auto made = address_range::make(std::move(reserved));
   // ROCm before 7.0 keeps a reservation busy after an unmap that spans several mappings
   // (ROCm/ROCR-Runtime#285).
   for (const auto& [owner, record] : strategy->owners())

@@ -121,7 +121,8 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
 /// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
-/// descriptors, memory can be released, and retry_rounds finds that this may help:
+/// descriptors, memory can be released, and retry_rounds finds that this may help: what HIP refused
+/// to free or to unmap, and
 /// 1) the chunks in chunk_cache::shared(), which costs no wait;
 /// 2) idle memory of other holders, which goes to the taker that `asks` names;
 /// 3) retired memory.
@@ -134,7 +135,8 @@ auto make_with_reclaim(Make make, const idle_request& asks = {}) -> decltype(mak
     static_cast<void>(attempt([&] { made.emplace(make()); },
                               [&](const out_of_memory& shortage) {
                                 return rounds.may_help(shortage.why(), retirements_waiting()) &&
-                                       (kept_memory::release_for(shortage, released) ||
+                                       (retry_refused_ends() ||
+                                        kept_memory::release_for(shortage, released) ||
                                         reclaim_retired(shortage, seen, asks));
                               }));
   }

@@ -23,6 +23,11 @@ struct runtime_rules {
   // docs/guides/rocm.md. Observed on 6.4.3, not on 7.2.4; releases between were not run.
   bool wait_before_address_free = is_at_least(6, 1) && !is_at_least(7, 0);
 
+  // hipMemAddressFree that fails with hipErrorUnknown, as AMD's runtime reports from 6.3 on, has
+  // dropped HIP's record of the addresses: a second call for them crashes up to 7.2, and is
+  // InvalidValue from 7.14 on (ROCm/clr, hip_vm.cpp).
+  bool forgets_refused_addresses = is_at_least(6, 3);
+
   // From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access:
   // docs/guides/rocm.md, from the source. There is no probe for it: that would need work that can
   // be delayed.

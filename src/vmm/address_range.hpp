@@ -6,21 +6,30 @@
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "core/check.hpp"
 #include "vmm/address_reservation.hpp"
+#include "vmm/refused_ends.hpp"
 #include "vmm/refused_unmaps.hpp"
 
 namespace hipvmm {
 
 /// The addresses of a region: one reservation, and those that extend() found free directly after
-/// it. They are freed as addresses without pending work, unless note_no_wait() was called.
-class address_range {
+/// it. They are freed as addresses without pending work, unless note_no_wait() was called. If HIP
+/// refuses to unmap or to free, all of it is kept and tried again.
+class address_range final : public detail::refused_end {
  public:
-  explicit address_range(address_reservation first) { append(std::move(first)); }
+  [[nodiscard]] static std::shared_ptr<address_range> make(address_reservation first) {
+    const auto end = [](address_range* made) {
+      end_or_keep(std::unique_ptr<detail::refused_end>{made});
+    };
+    return {new address_range{std::move(first)}, end};
+  }
 
   [[nodiscard]] void* base() const noexcept { return parts_.front().start; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -34,6 +43,7 @@ class address_range {
   }
   void drop_last() noexcept {
     bytes_ -= parts_.back().bytes;
+    if (!parts_.back().end(true)) parts_.back().pins.stay();
     parts_.pop_back();
   }
   /// Work may still use the addresses when they are freed.
@@ -134,22 +144,37 @@ class address_range {
   [[nodiscard]] refused_unmaps& refused() const noexcept { return refused_; }
 
  private:
+  explicit address_range(address_reservation first) { append(std::move(first)); }
+
+  [[nodiscard]] bool end(bool reports) noexcept override {
+    detail::report_exceptions([this] { refused_.retry(nullptr, 0); });
+    // AMD's runtime loses its record of addresses that it refuses to free.
+    if (!refused_.empty()) return false;
+    bool ended = true;
+    for (reserved_part& each : parts_) ended = each.end(reports) && ended;
+    return ended;
+  }
+
   [[nodiscard]] static std::uint64_t bit_of(device_ref device) noexcept {
     return device.ordinal() < 64 ? std::uint64_t{1} << device.ordinal() : 0;
   }
 
   struct reserved_part {
-    address_reservation addresses;  // empty after a renew() that lost them
+    address_reservation addresses;  // empty if lost by renew(), and behind end()
     void* start;
     std::size_t bytes;
     bool is_waited_for = true;
-    mutable detail::chunk_pins pins;  // destroyed after the addresses
+    mutable detail::chunk_pins pins;
 
     reserved_part(address_reservation taken) noexcept
         : addresses{std::move(taken)}, start{addresses.get()}, bytes{addresses.bytes()} {}
-    reserved_part(reserved_part&&) noexcept = default;
-    ~reserved_part() {
-      if (!detail::free_or_report(addresses, is_waited_for)) pins.stay();
+    /// Returns whether nothing is left to end.
+    [[nodiscard]] bool end(bool reports) noexcept {
+      if (detail::free_or_report(addresses, is_waited_for, reports))
+        pins.end();
+      else if (addresses.empty())
+        pins.stay();
+      return addresses.empty();
     }
   };
 
@@ -158,7 +183,7 @@ class address_range {
   std::atomic<std::uint64_t> unmaps_many_of_{0};  // by ordinal
   mutable std::size_t size_of_all_ = 0;
   mutable bool has_two_sizes_ = false;
-  mutable refused_unmaps refused_;  // destroyed before the addresses
+  mutable refused_unmaps refused_;
 };
 
 }  // namespace hipvmm

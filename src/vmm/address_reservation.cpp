@@ -9,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -22,6 +23,7 @@
 #include "vmm/chunk_cache.hpp"
 #include "vmm/chunk_limit.hpp"
 #include "vmm/physical_chunk.hpp"
+#include "vmm/refused_ends.hpp"
 
 namespace hipvmm {
 namespace {
@@ -39,20 +41,6 @@ std::mutex& address_calls_mutex() {
 
 std::atomic<std::size_t> reserved_count{0};
 std::atomic<std::size_t> reserved_bytes{0};
-
-hipError_t count_if(hipError_t result, std::size_t count, std::size_t bytes) noexcept {
-  if (result != hipSuccess) return result;
-  reserved_count += count;
-  reserved_bytes += bytes;
-  return result;
-}
-
-hipError_t reserve_addresses(void** base, std::size_t bytes, std::size_t alignment, void* hint) {
-  const std::lock_guard lock{address_calls_mutex()};
-  return count_if(detail::timed{detail::memory_call::address_reserve}(
-                      hipMemAddressReserve(base, bytes, alignment, hint, 0)),
-                  1, bytes);
-}
 
 // Longest wait for HIP's own thread, which a host function of the program may occupy.
 constexpr std::chrono::milliseconds handler_patience{1000};
@@ -75,29 +63,36 @@ bool await_late_records() noexcept {
   return dropped;
 }
 
-// Ends the records of failed maps in freed addresses. Stops if others have the addresses by now.
-void drop_failed_maps(void* base, std::size_t bytes, unsigned count) noexcept {
-  for (void* again = base; count != 0 && again == base; --count) {
-    again = nullptr;
-    hipError_t result = hipMemAddressReserve(&again, bytes, 0, base, 0);
-    if (result == hipSuccess && again != nullptr) result = hipMemAddressFree(again, bytes);
-    if (result != hipSuccess) return detail::clear_last_error();
-  }
+/// Returns whether HIP, which refused to free addresses, has lost its record of them.
+bool is_forgotten(hipError_t refusal) noexcept {
+  bool forgotten = refusal == hipErrorUnknown;
+  if (forgotten)
+    detail::report_exceptions(
+        [&] { forgotten = detail::rules_of_runtime().forgets_refused_addresses; });
+  return forgotten;
 }
 
-hipError_t free_locked(void* base, std::size_t bytes, unsigned failed_maps) {
-  // Modulo 2^64: adds the difference.
-  const hipError_t result =
-      count_if(detail::timed{detail::memory_call::address_free}(hipMemAddressFree(base, bytes)),
-               ~std::size_t{0}, ~bytes + 1);
-  if (result == hipSuccess) drop_failed_maps(base, bytes, failed_maps);
-  return result;
-}
+/// Addresses that HIP refused to free, and that nobody has any more.
+class refused_addresses final : public detail::refused_end {
+ public:
+  explicit refused_addresses(address_reservation&& refused) noexcept
+      : addresses_{std::move(refused)} {}
 
-hipError_t free_addresses(void* base, std::size_t bytes, unsigned failed_maps = 0) {
-  static_cast<void>(await_late_records());
-  const std::lock_guard lock{address_calls_mutex()};
-  return free_locked(base, bytes, failed_maps);
+ private:
+  bool end(bool /*reports*/) noexcept override;
+
+  address_reservation addresses_;
+};
+
+// For addresses that HIP refused to free. If the host's memory is short, they stay reserved.
+void keep_unless_forgotten(address_reservation&& addresses, hipError_t refusal) noexcept {
+  std::unique_ptr<detail::refused_end> kept;
+  if (!is_forgotten(refusal))
+    kept.reset(new (std::nothrow) refused_addresses{std::move(addresses)});
+  if (kept)
+    detail::refused_end::keep(std::move(kept));
+  else
+    static_cast<void>(addresses.release());
 }
 
 // Reserves the start of freed addresses once more, in another size: HIP frees that only if it
@@ -153,33 +148,101 @@ void require_valid(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-address_reservation::address_reservation(std::size_t bytes, std::size_t alignment, void* hint)
-    : bytes_{bytes} {
+/// The two calls. Pre: the caller holds address_calls_mutex().
+struct detail::address_calls {
+  /// Pre: `into` is empty.
+  static hipError_t reserve(address_reservation& into, std::size_t bytes, std::size_t alignment,
+                            void* hint) noexcept {
+    const hipError_t result = timed{memory_call::address_reserve}(
+        hipMemAddressReserve(&into.base_, bytes, alignment, hint, 0));
+    if (result != hipSuccess) into.base_ = nullptr;
+    if (into.base_ == nullptr) return result;
+    into.bytes_ = bytes;
+    ++reserved_count;
+    reserved_bytes += bytes;
+    return result;
+  }
+  /// Leaves `addresses` as they are if HIP refuses.
+  static hipError_t free(address_reservation& addresses) noexcept {
+    const std::size_t bytes = addresses.bytes_;
+    const hipError_t result =
+        timed{memory_call::address_free}(hipMemAddressFree(addresses.base_, bytes));
+    if (result != hipSuccess) return result;
+    --reserved_count;
+    reserved_bytes -= bytes;
+    drop_failed_maps(addresses.release(), bytes, addresses.failed_maps_.exchange(0));
+    return result;
+  }
+
+ private:
+  // Ends the records of failed maps in freed addresses. Stops if others have the addresses by now.
+  static void drop_failed_maps(void* base, std::size_t bytes, unsigned count) noexcept {
+    for (void* at = base; count != 0 && at == base; --count) {
+      address_reservation again;
+      hipError_t result = reserve(again, bytes, 0, base);
+      at = again.get();
+      if (!again.empty()) result = free(again);
+      if (!again.empty()) keep_unless_forgotten(std::move(again), result);
+      if (result != hipSuccess) return clear_last_error();
+    }
+  }
+};
+
+namespace {
+
+hipError_t free_addresses(address_reservation& addresses) noexcept {
+  // As HIP would, but AMD's runtime would also lose its record of them.
+  if (detail::refused_end::any_maps(addresses.get(), addresses.bytes()))
+    return hipErrorInvalidValue;
+  static_cast<void>(await_late_records());
+  const std::lock_guard lock{address_calls_mutex()};
+  return detail::address_calls::free(addresses);
+}
+
+bool refused_addresses::end(bool /*reports*/) noexcept {
+  const hipError_t result = free_addresses(addresses_);
+  if (result != hipSuccess) detail::clear_last_error();
+  if (is_forgotten(result)) static_cast<void>(addresses_.release());
+  return addresses_.empty();
+}
+
+}  // namespace
+
+address_reservation::address_reservation(std::size_t bytes, std::size_t alignment, void* hint) {
   // ROCm 6 answers bad arguments and lack of addresses alike, so the arguments are checked first.
   require_valid(bytes, alignment);
-  const hipError_t result = reserve_addresses(&base_, bytes, alignment, hint);
+  detail::retry_refused_ends();
+  address_reservation made;
+  hipError_t result = hipSuccess;
+  {
+    const std::lock_guard lock{address_calls_mutex()};
+    result = detail::address_calls::reserve(made, bytes, alignment, hint);
+  }
   if (result == hipErrorOutOfMemory) {
     detail::clear_last_error();
     throw out_of_memory{exhausted::addresses, reference_device.ordinal(), bytes, 0, {}};
   }
   detail::check(result, "hipMemAddressReserve");
   // ROCm before 6.1 succeeds on Linux and gives no addresses.
-  if (base_ == nullptr)
+  if (made.empty())
     throw unsupported{
         "hipMemAddressReserve succeeded and gave no addresses: this HIP runtime "
         "offers no virtual memory management"};
   // ROCm up to 6.4 checks the alignment and then ignores it.
-  if (alignment != 0 && reinterpret_cast<std::uintptr_t>(base_) % alignment != 0) {
-    detail::report(free_addresses(base_, bytes), "hipMemAddressFree");
-    base_ = nullptr;
+  if (alignment != 0 && reinterpret_cast<std::uintptr_t>(made.get()) % alignment != 0)
     throw unsupported{"hipMemAddressReserve ignored the alignment " + std::to_string(alignment) +
                       "; ask for none, or reserve more and align within"};
-  }
+  *this = std::move(made);
 }
 
 address_reservation::~address_reservation() {
-  if (base_ == nullptr) return;
-  detail::report(free_addresses(base_, bytes_, failed_maps_), "hipMemAddressFree");
+  if (empty()) return;
+  const hipError_t result = free_addresses(*this);
+  detail::report(result, "hipMemAddressFree");
+  if (!empty())
+    keep_unless_forgotten(std::move(*this), result);
+  else
+    detail::retry_refused_ends();
 }
 
 address_reservation& address_reservation::operator=(address_reservation&& other) noexcept {
@@ -191,10 +254,7 @@ address_reservation& address_reservation::operator=(address_reservation&& other)
 }
 
 void address_reservation::free() {
-  if (base_ == nullptr) return;
-  detail::check(free_addresses(base_, bytes_, failed_maps_), "hipMemAddressFree");
-  failed_maps_ = 0;
-  static_cast<void>(release());
+  if (!empty()) detail::check(free_addresses(*this), "hipMemAddressFree");
 }
 
 detail::reserved_addresses detail::all_reserved() noexcept {
@@ -202,14 +262,15 @@ detail::reserved_addresses detail::all_reserved() noexcept {
 }
 
 bool detail::can_reserve(std::size_t bytes) {
-  void* base = nullptr;
+  address_reservation made;
   const std::lock_guard lock{address_calls_mutex()};
-  const hipError_t result =
-      timed{memory_call::address_reserve}(hipMemAddressReserve(&base, bytes, 0, nullptr, 0));
+  hipError_t result = address_calls::reserve(made, bytes, 0, nullptr);
   if (result == hipErrorOutOfMemory) clear_last_error();
-  if (result == hipErrorOutOfMemory || (result == hipSuccess && base == nullptr)) return false;
+  if (result == hipErrorOutOfMemory || (result == hipSuccess && made.empty())) return false;
   check(result, "hipMemAddressReserve");
-  check(timed{memory_call::address_free}(hipMemAddressFree(base, bytes)), "hipMemAddressFree");
+  result = address_calls::free(made);
+  if (!made.empty()) keep_unless_forgotten(std::move(made), result);
+  check(result, "hipMemAddressFree");
   return true;
 }
 
@@ -217,49 +278,46 @@ address_reservation detail::reserve_aside(std::size_t bytes) {
   return address_reservation{bytes, 0, next_aside(bytes)};
 }
 
-bool detail::free_or_report(address_reservation& addresses, bool is_waited_for) noexcept {
+bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
+                            bool reports) noexcept {
   if (addresses.empty()) return true;
   const bool records_stay = await_late_records() && is_waited_for;
   const std::size_t bytes = addresses.bytes();
-  void* const base = addresses.release();
-  const unsigned failed_maps = addresses.failed_maps_.exchange(0);
-  bool freed = false;
+  void* const base = addresses.get();
+  hipError_t result = hipSuccess;
   report_exceptions([&] {
     const std::lock_guard lock{address_calls_mutex()};
-    check(free_locked(base, bytes, failed_maps), "hipMemAddressFree");
-    freed = true;
-    if (records_stay) keep_start_if_recorded(base, bytes);
+    result = address_calls::free(addresses);
+    if (result == hipSuccess && records_stay) keep_start_if_recorded(base, bytes);
   });
-  return freed;
+  if (reports)
+    report(result, "hipMemAddressFree");
+  else if (result != hipSuccess)
+    clear_last_error();
+  if (is_forgotten(result)) static_cast<void>(addresses.release());
+  return result == hipSuccess;
 }
 
 detail::renewal detail::renew(address_reservation& addresses) noexcept {
   static_cast<void>(await_late_records());
-  void* const base = addresses.base_;
-  const std::size_t bytes = addresses.bytes_;
+  void* const base = addresses.get();
+  const std::size_t bytes = addresses.bytes();
   hipError_t result = hipSuccess;
   const char* call = "hipMemAddressFree";
   bool freed = false;
   {
     // No other thread of the library can take them meanwhile.
     const std::lock_guard lock{address_calls_mutex()};
-    result = free_locked(base, bytes, addresses.failed_maps_);
+    result = address_calls::free(addresses);
     freed = result == hipSuccess;
     if (freed) {
-      addresses.failed_maps_ = 0;
       call = "hipMemAddressReserve";
-      addresses.base_ = nullptr;
-      result = count_if(timed{memory_call::address_reserve}(
-                            hipMemAddressReserve(&addresses.base_, bytes, 0, base, 0)),
-                        1, bytes);
+      result = address_calls::reserve(addresses, bytes, 0, base);
     }
   }
   report(result, call);
-  if (addresses.base_ == base) return freed ? renewal::done : renewal::refused;
-  if (addresses.base_ != nullptr)
-    report(free_addresses(addresses.base_, bytes), "hipMemAddressFree");
-  addresses.base_ = nullptr;
-  addresses.bytes_ = 0;
+  if (addresses.get() == base) return freed ? renewal::done : renewal::refused;
+  addresses = {};
   return renewal::lost;
 }
 

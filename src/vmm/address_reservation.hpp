@@ -30,7 +30,7 @@ class chunk_pins {
   /// The reservation was freed: memory that nothing else pins returns to the device when its chunk
   /// is released. Caches release chunks that they kept only because of pins.
   void end() noexcept;
-  /// HIP refused to free a reservation that nobody has any more: its memory stays counted.
+  /// HIP has forgotten the reservation, which it did not free: its memory stays counted.
   void stay() noexcept;
 
  private:
@@ -55,8 +55,9 @@ struct reserved_addresses {
 /// finds them taken meanwhile. Throws: hip_error.
 [[nodiscard]] bool can_reserve(std::size_t bytes);
 
-/// Frees addresses. Returns whether they are free, or were empty; a failure is reported. Of those
-/// that `is_waited_for`, the work ended before a wait for each device with access:
+/// Frees addresses. Returns whether they are free, or were empty. After a refusal, which the error
+/// handler gets if this `reports`, they are empty if HIP has lost its record of them. Of those that
+/// `is_waited_for`, the work ended before a wait for each device with access:
 /// - In clr 6.1 to 6.4 a stream that nobody waited for before hipStreamDestroy keeps its last
 ///   commands for good, and with them the record of the addresses that they used
 ///   (unwaited_stream in docs/guides/rocm.md). HIP takes the next reservation that starts there for
@@ -65,7 +66,8 @@ struct reserved_addresses {
 ///   start below them.
 /// - Not for addresses that a stream may have used last and nobody waited for: the look takes from
 ///   the record that the stream's next command releases.
-[[nodiscard]] bool free_or_report(address_reservation& addresses, bool is_waited_for) noexcept;
+[[nodiscard]] bool free_or_report(address_reservation& addresses, bool is_waited_for,
+                                  bool reports) noexcept;
 
 /// Reserves addresses that nobody gets without naming them, for those that renew() is to free for
 /// a moment: the system gives the highest that are free, or the lowest from a third of
@@ -80,8 +82,8 @@ enum class renewal : unsigned char {
 };
 
 /// Frees the addresses, so that memory returns that only they hold, and reserves the same again.
-/// `addresses` is empty if they are lost. Refusals of HIP are reported. Pre: nothing is mapped in
-/// them, and all work that used them was waited for.
+/// `addresses` is empty if they are lost. Refusals of HIP are reported. Pre: nothing
+/// is mapped in them, and all work that used them was waited for.
 [[nodiscard]] renewal renew(address_reservation& addresses) noexcept;
 
 }  // namespace hipvmm::detail

@@ -2,6 +2,7 @@
 #include <hipvmm/vmm/mapping.hpp>
 
 #include <memory>
+#include <new>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,7 @@
 #include "core/observers/memory_events.hpp"
 #include "runtime/pointer_memory.hpp"
 #include "vmm/address_reservation.hpp"
+#include "vmm/refused_ends.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
@@ -55,6 +57,28 @@ void report_mapping(memory_event_kind kind, int device, const void* address,
   detail::report_event({memory_event_source::mapping, 0, device}, kind,
                        {.address = detail::event_address(address), .bytes = bytes});
 }
+
+/// A mapping that HIP refused to unmap, and that nobody has any more.
+class refused_mapping final : public detail::refused_end {
+ public:
+  explicit refused_mapping(mapping&& refused) noexcept : map_{std::move(refused)} {}
+
+ private:
+  bool end(bool /*reports*/) noexcept override {
+    try {
+      map_.unmap();
+    } catch (...) {
+    }
+    return map_.empty();
+  }
+  [[nodiscard]] bool maps(const void* address, std::size_t bytes) const noexcept override {
+    const auto* const first = static_cast<const char*>(map_.get());
+    const auto* const from = static_cast<const char*>(address);
+    return first < from + bytes && from < first + map_.bytes();
+  }
+
+  mapping map_;
+};
 
 }  // namespace
 
@@ -118,10 +142,11 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
 mapping::~mapping() {
   if (address_ == nullptr) return;
   deregister();
-  const hipError_t unmapped =
-      detail::timed{detail::memory_call::unmap}(hipMemUnmap(address_, bytes_));
-  if (unmapped == hipSuccess) report_mapping(memory_event_kind::unmap, device_, address_, bytes_);
-  detail::report(unmapped, "hipMemUnmap");
+  detail::report_exceptions([this] { unmap(); });
+  // If the host's memory is short, it stays mapped.
+  if (address_ == nullptr) return;
+  if (auto* const kept = new (std::nothrow) refused_mapping{std::move(*this)})
+    detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
 }
 
 mapping& mapping::operator=(mapping&& other) noexcept {

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include <hipvmm/region/retirement.hpp>
 #include "capability/capability_fingerprint.hpp"
 #include "capability/probe_child.hpp"
 #include "support/devices.hpp"
@@ -65,6 +66,7 @@ void sweep_probes(hipError_t error, Check check) {
     for (std::uint64_t nth = 1; struck; ++nth) {
       INFO(each.name << ", HIP call " << nth);
       REQUIRE(nth < 2000);
+      drain_retired_memory();  // of the one before, what HIP refused to end
       const error_recorder told;
       const hipvmm_host_counters before = live_objects();
       capability::record found;

@@ -10,14 +10,14 @@ namespace hipvmm {
 class address_reservation;
 
 namespace detail {
-enum class renewal : unsigned char;
-renewal renew(address_reservation& addresses) noexcept;
-bool free_or_report(address_reservation& addresses, bool is_waited_for) noexcept;
+struct address_calls;
 void note_failed_map(const address_reservation& addresses) noexcept;
 }  // namespace detail
 
 /// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
-/// Pre of destruction: nothing is mapped in it any more.
+/// Pre of destruction: nothing is mapped in it any more. Addresses that HIP refuses to free then
+/// are reported, and freed later; they stay reserved if AMD's runtime calls that hipErrorUnknown,
+/// for it has lost its record of them.
 class address_reservation {
  public:
   /// An empty owner.
@@ -50,9 +50,7 @@ class address_reservation {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  // src/vmm/address_reservation.hpp
-  friend detail::renewal detail::renew(address_reservation& addresses) noexcept;
-  friend bool detail::free_or_report(address_reservation& addresses, bool is_waited_for) noexcept;
+  friend struct detail::address_calls;  // src/vmm/address_reservation.cpp
   friend void detail::note_failed_map(const address_reservation& addresses) noexcept;
 
   void* base_ = nullptr;

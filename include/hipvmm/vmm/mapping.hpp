@@ -30,6 +30,7 @@ enum class map_answer {
 /// hipMemUnmap of exactly that range, or together with its neighbours).
 /// - It owns neither the chunk nor the addresses.
 /// - No device may access the bytes until access is set, and access is lost on unmap.
+/// A mapping that HIP refuses to unmap in the destructor is reported, and unmapped later.
 /// Cost of destruction: on some ROCm releases hipMemUnmap waits for the device.
 class mapping {
  public:

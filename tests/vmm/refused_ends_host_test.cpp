@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// What HIP refuses to free or to unmap when its owner ends.
+#include <hipvmm/vmm/address_reservation.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/held_memory.hpp"
+#include "vmm/address_reservation.hpp"
+#include "vmm/chunk_limit.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test {
+namespace {
+
+/// What HIP has, and what the library counts.
+struct both_counts {
+  std::uint64_t reservations = live_objects().reservations;
+  std::uint64_t mappings = live_objects().mappings;
+  std::size_t bytes = hipvmm_host_device_bytes(0);
+  std::size_t counted_reservations = detail::all_reserved().count;
+  std::size_t counted_bytes = detail::created_chunk_bytes(first_device);
+
+  friend bool operator==(const both_counts& a, const both_counts& b) {
+    return a.reservations == b.reservations && a.mappings == b.mappings && a.bytes == b.bytes &&
+           a.counted_reservations == b.counted_reservations && a.counted_bytes == b.counted_bytes;
+  }
+  [[nodiscard]] bool agree_since(const both_counts& before) const {
+    return reservations - before.reservations ==
+               counted_reservations - before.counted_reservations &&
+           bytes - before.bytes == counted_bytes - before.counted_bytes;
+  }
+};
+
+std::unique_ptr<region> used_region() {
+  auto made = std::make_unique<region>(first_device, 4 * granule());
+  made->commit(0, granule());
+  made->commit(granule(), granule());
+  made->decommit(granule(), granule());
+  return made;
+}
+
+/// Counts with nothing kept but what owners have.
+both_counts counts_now() {
+  chunk_cache::shared().trim();
+  return {};
+}
+
+TEST_CASE("region: addresses that HIP refuses to free are freed before the next are reserved") {
+  used_region();  // the first probes
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  auto ended = used_region();
+  {
+    const planned_faults faults{"hipMemAddressFree error=hipErrorInvalidValue"};
+    ended.reset();
+    CHECK(reported.count() == 1);
+    CHECK(counts_now().agree_since(before));
+    CHECK(counts_now().reservations == before.reservations + 1);
+    used_region();
+    CHECK(counts_now().agree_since(before));
+  }
+  CHECK(reported.count() == 2);  // each once
+  const address_reservation next{granule()};
+  CHECK(live_objects().reservations == before.reservations + 1);
+  CHECK(counts_now().bytes == before.bytes);
+  CHECK(counts_now().agree_since(before));
+}
+
+TEST_CASE("region: what HIP refuses to unmap until its end is unmapped and freed later") {
+  used_region();
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  auto ended = used_region();
+  const call_counter frees{"hipMemAddressFree"};
+  {
+    const planned_faults faults{"hipMemUnmap error=hipErrorUnknown"};
+    ended.reset();
+    CHECK(frees.count() == 0);  // AMD's runtime would lose its record of them
+    CHECK(counts_now().mappings == before.mappings + 1);
+    CHECK(counts_now().agree_since(before));
+  }
+  CHECK(reported.count() == 1);
+  drain_retired_memory();
+  CHECK(counts_now() == before);
+  CHECK(reported.count() == 1);
+}
+
+TEST_CASE("region: a device that is full gets what HIP refused to free") {
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  auto ended = std::make_unique<region>(first_device, granule());
+  ended->commit(0, granule());
+  region other{first_device, granule()};
+  {
+    const planned_faults faults{"hipMemUnmap error=hipErrorUnknown"};
+    ended.reset();
+  }
+  const planned_fault full{"hipMemCreate", 1, hipErrorOutOfMemory};
+  other.commit(0, granule());
+  CHECK(full.struck());
+  CHECK(counts_now().bytes == before.bytes + granule());
+}
+
+TEST_CASE("address_reservation: what HIP refuses to free is freed with the next") {
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  {
+    const planned_faults faults{"hipMemAddressFree error=hipErrorInvalidValue"};
+    address_reservation{granule()};
+    CHECK(reported.count() == 1);
+    CHECK(reported.errors().front().call == "hipMemAddressFree");
+    CHECK_THROWS_AS(static_cast<void>(detail::can_reserve(granule())), hip_error);
+    CHECK(counts_now().reservations == before.reservations + 2);
+    CHECK(counts_now().agree_since(before));
+  }
+  CHECK(hipGetLastError() == hipSuccess);
+  address_reservation{granule()}.free();
+  CHECK(counts_now() == before);
+}
+
+TEST_CASE(
+    "mapping: what HIP refuses to unmap is unmapped later, and then its addresses are freed") {
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  {
+    const address_reservation addresses{granule()};
+    const physical_chunk chunk{first_device, granule()};
+    const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
+    mapping{addresses, 0, chunk};
+    CHECK(fault.struck());
+    CHECK(reported.count() == 1);
+    CHECK(reported.errors().front().call == "hipMemUnmap");
+  }
+  CHECK(reported.count() == 2);  // the addresses, of which HIP was not asked
+  CHECK(counts_now().mappings == before.mappings + 1);
+  drain_retired_memory();
+  CHECK(counts_now() == before);
+}
+
+// AMD's runtime drops its record of addresses that it refuses to free: another call crashes.
+HIPVMM_TEST_CASE_IN("address_reservation: addresses that HIP has forgotten are never freed again",
+                    under("rocm-6.4", "virtual_memory=yes")) {
+  const error_recorder reported;
+  const std::size_t counted = detail::all_reserved().count;
+  const call_counter frees{"hipMemAddressFree"};
+  {
+    const planned_faults faults{"hipMemAddressFree error=hipErrorUnknown"};
+    address_reservation{granule()};
+    CHECK(reported.count() == 1);
+    CHECK_THROWS_AS(static_cast<void>(detail::can_reserve(granule())), hip_error);
+  }
+  CHECK(frees.count() == 2);
+  address_reservation{granule()}.free();
+  CHECK(frees.count() == 3);
+  CHECK(detail::all_reserved().count == counted + 2);  // for good
+}
+
+HIPVMM_TEST_CASE_IN("region: memory of addresses that HIP has forgotten stays counted",
+                    under("rocm-7.2", kept_memory)) {
+  used_region();
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  auto ended = used_region();
+  {
+    const planned_faults faults{"hipMemAddressFree error=hipErrorUnknown"};
+    ended.reset();
+  }
+  used_region();
+  CHECK(counts_now().bytes == before.bytes + 2 * granule());
+  CHECK(counts_now().agree_since(before));
+}
+
+}  // namespace
+}  // namespace hipvmm::test
+
+TEST_SUITE_END();
