@@ -304,8 +304,8 @@ typedef struct hipvmm_pressure_note {
   hipvmm_memory_change reason;
 } hipvmm_pressure_note;
 
-/** Called with no lock of the library held but that of the object whose call passed the mark. It
- * may call the library: allocate, free, trim, suspend, subscribe, end its subscription. */
+/** Called with no lock of the library held, perhaps before `*pressure` is written. It may call the
+ * library: allocate, free, trim, suspend, subscribe, end its subscription. */
 typedef void (*hipvmm_pressure_callback)(const hipvmm_pressure_note* note, void* argument);
 
 /** Reports crossings of a mark, in either direction. Options: low, high, critical, hysteresis,

@@ -16,6 +16,7 @@
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
+#include "core/observers/memory_events.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -27,6 +28,7 @@ template <typename Body>
 hipvmm_status with_buffer(const char* function, hipvmm_buffer buffer, Body body) noexcept {
   return guarded(function, [&] {
     const auto object = find<buffer_object>(buffer);
+    const detail::events_wait until_unlocked;
     const std::lock_guard lock{object->mutex};
     body(object->bytes);
   });

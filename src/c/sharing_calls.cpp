@@ -11,6 +11,7 @@
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
+#include "core/observers/memory_events.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -20,6 +21,7 @@ hipvmm_status with_attachment(const char* function, hipvmm_attachment attachment
                               Body body) noexcept {
   return guarded(function, [&] {
     const auto object = find<attachment_object>(attachment);
+    const detail::events_wait until_unlocked;
     const std::lock_guard lock{object->mutex};
     body(object->memory);
   });
@@ -40,6 +42,7 @@ hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, cons
     const auto object = find<buffer_object>(buffer);
     create(publication, "publication", [&] {
       publishing_settings settings = publication_settings(options);
+      const detail::events_wait until_unlocked;
       const std::lock_guard lock{object->mutex};
       return std::make_shared<publication_object>(
           hipvmm::publication{path_of(path), object->bytes.device(), object->bytes.max_size(),
@@ -68,6 +71,7 @@ hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm
     const auto object = find<publication_object>(publication);
     const auto memory = find<buffer_object>(buffer);
     // In this order everywhere.
+    const detail::events_wait until_unlocked;
     const std::lock_guard lock{object->mutex};
     const std::lock_guard memory_lock{memory->mutex};
     const default_stream_scope current{memory->bytes.device(), stream};
@@ -78,6 +82,7 @@ hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm
 hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_t* count) {
   return guarded(__func__, [&] {
     const auto object = find<publication_object>(publication);
+    const detail::events_wait until_unlocked;
     const std::lock_guard lock{object->mutex};
     out(count, "count") = object->published.importers();
   });

@@ -32,9 +32,9 @@ constexpr quirk_rule quirk_rules[] = {
 #include "capability/traits.def"
 };
 
-template <class Rule, std::size_t count>
-constexpr bool in_order(const Rule (&all)[count]) {
-  for (std::size_t i = 0; i < count; ++i)
+template <class Rule, std::size_t Count>
+constexpr bool in_order(const Rule (&all)[Count]) {
+  for (std::size_t i = 0; i < Count; ++i)
     if (static_cast<std::size_t>(all[i].which) != i) return false;
   return true;
 }

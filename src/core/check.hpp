@@ -92,16 +92,16 @@ bool report_exceptions(Body body) noexcept {
   }
 }
 
-/// Runs a callback of the program. An exception of it becomes a warning about `subject`.
+/// Runs a callback of the program. An exception of it becomes a warning about `topic`.
 template <typename Callback>
-void run_callback(const char* subject, Callback callback) noexcept {
+void run_callback(const char* topic, Callback callback) noexcept {
   try {
     callback();
   } catch (const std::exception& error) {
-    report_exceptions([&] { warn(subject, std::string{"the callback threw: "} + error.what()); });
+    report_exceptions([&] { warn(topic, std::string{"the callback threw: "} + error.what()); });
   } catch (...) {
     report_exceptions(
-        [&] { warn(subject, "the callback threw something other than a std::exception"); });
+        [&] { warn(topic, "the callback threw something other than a std::exception"); });
   }
 }
 

@@ -12,7 +12,6 @@
 #include <new>
 #include <utility>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "core/descriptors.hpp"
 #include "core/error.hpp"

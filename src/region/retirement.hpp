@@ -116,10 +116,6 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 [[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen,
                                    const idle_request& asks = {});
 
-/// While an object lives, reclaim_retired() in its thread returns false at once: the caller holds a
-/// lock.
-using without_reclaim = thread_mark<struct without_reclaim_kind>;
-
 /// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
 /// descriptors, memory can be released, and retry_rounds finds that this may help: what HIP refused
 /// to free or to unmap, and

@@ -200,6 +200,7 @@ hipError_t free_addresses(address_reservation& addresses) noexcept {
 }
 
 bool refused_addresses::end(bool /*reports*/) noexcept {
+  if (detail::refused_end::any_maps(addresses_.get(), addresses_.bytes())) return false;
   const hipError_t result = free_addresses(addresses_);
   if (result != hipSuccess) detail::clear_last_error();
   if (is_forgotten(result)) static_cast<void>(addresses_.release());
@@ -281,6 +282,10 @@ address_reservation detail::reserve_aside(std::size_t bytes) {
 bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
                             bool reports) noexcept {
   if (addresses.empty()) return true;
+  if (refused_end::any_maps(addresses.get(), addresses.bytes())) {
+    if (reports) report(hipErrorInvalidValue, "hipMemAddressFree");
+    return false;
+  }
   const bool records_stay = await_late_records() && is_waited_for;
   const std::size_t bytes = addresses.bytes();
   void* const base = addresses.get();
@@ -299,6 +304,7 @@ bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
 }
 
 detail::renewal detail::renew(address_reservation& addresses) noexcept {
+  if (refused_end::any_maps(addresses.get(), addresses.bytes())) return renewal::refused;
   static_cast<void>(await_late_records());
   void* const base = addresses.get();
   const std::size_t bytes = addresses.bytes();

@@ -55,21 +55,27 @@ std::shared_ptr<chunk_limit> limit_of(device_ref device) noexcept {
 
 void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit) {
   device_count& count = all_counts::instance().of(device);
-  const std::lock_guard lock{count.mutex};
-  if (count.limit)
-    throw std::invalid_argument{"device " + std::to_string(device.ordinal()) +
-                                " has a memory_budget in this process already: one serves all "
-                                "regions, vectors and pools of the process"};
-  limit->begin(count.bytes);
-  count.limit = std::move(limit);
+  {
+    const std::lock_guard lock{count.mutex};
+    if (count.limit)
+      throw std::invalid_argument{"device " + std::to_string(device.ordinal()) +
+                                  " has a memory_budget in this process already: one serves all "
+                                  "regions, vectors and pools of the process"};
+    limit->begin(count.bytes);
+    count.limit = std::move(limit);
+  }
+  note_memory_change(device.ordinal(), 0);
 }
 
 void end_chunk_limit(device_ref device) noexcept {
   device_count* const count = all_counts::instance().find(device);
   if (count == nullptr) return;
   std::shared_ptr<chunk_limit> ended;  // destroyed without the lock
-  const std::lock_guard lock{count->mutex};
-  ended.swap(count->limit);
+  {
+    const std::lock_guard lock{count->mutex};
+    ended.swap(count->limit);
+  }
+  note_memory_change(device.ordinal(), 0);
 }
 
 std::size_t chunk_bytes_left(device_ref device) noexcept {

@@ -61,7 +61,10 @@ void report_mapping(memory_event_kind kind, int device, const void* address,
 /// A mapping that HIP refused to unmap, and that nobody has any more.
 class refused_mapping final : public detail::refused_end {
  public:
-  explicit refused_mapping(mapping&& refused) noexcept : map_{std::move(refused)} {}
+  explicit refused_mapping(mapping&& refused) noexcept
+      : first_{static_cast<const char*>(refused.get())},
+        bytes_{refused.bytes()},
+        map_{std::move(refused)} {}
 
  private:
   bool end(bool /*reports*/) noexcept override {
@@ -72,11 +75,13 @@ class refused_mapping final : public detail::refused_end {
     return map_.empty();
   }
   [[nodiscard]] bool maps(const void* address, std::size_t bytes) const noexcept override {
-    const auto* const first = static_cast<const char*>(map_.get());
     const auto* const from = static_cast<const char*>(address);
-    return first < from + bytes && from < first + map_.bytes();
+    return first_ < from + bytes && from < first_ + bytes_;
   }
 
+  // Read by other threads while end() changes the mapping.
+  const char* const first_;
+  const std::size_t bytes_;
   mapping map_;
 };
 

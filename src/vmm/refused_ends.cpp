@@ -11,6 +11,8 @@ namespace {
 struct kept_ends {
   std::mutex mutex;
   boost::intrusive::list<refused_end> ends;
+  boost::intrusive::list<refused_end> tried;  // by the one thread that tries them again
+  bool is_tried = false;
 };
 
 kept_ends& all_kept() noexcept {
@@ -32,25 +34,36 @@ void refused_end::end_or_keep(std::unique_ptr<refused_end> one) noexcept {
 }
 
 bool refused_end::any_maps(const void* address, std::size_t bytes) noexcept {
-  const std::lock_guard lock{all_kept().mutex};
-  return std::any_of(all_kept().ends.begin(), all_kept().ends.end(),
-                     [=](const refused_end& each) { return each.maps(address, bytes); });
+  kept_ends& all = all_kept();
+  const auto maps = [=](const refused_end& each) { return each.maps(address, bytes); };
+  const std::lock_guard lock{all.mutex};
+  return std::ranges::any_of(all.ends, maps) || std::ranges::any_of(all.tried, maps);
 }
 
 bool retry_refused_ends() noexcept {
-  boost::intrusive::list<refused_end> taken;  // other threads find none meanwhile
-  {
-    const std::lock_guard lock{all_kept().mutex};
-    taken.swap(all_kept().ends);
-  }
+  if (without_reclaim::is_set()) return false;
+  kept_ends& all = all_kept();
   bool has_ended = false;
-  while (!taken.empty()) {
-    std::unique_ptr<refused_end> one{&taken.front()};
-    taken.pop_front();
-    const bool ended = !one->mark_.is_of_parent() && one->end(false);
-    if (!ended) refused_end::keep(std::move(one));
-    has_ended = has_ended || ended;
+  std::unique_lock lock{all.mutex};
+  if (all.is_tried || all.ends.empty()) return false;
+  all.is_tried = true;
+  all.tried.swap(all.ends);
+  while (!all.tried.empty()) {
+    refused_end& one = all.tried.front();
+    lock.unlock();
+    const bool ended = !one.mark_.is_of_parent() && one.end(false);
+    lock.lock();
+    all.tried.pop_front();
+    if (!ended) {
+      all.ends.push_back(one);
+      continue;
+    }
+    has_ended = true;
+    lock.unlock();
+    delete &one;
+    lock.lock();
   }
+  all.is_tried = false;
   return has_ended;
 }
 

@@ -9,6 +9,10 @@
 
 namespace hipvmm::detail {
 
+/// While an object lives, its thread releases nothing for a request that lacks memory, because the
+/// caller holds a lock: retry_refused_ends() and reclaim_retired() return false at once.
+using without_reclaim = thread_mark<struct without_reclaim_kind>;
+
 /// Something whose end HIP refused. It is kept with all that it holds, and its end is tried again
 /// when memory or addresses are needed, or others were freed. Thread-safe.
 class refused_end : public boost::intrusive::list_base_hook<> {
@@ -38,7 +42,7 @@ class refused_end : public boost::intrusive::list_base_hook<> {
 };
 
 /// Tries again to end what HIP refused to end, the first refused first. Refusals were reported, and
-/// are not again. Returns whether something ended.
+/// are not again. Returns whether something ended; false while another thread tries.
 bool retry_refused_ends() noexcept;
 
 }  // namespace hipvmm::detail

@@ -78,8 +78,8 @@ class SharedRows:
     def make_own(self, offset: int) -> None:
         """Copies the shared blocks from an offset on, so that they may be written."""
         if offset < self.shared:
-            self._arena.make_writable(self._slot.value, offset, self.shared - offset,
-                                      current_stream(self.device))
+            stream = self._slot.streams[0] = current_stream(self.device)
+            self._arena.make_writable(self._slot.value, offset, self.shared - offset, stream)
             self.shared = offset // self._arena.block_bytes * self._arena.block_bytes
 
     @property

@@ -68,6 +68,8 @@ class Tokens:
             self._backed[capacity] = elements(self._array, kind[0], capacity)
         self._elements, self._capacity, self.kind = self._backed[capacity], capacity, kind
         self._latest: Tuple[Any, Any] = (None, None)  # of views()
+        begin = self._elements.data_ptr()
+        self._addresses = begin, begin + capacity
         (batch, heads, width), (_, value_heads, value_width) = kind[2:]
         self._split = batch * heads * width
         self._row = self._split + batch * value_heads * value_width
@@ -121,9 +123,11 @@ class Tokens:
         if keys is not self._latest[0] or values is not self._latest[1] or first >= self._steps:
             return None
         grads = torch.is_grad_enabled()
+        begin, end = self._addresses
         for each in new:
             if (type(each) is not torch.Tensor or each.shape != one or each.dtype is not dtype
-                    or each.device != device or grads and each.requires_grad):
+                    or each.device != device or grads and each.requires_grad
+                    or begin <= each.data_ptr() < end):
                 return None
         if grads and (keys.requires_grad or values.requires_grad):
             return None

@@ -117,11 +117,13 @@ class MemoryPressure(Owner):
         owner: List[Any] = []
 
         def call(note: Any, _: Any) -> None:
+            nonlocal function
             try:
                 function(_note(note.contents))  # type: ignore[misc]
             finally:
                 held = owner[0]() if owner else None
                 if owner and (held is None or not held.alive):
+                    function = None
                     _ended_within.append(called)  # C returns through it
 
         called = PressureCallback() if function is None else PressureCallback(call)

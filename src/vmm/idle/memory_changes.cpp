@@ -53,15 +53,6 @@ std::pair<std::optional<memory_event>, std::uint64_t> memory_change_ring::last(
   return {std::nullopt, after};
 }
 
-std::uintptr_t memory_change_ring::last_stream() noexcept {
-  const auto thread = static_cast<std::uint64_t>(::gettid());
-  const std::lock_guard lock{mutex_};
-  for (std::uint64_t number = count_; number > 0 && number + capacity > count_; --number)
-    if (const memory_event& each = events_[number % capacity]; each.thread == thread)
-      return each.stream;
-  return 0;
-}
-
 std::vector<memory_event> memory_change_ring::all_of(device_ref device) {
   std::vector<memory_event> result;
   result.reserve(capacity);

@@ -28,8 +28,6 @@ class memory_change_ring {
   /// The last change of the device that is newer than number `after`, and its number.
   [[nodiscard]] std::pair<std::optional<memory_event>, std::uint64_t> last(
       device_ref device, std::uint64_t after) noexcept;
-  /// The stream of this thread's last change; 0 also without one. It exists while the request does.
-  [[nodiscard]] std::uintptr_t last_stream() noexcept;
   /// Those of the device, the oldest first. Throws: std::bad_alloc.
   [[nodiscard]] std::vector<memory_event> all_of(device_ref device);
 

@@ -25,6 +25,13 @@ void require_valid(const pressure_options& options) {
                                 " ms, and is to be from 0 to a day"};
 }
 
+// Has the library's thread deliver notes that there are.
+void deliver_later(detail::pressure_watch& watch) {
+  if (!watch.has_notes()) return;
+  watch.is_for_thread = true;
+  detail::pressure_watches::instance().wake();
+}
+
 }  // namespace
 
 pressure_subscription::pressure_subscription(device_ref device, const pressure_options& options)
@@ -44,8 +51,8 @@ pressure_subscription::pressure_subscription(device_ref device, callback receive
     end();
     throw;
   }
-  if (watch_->has_notes()) watch_->is_for_thread = true;
-  all.wake();
+  deliver_later(*watch_);
+  all.wake();  // which learns of the interval
 }
 
 pressure_subscription::~pressure_subscription() { end(); }
@@ -59,7 +66,9 @@ void pressure_subscription::end() noexcept {
 
 pressure_note pressure_subscription::now() {
   watch_->process.require_own();
-  return watch_->now();
+  const pressure_note made = watch_->now();
+  deliver_later(*watch_);
+  return made;
 }
 
 std::optional<pressure_note> pressure_subscription::wait(std::chrono::milliseconds timeout) {

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <tuple>
 #include <utility>
 
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/device.hpp"
 #include "vmm/chunk_cache.hpp"
@@ -30,7 +33,8 @@ pressure_level level_of(const pressure_bound& of, const pressure_options& by) no
        {std::pair{pressure_level::critical, by.critical}, std::pair{pressure_level::high, by.high},
         std::pair{pressure_level::low, by.low}}) {
     const std::size_t begins = std::max(mark.bytes, bytes_of(mark.fraction, of.total));
-    if (begins != 0 && of.free <= begins + (level <= of.level ? gap : 0)) return level;
+    const std::size_t room = level <= of.level ? of.free - std::min(of.free, gap) : of.free;
+    if (begins != 0 && room <= begins) return level;
   }
   return pressure_level::none;
 }
@@ -49,6 +53,7 @@ pressure_watch::pressure_watch(device_ref of, callback to, const pressure_option
 
 void pressure_watch::measure(std::unique_lock<std::mutex>& lock) {
   // Another thread may change the memory meanwhile, and HIP's answer have that or not.
+  const relaxed_captures relaxed;
   for (int attempts = 0; attempts < 4; ++attempts) {
     const std::uint64_t seen = changes_;
     lock.unlock();
@@ -69,7 +74,7 @@ void pressure_watch::update_levels(const chunk_figures& of) noexcept {
     each.level = each.total == 0 ? pressure_level::none : level_of(each, options);
 }
 
-pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock) {
+pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std::uint64_t& event) {
   const pressure_bound* tightest = nullptr;
   std::size_t free = std::numeric_limits<std::size_t>::max();
   std::size_t total = free;
@@ -85,7 +90,8 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock) {
     tightest = &bounds_[0];
     free = total = 0;
   }
-  const auto reason = memory_change_ring::instance().last(device, reported_event_).first;
+  std::optional<memory_event> reason;
+  std::tie(reason, event) = memory_change_ring::instance().last(device, reported_event_);
   pressure_note made{device.ordinal(),
                      level(),
                      reported_,
@@ -121,9 +127,10 @@ void pressure_watch::look(bool measures) {
     update_levels(now);
   }
   if (level() == reported_ || has_ended_) return;
-  const pressure_note made = make_note(lock);
+  std::uint64_t event = 0;
+  const pressure_note made = make_note(lock, event);
   if (has_ended_) return;  // meanwhile
-  reported_event_ = memory_change_ring::instance().last(device, reported_event_).second;
+  reported_event_ = event;
   if (notes_.size() == most_notes) notes_.pop_front();
   reported_ = made.level;
   notes_.push_back(made);
@@ -141,7 +148,11 @@ bool pressure_watch::deliver() noexcept {
     const pressure_note next = notes_.front();
     notes_.pop_front();
     lock.unlock();
-    run_callback("pressure_subscription", [&] { call_(next); });
+    {
+      std::optional<scoped_device> scope;
+      report_exceptions([&] { scope.emplace(device); });
+      run_callback("pressure_subscription", [&] { call_(next); });
+    }
     lock.lock();
   }
   caller_ = {};
@@ -161,7 +172,8 @@ void pressure_watch::end() noexcept {
 pressure_note pressure_watch::now() {
   look(true);
   std::unique_lock lock{mutex_};
-  pressure_note made = make_note(lock);
+  std::uint64_t event = 0;
+  pressure_note made = make_note(lock, event);
   made.previous = made.level;
   return made;
 }
@@ -173,7 +185,10 @@ std::optional<pressure_note> pressure_watch::take(std::chrono::milliseconds time
     lock.unlock();
     look(true);
     lock.lock();
-    changed_.wait_for(lock, timeout, [this] { return !notes_.empty() || has_ended_; });
+    // The sum of now and the largest timeout would overflow.
+    constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
+    changed_.wait_for(lock, std::min(timeout, longest),
+                      [this] { return !notes_.empty() || has_ended_; });
   }
   if (notes_.empty()) return std::nullopt;
   const pressure_note taken = notes_.front();

@@ -84,7 +84,7 @@ class pressure_watch {
  private:
   void measure(std::unique_lock<std::mutex>& lock);
   void update_levels(const chunk_figures& of) noexcept;
-  [[nodiscard]] pressure_note make_note(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] pressure_note make_note(std::unique_lock<std::mutex>& lock, std::uint64_t& event);
   [[nodiscard]] pressure_level level() const noexcept {
     pressure_level highest = pressure_level::none;
     for (const pressure_bound& each : bounds_) highest = std::max(highest, each.level);
@@ -93,7 +93,7 @@ class pressure_watch {
 
   const callback call_;
   std::mutex turn_;           // of those who look; HIP is called with it
-  mutable std::mutex mutex_;  // of the rest; nothing is called with it
+  mutable std::mutex mutex_;  // of the rest; only the ring of changes is asked with it
   std::condition_variable changed_;
   std::array<pressure_bound, 3> bounds_{pressure_bound{exhausted::device_memory},
                                         pressure_bound{exhausted::budget},

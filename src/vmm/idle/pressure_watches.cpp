@@ -18,8 +18,6 @@
 
 namespace hipvmm::detail {
 
-using clock = std::chrono::steady_clock;
-
 pressure_watches& pressure_watches::instance() {
   // Never destroyed: subscriptions of static storage end late.
   static never_destroyed<pressure_watches> only;
@@ -34,8 +32,10 @@ void pressure_watches::add(const std::shared_ptr<pressure_watch>& added) {
                                      instance().thread_.stop();
                                    }) == 0;
   if (!ends_at_exit || !thread_.start())
-    throw std::system_error{std::make_error_code(std::errc::resource_unavailable_try_again),
-                            "pressure_subscription: no thread could be started"};
+    throw std::system_error{
+        std::make_error_code(std::errc::resource_unavailable_try_again),
+        "pressure_subscription: no thread could be started: raise the limit on threads, and "
+        "subscribe before the process exits"};
   const std::lock_guard lock{mutex_};
   watches_.push_back(added);
   memory_changes = &receiver;
@@ -64,21 +64,21 @@ pressure_watches::watch_list pressure_watches::all() {
 }
 
 void pressure_watches::changed(int device, std::int64_t bytes) noexcept {
+  if (instance().process_.is_of_parent()) return;
   if (bytes != 0) memory_change_ring::instance().add_chunks(device, bytes);
   instance().note(device, bytes);
 }
 
 void pressure_watches::explained(const memory_event& event) noexcept {
+  if (instance().process_.is_of_parent()) return;
   memory_change_ring::instance().add(event);
   if (event.kind == memory_event_kind::out_of_memory) instance().note(event.device, 0);
 }
 
 void pressure_watches::note(int device, std::int64_t bytes) noexcept {
-  if (process_.is_of_parent()) return;
   std::optional<bool> is_first;
   if (!without_pressure_calls::is_set())
     is_first = call_without_locks([]() noexcept { instance().look_without_locks(); });
-  if (is_first == true) ++requests_;
   const std::lock_guard lock{mutex_};
   for (const auto& each : watches_) {
     if (each->device.ordinal() != device) continue;
@@ -92,16 +92,17 @@ void pressure_watches::note(int device, std::int64_t bytes) noexcept {
 
 // At the end of a request, in its thread.
 void pressure_watches::look_without_locks() noexcept {
+  if (process_.is_of_parent()) return;
+  bool is_left = false;
   report_exceptions([&] {
     for (const auto& each : all()) {
       if (!each->is_stale() && !each->has_notes()) continue;
       bool is_done = false;
       if (each->calls_in_request()) report_exceptions([&] { is_done = look_and_call(*each); });
-      if (!is_done) each->is_for_thread = true;
+      if (!is_done) is_left = each->is_for_thread = true;
     }
   });
-  --requests_;
-  wake();
+  if (is_left) wake();
 }
 
 // Returns false if the library's thread is to go on.
@@ -110,8 +111,7 @@ bool pressure_watches::look_and_call(pressure_watch& watch) {
   if (!watch.has_notes()) return true;
   const relaxed_captures relaxed;
   const scoped_device scope{watch.device};
-  const std::uintptr_t stream = memory_change_ring::instance().last_stream();
-  if (is_captured(nullptr) || is_captured(reinterpret_cast<hipStream_t>(stream))) return false;
+  if (is_captured(nullptr)) return false;
   return !watch.deliver();
 }
 
@@ -119,21 +119,18 @@ void pressure_watches::serve(const std::stop_token& stop) noexcept {
   while (!stop.stop_requested()) {
     watch_list now;
     report_exceptions([&] { now = all(); });
-    clock::time_point next = clock::time_point::max();
+    std::chrono::steady_clock::time_point next = std::chrono::steady_clock::time_point::max();
     for (const auto& each : now) {
-      // It passes the mark, and looks itself.
-      if (each->calls_in_request() && requests_ != 0) continue;
-      if (each->is_for_thread.exchange(false) || each->due() <= clock::now()) {
-        report_exceptions([&] { each->look(each->due() <= clock::now()); });
-        const bool is_others = each->calls_in_request() && requests_ != 0;
-        if (is_others || each->deliver()) each->is_for_thread = true;
+      if (each->is_for_thread.exchange(false) || each->due() <= std::chrono::steady_clock::now()) {
+        report_exceptions([&] { each->look(each->due() <= std::chrono::steady_clock::now()); });
+        if (each->deliver()) each->is_for_thread = true;
       }
-      next = each->is_for_thread ? clock::now() : std::min(next, each->due());
+      next = each->is_for_thread ? std::chrono::steady_clock::now() : std::min(next, each->due());
     }
     now.clear();
     std::unique_lock lock{mutex_};
     const auto is_awake = [this] { return is_woken_; };
-    if (next == clock::time_point::max())
+    if (next == std::chrono::steady_clock::time_point::max())
       changed_.wait(lock, stop, is_awake);
     else
       changed_.wait_until(lock, stop, next, is_awake);

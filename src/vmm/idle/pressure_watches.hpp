@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -43,8 +42,7 @@ class pressure_watches {
   void serve(const std::stop_token& stop) noexcept;
 
   const process_mark process_;
-  std::atomic<int> requests_{0};  // under way that will look
-  std::mutex mutex_;              // of these three; a watch's own may be taken with it
+  std::mutex mutex_;  // of these three; a watch's own may be taken with it
   watch_list watches_;
   bool is_woken_ = false;
   std::condition_variable_any changed_;

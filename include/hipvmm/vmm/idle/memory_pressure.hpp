@@ -28,8 +28,9 @@ enum class pressure_delivery {
   /// A thread of the library, which all subscriptions share.
   library_thread,
   /// The thread whose request passed the mark, when it has been served and no lock is held; the
-  /// thread of the library if that saw it first or passed it itself, and if the stream of the
-  /// request or the null stream is captured.
+  /// thread of the library if that saw it first or passed it itself, if the null stream is
+  /// captured,
+  /// and if the request is for a graph.
   requesting_thread,
 };
 

@@ -22,11 +22,11 @@ class pressure_watch;
 /// it. Several may exist. Between two looks a level that came and went is not reported.
 class pressure_subscription {
  public:
-  /// Called with no lock of the library held, one call of a subscription at a time. Rules:
-  /// - It may allocate, free, trim, suspend, subscribe, and end its own subscription. Crossings
-  /// that
-  ///   it causes are reported when it has returned, by the library's thread.
-  /// - In the thread of a request it must not use the region or vector of that, which is changing.
+  /// Called with no lock of the library held, one call of a subscription at a time.
+  /// - It may allocate, free, trim, suspend, subscribe, and end its own subscription. If it causes
+  ///   crossings, the library's thread reports them when it has returned.
+  /// - In the thread of a request it must not use the region or vector that the request changes,
+  ///   nor suspend a tag of that.
   /// - Its HIP calls do not disturb stream captures of other threads. It enqueues nothing in a
   ///   stream that is captured.
   /// - Its exceptions are reported to the error handler.

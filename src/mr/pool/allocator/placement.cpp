@@ -237,7 +237,7 @@ class scanner {
              found_.sources.begin(), found_.sources.end(),
              [&](const idle_chunk& one) { return one.offset + one.bytes <= here.at; });
          each != found_.sources.end() && each->offset < end; ++each)
-      sum += std::min(each->bytes, align_up(end - each->offset, unit()));
+      sum += each->bytes;
     return sum;
   }
 

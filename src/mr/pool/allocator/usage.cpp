@@ -2,6 +2,8 @@
 #include "mr/pool/allocator/usage.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
@@ -87,7 +89,7 @@ class idle_memory final : block_filter {
   }
   [[nodiscard]] bool may_move(const block&) const override { return true; }
   [[nodiscard]] bool may_unmap(const block& one) const override {
-    return one.state == block_state::leaving && !memory_.unmap_waits();
+    return one.state == block_state::leaving;  // which happens before a request is refused
   }
 
   void add(block& one) {
@@ -176,20 +178,23 @@ std::size_t idle_memory::largest_after_release(const new_memory& fresh) const {
   constexpr std::size_t small_chunk = 2 * MiB;
   if (fresh.chunks < room / small_chunk) room = fresh.chunks * small_chunk;
   room = align_down(room, unit);
-  // A trim unmaps old addresses first.
-  const auto has_no_memory = [](const block& one) {
-    return one.state == block_state::unmapped || one.state == block_state::leaving;
+  const auto has_no_memory = [this](const block& one) {
+    return one.state == block_state::unmapped || may_unmap(one);
   };
   const auto is_part = [&](const block* one) {
     return one != nullptr && (is_usable(*one) || has_no_memory(*one));
   };
   std::size_t result = 0;
+  std::map<std::size_t, std::size_t> seen;  // from the start of a stretch to its end
   const auto extend_from = [&](const block& one) {
+    const auto behind = seen.upper_bound(one.offset);
+    if (behind != seen.begin() && std::prev(behind)->second > one.offset) return;
     const block* first = &one;
     const block* last = &one;
     while (is_part(first->previous)) first = first->previous;
     while (is_part(last->next)) last = last->next;
     const std::size_t end = last->end();
+    seen.emplace(first->offset, end);
     // What stays at both ends belongs to chunks in use; all between would be without memory.
     std::size_t front = end;
     std::size_t back = first->offset;
