@@ -3,7 +3,6 @@
 #include "container/slot_table.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -16,6 +16,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include "container/slot_rows.hpp"
 #include "core/background_task.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 #include "region/device_work.hpp"
 #include "region/sleep/memory_tag.hpp"

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include "region/map_runs.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"

@@ -15,7 +15,6 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/error.hpp"
-#include "core/process_mark.hpp"
 #include "region/backing.hpp"
 #include "region/device_work.hpp"
 #include "vmm/chunk_cache.hpp"

@@ -75,8 +75,7 @@ bool is_forgotten(hipError_t refusal) noexcept {
 /// Addresses that HIP refused to free, and that nobody has any more.
 class refused_addresses final : public detail::refused_end {
  public:
-  explicit refused_addresses(address_reservation&& refused) noexcept
-      : addresses_{std::move(refused)} {}
+  void take(address_reservation&& refused) noexcept { addresses_ = std::move(refused); }
 
  private:
   bool end(bool /*reports*/) noexcept override;
@@ -86,13 +85,11 @@ class refused_addresses final : public detail::refused_end {
 
 // For addresses that HIP refused to free. If the host's memory is short, they stay reserved.
 void keep_unless_forgotten(address_reservation&& addresses, hipError_t refusal) noexcept {
-  std::unique_ptr<detail::refused_end> kept;
-  if (!is_forgotten(refusal))
-    kept.reset(new (std::nothrow) refused_addresses{std::move(addresses)});
-  if (kept)
-    detail::refused_end::keep(std::move(kept));
-  else
-    static_cast<void>(addresses.release());
+  std::unique_ptr<refused_addresses> kept;
+  if (!is_forgotten(refusal)) kept.reset(new (std::nothrow) refused_addresses);
+  if (!kept) return static_cast<void>(addresses.release());
+  kept->take(std::move(addresses));
+  detail::refused_end::keep(std::move(kept));
 }
 
 // Reserves the start of freed addresses once more, in another size: HIP frees that only if it

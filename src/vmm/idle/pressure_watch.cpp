@@ -7,10 +7,10 @@
 #include <tuple>
 #include <utility>
 
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/device.hpp"
-#include "vmm/chunk_cache.hpp"
 #include "vmm/chunk_limit.hpp"
 #include "vmm/idle/idle_memory.hpp"
 #include "vmm/idle/memory_changes.hpp"

@@ -12,8 +12,6 @@
 
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/hip_compat.hpp"
-#include "runtime/device.hpp"
 #include "vmm/idle/memory_changes.hpp"
 
 namespace hipvmm::detail {
