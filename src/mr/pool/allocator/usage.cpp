@@ -121,12 +121,19 @@ std::size_t idle_memory::largest_place() const {
   std::size_t result = longest();
   // Where chunks lie apart, a place keeps a margin on both sides.
   const std::size_t margins = memory_.moves_chunks() ? 0 : 2 * memory_.granularity();
+  const auto is_unmapped = [](const block* one) {
+    return one != nullptr && one->state == block_state::unmapped;
+  };
+  const auto joins = [this](const block* one) {
+    return one != nullptr && (is_usable(*one) || may_unmap(*one));
+  };
   for (const block& gap : blocks_.index.unmapped()) {
     const block* first = &gap;
     const block* last = &gap;
     if (margins == 0) {
-      while (first->previous != nullptr && is_usable(*first->previous)) first = first->previous;
-      while (last->next != nullptr && is_usable(*last->next)) last = last->next;
+      while (joins(first->previous)) first = first->previous;
+      if (is_unmapped(first->previous)) continue;  // the place of that gap has this one in it
+      while (joins(last->next) || is_unmapped(last->next)) last = last->next;
     }
     const std::size_t bytes = last->end() - first->offset;
     result = std::max(result, bytes - std::min(bytes, margins));
