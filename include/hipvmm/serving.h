@@ -299,7 +299,7 @@ typedef struct hipvmm_pressure_note {
   size_t total_bytes;     /**< of that bound */
   size_t free_bytes;      /**< of that bound */
   size_t held_bytes;      /**< chunks that this process has of the device */
-  size_t idle_bytes;      /**< of these, what would be released for a request, at most */
+  size_t idle_bytes;      /**< of these, most that others would release for a request */
   size_t largest_request; /**< that would fit, if all of that is released */
   hipvmm_memory_change reason;
 } hipvmm_pressure_note;

@@ -489,7 +489,7 @@ retirement_statistics retired_memory() { return detail::retirement::instance().s
 
 void drain_retired_memory() {
   detail::retirement::instance().wait_while_any([](const detail::retired_chunks&) { return true; });
-  detail::retry_refused_ends();
+  detail::retry_refused_ends(detail::refusals::pass);
 }
 
 }  // namespace hipvmm

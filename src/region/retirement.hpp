@@ -130,7 +130,7 @@ auto make_with_reclaim(Make make, const idle_request& asks = {}) -> decltype(mak
     static_cast<void>(attempt([&] { made.emplace(make()); },
                               [&](const out_of_memory& shortage) {
                                 return rounds.may_help(shortage.why(), retirements_waiting()) &&
-                                       (retry_refused_ends() ||
+                                       (retry_refused_ends(refusals::pass) ||
                                         kept_memory::release_for(shortage, released) ||
                                         reclaim_retired(shortage, seen, asks));
                               }));

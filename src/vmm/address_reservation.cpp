@@ -209,7 +209,7 @@ bool refused_addresses::end(bool /*reports*/) noexcept {
 address_reservation::address_reservation(std::size_t bytes, std::size_t alignment, void* hint) {
   // ROCm 6 answers bad arguments and lack of addresses alike, so the arguments are checked first.
   require_valid(bytes, alignment);
-  detail::retry_refused_ends();
+  detail::retry_refused_ends(detail::refusals::stop);
   address_reservation made;
   hipError_t result = hipSuccess;
   {
@@ -240,7 +240,7 @@ address_reservation::~address_reservation() {
   if (!empty())
     keep_unless_forgotten(std::move(*this), result);
   else
-    detail::retry_refused_ends();
+    detail::retry_refused_ends(detail::refusals::stop);
 }
 
 address_reservation& address_reservation::operator=(address_reservation&& other) noexcept {

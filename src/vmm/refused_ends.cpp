@@ -30,7 +30,7 @@ void refused_end::keep(std::unique_ptr<refused_end> one) noexcept {
 void refused_end::end_or_keep(std::unique_ptr<refused_end> one) noexcept {
   if (!one->end(true)) return keep(std::move(one));
   one.reset();
-  retry_refused_ends();
+  retry_refused_ends(refusals::stop);
 }
 
 bool refused_end::any_maps(const void* address, std::size_t bytes) noexcept {
@@ -40,7 +40,7 @@ bool refused_end::any_maps(const void* address, std::size_t bytes) noexcept {
   return std::ranges::any_of(all.ends, maps) || std::ranges::any_of(all.tried, maps);
 }
 
-bool retry_refused_ends() noexcept {
+bool retry_refused_ends(refusals met) noexcept {
   if (without_reclaim::is_set()) return false;
   kept_ends& all = all_kept();
   bool has_ended = false;
@@ -56,6 +56,7 @@ bool retry_refused_ends() noexcept {
     all.tried.pop_front();
     if (!ended) {
       all.ends.push_back(one);
+      if (met == refusals::stop) all.ends.splice(all.ends.begin(), all.tried);
       continue;
     }
     has_ended = true;

@@ -13,6 +13,10 @@ namespace hipvmm::detail {
 /// caller holds a lock: retry_refused_ends() and reclaim_retired() return false at once.
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
+/// After a refusal: `pass` tries the rest, for requests that lack memory; `stop` leaves it to the
+/// next time, so that a call of the program makes one failing call of HIP at most.
+enum class refusals { pass, stop };
+
 /// Something whose end HIP refused. It is kept with all that it holds, and its end is tried again
 /// when memory or addresses are needed, or others were freed. Thread-safe.
 class refused_end : public boost::intrusive::list_base_hook<> {
@@ -30,7 +34,7 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   [[nodiscard]] static bool any_maps(const void* address, std::size_t bytes) noexcept;
 
  private:
-  friend bool retry_refused_ends() noexcept;
+  friend bool retry_refused_ends(refusals met) noexcept;
 
   /// Returns whether nothing is left to end. `reports`: refusals go to the error handler.
   virtual bool end(bool reports) noexcept = 0;
@@ -43,6 +47,6 @@ class refused_end : public boost::intrusive::list_base_hook<> {
 
 /// Tries again to end what HIP refused to end, the first refused first. Refusals were reported, and
 /// are not again. Returns whether something ended; false while another thread tries.
-bool retry_refused_ends() noexcept;
+bool retry_refused_ends(refusals met) noexcept;
 
 }  // namespace hipvmm::detail

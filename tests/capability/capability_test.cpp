@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -142,6 +143,21 @@ TEST_CASE("capability: chunks that cost descriptors are to be larger") {
   CHECK(concluded(found).quirks() == std::vector{quirk::larger_chunks});
   found.descriptors_per_chunk = 0;
   CHECK(concluded(found).quirks().empty());
+}
+
+TEST_CASE("capability: every name is another, and every quirk is described") {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < trait_count; ++i) names.insert(name_of(static_cast<trait>(i)));
+  CHECK(names.size() == trait_count);
+  std::set<std::string_view> texts;
+  for (int i = 0; i <= static_cast<int>(quirk::larger_chunks); ++i) {
+    const std::string_view text = description_of(static_cast<quirk>(i));
+    CAPTURE(text);
+    CHECK(text.ends_with("."));
+    CHECK(text.find('#') != std::string_view::npos);
+    texts.insert(text);
+  }
+  CHECK(texts.size() == 7);
 }
 
 TEST_CASE("capability_of: throws for a device that does not exist") {

@@ -124,7 +124,7 @@ TEST_CASE("address_reservation: what HIP refuses to free is freed with the next"
   const error_recorder reported;
   {
     const planned_faults faults{"hipMemAddressFree error=hipErrorInvalidValue"};
-    address_reservation{granule()};
+    { const address_reservation ended{granule()}; }
     CHECK(reported.count() == 1);
     CHECK(reported.errors().front().call == "hipMemAddressFree");
     CHECK_THROWS_AS(static_cast<void>(detail::can_reserve(granule())), hip_error);
@@ -136,6 +136,21 @@ TEST_CASE("address_reservation: what HIP refuses to free is freed with the next"
   CHECK(counts_now() == before);
 }
 
+TEST_CASE("address_reservation: refusals that stay cost a later call one call of HIP each") {
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  const call_counter frees{"hipMemAddressFree"};
+  {
+    const planned_faults faults{"hipMemAddressFree error=hipErrorInvalidValue"};
+    for (int i = 0; i < 4; ++i) const address_reservation ended{granule()};
+    // Its own, and one that was refused before.
+    CHECK(frees.count() == 1 + 3 * 2);
+    CHECK(counts_now().agree_since(before));
+  }
+  drain_retired_memory();
+  CHECK(counts_now() == before);
+}
+
 TEST_CASE(
     "mapping: what HIP refuses to unmap is unmapped later, and then its addresses are freed") {
   const both_counts before = counts_now();
@@ -144,7 +159,7 @@ TEST_CASE(
     const address_reservation addresses{granule()};
     const physical_chunk chunk{first_device, granule()};
     const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
-    mapping{addresses, 0, chunk};
+    { const mapping ended{addresses, 0, chunk}; }
     CHECK(fault.struck());
     CHECK(reported.count() == 1);
     CHECK(reported.errors().front().call == "hipMemUnmap");
@@ -163,7 +178,7 @@ HIPVMM_TEST_CASE_IN("address_reservation: addresses that HIP has forgotten are n
   const call_counter frees{"hipMemAddressFree"};
   {
     const planned_faults faults{"hipMemAddressFree error=hipErrorUnknown"};
-    address_reservation{granule()};
+    { const address_reservation ended{granule()}; }
     CHECK(reported.count() == 1);
     CHECK_THROWS_AS(static_cast<void>(detail::can_reserve(granule())), hip_error);
   }

@@ -90,8 +90,7 @@ struct handle_owner {
 
 HIPVMM_OWNER_CONTRACT(chunk_owner, reservation_owner, mapping_owner, handle_owner);
 HIPVMM_OWNER_RELEASE_CONTRACT(chunk_owner, reservation_owner, mapping_owner, handle_owner);
-// What the others fail to end is ended later: refused_ends_host_test.cpp.
-HIPVMM_OWNER_FAILURE_CONTRACT(chunk_owner);
+HIPVMM_OWNER_FAILURE_CONTRACT(chunk_owner, reservation_owner, mapping_owner);
 
 }  // namespace
 }  // namespace hipvmm::test

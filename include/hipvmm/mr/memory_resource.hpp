@@ -68,7 +68,7 @@ class memory_resource {
  private:
   // The arguments have been checked: `bytes` is not zero, `alignment` is a power of two, and a
   // pointer is not nullptr.
-  // Unless overridden, allocates as do_allocate_sync(), whose memory any stream may use at once.
+  // Unless overridden, allocates as do_allocate_sync(): any stream may use the memory at once.
   [[nodiscard]] virtual void* do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
     return do_allocate_sync(bytes, alignment);
   }

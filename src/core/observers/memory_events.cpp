@@ -337,6 +337,10 @@ void detail::send_event(const event_origin& from, memory_event_kind kind,
                         const event_details& details) noexcept {
   event_thread& own = this_event_thread;
   if (own.pauses != 0) return;
+  const bool explains = kind == memory_event_kind::grow || kind == memory_event_kind::trim ||
+                        kind == memory_event_kind::out_of_memory;
+  const memory_change_receiver* const changes = explains ? memory_changes.load() : nullptr;
+  if (changes == nullptr && !is_observed_by(observer::subscription)) return;
   const std::int64_t time_ns = details.time_ns != 0 ? details.time_ns : event_time();
   memory_event event{kind,
                      from.source,
@@ -348,11 +352,9 @@ void detail::send_event(const event_origin& from, memory_event_kind kind,
                      event_address(details.stream),
                      0,
                      time_ns};
-  const bool explains = kind == memory_event_kind::grow || kind == memory_event_kind::trim ||
-                        kind == memory_event_kind::out_of_memory;
-  if (const memory_change_receiver* const to = explains ? memory_changes.load() : nullptr) {
+  if (changes != nullptr) {
     event.thread = static_cast<std::uint64_t>(::gettid());
-    to->explained(event);
+    changes->explained(event);
   }
   if (!is_observed_by(observer::subscription)) return;
   thread_record* const mine = own.record != nullptr ? own.record : make_own_record(own);

@@ -67,7 +67,7 @@ struct pressure_note {
   std::size_t total_bytes;  ///< of that
   std::size_t free_bytes;   ///< of that
   std::size_t held_bytes;   ///< chunks that this process has of the device
-  /// Of these, what its other objects would release for a request, at most: kept and prepared
+  /// Of these, the most that its other objects would release for a request: kept and prepared
   /// chunks, and free memory of pools and arenas.
   std::size_t idle_bytes;
   std::size_t largest_request;  ///< that would fit, if all of that is released

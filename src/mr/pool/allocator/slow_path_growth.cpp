@@ -90,7 +90,7 @@ void slow_path::end_plan(growth& work, std::size_t bytes) noexcept {
 bool slow_path::may_move_sources(growth& work) {
   // Memory that work in flight still uses keeps its old address until that work has passed. The
   // caller waits, which costs less than new memory, if the backend has no aliases or if the user is
-  // a per-thread stream, whose progress other threads cannot query.
+  // a per-thread stream: other threads cannot query its progress.
   const bool may_stay = backing_.memory.has_aliases() && user_.is_stream() && user_.thread() == 0;
   for (const auto& source : work.sources) {
     if (!(may_stay ? make_user_wait(source.around) : wait_for(source.around))) return false;

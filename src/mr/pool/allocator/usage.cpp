@@ -92,6 +92,30 @@ class idle_memory final : block_filter {
     return one.state == block_state::leaving;  // which happens before a request is refused
   }
 
+  [[nodiscard]] bool has_no_memory(const block& one) const {
+    return one.state == block_state::unmapped || may_unmap(one);
+  }
+  /// Calls visit(first, last) once for each run of blocks that are idle or have no memory.
+  template <typename Visit>
+  void for_each_place(Visit visit) const {
+    const auto is_part = [this](const block* one) {
+      return one != nullptr && (is_usable(*one) || has_no_memory(*one));
+    };
+    std::map<std::size_t, std::size_t> seen;  // from the start of each to its end
+    const auto visit_around = [&](const block& one) {
+      const auto behind = seen.upper_bound(one.offset);
+      if (behind != seen.begin() && std::prev(behind)->second > one.offset) return;
+      const block* first = &one;
+      const block* last = &one;
+      while (is_part(first->previous)) first = first->previous;
+      while (is_part(last->next)) last = last->next;
+      seen.emplace(first->offset, last->end());
+      visit(*first, *last);
+    };
+    for (const block& gap : blocks_.index.unmapped()) visit_around(gap);
+    for (const stretch& each : stretches_) visit_around(*each.first);
+  }
+
   void add(block& one) {
     block* first = &one;
     while (first->previous != nullptr && is_usable(*first->previous)) first = first->previous;
@@ -119,25 +143,16 @@ class idle_memory final : block_filter {
 
 std::size_t idle_memory::largest_place() const {
   std::size_t result = longest();
-  // Where chunks lie apart, a place keeps a margin on both sides.
-  const std::size_t margins = memory_.moves_chunks() ? 0 : 2 * memory_.granularity();
-  const auto is_unmapped = [](const block* one) {
-    return one != nullptr && one->state == block_state::unmapped;
-  };
-  const auto joins = [this](const block* one) {
-    return one != nullptr && (is_usable(*one) || may_unmap(*one));
-  };
-  for (const block& gap : blocks_.index.unmapped()) {
-    const block* first = &gap;
-    const block* last = &gap;
-    if (margins == 0) {
-      while (joins(first->previous)) first = first->previous;
-      if (is_unmapped(first->previous)) continue;  // the place of that gap has this one in it
-      while (joins(last->next) || is_unmapped(last->next)) last = last->next;
-    }
-    const std::size_t bytes = last->end() - first->offset;
-    result = std::max(result, bytes - std::min(bytes, margins));
+  if (memory_.moves_chunks()) {
+    for_each_place([&](const block& first, const block& last) {
+      result = std::max(result, last.end() - first.offset);
+    });
+    return result;
   }
+  // Chunks lie apart: a place keeps a margin on both sides.
+  const std::size_t margins = 2 * memory_.granularity();
+  for (const block& gap : blocks_.index.unmapped())
+    result = std::max(result, gap.bytes - std::min(gap.bytes, margins));
   return result;
 }
 
@@ -185,47 +200,31 @@ std::size_t idle_memory::largest_after_release(const new_memory& fresh) const {
   constexpr std::size_t small_chunk = 2 * MiB;
   if (fresh.chunks < room / small_chunk) room = fresh.chunks * small_chunk;
   room = align_down(room, unit);
-  const auto has_no_memory = [this](const block& one) {
-    return one.state == block_state::unmapped || may_unmap(one);
-  };
-  const auto is_part = [&](const block* one) {
-    return one != nullptr && (is_usable(*one) || has_no_memory(*one));
-  };
   std::size_t result = 0;
-  std::map<std::size_t, std::size_t> seen;  // from the start of a stretch to its end
-  const auto extend_from = [&](const block& one) {
-    const auto behind = seen.upper_bound(one.offset);
-    if (behind != seen.begin() && std::prev(behind)->second > one.offset) return;
-    const block* first = &one;
-    const block* last = &one;
-    while (is_part(first->previous)) first = first->previous;
-    while (is_part(last->next)) last = last->next;
-    const std::size_t end = last->end();
-    seen.emplace(first->offset, end);
-    // What stays at both ends belongs to chunks in use; all between would be without memory.
+  for_each_place([&](const block& first, const block& last) {
+    const std::size_t end = last.end();
+    // Free memory of chunks in use stays at both ends; all between would be without memory.
     std::size_t front = end;
-    std::size_t back = first->offset;
-    for (const block* at = first; at != last->next; at = at->next) {
+    std::size_t back = first.offset;
+    for (const block* at = &first; at != last.next; at = at->next) {
       if (!has_no_memory(*at)) continue;
       front = std::min(front, at->offset);
       back = at->end();
     }
-    if (const auto at = chunks.lower_bound(first->offset);
+    if (const auto at = chunks.lower_bound(first.offset);
         at != chunks.end() && at->first + at->second.bytes <= end)
       front = std::min(front, at->first);
     for (auto at = chunks.lower_bound(end); at != chunks.begin();) {
       const auto& [offset, chunk] = *--at;
-      if (offset < first->offset) break;
+      if (offset < first.offset) break;
       if (offset + chunk.bytes > end) continue;
       back = std::max(back, offset + chunk.bytes);
       break;
     }
     if (front >= back) return;
-    const std::size_t kept = std::max(front - first->offset, end - back);
-    result = std::max(result, back - front <= room ? end - first->offset : kept + room);
-  };
-  for (const block& gap : blocks_.index.unmapped()) extend_from(gap);
-  for (const stretch& each : stretches_) extend_from(*each.first);
+    const std::size_t kept = std::max(front - first.offset, end - back);
+    result = std::max(result, back - front <= room ? end - first.offset : kept + room);
+  });
   return align_down(result, block_index::unit);
 }
 
