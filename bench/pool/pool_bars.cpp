@@ -53,6 +53,11 @@ std::vector<bar> judge_pool(const std::vector<measurement>& rows, const pool_set
     bars.push_back(
         at_most(std::string{"1 GiB of new memory in "} + blocks + " blocks", most, " ms", times));
   }
+  const measurement* const taken = row_of(rows, scenario::taken, "idle in a pool");
+  const measurement* const created = row_of(rows, scenario::taken, "new");
+  bars.push_back(at_most("a block that is idle in another pool, beside a new one", 1.5, " times",
+                         taken == nullptr || created == nullptr ? std::vector<double>{}
+                                                                : paired_ratios(*taken, *created)));
   const measurement* const trim = find(rows, scenario::beside_trim, chosen.trim_bytes, 1);
   std::optional<double> longest;
   if (trim != nullptr) longest = summarize(trim->seconds).max * 1e3;

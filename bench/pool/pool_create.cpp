@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT
-// What does memory cost that the pool does not have: created anew, and put together from chunks
-// that lie idle elsewhere?
+// What does memory cost that the pool does not have: created anew, put together from chunks that
+// lie idle elsewhere, and taken from another pool of the process?
 //
-// If moving chunks takes longer than creating as much, the pool should create and trim instead.
+// If moving chunks takes longer than creating as much, the pool should create and trim instead. If
+// idle memory of others takes over 1.5 times that, they should keep less of it.
+#include <unistd.h>
+
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/vmm/idle/idle_memory.hpp>
 #include "pool_contenders.hpp"
 
 namespace bench {
@@ -66,6 +73,42 @@ class moved_job final : public job {
   std::uint64_t moved_ = 0;
 };
 
+/// One block of `bytes` bytes, of a pool that has nothing: created, or idle in another pool while a
+/// memory_budget has no room for more.
+class taken_job final : public job {
+ public:
+  taken_job(hipvmm::device_ref device, std::size_t bytes, bool idle)
+      : device_{device}, stream_{device}, bytes_{bytes}, idle_{idle} {}
+
+  std::vector<double> sample() override {
+    hipvmm::mr::vmm_pool_resource giver{device_};
+    hipvmm::mr::vmm_pool_resource pool{device_};
+    std::optional<hipvmm::memory_budget> budget;
+    if (idle_) {
+      held_blocks{giver, stream_}.add(bytes_);
+      stream_.synchronize();
+      budget.emplace(device_, "pool_bench-" + std::to_string(::getpid()), device_.total_memory());
+      budget->set_limit(budget->bytes());
+    }
+    const auto before = hipvmm::idle_memory();
+    const stopwatch watch;
+    held_blocks{pool, stream_}.add(bytes_);
+    const double seconds = watch.seconds();
+    moved_ = hipvmm::idle_memory().moved_bytes - before.moved_bytes;
+    return {seconds};
+  }
+  std::string note() override {
+    return idle_ ? std::to_string(moved_ >> 20U) + " MiB moved" : std::string{};
+  }
+
+ private:
+  hipvmm::device_ref device_;
+  hipvmm::stream stream_;
+  std::size_t bytes_;
+  bool idle_;
+  std::size_t moved_ = 0;
+};
+
 template <typename Job>
 std::vector<measurement> measure_new(const measurement& row, const pool_settings& chosen) {
   const std::vector<contender> all = contenders(chosen.common.device);
@@ -87,6 +130,15 @@ std::vector<measurement> measure_create(const pool_settings& settings) {
       measure_new<create_job<block_count>>(row_for(scenario::create, chosen.create_bytes), chosen);
   for (measurement& row : measure_new<create_job<small_block_count>>(
            row_for(scenario::create_small, chosen.create_bytes), chosen))
+    rows.push_back(std::move(row));
+  const auto taken = [&](bool idle) {
+    return [&chosen, idle] {
+      return std::make_unique<taken_job>(chosen.common.device, chosen.create_bytes, idle);
+    };
+  };
+  for (measurement& row :
+       measure_jobs(row_for(scenario::taken, chosen.create_bytes),
+                    {{{"new"}, taken(false)}, {{"idle in a pool"}, taken(true)}}, chosen))
     rows.push_back(std::move(row));
   for (measurement& row :
        measure_new<moved_job>(row_for(scenario::moved, chosen.create_bytes / 2), chosen))

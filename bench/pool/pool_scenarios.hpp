@@ -58,6 +58,7 @@ inline constexpr const char* handover_refused = "hand-over, all switches off";
 inline constexpr const char* create = "new memory";
 inline constexpr const char* create_small = "new memory in 256 blocks";
 inline constexpr const char* moved = "moved chunks";
+inline constexpr const char* taken = "one block, new or from another pool";
 inline constexpr const char* beside_trim = "pairs beside a trim";
 inline constexpr const char* trim = "trim";
 inline constexpr const char* events = "pairs with memory events";

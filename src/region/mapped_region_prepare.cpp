@@ -85,9 +85,7 @@ given_memory mapped_region::give_idle(const idle_request& wanted) {
   prefetch.give([&](backing_map& ready) {
     backing& held = ready.begin()->second;
     if (held.chunk.location() != wanted.device) return;
-    const bool moves = wanted.taker != nullptr && held.bytes() == wanted.chunk_bytes &&
-                       options.shareable == wanted.shareable &&
-                       options.memory == chunk_memory::standard;
+    const bool moves = wanted.takes(held.chunk);
     // Its addresses, or others before them, would hold the memory.
     if (!moves && (is_pinned(held.chunk) || (!held.map.empty() && strategy->pins(device)))) return;
     const scoped_device scope{device};

@@ -27,6 +27,7 @@
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/blocked_stream.hpp"
+#include "support/device_use.hpp"
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
@@ -154,6 +155,40 @@ HIPVMM_TEST_CASE_IN("idle memory: blocks of one arena move to another without a 
   CHECK(released.count() == 0);
   CHECK(idle_memory().moved_bytes == 32 * MiB);
   CHECK(idle_memory().released_bytes == 0);
+}
+
+HIPVMM_TEST_CASE_IN("idle memory: chunks of one pool move to another without a creation",
+                    {small_device}) {
+  if (!has_virtual_memory() || returns_all_or_nothing()) return;
+  const stream stream;
+  const auto blocks_of = [&](mr::memory_resource& pool, std::size_t count) {
+    std::vector<void*> made;
+    for (std::size_t i = 0; i < count; ++i) made.push_back(pool.allocate(stream, 16 * MiB));
+    return made;
+  };
+  mr::vmm_pool_resource giver{first_device};
+  const std::vector<void*> had = blocks_of(giver, 4);
+  for (std::size_t i = 1; i < had.size(); ++i) giver.deallocate(stream, had[i], 16 * MiB);
+  stream.synchronize();
+  {
+    mr::vmm_pool_resource taker{first_device};
+    const call_counter created{"hipMemCreate"};
+    const call_counter released{"hipMemRelease"};
+    const std::vector<void*> blocks = blocks_of(taker, 3);
+    CHECK(created.count() <= 12);  // each refused
+    CHECK(released.count() == 0);
+    CHECK(idle_memory().moved_bytes == 48 * MiB);
+    CHECK(giver.usage().reserved_current == 16 * MiB);
+    CHECK(taker.usage().reserved_current == 48 * MiB);
+    CHECK(bytes_in_use() == 64 * MiB);
+    for (void* const each : blocks) taker.deallocate(stream, each, 16 * MiB);
+  }
+  stream.synchronize();
+  giver.deallocate(stream, had[0], 16 * MiB);
+  giver.trim_to(0);
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  CHECK(bytes_in_use() == 0);
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: two arenas flex within one budget", {"HIPVMM_HOST_MEMORY=1GiB"}) {

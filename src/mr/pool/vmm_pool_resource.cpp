@@ -151,13 +151,16 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     // A pool that lacks memory itself uses all that it has.
     if (memory->is_reclaiming()) return {};
     const std::size_t held = allocator.physical_bytes();
-    std::size_t released = 0;
+    pool::chunk_gift gift{wanted};
+    std::size_t given = 0;
+    // Elsewhere a chunk that moved would stay behind the addresses of this pool, of no use to
+    // requests for other sizes.
     if (memory->returns_memory())
-      released =
-          allocator.trim(std::max(floor, held - std::min(held, wanted.bytes)), wanted.deadline);
+      given = allocator.trim(std::max(floor, held - std::min(held, wanted.bytes)), wanted.deadline,
+                             wanted.taker == nullptr ? nullptr : &gift);
     // Chunks are released whole.
-    if (released < wanted.bytes) released += allocator.trim(floor, wanted.deadline);
-    return {.released = released};
+    if (given < wanted.bytes) given += allocator.trim(floor, wanted.deadline);
+    return {.released = given - gift.moved, .moved = gift.moved};
   }
 
   [[nodiscard]] std::size_t idle_bytes() override {

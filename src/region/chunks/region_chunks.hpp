@@ -8,9 +8,11 @@
 
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "region/backing.hpp"
 #include "vmm/address_range.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 // Calls by which vectors, pools, arenas and importers use the chunks of a region.
 namespace hipvmm::detail {
@@ -32,14 +34,19 @@ class detached_chunk {
   /// Pre: release() has not succeeded.
   [[nodiscard]] const address_range& addresses() const noexcept { return *addresses_; }
 
-  /// Unmaps it, unless a run did, and releases the chunk. Thread-safe with all use of the region.
+  /// Unmaps it, unless a run did, and gives the chunk to the taker of `asked`, or else releases it.
+  /// Returns the bytes that the taker got. Thread-safe with all use of the region.
   /// Throws: hip_error; then it is still mapped.
-  void release() {
+  std::size_t release(const idle_request* asked = nullptr) {
     what_.map.deregister();
     what_.map.unmap();
-    addresses_->refused().keep_chunk(what_.chunk);
+    const bool moves = !addresses_->refused().keep_chunk(what_.chunk) && asked != nullptr &&
+                       asked->takes(what_.chunk);
+    const std::size_t moved = moves ? what_.chunk.bytes() : 0;
+    if (moves) asked->taker->recycle(std::move(what_.chunk));
     what_ = {};
     addresses_.reset();
+    return moved;
   }
 
  private:

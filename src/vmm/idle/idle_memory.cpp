@@ -169,6 +169,12 @@ idle_membership::lock::~lock() {
   locked_.mutex.unlock();
 }
 
+bool idle_request::takes(const physical_chunk& chunk) const noexcept {
+  return taker != nullptr && chunk.location() == device && chunk.bytes() == chunk_bytes &&
+         chunk.shareable() == shareable && chunk.memory() == chunk_memory::standard &&
+         !chunk.shared() && !is_retained(chunk);
+}
+
 bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) noexcept {
   const struct shortage& why = shortage.why();
   if (without_asking_others::is_set() || why.device < 0 ||
@@ -180,7 +186,8 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
     wanted.device = device_ref{why.device};
     if (why.requested > most_memory(wanted.device)) return;
     const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-    wanted.bytes = why.requested - std::min(why.requested, why.available);
+    const std::size_t needed = std::max(why.requested, wanted.bytes);
+    wanted.bytes = needed - std::min(needed, why.available);
     // HIP may count more free memory than one request gets.
     if (wanted.bytes == 0) wanted.bytes = std::max<std::size_t>(why.requested, 1);
     given = idle_holders::instance().ask(wanted);

@@ -20,7 +20,7 @@ namespace detail {
 /// A request for memory that is idle elsewhere in this process.
 struct idle_request {
   device_ref device{0};
-  std::size_t bytes = 0;  ///< missing
+  std::size_t bytes = 0;  ///< missing; of ask_idle_holders(), if more than one chunk is
   /// Until when a holder may wait for work that still uses free memory.
   std::chrono::steady_clock::time_point deadline = {};
   /// Takes idle chunks of `chunk_bytes` and `shareable`, without a release and a creation; null:
@@ -28,6 +28,9 @@ struct idle_request {
   chunk_cache* taker = nullptr;
   std::size_t chunk_bytes = 0;
   handle_type shareable = handle_type::none;
+
+  /// Whether the taker wants the chunk as it is. Others must not own it too.
+  [[nodiscard]] bool takes(const physical_chunk& chunk) const noexcept;
 };
 
 /// Idle memory that its holder gave away, in bytes.

@@ -136,7 +136,8 @@ void block_allocator::forget_ended(stream_ref stream) {
 }
 
 std::size_t block_allocator::trim(std::size_t bytes_to_keep,
-                                  std::chrono::steady_clock::time_point deadline) {
+                                  std::chrono::steady_clock::time_point deadline,
+                                  chunk_gift* gift) {
   const detail::profiler_range range{"hipvmm pool: trim"};
   using namespace std::chrono_literals;
   // Memory that others create meanwhile does not count: they could go on for ever.
@@ -152,7 +153,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
       if (is_asleep()) break;
       const std::size_t held = physical_bytes();
       const std::size_t least = held - std::min(held, most - returned);
-      some = maintenance{blocks_, backing_, turn}.trim(std::max(bytes_to_keep, least));
+      some = maintenance{blocks_, backing_, turn}.trim(std::max(bytes_to_keep, least), gift);
       // Memory that the background worker is unmapping is not the device's yet.
       do_others_unmap = turn.do_others_unmap();
     }

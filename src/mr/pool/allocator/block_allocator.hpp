@@ -166,9 +166,10 @@ class block_allocator {
   void forget_ended(stream_ref stream);
 
   /// Releases idle chunks until `bytes_to_keep` are left or `deadline` has come, and returns the
-  /// number of bytes released. Other threads get their turns after every few chunks, or a 64th of
-  /// those that are idle.
-  std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);
+  /// number of bytes released, those of `gift` too. Other threads get their turns after every few
+  /// chunks, or a 64th of those that are idle.
+  std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline,
+                   chunk_gift* gift = nullptr);
   /// Does one turn of a trim without waiting, for callers that come again.
   maintenance::trimmed trim_some(std::size_t bytes_to_keep);
   /// Whether chunks have old addresses that are still mapped. Takes no lock.

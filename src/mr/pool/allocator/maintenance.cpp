@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/error.hpp"
 #include "core/logger.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -132,12 +134,12 @@ bool maintenance::unmap_old_addresses() {
   return backing_.left_mapped.load(std::memory_order_relaxed) < before;
 }
 
-std::size_t maintenance::release(unmappings& going) {
+std::size_t maintenance::release(unmappings& going, chunk_gift* gift) {
   std::size_t leaving = 0;
   for (const auto& each : going) leaving += each.chunk_bytes;
   turn_.without_lock(
-      [&going] {
-        for (auto& each : going) each.is_released = each.what->release();
+      [&going, gift] {
+        for (auto& each : going) each.is_released = each.what->release(gift);
       },
       leaving);
   std::size_t returned = 0;
@@ -189,7 +191,8 @@ std::vector<block_index::blocks> maintenance::claim(const std::vector<idle_chunk
 }
 
 std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
-                                        std::vector<block_index::blocks>& around) {
+                                        std::vector<block_index::blocks>& around,
+                                        chunk_gift* gift) {
   unmappings going;
   std::exception_ptr failed;
   try {
@@ -199,7 +202,7 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
     const state_lock lock{blocks_.mutex};
     for (const block_index::blocks& claimed : around) blocks_.index.unclaim(claimed);
   }
-  const std::size_t returned = release(going);
+  const std::size_t returned = release(going, gift);
   if (returned != 0)
     detail::log<log_level::debug>([&] {
       return name_of_pool(blocks_.index.base()) + " gave " + format_bytes(returned) +
@@ -209,7 +212,7 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
   return returned;
 }
 
-maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
+maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gift) {
   const stream_timeline::state_list states = blocks_.streams.all();
   blocks_.empty_caches(states);
   record_forgotten(states);
@@ -243,9 +246,13 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
     // Some tens of microseconds each. Of many more go, because each turn visits all.
     const std::size_t most_chunks =
         std::max(backing_.memory.prices().chunks_of_trim(), found.size() / 64);
+    const auto is_asked = [gift](const idle_chunk& each) {
+      return gift != nullptr && each.bytes == gift->asked.chunk_bytes;
+    };
     // The newest chunks go first: old ones lie in the order of their creation.
-    std::ranges::sort(found,
-                      [](const idle_chunk& a, const idle_chunk& b) { return a.order > b.order; });
+    std::ranges::sort(found, std::greater<>{}, [&](const idle_chunk& each) {
+      return std::pair{is_asked(each), each.order};
+    });
     for (const idle_chunk& each : found) {
       if (each.bytes > excess) continue;
       if (chosen.size() == most_chunks) {
@@ -261,7 +268,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
                       [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
     around = claim(chosen);
   }
-  return {release_chunks(chosen, around), more};
+  return {release_chunks(chosen, around, gift), more};
 }
 
 bool maintenance::is_free_memory_in_use() const {

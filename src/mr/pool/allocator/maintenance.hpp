@@ -39,8 +39,8 @@ class maintenance {
     bool may_go_on;     ///< more may be left, now or when streams have advanced
   };
   /// Releases some idle chunks, the newest first, while at least `bytes_to_keep` stay. Does not
-  /// wait.
-  [[nodiscard]] trimmed trim(std::size_t bytes_to_keep);
+  /// wait. Chunks for the taker of `gift` come before others.
+  [[nodiscard]] trimmed trim(std::size_t bytes_to_keep, chunk_gift* gift = nullptr);
 
  private:
   using state_lock = pool_blocks::state_lock;
@@ -59,13 +59,14 @@ class maintenance {
   void detach(const idle_chunk& chunk, block_index::blocks& around, unmappings& going);
   /// Releases and returns the bytes of chunks released. Memory that HIP refuses to release is
   /// retried later.
-  [[nodiscard]] std::size_t release(unmappings& going);
+  [[nodiscard]] std::size_t release(unmappings& going, chunk_gift* gift = nullptr);
   /// Claims the blocks of each chosen chunk; the chunks are ordered by address. Pre: the state lock
   /// is held. Throws: std::bad_alloc; then nothing changed.
   [[nodiscard]] std::vector<block_index::blocks> claim(const std::vector<idle_chunk>& chosen);
   /// Releases the chosen chunks, whose blocks are claimed.
   [[nodiscard]] std::size_t release_chunks(const std::vector<idle_chunk>& chosen,
-                                           std::vector<block_index::blocks>& around);
+                                           std::vector<block_index::blocks>& around,
+                                           chunk_gift* gift);
   /// Trims a pool whose memory can be released only together with its addresses: it releases all or
   /// nothing.
   [[nodiscard]] trimmed trim_with_addresses(std::size_t bytes_to_keep);

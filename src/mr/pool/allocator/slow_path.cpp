@@ -88,6 +88,7 @@ std::optional<std::size_t> slow_path::serve() {
     if (refused && rounds.may_help(refused->why(), backing_.memory.reclaims_left())) {
       bool came_back = false;
       turn_.without_lock([&] { came_back = backing_.memory.reclaim(*refused, reclaimed); });
+      was_given_ = true;
       if (came_back) continue;
     }
     if (!waited_) {
@@ -107,6 +108,8 @@ std::optional<std::size_t> slow_path::serve() {
 }
 
 slow_path::~slow_path() {
+  // Chunks that others gave, if the request was served without them.
+  if (was_given_) backing_.memory.release_set_aside();
   if (waited_) --blocks_.last_resorts;
 }
 

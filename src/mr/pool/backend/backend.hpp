@@ -10,10 +10,17 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "strategy/call_prices.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 // Interfaces below a pool's bookkeeping: memory behind addresses, and order between streams. Tests
 // replace both.
 namespace hipvmm::mr::pool {
+
+/// Memory that the pool gives away.
+struct chunk_gift {
+  const detail::idle_request& asked;
+  std::size_t moved = 0;  ///< bytes that the taker has
+};
 
 /// A chunk, or an old address of one, that was detached from a backend and is still mapped.
 class detached {
@@ -23,10 +30,10 @@ class detached {
   detached(const detached&) = delete;
   detached& operator=(const detached&) = delete;
 
-  /// Unmaps it, and releases the chunk to its source. May wait for work of any stream, so it is
-  /// called without a lock. Returns false when HIP refused: that is reported, and may be tried
-  /// again.
-  [[nodiscard]] virtual bool release() noexcept = 0;
+  /// Unmaps it, and releases the chunk to its source, or gives it to the taker of `gift`. May wait
+  /// for work of any stream, so it is called without a lock. Returns false when HIP refused: that
+  /// is reported, and may be tried again.
+  [[nodiscard]] virtual bool release(chunk_gift* gift = nullptr) noexcept = 0;
 };
 
 class slab_supply;

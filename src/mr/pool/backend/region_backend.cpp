@@ -20,6 +20,8 @@
 #include "region/retirement.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "strategy/memory_strategy.hpp"
+#include "vmm/chunk_cache.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -45,7 +47,7 @@ std::size_t chunks_for_descriptors(const detail::memory_strategy& strategy) {
 class detached_refused final : public detached {
  public:
   explicit detached_refused(detail::refused_mappings taken) : taken_{std::move(taken)} {}
-  [[nodiscard]] bool release() noexcept override {
+  [[nodiscard]] bool release(chunk_gift*) noexcept override {
     return detail::report_exceptions([&] { taken_.release(); });
   }
 
@@ -61,7 +63,7 @@ region_backend::held_memory::held_memory(device_ref device, std::size_t address_
       addresses{device, address_bytes, options_for(chunks, set_aside)} {}
 
 struct region_backend::detached_memory final : detached {
-  [[nodiscard]] bool release() noexcept override {
+  [[nodiscard]] bool release(chunk_gift*) noexcept override {
     all.reset();
     return true;
   }
@@ -82,9 +84,12 @@ struct region_backend::detached_mapping final : detached {
   ~detached_mapping() override {
     if (run) std::erase(run->members, this);
   }
-  [[nodiscard]] bool release() noexcept override {
+  [[nodiscard]] bool release(chunk_gift* gift) noexcept override {
     if (run) unmap_run();
-    return detail::report_exceptions([&] { one->release(); });
+    return detail::report_exceptions([&] {
+      const std::size_t moved = one->release(gift == nullptr ? nullptr : &gift->asked);
+      if (gift != nullptr) gift->moved += moved;
+    });
   }
   /// Leaves mapped those that are alone, or that HIP refuses.
   void unmap_run() noexcept {
@@ -114,6 +119,7 @@ region_backend::region_backend(const detail::memory_strategy& strategy, device_r
                                std::size_t address_bytes, const region_options& chunks)
     : device_{device},
       chunks_{chunks},
+      given_{std::numeric_limits<std::size_t>::max()},
       held_{std::make_unique<held_memory>(device, address_bytes, chunks_)},
       granularity_{held_->addresses.granularity()},
       address_bytes_{held_->addresses.max_bytes()},
@@ -148,7 +154,18 @@ const device_allocation& region_backend::slab_at(std::size_t) const {
 void region_backend::create(std::size_t offset, std::size_t bytes, std::size_t chunk) {
   // The caller waits for retired memory, without a lock.
   const detail::without_reclaim now;
-  held_->addresses.commit(offset, bytes, chunk);
+  for (std::size_t taken = 0; taken < bytes; taken += chunk) {
+    physical_chunk given = detail::kept_memory::take(given_, device_, chunk, chunks_.shareable);
+    if (given.empty()) break;
+    held_->set_aside.recycle(std::move(given));
+  }
+  try {
+    held_->addresses.commit(offset, bytes, chunk);
+  } catch (const out_of_memory&) {
+    // The first chunk that the device refused is the least of it.
+    missing_ = bytes - std::min(bytes, held_->set_aside.statistics().bytes);
+    throw;
+  }
 }
 
 new_memory region_backend::available() const {
@@ -159,7 +176,22 @@ new_memory region_backend::available() const {
 
 bool region_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
   const in_reclaim now{*this};
-  return detail::reclaim_retired(shortage, seen);
+  detail::idle_request asks;
+  if (chunks_.memory == chunk_memory::standard)
+    asks = {.bytes = missing_,
+            .taker = &given_,
+            .chunk_bytes = shortage.why().requested,
+            .shareable = chunks_.shareable};
+  return detail::reclaim_retired(shortage, seen, asks);
+}
+
+void region_backend::release_set_aside() noexcept {
+  held_->set_aside.trim();
+  given_.trim();
+}
+
+std::size_t region_backend::pinned_bytes() const {
+  return returns_memory_ ? 0 : held_->set_aside.statistics().bytes + given_.statistics().bytes;
 }
 
 std::uint64_t region_backend::reclaimed_so_far() const { return detail::retired_so_far(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,10 +34,8 @@ class region_backend final : public device_backend {
   [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
   [[nodiscard]] std::size_t reclaims_left() const override;
   void set_aside(std::size_t offset, std::size_t bytes) override;
-  void release_set_aside() noexcept override { held_->set_aside.trim(); }
-  [[nodiscard]] std::size_t pinned_bytes() const override {
-    return returns_memory_ ? 0 : held_->set_aside.statistics().bytes;
-  }
+  void release_set_aside() noexcept override;
+  [[nodiscard]] std::size_t pinned_bytes() const override;
   [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
   [[nodiscard]] left_mapped detach_refused(std::size_t offset, std::size_t bytes) override;
   void alias(const std::vector<std::size_t>& from, std::size_t to) override;
@@ -80,6 +79,8 @@ class region_backend final : public device_backend {
 
   device_ref device_;
   region_options chunks_;
+  std::atomic<std::size_t> missing_{0};  // in the last create() that the device refused
+  chunk_cache given_;                    // by others, during reclaim(), for the next create()
   std::unique_ptr<held_memory> held_;
   std::size_t granularity_;
   std::size_t address_bytes_;

@@ -16,7 +16,7 @@ namespace hipvmm::mr::pool {
 namespace {
 
 struct detached_slab final : detached {
-  [[nodiscard]] bool release() noexcept override {
+  [[nodiscard]] bool release(chunk_gift*) noexcept override {
     detail::release_when_unused(std::move(memory));
     return true;
   }

@@ -14,7 +14,7 @@ namespace hipvmm::mr::pool {
 namespace {
 
 struct detached_upstream_slab final : detached {
-  [[nodiscard]] bool release() noexcept override {
+  [[nodiscard]] bool release(chunk_gift*) noexcept override {
     memory.reset();
     return true;
   }

@@ -320,7 +320,7 @@ class watched_memory final : public mr::pool::memory_backend {
   struct detached_memory final : mr::pool::detached {
     detached_memory(watched_memory& memory, std::size_t at, std::size_t chunk_bytes)
         : all{memory}, offset{at}, bytes{chunk_bytes} {}
-    [[nodiscard]] bool release() noexcept override {
+    [[nodiscard]] bool release(mr::pool::chunk_gift*) noexcept override {
       if (std::exchange(all.keeps_mappings, false)) return false;
       all.held_ -= bytes;
       all.mapped_.erase(offset);

@@ -125,7 +125,7 @@ class counted_memory final : public memory_backend {
  private:
   struct detached_chunk final : detached {
     detached_chunk(counted_memory& memory, std::size_t held) : all{memory}, bytes{held} {}
-    [[nodiscard]] bool release() noexcept override {
+    [[nodiscard]] bool release(chunk_gift*) noexcept override {
       ++all.calls.unmap;
       all.held_ -= bytes;
       return true;
