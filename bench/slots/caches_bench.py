@@ -4,13 +4,14 @@
 
     caches_bench.py decode   [--cells BATCHxCONTEXT,...] [--steps N]  milliseconds a token, memory
     caches_bench.py longest  [--batch N]     the longest context before memory runs out
-    caches_bench.py compiled [--maximum N]   static caches with torch.compile
+    caches_bench.py compiled [--maximum N]   static caches with torch.compile and without
 
 Each method has a process of its own, so that nobody finds what another one left in PyTorch's
-allocator. The context is random keys and values, the same for all methods, which update() appends
-in pieces of 4,096 tokens; then the model decodes. `used_bytes` is the driver's count beside the
-weights, after `held_bytes` of the cache itself; `tokens` is a hash of the first 16
-steps' tokens: equal hashes are equal tokens. Needs PyTorch, transformers 5.15 or newer, and the package hipvmm.
+allocator, and an even share of the --seconds; a cell that has used its share ends after 16 steps or
+more. The context is random keys and values, the same for all methods, which update() appends in
+pieces of 4,096 tokens; then the model decodes. `used_bytes` is the driver's count beside the
+weights, after `held_bytes` of the cache itself; `tokens` is a hash of the first 16 steps' tokens:
+equal hashes are equal tokens. Needs PyTorch, transformers 5.15 or newer, and the package hipvmm.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SHAPES = {  # layers, hidden, intermediate, heads; 8 heads of keys and values, h
 METHODS = {
     "decode": ("dynamic", "growing", "expandable", "doubling", "static", "offloaded"),
     "longest": ("dynamic", "growing", "expandable", "doubling"),
-    "compiled": ("static", "growing_static"),
+    "compiled": ("static", "growing_static", "static_eager", "growing_static_eager"),
 }
 PIECE = 4096
 HASHED = 16  # steps
@@ -102,10 +103,12 @@ def make_model(shape):
     return model, config
 
 
-def append(cache, config, batch, count, generator):
+def append(cache, config, batch, count, generator, until=float("inf")):
     """Random keys and values for `count` tokens more in all layers."""
     import torch
     for first in range(0, count, PIECE):
+        if time.time() > until:
+            raise TimeoutError
         shape = (batch, config.num_key_value_heads, min(PIECE, count - first), config.head_dim)
         for layer in range(config.num_hidden_layers):
             cache.update(*(torch.randn(shape, generator=generator, device="cuda",
@@ -133,11 +136,17 @@ def decode(method, options, report):
 
     # Each step of an offloaded cache transfers all of it twice.
     steps = HASHED if method == "offloaded" else options.steps
-    for cell in options.cells.split(","):
+    cells = options.cells.split(",")
+    for index, cell in enumerate(cells):
         batch, context = map(int, cell.split("x"))
-        length = context + steps
+        length, left = context + steps, options.until - time.time()
         row = {"batch": batch, "context": context, "steps": steps,
                "kv_bytes": 4096 * config.num_hidden_layers * batch * length}
+        room = free_bytes() if method != "offloaded" else os.sysconf("SC_AVPHYS_PAGES") * 4096
+        if left < 0 or row["kv_bytes"] > room:
+            report({**row, "result": "not run: no time" if left < 0 else "not run: does not fit"})
+            continue
+        end = time.time() + left / (len(cells) - index)
         try:
             warm, token = make_cache(method, config, 1024), torch.zeros(
                 (batch, 1), dtype=torch.long, device="cuda")
@@ -147,7 +156,8 @@ def decode(method, options, report):
             warm = None
             before = least = free_bytes()
             cache = make_cache(method, config, length)
-            append(cache, config, batch, context, torch.Generator("cuda").manual_seed(7))
+            append(cache, config, batch, context, torch.Generator("cuda").manual_seed(7),
+                   options.until)
             times, found = [], []
             for _ in range(steps):
                 torch.cuda.synchronize()
@@ -157,15 +167,20 @@ def decode(method, options, report):
                 times.append(1000 * (time.perf_counter() - begin))
                 found.append(token)
                 least = min(least, torch.cuda.mem_get_info()[0])
+                if len(found) >= HASHED and time.time() > end:
+                    break
             times.sort()
             row.update(
-                result="done", used_bytes=before - least,
+                result="done", steps=len(found),
+                kv_bytes=row["kv_bytes"] // length * (context + len(found)), used_bytes=before - least,
                 held_bytes=getattr(cache, "held_bytes", ""),
                 median_ms=round(times[len(times) // 2], 3),
                 p99_ms=round(times[len(times) * 99 // 100], 3), longest_ms=round(times[-1], 3),
                 tokens=hashlib.sha256(str(torch.cat(found[:HASHED], 1).tolist()).encode()).hexdigest()[:12])
         except (torch.cuda.OutOfMemoryError, MemoryError):
             row["result"] = "out of memory"
+        except TimeoutError:
+            row["result"] = "not run: no time"
         cache = None
         report(row)
 
@@ -195,21 +210,23 @@ def longest(method, options, report):
 def compiled(method, options, report):
     import torch
     model, config = make_model(options.model)
-    before = free_bytes()
-    cache = make_cache(method, config, options.maximum)
+    before, kind = free_bytes(), method.replace("_eager", "")
+    cache = make_cache(kind, config, options.maximum)
     prompt = torch.randint(0, 32000, (1, options.context - options.steps), device="cuda")
     seconds = []
     for _ in range(2):  # the first one compiles
         torch.cuda.synchronize()
         begin = time.perf_counter()
         tokens = model.generate(prompt, past_key_values=cache, max_new_tokens=options.steps,
-                                do_sample=False, eos_token_id=None, pad_token_id=0)
+                                do_sample=False, eos_token_id=None, pad_token_id=0,
+                                disable_compile=kind != method)
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
         used, held = before - torch.cuda.mem_get_info()[0], getattr(cache, "held_bytes", "")
         changes = getattr(cache, "view_changes", "")
         cache.reset()
-    report({"batch": 1, "context": options.context, "steps": options.steps, "maximum": options.maximum, "result": "done",
+    report({"batch": 1, "context": options.context, "steps": options.steps,
+            "maximum": options.maximum, "result": "done",
             "kv_bytes": 4096 * config.num_hidden_layers * options.context, "used_bytes": used,
             "held_bytes": held, "first_s": round(seconds[0], 3), "second_s": round(seconds[1], 3),
             "tokens_per_s": round(options.steps / seconds[1], 1), "view_changes": changes,
@@ -247,24 +264,30 @@ def main():
     parser.add_argument("scenario", choices=list(METHODS))
     parser.add_argument("--model", choices=list(SHAPES), default="llama-8b")
     parser.add_argument("--methods", help="separated by commas")
-    parser.add_argument("--cells", default="1x4096,1x32768,1x131072,8x4096,8x32768,32x4096")
+    parser.add_argument("--cells", default="1x4096,8x4096,32x4096,1x32768,8x32768,1x131072,"
+                        "32x32768,8x131072,32x131072")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--maximum", type=int, default=131072)
     parser.add_argument("--steps", type=int, default=128)
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--attention", choices=("default", "flash"), default="flash")
     parser.add_argument("--csv", metavar="FILE")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         return child(options.child, options)
-    rows = []
-    for method in (options.methods.split(",") if options.methods else METHODS[options.scenario]):
-        environment = dict(os.environ)
+    rows, end = [], time.time() + options.seconds
+    methods = options.methods.split(",") if options.methods else METHODS[options.scenario]
+    for index, method in enumerate(methods):
+        environment, now = dict(os.environ), time.time()
+        until = now + (end - now) / (len(methods) - index)
         if method == "expandable":
             environment["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
-        run = subprocess.run([sys.executable, *sys.argv, "--child", method], env=environment,
-                             stdout=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(
+            [sys.executable, *sys.argv, "--child", method, "--until", str(until)],
+            env=environment, stdout=subprocess.PIPE, text=True, check=False)
         rows += [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
         if run.returncode != 0:
             print(f"{method} ended with status {run.returncode}", file=sys.stderr)
