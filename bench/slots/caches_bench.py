@@ -33,6 +33,7 @@ SHAPES = {  # layers, hidden, intermediate, heads; 8 heads of keys and values, h
 METHODS = {
     "decode": ("dynamic", "growing", "expandable", "doubling", "static", "offloaded"),
     "longest": ("dynamic", "growing", "expandable", "doubling"),
+    "pairs": ("dynamic+growing",),
     "compiled": ("static", "growing_static", "static_eager", "growing_static_eager"),
 }
 PIECE = 4096
@@ -126,13 +127,53 @@ def free_bytes():
     return torch.cuda.mem_get_info()[0]
 
 
+def timed_step(model, cache, token):
+    """Returns the next token, and the milliseconds that it took."""
+    import torch
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    token = model(token, past_key_values=cache, use_cache=True,
+                  logits_to_keep=1).logits[:, -1].argmax(-1, keepdim=True)
+    torch.cuda.synchronize()
+    return token, 1000 * (time.perf_counter() - begin)
+
+
+def middle(values):
+    return round(sorted(values)[len(values) // 2], 3)
+
+
+def pairs(method, options, report):
+    """`paired_ratio` is the median of each step's time by the step of the first cache before it."""
+    import torch
+    model, config = make_model(options.model)
+    names = method.split("+")
+    for cell in options.cells.split(","):
+        batch, context = map(int, cell.split("x"))
+        caches = {}
+        try:
+            for name in names:
+                caches[name] = make_cache(name, config, context + options.steps)
+                append(caches[name], config, batch, context, torch.Generator("cuda").manual_seed(7))
+            tokens = dict.fromkeys(names, torch.zeros((batch, 1), dtype=torch.long, device="cuda"))
+            times = {name: [] for name in names}
+            for _ in range(options.steps):
+                for name in names:
+                    tokens[name], took = timed_step(model, caches[name], tokens[name])
+                    times[name].append(took)
+            for name in names:
+                report({"method": name, "batch": batch, "context": context, "steps": options.steps,
+                        "result": "done", "median_ms": middle(times[name]),
+                        "longest_ms": round(max(times[name]), 3), "paired_ratio": middle(
+                            [b / a for a, b in zip(times[names[0]], times[name])])})
+        except (torch.cuda.OutOfMemoryError, MemoryError):
+            report({"batch": batch, "context": context, "result": "out of memory"})
+        caches.clear()
+        free_bytes()
+
+
 def decode(method, options, report):
     import torch
     model, config = make_model(options.model)
-
-    def step(cache, token):
-        return model(token, past_key_values=cache, use_cache=True,
-                     logits_to_keep=1).logits[:, -1].argmax(-1, keepdim=True)
 
     # Each step of an offloaded cache transfers all of it twice.
     steps = HASHED if method == "offloaded" else options.steps
@@ -152,7 +193,7 @@ def decode(method, options, report):
                 (batch, 1), dtype=torch.long, device="cuda")
             append(warm, config, batch, 512, None)
             for _ in range(3):
-                step(warm, token)
+                timed_step(model, warm, token)
             warm = None
             before = least = free_bytes()
             cache = make_cache(method, config, length)
@@ -160,11 +201,8 @@ def decode(method, options, report):
                    options.until)
             times, found = [], []
             for _ in range(steps):
-                torch.cuda.synchronize()
-                begin = time.perf_counter()
-                token = step(cache, token)
-                torch.cuda.synchronize()
-                times.append(1000 * (time.perf_counter() - begin))
+                token, took = timed_step(model, cache, token)
+                times.append(took)
                 found.append(token)
                 least = min(least, torch.cuda.mem_get_info()[0])
                 if len(found) >= HASHED and time.time() > end:
@@ -174,7 +212,7 @@ def decode(method, options, report):
                 result="done", steps=len(found),
                 kv_bytes=row["kv_bytes"] // length * (context + len(found)), used_bytes=before - least,
                 held_bytes=getattr(cache, "held_bytes", ""),
-                median_ms=round(times[len(times) // 2], 3),
+                median_ms=middle(times),
                 p99_ms=round(times[len(times) * 99 // 100], 3), longest_ms=round(times[-1], 3),
                 tokens=hashlib.sha256(str(torch.cat(found[:HASHED], 1).tolist()).encode()).hexdigest()[:12])
         except (torch.cuda.OutOfMemoryError, MemoryError):
@@ -250,7 +288,8 @@ def child(method, options):
 
     backends = list(SDPBackend.__members__.values()) if options.attention == "default" else [
         SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    run = {"decode": decode, "longest": longest, "compiled": compiled}[options.scenario]
+    run = {"decode": decode, "longest": longest, "compiled": compiled,
+           "pairs": pairs}[options.scenario]
     with torch.inference_mode():
         if options.attention == "default":
             run(method, options, report)
