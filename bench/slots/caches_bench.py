@@ -46,8 +46,6 @@ def doubling_layer():
     from transformers.cache_utils import DynamicLayer
 
     class DoublingLayer(DynamicLayer):
-        _layer_type = None
-
         def update(self, key_states, value_states, *args, **kwargs):
             if not self.is_initialized:
                 self.lazy_initialization(key_states, value_states)
@@ -124,7 +122,11 @@ def free_bytes():
     gc.collect()
     torch.cuda.empty_cache()
     hipvmm.drain_retired_memory()
-    return torch.cuda.mem_get_info()[0]
+    last, free = 0, torch.cuda.mem_get_info()[0]
+    while free != last:  # the driver may count released memory a while
+        time.sleep(0.1)
+        last, free = free, torch.cuda.mem_get_info()[0]
+    return free
 
 
 def timed_step(model, cache, token):
