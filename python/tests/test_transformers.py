@@ -342,12 +342,42 @@ def test_indices_of_all_kinds(grown):
 def test_numbers_of_crop(grown, number):
     caches = pair(grown, "full_attention", "full_attention")
     update(caches, 0, *tokens(2, 10))  # the other layer has none
-    for each in caches:
-        each.crop(number)
+    caches[0].crop(number)
+    caches[1].layers[0].crop(number)  # transformers fails at a layer without tokens
     assert same(*caches) and caches[0].get_seq_length() == caches[1].get_seq_length()
     for layer in (0, 0, 1):
         update(caches, layer, *tokens(2, 1))
     assert caches[0].layers[0].held_bytes > 0
+
+
+def test_crop_of_a_cache_whose_window_has_lost_tokens_changes_nothing(grown):
+    caches = pair(grown, "full_attention", "sliding_attention", "full_attention")
+    for count in (12, 1, 1):
+        for layer in range(3):
+            update(caches, layer, *tokens(2, count))
+    with pytest.raises((RuntimeError, ValueError)):
+        caches[0].crop(-2)
+    assert same(*caches) and [each.is_sliding for each in caches[0].layers] == [False, True, False]
+    with pytest.raises((RuntimeError, ValueError)):
+        caches[1].crop(-2)
+    assert caches[1].layers[0].get_seq_length() == 12  # transformers' own has cropped that layer
+
+
+@pytest.mark.parametrize("length", [3, 40])
+def test_crop_of_a_cache_whose_window_records(grown, length):
+    caches = pair(grown, "sliding_attention", "full_attention")
+    for each in caches:
+        each.activate_past_recording()
+    for count, gone in ((length, 0), (5, 5), (5, 2), (1, 0), (5, 4), (5, 0)):
+        for layer in range(2):
+            update(caches, layer, *tokens(2, count))
+        for each in caches:
+            each.crop(-gone)
+        assert same(*caches)
+        for layer in range(2):
+            assert caches[0].get_mask_sizes(3, layer) == caches[1].get_mask_sizes(3, layer)
+            assert caches[0].get_seq_length(layer) == caches[1].get_seq_length(layer)
+    assert caches[0].get_seq_length() == length + 10 and caches[0].layers[1].held_bytes > 0
 
 
 def test_layers_that_are_offloaded_by_the_cache(grown):
@@ -358,7 +388,7 @@ def test_layers_that_are_offloaded_by_the_cache(grown):
     for count in (5, 1, 1):
         for layer in range(2):
             keys, values = update(caches, layer, *tokens(2, count))
-            assert caches[0].layers[0].held_bytes == 0
+            assert caches[0].layers[layer].held_bytes == 0
     assert keys.shape[2] == 7 and same(*caches)
 
 

@@ -9,25 +9,23 @@ import types
 
 import torch
 
-DYNAMIC_LAYER_TYPE_MAPPING = {}
-STATIC_LAYER_TYPE_MAPPING = {}
-
-
 class CacheLayerMixin:
     """The base of all layers. A class that names a _layer_type registers itself for it."""
 
     is_compileable = False
     is_croppable = False
     supports_early_init = True
-    is_sliding = False
     _layer_type = None
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if cls._layer_type is not None:
-            is_static = any(each.__name__ == "StaticLayer" for each in cls.__mro__)
+            is_static = issubclass(cls, StaticLayer)
             mapping = STATIC_LAYER_TYPE_MAPPING if is_static else DYNAMIC_LAYER_TYPE_MAPPING
             mapping[cls._layer_type] = cls
+
+    def __repr__(self):
+        return type(self).__name__
 
     def __init__(self, **kwargs):
         self.keys = self.values = None
@@ -55,12 +53,15 @@ class CacheLayerMixin:
             self.keys = self.keys.index_select(0, beam_idx.to(self.keys.device))
             self.values = self.values.index_select(0, beam_idx.to(self.values.device))
 
+    def get_max_cache_shape(self):
+        return self.get_max_length()
+
 
 class DynamicLayer(CacheLayerMixin):
     """Keys and values of all tokens, concatenated at each update."""
 
+    is_sliding = False
     is_croppable = True
-    _layer_type = "full_attention"
 
     def lazy_initialization(self, keys, values):
         self.dtype, self.device = keys.dtype, keys.device
@@ -86,14 +87,13 @@ class DynamicLayer(CacheLayerMixin):
     def get_max_length(self):
         return -1
 
-    get_max_cache_shape = get_max_length
-
     def crop(self, tokens_to_remove):
         """A number above 0 is how many tokens stay; one below how many go."""
-        length = self.get_seq_length()
-        stay = tokens_to_remove if tokens_to_remove > 0 else max(length + tokens_to_remove, 0)
-        if stay < length:
-            self.keys, self.values = self.keys[..., :stay, :], self.values[..., :stay, :]
+        if tokens_to_remove > 0:
+            tokens_to_remove = min(tokens_to_remove - self.get_seq_length(), 0)
+        if tokens_to_remove < 0:  # fails before the first token
+            self.keys = self.keys[..., :tokens_to_remove, :]
+            self.values = self.values[..., :tokens_to_remove, :]
 
     def batch_repeat_interleave(self, repeats):
         if self.get_seq_length():
@@ -106,14 +106,18 @@ class DynamicLayer(CacheLayerMixin):
 
 
 class DynamicSlidingWindowLayer(DynamicLayer):
-    """The last tokens of a window."""
+    """The last tokens of a window; of a layer that records, all since the last crop()."""
 
     is_sliding = True
-    _layer_type = "sliding_attention"
 
     def __init__(self, sliding_window, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__()
         self.sliding_window, self.cumulative_length = sliding_window, 0
+        self._sliding_window_tensor = torch.tensor(sliding_window)
+        self.record_past = False
+
+    def activate_past_recording(self):
+        self.record_past = True
 
     def update(self, keys, values, *args, **kwargs):
         if not self.is_initialized:
@@ -121,25 +125,51 @@ class DynamicSlidingWindowLayer(DynamicLayer):
         self.cumulative_length += keys.shape[-2]
         whole = [torch.cat([old, new], dim=-2)
                  for old, new in ((self.keys, keys), (self.values, values))]
-        self.keys, self.values = (each[:, :, 1 - self.sliding_window:] for each in whole)
+        self.keys, self.values = whole
+        if not self.record_past:
+            self._keep_window()
         return tuple(whole)
+
+    def _keep_window(self):
+        self.keys, self.values = (each[:, :, 1 - self.sliding_window:]
+                                  for each in (self.keys, self.values))
 
     def get_seq_length(self):
         return self.cumulative_length
+
+    def get_mask_sizes(self, query_length):
+        kept = min(self.cumulative_length, self.sliding_window - 1)
+        return kept + query_length, self.cumulative_length - kept
+
+    def get_max_length(self):
+        return self.sliding_window
+
+    def crop(self, tokens_to_remove):
+        if self.cumulative_length < self.sliding_window:
+            super().crop(tokens_to_remove)
+            self.cumulative_length = self.keys.shape[-2]  # fails before the first token
+            return
+        if not self.record_past or tokens_to_remove > 0:
+            raise RuntimeError("the window is full: record before, and give a number below 0")
+        super().crop(tokens_to_remove)
+        self._keep_window()
+        self.cumulative_length += tokens_to_remove
 
 
 class StaticLayer(CacheLayerMixin):
     """Keys and values of the most tokens, in zeros before they come."""
 
     is_compileable = True
-    _layer_type = "full_attention"
+    is_sliding = False
 
     def __init__(self, max_cache_len, **kwargs):
         super().__init__()
         self.max_cache_len, self.cumulative_length = max_cache_len, torch.tensor(0)
 
     def lazy_initialization(self, keys, values):
-        self.dtype, self.device, self.batch_size = keys.dtype, keys.device, keys.shape[0]
+        self.dtype, self.device = keys.dtype, keys.device
+        self.batch_size, self.num_heads = keys.shape[:2]
+        self.k_head_dim, self.v_head_dim = keys.shape[3], values.shape[3]
         self.keys, self.values = (
             torch.zeros(*each.shape[:2], self.max_cache_len, each.shape[3], dtype=self.dtype,
                         device=self.device) for each in (keys, values))
@@ -165,24 +195,40 @@ class StaticLayer(CacheLayerMixin):
         return self.max_cache_len
 
 
+DYNAMIC_LAYER_TYPE_MAPPING = {
+    "full_attention": DynamicLayer, "sliding_attention": DynamicSlidingWindowLayer,
+    "chunked_attention": DynamicSlidingWindowLayer}
+STATIC_LAYER_TYPE_MAPPING = {  # without static windows, which are not needed here
+    "full_attention": StaticLayer, "sliding_attention": DynamicSlidingWindowLayer}
+
+
 class Cache:
     """A list of layers; each call is one of a layer, or of all of them."""
 
-    def __init__(self, layers=None, layer_class_to_replicate=None, offloading=False):
+    def __init__(self, layers=None, layer_class_to_replicate=None, offloading=False,
+                 offload_only_non_sliding=True):
+        if (layers is None) == (layer_class_to_replicate is None):
+            raise ValueError("a cache has either layers, or a class of layers")
         self.layers = [] if layers is None else layers
         self.layer_class_to_replicate = layer_class_to_replicate
         self.offloading = offloading
+        if offloading:
+            self.only_non_sliding = offload_only_non_sliding
+
+    def __repr__(self):
+        return f"{type(self).__name__}(layers={self.layers})"
 
     def update(self, keys, values, layer_idx, *args, **kwargs):
         if self.layer_class_to_replicate is not None:
             while len(self.layers) <= layer_idx:
                 self.layers.append(self.layer_class_to_replicate())
-        layer = self.layers[layer_idx]
-        if self.offloading:
-            layer.prefetch()
-        found = layer.update(keys, values, *args, **kwargs)
-        if self.offloading:
-            layer.offload()
+        if self.offloading:  # the next layer comes while this one works
+            goes = [not (each and self.only_non_sliding) for each in self.is_sliding]
+            after = [*range(layer_idx + 1, len(goes)), *range(layer_idx + 1)]
+            self.layers[next(each for each in after if goes[each])].prefetch()
+        found = self.layers[layer_idx].update(keys, values, *args, **kwargs)
+        if self.offloading and goes[layer_idx]:
+            self.layers[layer_idx].offload()
         return found
 
     def __len__(self):
@@ -195,6 +241,42 @@ class Cache:
         if layer_idx >= len(self.layers):
             return query_length, 0
         return self.layers[layer_idx].get_mask_sizes(query_length)
+
+    def get_query_offset(self, layer_idx=0):
+        return self.get_seq_length(layer_idx)
+
+    def get_max_length(self, layer_idx=None):
+        if layer_idx is None:
+            return max(each.get_max_length() for each in self.layers)
+        return self.layers[layer_idx].get_max_length() if layer_idx < len(self.layers) else -1
+
+    @property
+    def batch_size(self):
+        found = {each.batch_size for each in self.layers if hasattr(each, "batch_size")}
+        if len(found) > 1:
+            raise ValueError(f"layers have batches of {found}")
+        return found.pop() if found else -1
+
+    @property
+    def is_compileable(self):
+        return bool(self.layers) and all(each.is_compileable for each in self.layers)
+
+    @property
+    def is_croppable(self):
+        return all(each.is_croppable for each in self.layers)
+
+    @property
+    def is_initialized(self):
+        return bool(self.layers) and all(each.is_initialized for each in self.layers)
+
+    @property
+    def is_sliding(self):
+        return [each.is_sliding for each in self.layers]
+
+    def activate_past_recording(self):
+        for layer in self.layers:
+            if hasattr(layer, "activate_past_recording"):
+                layer.activate_past_recording()
 
     def reset(self):
         self._each("reset")
@@ -232,15 +314,18 @@ class DynamicCache(Cache):
             text = config.get_text_config(decoder=True)
             layers = [DYNAMIC_LAYER_TYPE_MAPPING[each](sliding_window=text.sliding_window)
                       for each in text.layer_types]
-        for index, (keys, values) in enumerate(ddp_cache_data or ()):
+        for index, (keys, values, *window) in enumerate(ddp_cache_data or ()):
             if config is None:
-                layers.append(DynamicLayer())
-            layers[index].update(keys, values)
-        super().__init__(layers or None, None if layers else DynamicLayer, offloading)
+                layers.append(DynamicSlidingWindowLayer(window[0].item())
+                              if window and window[0] is not None else DynamicLayer())
+            if keys is not None:
+                layers[index].update(keys, values)
+        super().__init__(layers or None, None if layers else DynamicLayer, offloading,
+                         offload_only_non_sliding)
 
     def __iter__(self):
         for layer in self.layers:
-            yield layer.keys, layer.values, None
+            yield layer.keys, layer.values, getattr(layer, "_sliding_window_tensor", None)
 
 
 class StaticCache(Cache):
@@ -249,10 +334,9 @@ class StaticCache(Cache):
     def __init__(self, config, max_cache_len, offloading=False, offload_only_non_sliding=True,
                  **kwargs):
         text = config.get_text_config(decoder=True)
-        dynamic = {"sliding_attention": DynamicSlidingWindowLayer}  # static ones are not needed here
-        super().__init__([{**dynamic, **STATIC_LAYER_TYPE_MAPPING}[each](
+        super().__init__([STATIC_LAYER_TYPE_MAPPING[each](
             max_cache_len=max_cache_len, sliding_window=text.sliding_window)
-            for each in text.layer_types], None, offloading)
+            for each in text.layer_types], None, offloading, offload_only_non_sliding)
 
 
 def modules():

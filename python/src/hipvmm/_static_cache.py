@@ -37,8 +37,6 @@ class GrowingStaticLayer(StaticLayer):
     itself outside of compiled code.
     """
 
-    _layer_type = None  # or transformers would register this class for all caches
-
     def __init__(self, max_cache_len: int, **kwargs: Any) -> None:
         super().__init__(max_cache_len, **kwargs)
         self.view_length = self.view_changes = 0

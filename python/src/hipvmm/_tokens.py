@@ -16,6 +16,7 @@ from .reserved import elements, returns_with_addresses
 _SLACK = 4 << 20  # bytes beyond an eighth of the tokens that trim() leaves
 _SHARED = 4 << 20  # bytes from which on a copy shares blocks
 _SCRATCH = 16 << 20  # bytes that select() copies at a time
+_ROWS = 64
 
 
 def kind_of(keys: Any, values: Any) -> Optional[Tuple[Any, ...]]:
@@ -86,6 +87,7 @@ class Tokens:
         self._rows = self._elements.data.as_strided(
             (self._steps, 2 * batch, heads, 1, width),
             (self._row, heads * width, width, width, 1))
+        self._page, self._page_rows = -1, ()  # of _ROWS rows: taken apart at once, each costs less
 
     @property
     def held_bytes(self) -> int:
@@ -134,7 +136,10 @@ class Tokens:
         self.require_awake()
         if first < self._shown:
             self._rewrite(first)
-        torch.cat(new, out=self._rows.select(0, first))
+        page, row = divmod(first, _ROWS)
+        if page != self._page:
+            self._page, self._page_rows = page, self._rows[first - row:][:_ROWS].unbind()
+        torch.cat(new, out=self._page_rows[row])
         return self.views(first + 1)
 
     def write(self, first: int, keys: Any, values: Any) -> None:

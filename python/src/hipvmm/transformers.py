@@ -74,8 +74,6 @@ class GrowingLayer(DynamicLayer):
     but for anything else these are read-only. pickle takes the contents of a layer.
     """
 
-    _layer_type = None  # or transformers would register this class for all caches
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._tokens: Optional[Tokens] = None
@@ -117,14 +115,18 @@ class GrowingLayer(DynamicLayer):
 
     def crop(self, *args: Any, **kwargs: Any) -> None:
         """Removes tokens as DynamicLayer does; memory far beyond the rest is released."""
-        if self.get_seq_length() == 0:
+        count, tokens = self.get_seq_length(), self._own()
+        if count == 0:
             return
-        tokens = self._own()
+        if tokens is not None and len(args) == 1 and -count < args[0] < 0:
+            self._trim(tokens, count + args[0])
+            return
         super().crop(*args, **kwargs)
-        if self.get_seq_length() == 0:
+        count = self.get_seq_length()
+        if count == 0:
             self._take(None, *(each.new_empty(each.shape) for each in (self.keys, self.values)))
         elif tokens is not None:
-            self._trim(tokens)
+            self._trim(tokens, count)
 
     def reset(self) -> None:
         """Drops all tokens, and releases their memory."""
@@ -257,19 +259,19 @@ class GrowingLayer(DynamicLayer):
             return False
         count = self.get_seq_length()
         tokens.select(indices, count)
-        self._take(tokens, *tokens.views(count))
-        self._trim(tokens)
+        self._trim(tokens, count)
         return True
 
-    def _trim(self, tokens: Tokens) -> None:
-        """Releases memory that the tokens do not need, if that is much."""
-        count = self.get_seq_length()
+    def _trim(self, tokens: Tokens, count: int) -> None:
+        """Keeps the first tokens, and releases memory that they do not need, if that is much."""
+        self._take(tokens, *tokens.views(count))
+        if not tokens.has_slack(count):
+            return
         try:  # the tokens are gone already: memory that cannot be released serves later ones
-            if not tokens.returns_with_addresses:
-                tokens.trim(count)
-            elif tokens.has_slack(count):
+            if tokens.returns_with_addresses:
                 self._move_to(ordinal_of(self.device))
                 return
+            tokens.trim(count)
         except HipvmmError:
             pass
         self._take(tokens, *tokens.views(count))  # their storage ends with the memory
@@ -297,6 +299,18 @@ class GrowingCache(DynamicCache):
                        for each in self.layers]
         if self.layer_class_to_replicate is DynamicLayer:
             self.layer_class_to_replicate = GrowingLayer
+
+    def crop(self, *args: Any, **kwargs: Any) -> None:
+        """Removes tokens of all layers, or of none if a window has lost those before them."""
+        layers = self.layers
+        self.layers = sorted(layers, key=lambda each: isinstance(each, GrowingLayer))
+        try:
+            for each in layers:
+                if isinstance(each, GrowingLayer):
+                    each._own()  # raises if the memory sleeps
+            super().crop(*args, **kwargs)
+        finally:
+            self.layers = layers
 
     @property
     def held_bytes(self) -> int:
