@@ -252,7 +252,7 @@ def test_other_layers_are_those_of_transformers(grown):
     mapping = grown.cache_utils.STATIC_LAYER_TYPE_MAPPING
     assert mapping["full_attention"] is type(reference.layers[0])
     given = tokens(2, 3)
-    assert torch.equal(cache.update(*given, 1)[0], given[0]) and cache.held_bytes == 0
+    assert torch.equal(cache.update(*given, 1)[0][:, :, :3], given[0]) and cache.held_bytes == 0
     assert cache.update(*given, 0)[0].shape[2] == cache.view_length == 64
 
 

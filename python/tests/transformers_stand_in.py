@@ -195,11 +195,46 @@ class StaticLayer(CacheLayerMixin):
         return self.max_cache_len
 
 
+class StaticSlidingWindowLayer(StaticLayer):
+    """Keys and values of a window, in zeros before they come."""
+
+    is_sliding = True
+
+    def __init__(self, max_cache_len, sliding_window, **kwargs):
+        super().__init__(min(max_cache_len, sliding_window))
+        self.cumulative_length_int = 0
+
+    def update(self, keys, values, *args, **kwargs):
+        length, most = self.cumulative_length_int, self.max_cache_len
+        self.cumulative_length_int += keys.shape[2]
+        if self.cumulative_length_int <= most:
+            return super().update(keys, values)
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+        whole = [torch.cat([old[:, :, length >= most:length], new], dim=2)
+                 for old, new in ((self.keys, keys), (self.values, values))]
+        for own, each in zip((self.keys, self.values), whole):
+            own.copy_(each[:, :, -most:])
+        return tuple(whole)
+
+    def get_mask_sizes(self, query_length):
+        length, most = self.cumulative_length_int, self.max_cache_len
+        return max(most, min(length, most - 1) + query_length), max(length - most + 1, 0)
+
+    def get_seq_length(self):
+        return self.cumulative_length_int
+
+    def reset(self):
+        super().reset()
+        self.cumulative_length_int = 0
+
+
 DYNAMIC_LAYER_TYPE_MAPPING = {
     "full_attention": DynamicLayer, "sliding_attention": DynamicSlidingWindowLayer,
     "chunked_attention": DynamicSlidingWindowLayer}
-STATIC_LAYER_TYPE_MAPPING = {  # without static windows, which are not needed here
-    "full_attention": StaticLayer, "sliding_attention": DynamicSlidingWindowLayer}
+STATIC_LAYER_TYPE_MAPPING = {
+    "full_attention": StaticLayer, "sliding_attention": StaticSlidingWindowLayer,
+    "chunked_attention": StaticSlidingWindowLayer}
 
 
 class Cache:
@@ -346,7 +381,7 @@ def modules():
     package.__version__, package.cache_utils = "5.17.0", cache_utils
     for name in ("DYNAMIC_LAYER_TYPE_MAPPING", "Cache", "CacheLayerMixin", "DynamicCache",
                  "DynamicLayer", "DynamicSlidingWindowLayer", "STATIC_LAYER_TYPE_MAPPING",
-                 "StaticCache", "StaticLayer"):
+                 "StaticCache", "StaticLayer", "StaticSlidingWindowLayer"):
         setattr(cache_utils, name, globals()[name])
     package.DynamicCache = DynamicCache
     return {module.__name__: module for module in (package, cache_utils)}
