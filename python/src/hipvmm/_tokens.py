@@ -87,7 +87,8 @@ class Tokens:
         self._rows = self._elements.data.as_strided(
             (self._steps, 2 * batch, heads, 1, width),
             (self._row, heads * width, width, width, 1))
-        self._page, self._page_rows = -1, ()  # of _ROWS rows: taken apart at once, each costs less
+        self._page = -1  # of _ROWS rows, taken apart at once because each costs less then
+        self._page_rows: Any = ()
 
     @property
     def held_bytes(self) -> int:
