@@ -37,6 +37,9 @@ class GrowingStaticLayer(StaticLayer):
     itself outside of compiled code.
     """
 
+    # Where StaticLayer has one, a subclass that inherits it registers itself.
+    _layer_type = None
+
     def __init__(self, max_cache_len: int, **kwargs: Any) -> None:
         super().__init__(max_cache_len, **kwargs)
         self.view_length = self.view_changes = 0

@@ -74,6 +74,9 @@ class GrowingLayer(DynamicLayer):
     but for anything else these are read-only. pickle takes the contents of a layer.
     """
 
+    # Where DynamicLayer has one, a subclass that inherits it registers itself.
+    _layer_type = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._tokens: Optional[Tokens] = None
