@@ -65,15 +65,16 @@ class background_worker {
       ended_.notify_all();
     }
     task.is_cancelled_ = true;
-    ended_.wait(lock, [&task] { return task.stage_ == background_task::stage::idle; });
+    ended_.wait(lock, [&] { return is_stopped_ || task.stage_ == background_task::stage::idle; });
     task.is_cancelled_ = false;
   }
 
   [[nodiscard]] bool has_ended() const noexcept { return has_ended_; }
 
   void wait_until_idle() {
+    if (thread_.is_of_parent()) return;
     std::unique_lock lock{mutex_};
-    ended_.wait(lock, [this] { return queue_.empty() && !busy_; });
+    ended_.wait(lock, [this] { return is_stopped_ || (queue_.empty() && !busy_); });
   }
 
  private:
@@ -84,6 +85,9 @@ class background_worker {
   void end() noexcept {
     has_ended_ = true;
     thread_.stop();
+    const std::lock_guard lock{mutex_};
+    is_stopped_ = true;
+    ended_.notify_all();
   }
 
   static void ask_again(background_task& task, clock::time_point due) noexcept {
@@ -136,6 +140,7 @@ class background_worker {
   std::condition_variable ended_;
   boost::intrusive::list<background_task> queue_;
   bool busy_ = false;
+  bool is_stopped_ = false;  // the thread has ended, or ends the process
   std::atomic<bool> has_ended_{false};
   background_thread thread_;
 };

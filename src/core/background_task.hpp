@@ -59,8 +59,8 @@ class background_task : public boost::intrusive::list_base_hook<
   bool is_cancelled_ = false;  // its owner waits for its end
 };
 
-/// Waits until the worker has done all tasks submitted before and during the call. For tests, which
-/// then check the results.
+/// Waits until the worker has done all tasks submitted before and during the call, or has ended, as
+/// at exit and in a child of fork(). For tests, which then check the results.
 void wait_for_background_tasks();
 
 }  // namespace hipvmm::detail

@@ -2,22 +2,27 @@
 #include "core/background_task.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <list>
 #include <thread>
 #include <vector>
 
 #include "support/held_worker.hpp"
+#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {
 namespace {
 
+using namespace std::chrono_literals;
 using detail::background_task;
+using detail::wait_for_background_tasks;
 
 TEST_CASE("background_task: runs its body once, in another thread") {
   std::promise<std::thread::id> ran;
@@ -126,7 +131,6 @@ TEST_CASE("background_task: what is requested while it runs runs once more") {
 
 TEST_CASE(
     "background_task: one that wants to run again lets others go first, until it is cancelled") {
-  using namespace std::chrono_literals;
   std::vector<int> order;
   std::atomic<int> runs{0};
   background_task* repeated = nullptr;
@@ -156,7 +160,6 @@ TEST_CASE(
 }
 
 TEST_CASE("background_task: cancel_or_wait a running one ends it, though it asked to run again") {
-  using namespace std::chrono_literals;
   // Whether cancel_or_wait() waits already when the body ends is up to the machine: mostly it does.
   for (int round = 0; round < 20; ++round) {
     std::promise<void> begun;
@@ -182,7 +185,6 @@ TEST_CASE("background_task: cancel_or_wait a running one ends it, though it aske
 }
 
 TEST_CASE("background_task: of two times to run again the earlier one counts") {
-  using namespace std::chrono_literals;
   background_task* self = nullptr;
   std::promise<void> again;
   int runs = 0;
@@ -198,7 +200,6 @@ TEST_CASE("background_task: of two times to run again the earlier one counts") {
 }
 
 TEST_CASE("background_task: one that is due later does not hold the others up") {
-  using namespace std::chrono_literals;
   background_task* self = nullptr;
   std::promise<void> asked;
   background_task late{[&] {
@@ -233,11 +234,30 @@ TEST_CASE("background_task: ends at once in a child of fork(), and does not run 
   CHECK(succeeds_in_forked_child([&] {
     running.cancel_or_wait();
     queued.cancel_or_wait();
+    wait_for_background_tasks();
     return !running.pending() && !queued.pending() && !running.submit();
   }));
   let_go.set_value();
   running.cancel_or_wait();
   queued.cancel_or_wait();
+}
+
+HIPVMM_CHILD("ends the process in the worker") {
+  static background_task queued{[] {}};
+  static background_task exiting{[] { std::exit(23); }};
+  // Runs behind the worker's own handler, which the first request registers.
+  REQUIRE(std::atexit([] {
+            wait_for_background_tasks();
+            exiting.cancel_or_wait();
+          }) == 0);
+  REQUIRE(queued.request_in(1h));
+  REQUIRE(exiting.submit());
+  ::alarm(10);
+  for (;;) ::pause();
+}
+
+TEST_CASE("background_task: nothing waits for a worker that has ended at exit") {
+  check_child_ends(23, "ends the process in the worker");
 }
 
 TEST_CASE("background_task: many threads submit, cancel and destroy their own") {
