@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -28,7 +29,7 @@ class address_range final : public detail::refused_end {
     const auto end = [](address_range* made) {
       end_or_keep(std::unique_ptr<detail::refused_end>{made});
     };
-    return {new address_range{std::move(first)}, end};
+    return {new address_range{reserved_part{std::move(first)}}, end};
   }
 
   [[nodiscard]] void* base() const noexcept { return parts_.front().start; }
@@ -41,9 +42,18 @@ class address_range final : public detail::refused_end {
     parts_.push_back({std::move(next)});
     bytes_ += added;
   }
+  /// Ends the last part as a range of its own, with what HIP refused to unmap there.
   void drop_last() noexcept {
-    bytes_ -= parts_.back().bytes;
-    if (!parts_.back().end(true)) parts_.back().pins.stay();
+    reserved_part& last = parts_.back();
+    bytes_ -= last.bytes;
+    if (auto* const ending = new (std::nothrow) address_range{std::move(last)}) {
+      auto refused = refused_.take(ending->base(), ending->bytes());
+      ending->refused_.put_back(refused);
+      end_or_keep(std::unique_ptr<detail::refused_end>{ending});
+    } else {
+      last.pins.stay();
+      static_cast<void>(last.addresses.release());
+    }
     parts_.pop_back();
   }
   /// Work may still use the addresses when they are freed.
@@ -112,7 +122,10 @@ class address_range final : public detail::refused_end {
     for (reserved_part& each : parts_) {
       if (each.addresses.empty()) continue;
       const detail::renewal renewed = detail::renew(each.addresses);
-      if (renewed != detail::renewal::refused) each.pins.end();
+      if (renewed == detail::renewal::forgotten)
+        each.pins.stay();
+      else if (renewed != detail::renewal::refused)
+        each.pins.end();
       result = std::max(result, renewed);
     }
     return result;
@@ -144,7 +157,10 @@ class address_range final : public detail::refused_end {
   [[nodiscard]] refused_unmaps& refused() const noexcept { return refused_; }
 
  private:
-  explicit address_range(address_reservation first) { append(std::move(first)); }
+  struct reserved_part;
+  explicit address_range(reserved_part first) noexcept : bytes_{first.bytes} {
+    parts_.push_back(std::move(first));
+  }
 
   [[nodiscard]] bool end(bool reports) noexcept override {
     detail::report_exceptions([this] { refused_.retry(nullptr, 0); });

@@ -33,7 +33,8 @@ constexpr device_ref reference_device{0};
 
 // hipMemAddressFree of clr up to 6.4 frees the addresses before it forgets them: a reservation that
 // gets them in between is forgotten in its stead, and mapping there does nothing. So these two
-// calls exclude each other in the process. The last lock of all: nothing else is called under it.
+// calls exclude each other in the process. The last lock of all: nothing else is called under it,
+// but hipRuntimeGetVersion once.
 std::mutex& address_calls_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -65,11 +66,12 @@ bool await_late_records() noexcept {
 
 /// Returns whether HIP, which refused to free addresses, has lost its record of them.
 bool is_forgotten(hipError_t refusal) noexcept {
-  bool forgotten = refusal == hipErrorUnknown;
-  if (forgotten)
-    detail::report_exceptions(
-        [&] { forgotten = detail::rules_of_runtime().forgets_refused_addresses; });
-  return forgotten;
+  if (refusal != hipErrorUnknown) return false;
+  try {
+    return detail::rules_of_runtime().forgets_refused_addresses;
+  } catch (...) {
+    return true;  // then they stay reserved
+  }
 }
 
 /// Addresses that HIP refused to free, and that nobody has any more.
@@ -84,9 +86,9 @@ class refused_addresses final : public detail::refused_end {
 };
 
 // For addresses that HIP refused to free. If the host's memory is short, they stay reserved.
-void keep_unless_forgotten(address_reservation&& addresses, hipError_t refusal) noexcept {
-  std::unique_ptr<refused_addresses> kept;
-  if (!is_forgotten(refusal)) kept.reset(new (std::nothrow) refused_addresses);
+void keep_refused(address_reservation&& addresses) noexcept {
+  if (addresses.empty()) return;
+  std::unique_ptr<refused_addresses> kept{new (std::nothrow) refused_addresses};
   if (!kept) return static_cast<void>(addresses.release());
   kept->take(std::move(addresses));
   detail::refused_end::keep(std::move(kept));
@@ -159,12 +161,16 @@ struct detail::address_calls {
     reserved_bytes += bytes;
     return result;
   }
-  /// Leaves `addresses` as they are if HIP refuses.
+  /// Leaves `addresses` as they are if HIP refuses, but empty if it has lost its record of them:
+  /// these stay reserved, and counted.
   static hipError_t free(address_reservation& addresses) noexcept {
     const std::size_t bytes = addresses.bytes_;
     const hipError_t result =
         timed{memory_call::address_free}(hipMemAddressFree(addresses.base_, bytes));
-    if (result != hipSuccess) return result;
+    if (result != hipSuccess) {
+      if (is_forgotten(result)) static_cast<void>(addresses.release());
+      return result;
+    }
     --reserved_count;
     reserved_bytes -= bytes;
     drop_failed_maps(addresses.release(), bytes, addresses.failed_maps_.exchange(0));
@@ -179,7 +185,7 @@ struct detail::address_calls {
       hipError_t result = reserve(again, bytes, 0, base);
       at = again.get();
       if (!again.empty()) result = free(again);
-      if (!again.empty()) keep_unless_forgotten(std::move(again), result);
+      keep_refused(std::move(again));
       if (result != hipSuccess) return clear_last_error();
     }
   }
@@ -200,7 +206,6 @@ bool refused_addresses::end(bool /*reports*/) noexcept {
   if (detail::refused_end::any_maps(addresses_.get(), addresses_.bytes())) return false;
   const hipError_t result = free_addresses(addresses_);
   if (result != hipSuccess) detail::clear_last_error();
-  if (is_forgotten(result)) static_cast<void>(addresses_.release());
   return addresses_.empty();
 }
 
@@ -237,10 +242,8 @@ address_reservation::~address_reservation() {
   if (empty()) return;
   const hipError_t result = free_addresses(*this);
   detail::report(result, "hipMemAddressFree");
-  if (!empty())
-    keep_unless_forgotten(std::move(*this), result);
-  else
-    detail::retry_refused_ends(detail::refusals::stop);
+  keep_refused(std::move(*this));
+  if (result == hipSuccess) detail::retry_refused_ends(detail::refusals::stop);
 }
 
 address_reservation& address_reservation::operator=(address_reservation&& other) noexcept {
@@ -267,7 +270,7 @@ bool detail::can_reserve(std::size_t bytes) {
   if (result == hipErrorOutOfMemory || (result == hipSuccess && made.empty())) return false;
   check(result, "hipMemAddressReserve");
   result = address_calls::free(made);
-  if (!made.empty()) keep_unless_forgotten(std::move(made), result);
+  keep_refused(std::move(made));
   check(result, "hipMemAddressFree");
   return true;
 }
@@ -296,7 +299,6 @@ bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
     report(result, "hipMemAddressFree");
   else if (result != hipSuccess)
     clear_last_error();
-  if (is_forgotten(result)) static_cast<void>(addresses.release());
   return result == hipSuccess;
 }
 
@@ -321,7 +323,7 @@ detail::renewal detail::renew(address_reservation& addresses) noexcept {
   report(result, call);
   if (addresses.get() == base) return freed ? renewal::done : renewal::refused;
   addresses = {};
-  return renewal::lost;
+  return freed ? renewal::lost : renewal::forgotten;
 }
 
 void detail::note_failed_map(const address_reservation& addresses) noexcept {

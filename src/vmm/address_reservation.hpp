@@ -76,13 +76,15 @@ struct reserved_addresses {
 [[nodiscard]] address_reservation reserve_aside(std::size_t bytes);
 
 enum class renewal : unsigned char {
-  done,     ///< freed, and reserved again
-  refused,  ///< HIP did not free them: all stays
-  lost,     ///< freed, and others got them before they were reserved again
+  done,       ///< freed, and reserved again
+  refused,    ///< HIP did not free them: all stays
+  lost,       ///< freed, and others got them before they were reserved again
+  forgotten,  ///< HIP did not free them and has lost its record of them: their memory stays for
+              ///< good
 };
 
 /// Frees the addresses, so that memory returns that only they hold, and reserves the same again.
-/// `addresses` is empty if they are lost. Refusals of HIP are reported. Pre: nothing
+/// `addresses` is empty if they are lost or forgotten. Refusals of HIP are reported. Pre: nothing
 /// is mapped in them, and all work that used them was waited for.
 [[nodiscard]] renewal renew(address_reservation& addresses) noexcept;
 

@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -22,6 +24,7 @@
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/region/region_with_room.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/chunk_limit.hpp"
 
@@ -186,6 +189,104 @@ HIPVMM_TEST_CASE_IN("address_reservation: addresses that HIP has forgotten are n
   address_reservation{granule()}.free();
   CHECK(frees.count() == 3);
   CHECK(detail::all_reserved().count == counted + 2);  // for good
+}
+
+HIPVMM_TEST_CASE_IN("address_reservation: free() of addresses that HIP has forgotten empties it",
+                    under("rocm-7.2", "virtual_memory=yes")) {
+  const std::size_t counted = detail::all_reserved().count;
+  const call_counter frees{"hipMemAddressFree"};
+  address_reservation addresses{granule()};
+  {
+    const planned_fault faults{"hipMemAddressFree", 1, hipErrorInvalidValue};
+    CHECK_THROWS_AS(addresses.free(), hip_error);
+    CHECK_FALSE(addresses.empty());
+  }
+  {
+    const planned_fault faults{"hipMemAddressFree", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(addresses.free(), hip_error);
+  }
+  CHECK(addresses.empty());
+  addresses.free();
+  addresses = {};
+  CHECK(frees.count() == 2);
+  CHECK(detail::all_reserved().count == counted + 1);  // for good
+}
+
+HIPVMM_TEST_CASE_IN("sleep: memory of addresses that HIP forgot as they were renewed is counted",
+                    under("rocm-7.2", kept_memory)) {
+  used_region();
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  const call_counter frees{"hipMemAddressFree"};
+  {
+    memory_tag tag{"t"};
+    region_options options;
+    options.tag = tag;
+    region asleep{first_device, granule(), options};
+    asleep.commit(0, granule());
+    {
+      const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};
+      suspend(tag, keep::nothing);
+      CHECK(fault.struck());
+    }
+    CHECK(counts_now().agree_since(before));
+    CHECK_THROWS_AS(resume(tag), out_of_memory);
+  }
+  CHECK(frees.count() == 2);  // and what was reserved instead
+  CHECK(counts_now().bytes == before.bytes + granule());
+  CHECK(counts_now().agree_since(before));
+}
+
+HIPVMM_TEST_CASE_IN("region: what HIP refuses as extend() is undone is ended later",
+                    under("rocm-7.2", std::string{kept_memory} + ",crosses_reservations=yes")) {
+  used_region();
+  for (const char* const refused :
+       {"hipMemAddressFree error=hipErrorInvalidValue", "hipMemUnmap error=hipErrorUnknown"}) {
+    CAPTURE(refused);
+    std::optional<region> grown = region_with_room(4 * granule(), 4 * granule());
+    REQUIRE(grown);
+    grown->commit(0, 4 * granule());
+    const both_counts before = counts_now();
+    const error_recorder reported;
+    {
+      const planned_faults faults{
+          std::string{"hipMemSetAccess nth=1 error=hipErrorInvalidValue; "} + refused};
+      CHECK_THROWS_AS(grown->extend(8 * granule(), 8 * granule()), hip_error);
+      CHECK(counts_now().agree_since(before));
+      CHECK(counts_now().bytes > before.bytes);
+    }
+    CHECK(reported.count() == 1);
+    drain_retired_memory();
+    CHECK(counts_now() == before);
+    CHECK_FALSE(grown->extend(8 * granule(), 8 * granule()));
+  }
+}
+
+TEST_CASE("physical_chunk: memory that HIP refuses to release is counted, and released later") {
+  const both_counts before = counts_now();
+  const error_recorder reported;
+  const call_counter releases{"hipMemRelease"};
+  {
+    const planned_faults faults{"hipMemRelease error=hipErrorOutOfMemory"};
+    { const physical_chunk ended{first_device, granule()}; }
+    { const physical_chunk ended{first_device, granule()}; }
+    CHECK(reported.count() == 2);
+    CHECK(counts_now().bytes == before.bytes + 2 * granule());
+    CHECK(counts_now().agree_since(before));
+    const address_reservation next{granule()};
+    CHECK(releases.count() == 3);
+  }
+  CHECK(reported.count() == 2);
+  CHECK(hipGetLastError() == hipSuccess);
+  drain_retired_memory();
+  CHECK(counts_now() == before);
+  {
+    const planned_fault unknown{"hipMemRelease", 1, hipErrorInvalidValue};
+    { const physical_chunk ended{first_device, granule()}; }
+  }
+  CHECK(releases.count() == 7);
+  drain_retired_memory();
+  CHECK(releases.count() == 7);  // HIP does not know the handle
 }
 
 HIPVMM_TEST_CASE_IN("region: memory of addresses that HIP has forgotten stays counted",

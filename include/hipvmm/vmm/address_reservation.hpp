@@ -37,7 +37,7 @@ class address_reservation {
 
   /// Frees the addresses now.
   /// Pre: nothing is mapped in them.
-  /// Throws: hip_error; then they are still held.
+  /// Throws: hip_error; then they are still held, unless HIP has lost its record of them.
   void free();
 
   [[nodiscard]] void* get() const noexcept { return base_; }

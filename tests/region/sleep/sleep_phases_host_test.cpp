@@ -216,7 +216,7 @@ TEST_CASE("sleep: addresses that HIP does not free are freed after the next fail
   sleeping_regions subject;
   {
     error_recorder reported;
-    const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};
+    const planned_fault fault{"hipMemAddressFree", 1, hipErrorInvalidValue};
     suspend(subject.tag, keep::contents);
     CHECK(reported.count() != 0);
   }
@@ -243,7 +243,7 @@ TEST_CASE("sleep: an error handler may use the tag, and end what carries it") {
     resume(*woken);
   });
   {
-    const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};
+    const planned_fault fault{"hipMemAddressFree", 1, hipErrorInvalidValue};
     suspend(subject.tag, keep::contents);
   }
   set_error_handler(before);
