@@ -246,7 +246,7 @@ TEST_CASE("torch.h: a device's first allocation fails by each of its HIP calls, 
     CAPTURE(nth);
     void* memory = nullptr;
     {
-      planned_fault fault{nullptr, nth, hipErrorUnknown};
+      planned_fault fault{nullptr, nth, hipErrorOperatingSystem};
       try {
         memory = hipvmm_torch_alloc(bytes_each, last.ordinal(), own.get());
       } catch (const std::exception& failure) {
@@ -281,7 +281,7 @@ TEST_CASE("torch.h: a use of other memory is not recorded, and HIP is not asked 
   }
   blocked_stream user{first_device};
   {
-    const planned_faults failing{"any error=hipErrorUnknown"};
+    const planned_faults failing{"any error=hipErrorOperatingSystem"};
     hipvmm_torch_record_stream(memory, stream_ref{user}.get());
   }
   hipvmm_torch_free(memory, bytes_each, 0, own.get());

@@ -105,11 +105,11 @@ HIPVMM_TEST_CASE_IN(
 }
 
 HIPVMM_TEST_CASE_IN("probes: one whose call fails says which, and leaves nothing", not_probed_yet) {
-  sweep_probes(hipErrorUnknown,
+  sweep_probes(hipErrorOperatingSystem,
                [](const probe&, std::size_t at, const capability::record& found, bool quiet) {
                  CHECK_FALSE(found.reasons[at].empty());
                  if (quiet && found.findings[at] == finding::no && host_profile() == "strict")
-                   CHECK_MESSAGE(found.reasons[at].find("hipErrorUnknown") != std::string::npos,
+                   CHECK_MESSAGE(found.reasons[at].find("hipErrorOperatingSystem") != std::string::npos,
                                  found.reasons[at]);
                });
 }
@@ -389,14 +389,14 @@ TEST_CASE("probes: what fails before the first probe answers none") {
     CAPTURE(function);
     capability::record found;
     const copy_kernel none;
-    const planned_fault fault{function, 1, hipErrorUnknown};
+    const planned_fault fault{function, 1, hipErrorOperatingSystem};
     detail::run_probes(first_device, found, {[](const probe&) { return true; }, none});
     CHECK(fault.struck());
     CHECK(found.persistences[index_of(trait::virtual_memory)] == persistence::open);
     CHECK(found.findings[index_of(trait::virtual_memory)] == finding::unknown);
     CHECK(found.reasons[index_of(trait::virtual_memory)] ==
           "not found out: " + std::string{function} +
-              " gave hipErrorUnknown when the device was asked about itself");
+              " gave hipErrorOperatingSystem when the device was asked about itself");
   }
 }
 

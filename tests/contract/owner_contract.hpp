@@ -183,13 +183,13 @@ TEST_CASE_TEMPLATE_DEFINE("owner: a destructor that fails reports its HIP call a
   auto owner = std::make_unique<typename Traits::owner_type>(traits.make());
   const auto identity = Traits::identity(*owner);
   {
-    const planned_fault fault{call, 1, hipErrorUnknown};
+    const planned_fault fault{call, 1, hipErrorOperatingSystem};
     owner.reset();
     CHECK(fault.struck());
   }
   REQUIRE(reported.count() == 1);
   CHECK(reported.errors().front().call == call);
-  CHECK(reported.errors().front().code == hipErrorUnknown);
+  CHECK(reported.errors().front().code == hipErrorOperatingSystem);
   CHECK(hipGetLastError() == hipSuccess);
   // The library ends some later, and HIP's other leftovers are this case's.
   const auto live = Traits::live();

@@ -98,7 +98,7 @@ TEST_CASE("region: destruction that fails is reported and not thrown") {
     {
       region region{first_device, 4 * granule()};
       region.commit(0, granule());
-      hipvmm_host_fail_call(call.c_str(), 1, hipErrorUnknown);
+      hipvmm_host_fail_call(call.c_str(), 1, hipErrorOperatingSystem);
     }
     CHECK(hipvmm_host_fault_struck() != 0);
     hipvmm_host_fail_call(nullptr, 0, 0);

@@ -77,6 +77,7 @@ std::optional<pressure_note> pressure_subscription::wait(std::chrono::millisecon
 }
 
 std::vector<memory_event> pressure_subscription::reasons() const {
+  watch_->process.require_own();
   return detail::memory_change_ring::instance().all_of(watch_->device);
 }
 

@@ -10,6 +10,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 #include "runtime/device.hpp"
 #include "vmm/chunk_limit.hpp"
 #include "vmm/idle/idle_memory.hpp"
@@ -111,6 +112,7 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
 }
 
 void pressure_watch::look(bool measures) {
+  const callbacks_wait until_unlocked;  // they may look, and change memory
   const std::lock_guard turn{turn_};
   is_stale_ = false;  // a change from now on is for the next look
   const chunk_figures now{device};

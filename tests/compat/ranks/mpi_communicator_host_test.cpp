@@ -269,7 +269,7 @@ TEST_CASE("mpi_communicator: HIP calls of a transfer that fail on one rank end i
       MPI_Barrier(mpi_world());
       bool threw = false;
       if (ranks.rank() == 0)
-        hipvmm_host_fail_call(nullptr, static_cast<std::uint64_t>(nth), hipErrorUnknown);
+        hipvmm_host_fail_call(nullptr, static_cast<std::uint64_t>(nth), hipErrorOperatingSystem);
       try {
         ranks.transfer(out, in, stream);
         stream.synchronize();

@@ -119,6 +119,24 @@ TEST_CASE("pressure: the room in a budget is a bound, which others lower") {
   memory_budget::remove(name, first_device.uuid());
 }
 
+TEST_CASE("pressure: an error handler may use the subscription whose look reports") {
+  static pressure_subscription* used = nullptr;
+  pressure_subscription subscription{first_device};
+  used = &subscription;
+  const error_handler before = set_error_handler([](const char*, int, const char*) noexcept {
+    static_cast<void>(used->now());
+    static_cast<void>(vector_of(2 * MiB));
+  });
+  const scoped_device elsewhere{device_ref{1}};
+  for (const char* const call : {"hipThreadExchangeStreamCaptureMode", "hipSetDevice"}) {
+    CAPTURE(call);
+    const planned_fault fault{call, 2, hipErrorInvalidValue};
+    static_cast<void>(used->now());
+    CHECK(fault.struck());
+  }
+  set_error_handler(before);
+}
+
 TEST_CASE("pressure: no callback runs in a thread whose stream is captured") {
   noted notes;
   mr::vmm_pool_resource pool{first_device};
@@ -159,6 +177,11 @@ TEST_CASE("pressure: bad options, and a child of fork()") {
   CHECK(succeeds_in_forked_child([&] {
     try {
       static_cast<void>(pressure->now());
+      return false;
+    } catch (const unsupported&) {
+    }
+    try {
+      static_cast<void>(pressure->reasons());
       return false;
     } catch (const unsupported&) {
     }

@@ -50,7 +50,7 @@ class random_arena {
     std::optional<planned_faults> faults;
     if (fails_ && below(generator_, 3) == 0)
       faults.emplace("any nth=" + std::to_string(1 + below(generator_, 30)) +
-                     " error=hipErrorUnknown");
+                     " error=hipErrorOperatingSystem");
     try {
       call(last_);
     } catch (const hip_error&) {

@@ -74,7 +74,7 @@ struct exchange_sweep {
       one.stream.synchronize();
       wait_for_all(one.ranks);
       if (rank == 0)
-        fault.emplace(nullptr, nth, nth % 2 == 0 ? hipErrorOutOfMemory : hipErrorUnknown);
+        fault.emplace(nullptr, nth, nth % 2 == 0 ? hipErrorOutOfMemory : hipErrorOperatingSystem);
       wait_for_all(one.ranks);
       elements model;
       for (int step = 0; step < steps; ++step) {
