@@ -5,10 +5,12 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <exception>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -47,6 +49,70 @@ struct three_chunks {
   }
 };
 using three_ptr = std::unique_ptr<three_chunks>;
+
+/// Compares the rights of all devices to one granule with those of the region; copies it by each
+/// that has one.
+void check_granted(const region& subject, std::size_t index) {
+  CAPTURE(index);
+  const void* const at = advance(subject.base(), index * granule());
+  for (const device_ref each : {first_device, second_device, device_ref{2}}) {
+    CAPTURE(each.ordinal());
+    CHECK(get_access(at, each) == subject.access(each));
+    if (subject.access(each) == access_right::none) continue;
+    const stream its{each};
+    CHECK_NOTHROW(read_bytes(its, at, 1));
+  }
+}
+
+HIPVMM_TEST_CASE_IN("region: rights of what moves are as granted at each address and failure",
+                    with_small_chunks()) {
+  using access_right::none, access_right::read, access_right::read_write;
+  const auto made_with = [](access_right owner, access_right peer) {
+    auto made = std::make_unique<three_chunks>();
+    made->region.grant(second_device, peer);
+    made->region.grant(first_device, owner);
+    return made;
+  };
+  const auto check_chunks = [](const three_ptr& subject) {
+    for (const chunk_view& each : subject->region.chunks())
+      check_granted(subject->region, each.offset / subject->unit);
+  };
+  const bool keeps_read = capability_of(first_device).has(trait::keeps_read_only);
+  for (const auto& [owner, peer] : {std::pair{read_write, read_write}, std::pair{read, read_write},
+                                    std::pair{read_write, read}, std::pair{read_write, none}}) {
+    if (!keeps_read && (owner == read || peer == read)) continue;
+    CAPTURE(owner);
+    CAPTURE(peer);
+    const auto make = [&, owner = owner, peer = peer] { return made_with(owner, peer); };
+    if (peer == read_write)
+      fault_sweep{"move_range"}.run(
+          make,
+          [](const three_ptr& subject) {
+            subject->region.move_range(0, 2 * subject->unit, second_device, subject->stream);
+          },
+          check_chunks, check_chunks);
+    if (!make()->region.can_move_chunks()) continue;
+    fault_sweep{"move_chunk"}.run(
+        make, [](const three_ptr& subject) { subject->region.move_chunk(0, 3 * subject->unit); },
+        check_chunks,
+        [&](const three_ptr& subject) {
+          for (std::size_t i = 0; i < 4; ++i) check_granted(subject->region, i);
+          subject->region.end_move(0);
+          check_chunks(subject);
+        });
+    fault_sweep{"end_move"}.run(
+        [&] {
+          auto made = make();
+          made->region.move_chunk(0, 3 * made->unit);
+          return made;
+        },
+        [](const three_ptr& subject) { subject->region.end_move(0); },
+        [](const three_ptr& subject) {
+          for (std::size_t i = 0; i < 4; ++i) check_granted(subject->region, i);
+        },
+        check_chunks);
+  }
+}
 
 HIPVMM_TEST_CASE_IN("region: move_range that fails leaves every byte where it was",
                     with_small_chunks()) {
