@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a pool's memory is made of, by its options.
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,11 +13,15 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
+#include "support/region/held_memory.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -150,6 +155,26 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: with ROCm 6.4 such chunks serve what is 
 HIPVMM_TEST_CASE_IN("vmm_pool_resource: chunks of one size serve what is free in pieces",
                     {"HIPVMM_HOST_PROFILE=rocm-7.1", "HIPVMM_HOST_MEMORY=1GiB"}) {
   fill_holes(0);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: memory of a failed growth is not held behind a suspend()",
+                    test::under("rocm-7.2", test::kept_memory)) {
+  const memory_tag tag{"t"};
+  const stream stream;
+  pool_options options = at_most(128 * MiB);
+  options.tag = tag;
+  vmm_pool_resource pool{first_device, options};
+  void* const kept = pool.allocate(stream, 8 * MiB);
+  {
+    const test::planned_fault fault{"hipMemMap", 2, hipErrorOperatingSystem};
+    CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, 18 * MiB)), hip_error);
+  }
+  CHECK(pool.statistics().reserved_current > 8 * MiB);
+  suspend(tag, keep::nothing);
+  resume(tag);
+  CHECK(pool.statistics().reserved_current == 8 * MiB);
+  CHECK(hipvmm_host_device_bytes(0) == 8 * MiB);
+  pool.deallocate(stream, kept, 8 * MiB);
 }
 
 }  // namespace
