@@ -48,7 +48,9 @@ void require_awake_at(const void* address, const char* function) {
     if (each->has(address)) each->require_awake(function);
 }
 
-tag_state::~tag_state() { sleeping_tags::of_process().note(*this, false); }
+tag_state::~tag_state() {
+  if (!process_.is_of_parent()) sleeping_tags::of_process().note(*this, false);
+}
 
 bool tag_state::has(const void* address) {
   const std::lock_guard lock{mutex_};
@@ -101,6 +103,7 @@ class tag_state::turn {
 };
 
 std::unique_lock<std::mutex> tag_state::lock_when_still() {
+  process_.require_own();
   std::unique_lock lock{mutex_};
   turn_ended_.wait(lock, [this] { return !is_turn_; });
   return lock;
@@ -116,6 +119,7 @@ tag_state::member_list::iterator tag_state::join(sleeper& who) {
 }
 
 void tag_state::leave(member_list::iterator at) noexcept {
+  if (process_.is_of_parent()) return;
   member_list ended;
   parallel_copies streams;
   const auto lock = lock_when_still();
@@ -124,6 +128,7 @@ void tag_state::leave(member_list::iterator at) noexcept {
 }
 
 tag_statistics tag_state::statistics() {
+  process_.require_own();
   const std::lock_guard lock{mutex_};
   tag_statistics result{is_asleep(), members_.size(), 0, 0, 0, 0};
   for (const member& each : members_) {
@@ -173,6 +178,7 @@ std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options
         "prepare_suspend: pinned memory alone is made ahead, for it takes longer to make than to "
         "fill: suspend() makes pageable memory and files"};
   const sleep_plan plan{what, options.ranges};
+  process_.require_own();
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
@@ -187,6 +193,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
         "suspend: the stream is being captured into a graph, whose work no wait covers; name a "
         "stream that is not captured, or suspend when the capture has ended"};
   const sleep_plan plan{what, options.ranges};
+  process_.require_own();
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
@@ -306,6 +313,7 @@ void tag_state::free_copied(member& one, slow_copies& slow) {
 }
 
 std::size_t tag_state::resume() {
+  process_.require_own();
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};

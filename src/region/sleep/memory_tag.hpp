@@ -17,6 +17,7 @@
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
+#include "core/process_mark.hpp"
 #include "region/sleep/copy_jobs.hpp"
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/host_bytes.hpp"
@@ -232,6 +233,7 @@ class tag_state {
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;
+  const process_mark process_;
   std::mutex mutex_;
   std::condition_variable turn_ended_;
   bool is_turn_ = false;

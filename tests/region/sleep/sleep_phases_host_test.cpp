@@ -23,6 +23,7 @@
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
@@ -229,6 +230,33 @@ TEST_CASE("sleep: addresses that HIP does not free are freed after the next fail
   subject.check_asleep();
   resume(subject.tag);
   subject.check_awake();
+}
+
+TEST_CASE(
+    "sleep: a child of fork() is refused amid its parent's suspend, and ends what carries a tag") {
+  const memory_tag tag{"t"};
+  std::optional<region> carrier{std::in_place, first_device, granule(), tagged(tag)};
+  blocked_stream work{first_device};
+  std::thread other{[&] { suspend(tag, keep::nothing, work); }};
+  CHECK(comes_true([&] { return tag.phase() == tag_phase::falling_asleep; }));
+  const auto is_refused = [](auto call) {
+    try {
+      call();
+      return false;
+    } catch (const unsupported&) {
+      return true;
+    }
+  };
+  CHECK(succeeds_in_forked_child([&] {
+    const bool refused = is_refused([&] { suspend(tag, keep::nothing); }) &&
+                         is_refused([&] { resume(tag); }) &&
+                         is_refused([&] { prepare_suspend(tag, keep::contents); }) &&
+                         is_refused([&] { static_cast<void>(tag.statistics()); });
+    carrier.reset();
+    return refused;
+  }));
+  work.release();
+  other.join();
 }
 
 TEST_CASE("sleep: an error handler may use the tag, and end what carries it") {
