@@ -105,13 +105,13 @@ HIPVMM_TEST_CASE_IN(
 }
 
 HIPVMM_TEST_CASE_IN("probes: one whose call fails says which, and leaves nothing", not_probed_yet) {
-  sweep_probes(hipErrorOperatingSystem,
-               [](const probe&, std::size_t at, const capability::record& found, bool quiet) {
-                 CHECK_FALSE(found.reasons[at].empty());
-                 if (quiet && found.findings[at] == finding::no && host_profile() == "strict")
-                   CHECK_MESSAGE(found.reasons[at].find("hipErrorOperatingSystem") != std::string::npos,
-                                 found.reasons[at]);
-               });
+  sweep_probes(hipErrorOperatingSystem, [](const probe&, std::size_t at,
+                                           const capability::record& found, bool quiet) {
+    CHECK_FALSE(found.reasons[at].empty());
+    if (quiet && found.findings[at] == finding::no && host_profile() == "strict")
+      CHECK_MESSAGE(found.reasons[at].find("hipErrorOperatingSystem") != std::string::npos,
+                    found.reasons[at]);
+  });
 }
 
 std::ptrdiff_t open_descriptors() {

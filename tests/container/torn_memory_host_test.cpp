@@ -79,7 +79,8 @@ class pair_sweep {
       Subject subject;
       {
         std::optional<planned_faults> before;
-        if (first) before.emplace("any nth=" + std::to_string(*first) + " error=hipErrorOperatingSystem");
+        if (first)
+          before.emplace("any nth=" + std::to_string(*first) + " error=hipErrorOperatingSystem");
         planned_fault fault{nullptr, last, hipErrorOutOfMemory};
         try {
           operation(subject);

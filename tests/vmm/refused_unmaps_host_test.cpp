@@ -81,8 +81,9 @@ void sweep_pairs(Operation operation) {
       {
         tagged_region one;
         const call_counter calls{nullptr};
-        plan_faults("any nth=" + std::to_string(first) + " error=hipErrorOperatingSystem; any nth=" +
-                    std::to_string(second) + " error=hipErrorOperatingSystem");
+        plan_faults("any nth=" + std::to_string(first) +
+                    " error=hipErrorOperatingSystem; any nth=" + std::to_string(second) +
+                    " error=hipErrorOperatingSystem");
         try {
           operation(one.region, one);
         } catch (const std::exception&) {

@@ -200,7 +200,9 @@ TEST_CASE("nccl_communicator: calls of HIP that fail are told, each in turn") {
     REQUIRE(nth < 300);
     std::string thrown;
     use_alone(
-        [&] { hipvmm_host_fail_call(nullptr, static_cast<std::uint64_t>(nth), hipErrorOperatingSystem); },
+        [&] {
+          hipvmm_host_fail_call(nullptr, static_cast<std::uint64_t>(nth), hipErrorOperatingSystem);
+        },
         thrown);
     if (hipvmm_host_fault_struck() == 0) {
       CHECK(thrown.empty());

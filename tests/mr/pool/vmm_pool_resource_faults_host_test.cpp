@@ -311,8 +311,9 @@ TEST_CASE("vmm_pool_resource: a growth whose undo HIP refuses leaves all to late
       const test::error_recorder reported;
       worn_pool subject{in_use};
       const test::call_counter calls{nullptr};
-      const std::string plan = "any nth=" + std::to_string(nth) +
-                               " error=hipErrorOperatingSystem; hipMemUnmap nth=1 error=hipErrorUnknown";
+      const std::string plan =
+          "any nth=" + std::to_string(nth) +
+          " error=hipErrorOperatingSystem; hipMemUnmap nth=1 error=hipErrorUnknown";
       REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
       try {
         const lease large{*subject.pool, subject.first, 20 * MiB};
