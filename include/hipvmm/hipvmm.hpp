@@ -59,6 +59,7 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
+#include <hipvmm/mr/pool/graph_pool.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>

@@ -252,6 +252,30 @@ typedef struct hipvmm_idle_statistics {
 
 hipvmm_status hipvmm_idle_get_statistics(hipvmm_idle_statistics* statistics);
 
+/* ---- Memory of graphs ----
+ * A resource for hipvmm_allocate and hipvmm_deallocate in streams that are being captured. Keep it
+ * as long as its graphs, which never run at once, may be launched. What is freed in the capture
+ * serves it again, in that stream and those that come behind it; what is freed elsewhere serves the
+ * next capture. HIPVMM_ERROR_INVALID_STATE for requests of other streams, and of a capture that
+ * another one has followed. */
+
+/** Bytes are of rounded requests. */
+typedef struct hipvmm_graph_pool_statistics {
+  size_t struct_size;
+  size_t held_bytes; /**< from the upstream */
+  size_t used_bytes; /**< allocated now */
+  size_t peak_bytes; /**< most allocated at once in the newest capture */
+  uint64_t captures; /**< that have allocated memory */
+} hipvmm_graph_pool_statistics;
+
+/** The upstream is a pool, an arena or an adaptor of one. */
+hipvmm_status hipvmm_graph_pool_create(hipvmm_resource upstream, hipvmm_resource* graph_pool);
+/** Returns all memory to the upstream, also what is allocated, which reuses it after all present
+ * work of the devices. No capture or launch may use it any more. So does the resource's end. */
+hipvmm_status hipvmm_graph_pool_release(hipvmm_resource graph_pool);
+hipvmm_status hipvmm_graph_pool_get_statistics(hipvmm_resource graph_pool,
+                                               hipvmm_graph_pool_statistics* statistics);
+
 /* ---- Pressure ----
  * Watermarks of the memory that this process can get of a device: free memory of the device, the
  * room in its budget there, and a limit of its own. docs/guides/out_of_memory.md. */

@@ -3,12 +3,14 @@
 #include <chrono>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
+#include <hipvmm/mr/pool/graph_pool.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -225,6 +227,22 @@ hipvmm_status hipvmm_fixed_size_block(hipvmm_resource fixed_size, size_t* bytes)
   return with_resource<mr::fixed_size_resource>(
       __func__, fixed_size, "fixed_size",
       [&](mr::fixed_size_resource& of) { out(bytes, "bytes") = of.get_block_size(); });
+}
+
+hipvmm_status hipvmm_graph_pool_release(hipvmm_resource graph_pool) {
+  return with_resource<mr::graph_pool>(__func__, graph_pool, "graph_pool",
+                                       [](mr::graph_pool& of) { of.release(); });
+}
+
+hipvmm_status hipvmm_graph_pool_get_statistics(hipvmm_resource graph_pool,
+                                               hipvmm_graph_pool_statistics* statistics) {
+  return with_resource<mr::graph_pool>(__func__, graph_pool, "graph_pool", [&](mr::graph_pool& of) {
+    const mr::graph_pool_statistics now = of.statistics();
+    copy_struct(statistics,
+                hipvmm_graph_pool_statistics{sizeof(hipvmm_graph_pool_statistics), now.held_bytes,
+                                             now.used_bytes, now.peak_bytes, now.captures},
+                "statistics");
+  });
 }
 
 }  // extern "C"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 #include <hipvmm/mr/adaptor/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
@@ -17,6 +18,7 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
+#include <hipvmm/mr/pool/graph_pool.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
@@ -149,6 +151,13 @@ hipvmm_status hipvmm_fixed_size_create(hipvmm_resource upstream, const char* opt
       return adapt<mr::fixed_size_resource>("fixed_size", from, settings.block_size,
                                             settings.blocks);
     });
+  });
+}
+
+hipvmm_status hipvmm_graph_pool_create(hipvmm_resource upstream, hipvmm_resource* graph_pool) {
+  return guarded(__func__, [&] {
+    const auto from = find(upstream);
+    create(graph_pool, "graph_pool", [&] { return adapt<mr::graph_pool>("graph_pool", from); });
   });
 }
 

@@ -11,6 +11,9 @@
 #include "runtime/device.hpp"
 
 namespace hipvmm::c {
+
+using mr::pool::graph_blocks;
+
 namespace {
 
 /// Makes `waiter` wait for the present work of `stream`, on any device: HIP before 6 does not
@@ -131,7 +134,8 @@ void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
   // Another thread may have ended them meanwhile.
   if (!taken || find_route(*taken) == routes_.end()) return nullptr;
   const auto owner = graphs_.find(*taken);
-  void* const pointer = owner->second.blocks.allocate(bytes, stream);
+  void* const pointer =
+      owner->second.blocks.allocate(bytes, mr::memory_resource::default_alignment, stream);
   try {
     // An existing entry is of a use that was recorded after the end of its allocation.
     const auto [entry, made] = noted_.try_emplace(pointer);

@@ -19,7 +19,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "c/graph_blocks.hpp"
+#include "mr/pool/graph_blocks.hpp"
 
 namespace hipvmm::c {
 
@@ -67,7 +67,7 @@ class torch_pool {
   struct graphs {
     explicit graphs(mr::vmm_pool_resource& pool) : blocks{pool} {}
 
-    graph_blocks blocks;
+    mr::pool::graph_blocks blocks;
     std::size_t users = 0;  // begin_graphs() without release_graphs()
   };
   using graphs_map = std::map<graphs_id, graphs>;

@@ -3,6 +3,8 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <vector>
+
 namespace hipvmm::detail {
 
 /// While an object lives, HIP calls of this thread disturb no stream capture of another thread. A
@@ -31,5 +33,21 @@ class relaxed_captures {
 /// - When true, nothing may be recorded in the stream, and it cannot wait for anything.
 /// Throws: hip_error for all else, such as a destroyed stream.
 [[nodiscard]] bool is_captured(hipStream_t stream);
+
+/// How far a stream has come in a capture.
+struct capture_place {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;  // if not active, the rest is empty
+  unsigned long long id = 0;                                   // of the capture, in this process
+  hipGraph_t graph = nullptr;                                  // valid until the capture ends
+  std::vector<hipGraphNode_t> last;  // the nodes that the stream's next one comes behind, sorted
+};
+
+/// Returns the place of `stream`; no capture's for the null stream.
+/// Throws: hip_error for all else, such as a destroyed stream.
+[[nodiscard]] capture_place place_in_capture(hipStream_t stream);
+
+/// Returns all nodes that come before the next node at `place`, sorted.
+/// Throws: hip_error, also where HIP has no list of the edges.
+[[nodiscard]] std::vector<hipGraphNode_t> nodes_before(const capture_place& place);
 
 }  // namespace hipvmm::detail

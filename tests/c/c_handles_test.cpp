@@ -37,6 +37,7 @@ struct scratch {
   hipvmm_buffer_statistics growth{sizeof(hipvmm_buffer_statistics), 7, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_pool_statistics pool{sizeof(hipvmm_pool_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_counters counters{sizeof(hipvmm_counters), 7, 7, 7, 7, 7, 7};
+  hipvmm_graph_pool_statistics graphs{sizeof(hipvmm_graph_pool_statistics), 7, 7, 7, 7};
   std::size_t list[1] = {0};
   hipvmm_budget_statistics shared{sizeof(hipvmm_budget_statistics), 7, 7, 7, 7};
   hipvmm_budget_holder holder{7, 7, 7, 7, "holder"};
@@ -61,7 +62,7 @@ struct scratch {
            publication == nullptr && buffer == nullptr && growth.growth_steps == 7 &&
            pool.reserved_current == 7 && counters.current_bytes == 7 && layout.slots == 7 &&
            slots.used_bytes == 7 && shared.limit == 7 && holder.process == 7 &&
-           note.level == HIPVMM_PRESSURE_LOW;
+           note.level == HIPVMM_PRESSURE_LOW && graphs.held_bytes == 7;
   }
 };
 
@@ -241,6 +242,7 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_RESOURCE(hipvmm_buffer_create_on, "resource", nullptr, &s.buffer),
       HIPVMM_OF_RESOURCE(hipvmm_arena_create, "upstream", nullptr, &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_fixed_size_create, "upstream", nullptr, &s.resource),
+      HIPVMM_OF_RESOURCE(hipvmm_graph_pool_create, "upstream", &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_binning_create, "upstream", nullptr, &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_binning_add_bin, "binning", 4096),
       HIPVMM_ENTRY(hipvmm_binning_add_bin_resource, "binning",
@@ -290,6 +292,9 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_RESOURCE(hipvmm_tracking_allocated, "tracking", &s.bytes),
       HIPVMM_OF_RESOURCE(hipvmm_tracking_outstanding, "tracking", s.text, sizeof s.text, &s.bytes),
       HIPVMM_OF_RESOURCE(hipvmm_limiting_allocated, "limiting", &s.bytes),
+      {"hipvmm_graph_pool_release", "graph_pool",
+       [](void* h, scratch&) { return hipvmm_graph_pool_release(resource_of(h)); }},
+      HIPVMM_OF_RESOURCE(hipvmm_graph_pool_get_statistics, "graph_pool", &s.graphs),
       HIPVMM_OF_RESOURCE(hipvmm_fixed_size_block, "fixed_size", &s.bytes),
   };
 #undef HIPVMM_ENTRY

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 
 namespace hipvmm::test {
@@ -144,6 +149,40 @@ TEST_CASE("C pool: streams are declared to pools, arenas and blocks alike") {
     return hipvmm_pool_report(arena, text, capacity, length);
   };
   CHECK_FALSE(text_of(report).empty());
+}
+
+TEST_CASE("C graph_pool: memory of a capture, which the next one has too") {
+  const owned_resource pool = make_pool("maximum=256MiB");
+  owned_resource graphs;
+  CHECK(fails(hipvmm_graph_pool_create(nullptr, graphs.out()), HIPVMM_ERROR_INVALID_HANDLE, ""));
+  require_ok(hipvmm_graph_pool_create(pool, graphs.out()));
+  const stream captured{first_device};
+  void* memory = nullptr;
+  CHECK(fails(hipvmm_allocate(graphs, MiB, 0, captured.get(), &memory), HIPVMM_ERROR_INVALID_STATE,
+              "not being captured"));
+  hipvmm_graph_pool_statistics now{};
+  CHECK(hipvmm_graph_pool_get_statistics(graphs, &now) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  now.struct_size = sizeof now;
+  void* before = nullptr;
+  for (std::uint64_t capture = 1; capture < 3; ++capture) {
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+    require_ok(hipvmm_allocate(graphs, MiB, 0, captured.get(), &memory));
+    CHECK((before == nullptr || before == memory));
+    before = memory;
+    require_ok(hipvmm_graph_pool_get_statistics(graphs, &now));
+    CHECK(now.used_bytes == MiB);
+    require_ok(hipvmm_deallocate(graphs, memory, MiB, 0, captured.get()));
+    end_capture(captured.get());
+    require_ok(hipvmm_graph_pool_get_statistics(graphs, &now));
+    CHECK(now.captures == capture);
+    CHECK(now.used_bytes == 0);
+    CHECK(now.peak_bytes == MiB);
+    CHECK(now.held_bytes == 2 * MiB);
+  }
+  CHECK(statistics_of(pool).used_current == 2 * MiB);
+  require_ok(hipvmm_graph_pool_release(graphs));
+  CHECK(statistics_of(pool).used_current == 0);
+  CHECK(fails(hipvmm_graph_pool_release(pool), HIPVMM_ERROR_INVALID_HANDLE, "graph_pool"));
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+
+/// Bytes are of rounded requests.
+struct graph_pool_statistics {
+  std::size_t held_bytes;  ///< from the upstream
+  std::size_t used_bytes;  ///< allocated now
+  std::size_t peak_bytes;  ///< most allocated at once in the newest capture
+  std::uint64_t captures;  ///< that have allocated memory
+};
+
+/// Memory of a graph, or of graphs that never run at once: keep it as long as they may be launched.
+/// - An allocation is of a stream that is being captured. Another stream's throws std::logic_error,
+///   because each launch overwrites the memory; so does allocate_sync().
+/// - Memory that is freed in the capture serves it again: in the stream of the free, and in streams
+///   of the capture that have come behind the free, by whichever events. Beside edges that HIP does
+///   not list, as CUDA's programmatic ones, it serves its stream alone.
+/// - Memory that is freed elsewhere, or by deallocate_sync(), serves the next capture. The caller
+///   orders work outside of the graphs, as a copy of a result, before the next launch of any.
+/// - The next capture has all memory that is not allocated, of whichever graph, in any stream. So
+///   no two captures allocate at once: the older one's next request throws std::logic_error.
+/// - A capture that fails keeps nothing: free its memory, or call release().
+/// - The upstream serves captured streams: a vmm_pool_resource, an arena_resource, or an adaptor of
+///   one. It serves all else beside; segments are of 2 MiB, 20 MiB, or one request of 10 MiB and
+///   more.
+/// - Any number of threads may use it.
+/// Cost: a request searches all blocks; one that only another stream's free memory can serve asks
+/// HIP for the edges of the graph.
+class graph_pool final : public resource_adaptor {
+ public:
+  /// Throws: std::invalid_argument for no upstream.
+  explicit graph_pool(memory_resource* upstream);
+  /// As release().
+  ~graph_pool() override;
+
+  /// Returns all memory to the upstream, also what is allocated, and does not wait: the upstream
+  /// reuses it after all present work of the devices, as after deallocate_sync(). Pre: no capture
+  /// that uses the memory is under way, and no graph that does is launched any more.
+  void release() noexcept;
+  [[nodiscard]] graph_pool_statistics statistics() const;
+
+ private:
+  struct state;
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace hipvmm::mr

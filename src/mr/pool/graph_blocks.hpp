@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "core/capture_mode.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// The memory of graphs that are captured one after another and share it. Memory that is freed
+/// while a graph is captured serves that graph again, in the stream that had it or behind it, and
+/// belongs to the graph until that has ended: so no pool may have it meanwhile. Not thread-safe.
+class graph_blocks {
+ public:
+  /// Requests are rounded up to it, as PyTorch's own allocator rounds: so a graph takes no more
+  /// memory than with that.
+  static constexpr std::size_t unit = 512;
+
+  explicit graph_blocks(memory_resource& upstream) : upstream_{&upstream} {}
+  graph_blocks(const graph_blocks&) = delete;
+  graph_blocks& operator=(const graph_blocks&) = delete;
+
+  /// Allocates for `stream`, which is being captured or soon will. With `place`, its place in the
+  /// capture, any memory that is ordered before it will do; otherwise only memory of the stream.
+  /// Throws: as the upstream; std::bad_alloc; then all is as before.
+  void* allocate(std::size_t bytes, std::size_t alignment, stream_ref stream);
+  /// The same from memory that is there; nullptr if none is large enough.
+  void* try_allocate(std::size_t bytes, std::size_t alignment, stream_ref stream,
+                     const detail::capture_place* place);
+  /// Adds the memory that such a request needs: segment_bytes(bytes) of the upstream, free for
+  /// `stream`, or for all. Throws: std::bad_alloc, after it has returned the memory.
+  void add_segment(void* memory, std::size_t bytes, std::size_t alignment,
+                   std::optional<stream_ref> stream);
+  [[nodiscard]] static std::size_t segment_bytes(std::size_t bytes) noexcept;
+  /// The permitted reuse of a freed block.
+  enum class reuse {
+    at_once,           ///< for its stream
+    after_the_capture  ///< other streams use it too
+  };
+  /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
+  [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
+  /// Returns the size of the block. With `place`, that of `stream` in the capture, `stream` has the
+  /// block from now on, and so have streams that come behind it. Pre: size_of() is not 0.
+  std::size_t deallocate(void* pointer, reuse next) noexcept;
+  std::size_t deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
+  /// The same for a block that is free for its stream when `passed` is done; without an event when
+  /// release_idle() is called.
+  std::size_t deallocate_after(void* pointer, std::optional<event> passed) noexcept;
+  /// A capture has ended: blocks that other streams used are free.
+  void end_capture() noexcept;
+  /// Another capture begins, whose graph never runs beside the others': all that is not allocated
+  /// serves any of its streams.
+  void start_over() noexcept;
+  /// Returns segments without an allocated block to the upstream, which reuses them after all
+  /// present work of the devices. Returns whether none is left. Pre: no capture is under way.
+  bool release_idle() noexcept;
+  /// Returns all segments so, with what is allocated.
+  void release() noexcept;
+  void swap(graph_blocks& other) noexcept;
+  /// Bytes of all segments.
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+
+ private:
+  enum class use { none, allocated, freed_in_capture, used_by_others };
+  struct block {
+    std::size_t bytes;
+    std::optional<stream_ref> stream;  // that has it
+    use now;
+    std::size_t segment_alignment;               // of a block that begins a segment; 0 for others
+    std::vector<hipGraphNode_t> behind{};        // other streams have it too, behind these; sorted
+    std::optional<event> passed = std::nullopt;  // if others use it
+  };
+  using blocks = std::map<std::uintptr_t, block>;
+  /// Whether a stream may have a free block; `earlier` are all nodes before its place, sorted.
+  struct user {
+    stream_ref stream;
+    const std::vector<hipGraphNode_t>* earlier;
+    [[nodiscard]] bool may_have(const block& one) const noexcept;
+  };
+
+  /// Frees blocks of other streams whose work is done.
+  void free_passed() noexcept;
+  /// Returns the address of the smallest run of blocks that is large enough.
+  [[nodiscard]] std::optional<std::uintptr_t> best_fit(std::size_t bytes, std::size_t alignment,
+                                                       const user& who) const noexcept;
+  /// Begins a block at an address. Throws: std::bad_alloc.
+  blocks::iterator split_at(std::uintptr_t address);
+  [[nodiscard]] blocks::iterator find(const void* pointer) noexcept;
+  /// Returns the block that it is a part of then.
+  blocks::iterator set_free(blocks::iterator freed) noexcept;
+  [[nodiscard]] bool joins(blocks::iterator left, blocks::iterator right) const noexcept;
+
+  memory_resource* upstream_;
+  blocks blocks_;
+  std::size_t held_bytes_ = 0;
+};
+
+}  // namespace hipvmm::mr::pool

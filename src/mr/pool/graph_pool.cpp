@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool/graph_pool.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "mr/pool/graph_blocks.hpp"
+
+namespace hipvmm::mr {
+
+struct graph_pool::state {
+  explicit state(memory_resource& upstream) : blocks{upstream} {}
+
+  /// Throws: std::logic_error for a capture that another one has followed.
+  void enter(unsigned long long capture) {
+    if (!captures.empty() && captures.back() == capture) return;
+    if (std::ranges::find(captures, capture) != captures.end())
+      throw std::logic_error{
+          "graph_pool: an allocation of a capture after another one has begun to allocate: their "
+          "graphs share memory, so capture one after the other, or use a graph_pool each"};
+    captures.push_back(capture);
+    blocks.start_over();
+    peak = used;
+  }
+  /// `place` is that of `stream`; none if the memory serves the next capture. Throws:
+  /// std::invalid_argument.
+  void deallocate(void* pointer, std::size_t bytes, stream_ref stream,
+                  detail::capture_place place) {
+    const std::lock_guard lock{mutex};
+    const std::size_t held = blocks.size_of(pointer);
+    if (held == 0 || held < bytes || held - bytes >= pool::graph_blocks::unit)
+      throw std::invalid_argument{
+          "graph_pool: " + std::to_string(bytes) + " bytes at " + detail::address_text(pointer) +
+          " were not deallocated: no allocation of this size begins there; it may have been freed "
+          "or released before"};
+    if (place.status == hipStreamCaptureStatusActive && place.id == captures.back())
+      used -= blocks.deallocate(pointer, stream, std::move(place));
+    else
+      used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_the_capture);
+  }
+
+  std::mutex mutex;  // not held while the upstream is called
+  pool::graph_blocks blocks;
+  std::vector<unsigned long long> captures;  // all; the last is the newest
+  std::size_t used = 0;
+  std::size_t peak = 0;
+};
+
+namespace {
+
+/// A thread's default stream is that of the device.
+detail::capture_place place_of(stream_ref stream, std::optional<device_ref> device) {
+  std::optional<scoped_device> scope;
+  if (device && stream.is_per_thread_default()) scope.emplace(*device);
+  return detail::place_in_capture(stream.get());
+}
+
+}  // namespace
+
+graph_pool::graph_pool(memory_resource* upstream)
+    : resource_adaptor{"graph_pool", upstream}, state_{new state{*upstream}} {}
+
+graph_pool::~graph_pool() {
+  if (is_of_parent())
+    static_cast<void>(state_.release());
+  else
+    release();
+}
+
+void* graph_pool::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  const detail::capture_place place = place_of(stream, device());
+  if (place.status == hipStreamCaptureStatusInvalidated)
+    detail::throw_failure(hipErrorStreamCaptureInvalidated, "hipStreamGetCaptureInfo_v2",
+                          "graph_pool: the stream's capture has failed: end it");
+  if (place.status == hipStreamCaptureStatusNone)
+    throw std::logic_error{
+        "graph_pool: an allocation in a stream that is not being captured: each launch of a graph "
+        "would overwrite the memory; allocate it from another resource"};
+  for (;;) {
+    {
+      const std::lock_guard lock{state_->mutex};
+      state_->enter(place.id);
+      if (void* const made = state_->blocks.try_allocate(bytes, alignment, stream, &place)) {
+        state_->used += state_->blocks.size_of(made);
+        state_->peak = std::max(state_->peak, state_->used);
+        return made;
+      }
+    }
+    // Another thread may take a part of it first.
+    const std::size_t segment = pool::graph_blocks::segment_bytes(bytes);
+    void* const memory = get_upstream_resource()->allocate(stream, segment, alignment);
+    const std::lock_guard lock{state_->mutex};
+    state_->blocks.add_segment(memory, segment, alignment, std::nullopt);
+  }
+}
+
+void* graph_pool::do_allocate_sync(std::size_t, std::size_t) {
+  throw std::logic_error{
+      "graph_pool: an allocation without a stream: each launch of a graph would overwrite the "
+      "memory; name the stream that is being captured"};
+}
+
+void graph_pool::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                               std::size_t) noexcept {
+  detail::capture_place place;
+  // If HIP does not tell, the memory serves the next capture.
+  detail::report_exceptions([&] { place = place_of(stream, device()); });
+  detail::report_exceptions([&] { state_->deallocate(pointer, bytes, stream, std::move(place)); });
+}
+
+void graph_pool::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  detail::report_exceptions(
+      [&] { state_->deallocate(pointer, bytes, stream_ref::legacy_default(), {}); });
+}
+
+void graph_pool::release() noexcept {
+  if (is_of_parent()) return;
+  pool::graph_blocks ended{*get_upstream_resource()};
+  {
+    const std::lock_guard lock{state_->mutex};
+    state_->blocks.swap(ended);
+    state_->used = 0;
+  }
+  ended.release();
+}
+
+graph_pool_statistics graph_pool::statistics() const {
+  require_own_process();
+  const std::lock_guard lock{state_->mutex};
+  return {state_->blocks.held_bytes(), state_->used, state_->peak, state_->captures.size()};
+}
+
+}  // namespace hipvmm::mr

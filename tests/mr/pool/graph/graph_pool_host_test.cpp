@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// graph_pool where HIP calls fail one after another, memory as HIP counts it, and what threads do.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/arena_resource.hpp>
+#include <hipvmm/mr/pool/graph_pool.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/captures.hpp"
+#include "support/devices.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t whole = 10 * MiB;  // a segment
+
+/// A capture of two streams, the second of which is behind a free of the first.
+struct captured_pool {
+  mr::vmm_pool_resource pool{first_device, {}};
+  mr::graph_pool graphs{&pool};
+  stream own{first_device};
+  stream side{first_device};
+  void* memory = nullptr;
+
+  captured_pool() {
+    REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+  }
+  ~captured_pool() { CHECK(end_capture_if_kept(own.get())); }
+  captured_pool(const captured_pool&) = delete;
+  captured_pool& operator=(const captured_pool&) = delete;
+
+  void join(stream_ref waiter, stream_ref other) const {
+    const event reached{first_device};
+    REQUIRE(hipMemsetAsync(memory, 0, 1, other.get()) == hipSuccess);
+    REQUIRE(hipEventRecord(reached.get(), other.get()) == hipSuccess);
+    REQUIRE(hipStreamWaitEvent(waiter.get(), reached.get(), 0) == hipSuccess);
+  }
+};
+using captured_pointer = std::unique_ptr<captured_pool>;
+
+captured_pointer new_capture() { return std::make_unique<captured_pool>(); }
+captured_pointer capture_with_memory() {
+  captured_pointer made = new_capture();
+  made->memory = made->graphs.allocate(made->own, whole);
+  return made;
+}
+captured_pointer capture_with_free_memory() {
+  captured_pointer made = capture_with_memory();
+  made->join(made->side, made->own);
+  made->graphs.deallocate(made->own, made->memory, whole);
+  return made;
+}
+
+/// Serves the capture still, with nothing allocated.
+void serves(const captured_pointer& s) {
+  CHECK(s->graphs.statistics().used_bytes == 0);
+  CHECK(s->graphs.statistics().held_bytes == s->pool.statistics().used_current);
+  void* const again = s->graphs.allocate(s->own, whole);
+  s->graphs.deallocate(s->own, again, whole);
+  s->graphs.release();
+  CHECK(s->pool.statistics().used_current == 0);
+}
+
+TEST_CASE("graph_pool: calls whose HIP calls fail in turn leave what there was") {
+  const auto freed = [](const captured_pointer& s) {
+    CHECK(s->graphs.statistics().used_bytes == whole);
+    s->graphs.deallocate(s->own, s->memory, whole);
+    serves(s);
+  };
+  fault_sweep{"allocate", after_failure::capacity}.run(
+      new_capture, [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->own, whole); },
+      serves, freed);
+  // Without the edges of the graph it takes other memory.
+  fault_sweep{"allocate behind another stream", after_failure::capacity}.run(
+      [] {
+        captured_pointer made = capture_with_free_memory();
+        made->join(made->side, made->own);
+        return made;
+      },
+      [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->side, whole); },
+      [](const captured_pointer& s) {
+        s->join(s->own, s->side);
+        serves(s);
+      },
+      [&](const captured_pointer& s) {
+        s->join(s->own, s->side);
+        freed(s);
+      });
+  fault_sweep{"deallocate", after_failure::capacity}.run(
+      capture_with_memory,
+      [](const captured_pointer& s) { s->graphs.deallocate(s->own, s->memory, whole); },
+      [](const captured_pointer&) { FAIL("a deallocation threw"); }, serves);
+}
+
+TEST_CASE("graph_pool: HIP has no memory of it once it has ended") {
+  const hipvmm_host_counters before = live_objects();
+  {
+    mr::vmm_pool_resource pool{first_device, {}};
+    mr::hip_resource upstream{first_device};
+    mr::arena_resource arena{&upstream, 64 * MiB};
+    const stream own{first_device};
+    for (mr::memory_resource* const each :
+         {static_cast<mr::memory_resource*>(&pool), static_cast<mr::memory_resource*>(&arena)}) {
+      mr::graph_pool graphs{each};
+      REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+      void* const memory = graphs.allocate(own, whole);
+      graphs.deallocate(own, memory, whole);
+      CHECK(graphs.allocate(own, whole) == memory);
+      end_capture(own.get());
+      CHECK(graphs.statistics().held_bytes == whole);
+    }
+    CHECK(pool.statistics().used_current + arena.statistics().used_current == 0);
+  }
+  drain_retired_memory();
+  hipvmm_host_counters after = live_objects();
+  after.handles -= pinned_chunks_kept();
+  CHECK(after == before);
+}
+
+TEST_CASE("graph_pool: its end does not wait, and nobody has the memory of a graph that runs") {
+  mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
+  blocked_stream runs{first_device};
+  const stream own{first_device};
+  void* memory = nullptr;
+  hipGraph_t graph = nullptr;
+  hipGraphExec_t launched = nullptr;
+  {
+    mr::graph_pool graphs{&pool};
+    REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+    memory = graphs.allocate(own, whole);
+    REQUIRE(hipMemsetAsync(memory, 1, whole, own.get()) == hipSuccess);
+    REQUIRE(hipStreamEndCapture(own.get(), &graph) == hipSuccess);
+    REQUIRE(hipGraphInstantiate(&launched, graph, nullptr, nullptr, 0) == hipSuccess);
+    REQUIRE(hipGraphLaunch(launched, stream_ref{runs}.get()) == hipSuccess);
+  }
+  CHECK_FALSE(runs.is_done());
+  void* const other = pool.allocate(own, whole);
+  CHECK(other != memory);
+  runs.release();
+  pool.deallocate(own, other, whole);
+  stream_ref{runs}.synchronize();
+  CHECK(hipGraphExecDestroy(launched) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+}
+
+TEST_CASE("graph_pool: threads capture one graph together") {
+  mr::vmm_pool_resource pool{first_device, {}};
+  mr::graph_pool graphs{&pool};
+  const stream own{first_device};
+  std::vector<stream> sides;
+  REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+  const event begun{first_device};
+  REQUIRE(hipEventRecord(begun.get(), own.get()) == hipSuccess);
+  for (int each = 0; each < 4; ++each) {
+    sides.emplace_back(first_device);
+    REQUIRE(hipStreamWaitEvent(sides.back().get(), begun.get(), 0) == hipSuccess);
+  }
+  std::vector<std::thread> threads;
+  for (const stream& each : sides)
+    threads.emplace_back([&graphs, in = stream_ref{each}] {
+      for (int round = 0; round < 50; ++round) {
+        void* const memory = graphs.allocate(in, 64 * KiB);
+        static_cast<void>(hipMemsetAsync(memory, 0, 64, in.get()));
+        graphs.deallocate(in, memory, 64 * KiB);
+      }
+    });
+  for (std::thread& each : threads) each.join();
+  for (const stream& each : sides) {
+    const event done{first_device};
+    REQUIRE(hipEventRecord(done.get(), each.get()) == hipSuccess);
+    REQUIRE(hipStreamWaitEvent(own.get(), done.get(), 0) == hipSuccess);
+  }
+  end_capture(own.get());
+  CHECK(graphs.statistics().used_bytes == 0);
+  CHECK(graphs.statistics().held_bytes <= 4 * 2 * MiB);  // a segment each at most
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool/graph_pool.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "support/captures.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/random_seed.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t block = 4 * MiB;
+
+void make_wait(stream_ref waiter, stream_ref behind) {
+  const event reached{first_device};
+  REQUIRE(hipEventRecord(reached.get(), behind.get()) == hipSuccess);
+  REQUIRE(hipStreamWaitEvent(waiter.get(), reached.get(), 0) == hipSuccess);
+}
+
+struct graph_subject {
+  mr::vmm_pool_resource pool{first_device, {.initial_bytes = 128 * MiB}};
+  stream own{first_device};
+  stream side{first_device};
+  mr::graph_pool graphs{&pool};
+
+  void begin(stream_ref captured) const {
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  }
+  /// Ends the capture and runs its graph twice.
+  void end(stream_ref captured) const {
+    hipGraph_t graph = nullptr;
+    hipGraphExec_t runs = nullptr;
+    REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+    REQUIRE(hipGraphInstantiate(&runs, graph, nullptr, nullptr, 0) == hipSuccess);
+    for (int launch = 0; launch < 2; ++launch)
+      CHECK(hipGraphLaunch(runs, captured.get()) == hipSuccess);
+    captured.synchronize();
+    CHECK(hipGraphExecDestroy(runs) == hipSuccess);
+    CHECK(hipGraphDestroy(graph) == hipSuccess);
+  }
+  [[nodiscard]] void* allocate(stream_ref captured, std::size_t bytes = block) {
+    void* const made = graphs.allocate(captured, bytes);
+    fill_async(captured, made, 1, bytes);
+    return made;
+  }
+  [[nodiscard]] std::size_t pool_used() const { return pool.statistics().used_current; }
+};
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: memory is the graph's until the pool ends") {
+  begin(own);
+  void* const first = allocate(own);
+  graphs.deallocate(own, first, block);
+  void* const second = allocate(own);
+  CHECK(second == first);
+  void* const third = allocate(own, 1000);
+  CHECK(graphs.statistics().used_bytes == block + 1024);
+  graphs.deallocate(own, second, block);
+  graphs.deallocate(own, third, 1000);
+  // Side by side, free memory is one block again, whichever stream had its parts.
+  CHECK(allocate(own, 20 * MiB) == first);
+  end(own);
+  CHECK(pool_used() == 20 * MiB);
+  const mr::graph_pool_statistics seen = graphs.statistics();
+  CHECK(seen.held_bytes == 20 * MiB);
+  CHECK(seen.used_bytes == 20 * MiB);
+  CHECK(seen.peak_bytes == 20 * MiB);
+  CHECK(seen.captures == 1);
+  graphs.release();  // with what is allocated
+  CHECK(pool_used() == 0);
+  CHECK(graphs.statistics().held_bytes + graphs.statistics().used_bytes == 0);
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: freed memory serves streams that are behind") {
+  constexpr std::size_t whole = 10 * MiB;  // a segment
+  const stream last{first_device};
+  begin(own);
+  make_wait(side, own);  // before there is work
+  void* const memory = allocate(own, whole);
+  graphs.deallocate(own, memory, whole);
+  void* const beside = allocate(side, whole);
+  CHECK(beside != memory);
+  make_wait(last, side);
+  void* const third = allocate(last, whole);
+  CHECK(third != memory);
+  make_wait(side, own);
+  make_wait(last, side);
+  CHECK(allocate(last, whole) == memory);
+  make_wait(own, last);
+  make_wait(own, side);
+  end(own);
+  CHECK(graphs.statistics().held_bytes == 3 * whole);
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: parts of two streams serve who is behind both") {
+  begin(own);
+  make_wait(side, own);
+  void* const left = allocate(own, 8 * MiB);
+  void* const right = allocate(side, 12 * MiB);
+  CHECK(right == static_cast<char*>(left) + 8 * MiB);
+  graphs.deallocate(own, left, 8 * MiB);
+  graphs.deallocate(side, right, 12 * MiB);
+  CHECK(allocate(own, 20 * MiB) != left);
+  make_wait(side, own);
+  CHECK(allocate(side, 20 * MiB) == left);
+  make_wait(own, side);
+  end(own);
+}
+
+TEST_CASE_FIXTURE(graph_subject,
+                  "graph_pool: the next capture has the same blocks, in any stream") {
+  begin(own);
+  void* const kept = allocate(own);
+  void* const freed = allocate(own);
+  graphs.deallocate(own, freed, block);
+  end(own);
+  begin(side);
+  CHECK(allocate(side) == freed);
+  graphs.deallocate(side, freed, block);
+  // Of the first graph, whose free the second does not know of.
+  graphs.deallocate_sync(kept, block);
+  void* const large = allocate(side, 2 * block);
+  CHECK(large != kept);
+  end(side);
+  graphs.deallocate(side, large, 2 * block);
+  CHECK(graphs.statistics().used_bytes == 0);
+  begin(own);
+  CHECK(allocate(own, 20 * MiB) == kept);
+  end(own);
+  CHECK(graphs.statistics().held_bytes == 20 * MiB);
+  CHECK(graphs.statistics().captures == 3);
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: requests outside of a capture are refused") {
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, block)), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate_sync(block)), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), block)),
+                  std::logic_error);
+  begin(own);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), block)),
+                  std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, SIZE_MAX)), out_of_memory);
+  CHECK(own.ref().is_capturing());
+  end_capture(own.get());
+  CHECK(graphs.statistics().held_bytes == 0);
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: a large alignment is kept") {
+  begin(own);
+  void* const small = allocate(own, 512);
+  void* const aligned = graphs.allocate(own, 1000, 64 * KiB);
+  CHECK(reinterpret_cast<std::uintptr_t>(aligned) % (64 * KiB) == 0);
+  void* const between = allocate(own, 32 * KiB);
+  CHECK(graphs.statistics().held_bytes == 2 * MiB);
+  for (void* const each : {small, between}) CHECK(each != aligned);
+  end(own);
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: of two captures at once the older one is refused") {
+  const auto begin_local = [](stream_ref captured) {
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeThreadLocal) == hipSuccess);
+  };
+  begin_local(own);
+  void* const memory = graphs.allocate(own, block);
+  begin_local(side);
+  CHECK(graphs.allocate(side, block) != memory);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, block)), std::logic_error);
+  graphs.deallocate(own, memory, block);
+  CHECK(graphs.allocate(side, block) != memory);
+  end_capture(side.get());
+  end_capture(own.get());
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: a capture that fails gives its memory back") {
+  const error_recorder reported;
+  begin(own);
+  void* const memory = graphs.allocate(own, block);
+  static_cast<void>(hipStreamSynchronize(own.get()));
+  static_cast<void>(hipGetLastError());
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  REQUIRE(hipStreamIsCapturing(own.get(), &status) == hipSuccess);
+  if (status == hipStreamCaptureStatusInvalidated)
+    CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, block)), hip_error);
+  graphs.deallocate(own, memory, block);
+  static_cast<void>(end_capture_if_kept(own.get()));
+  CHECK(graphs.statistics().used_bytes == 0);
+  begin(own);
+  CHECK(allocate(own) == memory);
+  end(own);
+  CHECK(reported.count() == 0);
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: a free of no allocation is reported") {
+  const error_recorder reported;
+  begin(own);
+  void* const memory = allocate(own);
+  graphs.deallocate(own, memory, block / 2);
+  graphs.deallocate(own, static_cast<char*>(memory) + 512, block);
+  CHECK(reported.count() == 2);
+  CHECK(graphs.statistics().used_bytes == block);
+  graphs.deallocate(own, memory, block);
+  graphs.deallocate(own, memory, block);
+  CHECK(reported.count() == 3);
+  end(own);
+}
+
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: a callback below it may free in it") {
+  mr::vmm_pool_resource small{first_device, {.maximum_bytes = 20 * MiB}};
+  mr::graph_pool* above = nullptr;
+  void* memory = nullptr;
+  const auto free_it = [&](std::size_t) {
+    if (memory == nullptr) return false;
+    above->deallocate(own, std::exchange(memory, nullptr), block);
+    above->release();
+    return true;
+  };
+  small.set_out_of_memory_callback(free_it);
+  mr::graph_pool over{&small};
+  above = &over;
+  begin(own);
+  memory = over.allocate(own, block);
+  static_cast<void>(over.allocate(own, 18 * MiB));
+  CHECK(memory == nullptr);
+  end_capture(own.get());
+}
+
+// Vector clocks say which frees a stream is behind.
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: at random, no stream has what another may use") {
+  constexpr std::size_t streams = 3;
+  std::mt19937 random = seeded_generator(7);
+  const stream third{first_device};
+  const std::array<stream_ref, streams> in{own.ref(), side.ref(), third.ref()};
+  struct piece {
+    std::uintptr_t address;
+    std::size_t bytes;
+    std::size_t stream;
+    std::array<unsigned, streams> clock;
+  };
+  std::size_t crossed = 0;
+  for (int capture = 0; capture < 3; ++capture) {
+    std::array<std::array<unsigned, streams>, streams> clock{};
+    std::vector<piece> used;
+    std::vector<piece> freed;
+    const auto wait = [&](std::size_t waiter, std::size_t other) {
+      make_wait(in[waiter], in[other]);
+      for (std::size_t each = 0; each < streams; ++each)
+        clock[waiter][each] = std::max(clock[waiter][each], clock[other][each]);
+    };
+    begin(own);
+    for (std::size_t each = 1; each < streams; ++each) wait(each, 0);
+    for (int step = 0; step < 150; ++step) {
+      const std::size_t at = below(random, streams);
+      const std::size_t choice = below(random, 8);
+      if (choice == 0) {
+        if (const std::size_t other = below(random, streams); other != at) wait(at, other);
+      } else if (choice < 5 && used.size() < 12) {
+        const std::size_t bytes = (1 + below(random, 8)) * 128 * KiB;
+        const auto address = reinterpret_cast<std::uintptr_t>(allocate(in[at], bytes));
+        for (const piece& each : used)
+          CHECK((address + bytes <= each.address || each.address + each.bytes <= address));
+        for (const piece& each : freed) {
+          if (address + bytes <= each.address || each.address + each.bytes <= address) continue;
+          for (std::size_t other = 0; other < streams; ++other)
+            CHECK(clock[at][other] >= each.clock[other]);
+          if (each.stream != at) ++crossed;
+        }
+        ++clock[at][at];  // its fill
+        used.push_back({address, bytes, at, {}});
+      } else if (!used.empty()) {
+        const piece chosen = used[below(random, used.size())];
+        std::erase_if(used, [&](const piece& each) { return each.address == chosen.address; });
+        // Its work in the stream of the allocation comes first.
+        if (chosen.stream != at) wait(at, chosen.stream);
+        graphs.deallocate(in[at], reinterpret_cast<void*>(chosen.address), chosen.bytes);
+        freed.push_back({chosen.address, chosen.bytes, at, clock[at]});
+      }
+    }
+    for (std::size_t each = 1; each < streams; ++each) wait(0, each);
+    end(own);
+    for (const piece& each : used)
+      graphs.deallocate(own, reinterpret_cast<void*>(each.address), each.bytes);
+    CHECK(graphs.statistics().used_bytes == 0);
+  }
+  CHECK(crossed > 0);
+  CHECK(graphs.statistics().held_bytes <= 40 * MiB);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
