@@ -13,7 +13,7 @@ namespace hipvmm::mr::pool {
 namespace {
 
 // No upstream has more, so it refuses.
-constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+constexpr std::size_t largest_request = std::numeric_limits<std::ptrdiff_t>::max();
 
 constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
@@ -59,7 +59,7 @@ void* graph_blocks::allocate(std::size_t bytes, std::size_t alignment, stream_re
 
 void* graph_blocks::try_allocate(std::size_t bytes, std::size_t alignment, stream_ref stream,
                                  const detail::capture_place* place) {
-  if (bytes > most) return nullptr;
+  if (bytes > largest_request) return nullptr;
   free_passed();
   const std::size_t rounded = rounded_up(bytes, unit);
   std::optional<std::uintptr_t> found = best_fit(rounded, alignment, {stream, nullptr});
@@ -79,7 +79,7 @@ void* graph_blocks::try_allocate(std::size_t bytes, std::size_t alignment, strea
 
 /// Small blocks share a segment, a large one has its own.
 std::size_t graph_blocks::segment_bytes(std::size_t bytes) noexcept {
-  if (bytes > most) return bytes;
+  if (bytes > largest_request) return bytes;
   if (bytes <= MiB) return 2 * MiB;
   if (bytes < 10 * MiB) return 20 * MiB;
   return rounded_up(bytes, 2 * MiB);

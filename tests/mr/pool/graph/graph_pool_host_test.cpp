@@ -26,7 +26,7 @@
 namespace hipvmm::test {
 namespace {
 
-constexpr std::size_t whole = 10 * MiB;  // a segment
+constexpr std::size_t whole_segment = 10 * MiB;  // a segment
 
 /// A capture of two streams, the second of which is behind a free of the first.
 struct captured_pool {
@@ -55,35 +55,36 @@ using captured_pointer = std::unique_ptr<captured_pool>;
 captured_pointer new_capture() { return std::make_unique<captured_pool>(); }
 captured_pointer capture_with_memory() {
   captured_pointer made = new_capture();
-  made->memory = made->graphs.allocate(made->own, whole);
+  made->memory = made->graphs.allocate(made->own, whole_segment);
   return made;
 }
 captured_pointer capture_with_free_memory() {
   captured_pointer made = capture_with_memory();
   made->join(made->side, made->own);
-  made->graphs.deallocate(made->own, made->memory, whole);
+  made->graphs.deallocate(made->own, made->memory, whole_segment);
   return made;
 }
 
 /// Serves the capture still, with nothing allocated.
-void serves(const captured_pointer& s) {
+void serves_capture(const captured_pointer& s) {
   CHECK(s->graphs.statistics().used_bytes == 0);
   CHECK(s->graphs.statistics().held_bytes == s->pool.statistics().used_current);
-  void* const again = s->graphs.allocate(s->own, whole);
-  s->graphs.deallocate(s->own, again, whole);
+  void* const again = s->graphs.allocate(s->own, whole_segment);
+  s->graphs.deallocate(s->own, again, whole_segment);
   s->graphs.release();
   CHECK(s->pool.statistics().used_current == 0);
 }
 
 TEST_CASE("graph_pool: calls whose HIP calls fail in turn leave what there was") {
   const auto freed = [](const captured_pointer& s) {
-    CHECK(s->graphs.statistics().used_bytes == whole);
-    s->graphs.deallocate(s->own, s->memory, whole);
-    serves(s);
+    CHECK(s->graphs.statistics().used_bytes == whole_segment);
+    s->graphs.deallocate(s->own, s->memory, whole_segment);
+    serves_capture(s);
   };
   fault_sweep{"allocate", after_failure::capacity}.run(
-      new_capture, [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->own, whole); },
-      serves, freed);
+      new_capture,
+      [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->own, whole_segment); },
+      serves_capture, freed);
   // Without the edges of the graph it takes other memory.
   fault_sweep{"allocate behind another stream", after_failure::capacity}.run(
       [] {
@@ -91,10 +92,10 @@ TEST_CASE("graph_pool: calls whose HIP calls fail in turn leave what there was")
         made->join(made->side, made->own);
         return made;
       },
-      [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->side, whole); },
+      [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->side, whole_segment); },
       [](const captured_pointer& s) {
         s->join(s->own, s->side);
-        serves(s);
+        serves_capture(s);
       },
       [&](const captured_pointer& s) {
         s->join(s->own, s->side);
@@ -102,8 +103,8 @@ TEST_CASE("graph_pool: calls whose HIP calls fail in turn leave what there was")
       });
   fault_sweep{"deallocate", after_failure::capacity}.run(
       capture_with_memory,
-      [](const captured_pointer& s) { s->graphs.deallocate(s->own, s->memory, whole); },
-      [](const captured_pointer&) { FAIL("a deallocation threw"); }, serves);
+      [](const captured_pointer& s) { s->graphs.deallocate(s->own, s->memory, whole_segment); },
+      [](const captured_pointer&) { FAIL("a deallocation threw"); }, serves_capture);
 }
 
 TEST_CASE("graph_pool: HIP has no memory of it once it has ended") {
@@ -117,11 +118,11 @@ TEST_CASE("graph_pool: HIP has no memory of it once it has ended") {
          {static_cast<mr::memory_resource*>(&pool), static_cast<mr::memory_resource*>(&arena)}) {
       mr::graph_pool graphs{each};
       REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeGlobal) == hipSuccess);
-      void* const memory = graphs.allocate(own, whole);
-      graphs.deallocate(own, memory, whole);
-      CHECK(graphs.allocate(own, whole) == memory);
+      void* const memory = graphs.allocate(own, whole_segment);
+      graphs.deallocate(own, memory, whole_segment);
+      CHECK(graphs.allocate(own, whole_segment) == memory);
       end_capture(own.get());
-      CHECK(graphs.statistics().held_bytes == whole);
+      CHECK(graphs.statistics().held_bytes == whole_segment);
     }
     CHECK(pool.statistics().used_current + arena.statistics().used_current == 0);
   }
@@ -141,17 +142,17 @@ TEST_CASE("graph_pool: its end does not wait, and nobody has the memory of a gra
   {
     mr::graph_pool graphs{&pool};
     REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
-    memory = graphs.allocate(own, whole);
-    REQUIRE(hipMemsetAsync(memory, 1, whole, own.get()) == hipSuccess);
+    memory = graphs.allocate(own, whole_segment);
+    REQUIRE(hipMemsetAsync(memory, 1, whole_segment, own.get()) == hipSuccess);
     REQUIRE(hipStreamEndCapture(own.get(), &graph) == hipSuccess);
     REQUIRE(hipGraphInstantiate(&launched, graph, nullptr, nullptr, 0) == hipSuccess);
     REQUIRE(hipGraphLaunch(launched, stream_ref{runs}.get()) == hipSuccess);
   }
   CHECK_FALSE(runs.is_done());
-  void* const other = pool.allocate(own, whole);
+  void* const other = pool.allocate(own, whole_segment);
   CHECK(other != memory);
   runs.release();
-  pool.deallocate(own, other, whole);
+  pool.deallocate(own, other, whole_segment);
   stream_ref{runs}.synchronize();
   CHECK(hipGraphExecDestroy(launched) == hipSuccess);
   CHECK(hipGraphDestroy(graph) == hipSuccess);

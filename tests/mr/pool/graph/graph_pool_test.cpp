@@ -28,9 +28,9 @@
 namespace hipvmm::test {
 namespace {
 
-constexpr std::size_t block = 4 * MiB;
+constexpr std::size_t graph_block = 4 * MiB;
 
-void make_wait(stream_ref waiter, stream_ref behind) {
+void wait_behind(stream_ref waiter, stream_ref behind) {
   const event reached{first_device};
   REQUIRE(hipEventRecord(reached.get(), behind.get()) == hipSuccess);
   REQUIRE(hipStreamWaitEvent(waiter.get(), reached.get(), 0) == hipSuccess);
@@ -57,7 +57,7 @@ struct graph_subject {
     CHECK(hipGraphExecDestroy(runs) == hipSuccess);
     CHECK(hipGraphDestroy(graph) == hipSuccess);
   }
-  [[nodiscard]] void* allocate(stream_ref captured, std::size_t bytes = block) {
+  [[nodiscard]] void* allocate(stream_ref captured, std::size_t bytes = graph_block) {
     void* const made = graphs.allocate(captured, bytes);
     fill_async(captured, made, 1, bytes);
     return made;
@@ -68,12 +68,12 @@ struct graph_subject {
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: memory is the graph's until the pool ends") {
   begin(own);
   void* const first = allocate(own);
-  graphs.deallocate(own, first, block);
+  graphs.deallocate(own, first, graph_block);
   void* const second = allocate(own);
   CHECK(second == first);
   void* const third = allocate(own, 1000);
-  CHECK(graphs.statistics().used_bytes == block + 1024);
-  graphs.deallocate(own, second, block);
+  CHECK(graphs.statistics().used_bytes == graph_block + 1024);
+  graphs.deallocate(own, second, graph_block);
   graphs.deallocate(own, third, 1000);
   // Side by side, free memory is one block again, whichever stream had its parts.
   CHECK(allocate(own, 20 * MiB) == first);
@@ -93,35 +93,35 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: freed memory serves streams that a
   constexpr std::size_t whole = 10 * MiB;  // a segment
   const stream last{first_device};
   begin(own);
-  make_wait(side, own);  // before there is work
+  wait_behind(side, own);  // before there is work
   void* const memory = allocate(own, whole);
   graphs.deallocate(own, memory, whole);
   void* const beside = allocate(side, whole);
   CHECK(beside != memory);
-  make_wait(last, side);
+  wait_behind(last, side);
   void* const third = allocate(last, whole);
   CHECK(third != memory);
-  make_wait(side, own);
-  make_wait(last, side);
+  wait_behind(side, own);
+  wait_behind(last, side);
   CHECK(allocate(last, whole) == memory);
-  make_wait(own, last);
-  make_wait(own, side);
+  wait_behind(own, last);
+  wait_behind(own, side);
   end(own);
   CHECK(graphs.statistics().held_bytes == 3 * whole);
 }
 
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: parts of two streams serve who is behind both") {
   begin(own);
-  make_wait(side, own);
+  wait_behind(side, own);
   void* const left = allocate(own, 8 * MiB);
   void* const right = allocate(side, 12 * MiB);
   CHECK(right == static_cast<char*>(left) + 8 * MiB);
   graphs.deallocate(own, left, 8 * MiB);
   graphs.deallocate(side, right, 12 * MiB);
   CHECK(allocate(own, 20 * MiB) != left);
-  make_wait(side, own);
+  wait_behind(side, own);
   CHECK(allocate(side, 20 * MiB) == left);
-  make_wait(own, side);
+  wait_behind(own, side);
   end(own);
 }
 
@@ -130,17 +130,17 @@ TEST_CASE_FIXTURE(graph_subject,
   begin(own);
   void* const kept = allocate(own);
   void* const freed = allocate(own);
-  graphs.deallocate(own, freed, block);
+  graphs.deallocate(own, freed, graph_block);
   end(own);
   begin(side);
   CHECK(allocate(side) == freed);
-  graphs.deallocate(side, freed, block);
+  graphs.deallocate(side, freed, graph_block);
   // Of the first graph, whose free the second does not know of.
-  graphs.deallocate_sync(kept, block);
-  void* const large = allocate(side, 2 * block);
+  graphs.deallocate_sync(kept, graph_block);
+  void* const large = allocate(side, 2 * graph_block);
   CHECK(large != kept);
   end(side);
-  graphs.deallocate(side, large, 2 * block);
+  graphs.deallocate(side, large, 2 * graph_block);
   CHECK(graphs.statistics().used_bytes == 0);
   begin(own);
   CHECK(allocate(own, 20 * MiB) == kept);
@@ -150,12 +150,12 @@ TEST_CASE_FIXTURE(graph_subject,
 }
 
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: requests outside of a capture are refused") {
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, block)), std::logic_error);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate_sync(block)), std::logic_error);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), block)),
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, graph_block)), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate_sync(graph_block)), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), graph_block)),
                   std::logic_error);
   begin(own);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), block)),
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), graph_block)),
                   std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, SIZE_MAX)), out_of_memory);
   CHECK(own.ref().is_capturing());
@@ -179,12 +179,12 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: of two captures at once the older 
     REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeThreadLocal) == hipSuccess);
   };
   begin_local(own);
-  void* const memory = graphs.allocate(own, block);
+  void* const memory = graphs.allocate(own, graph_block);
   begin_local(side);
-  CHECK(graphs.allocate(side, block) != memory);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, block)), std::logic_error);
-  graphs.deallocate(own, memory, block);
-  CHECK(graphs.allocate(side, block) != memory);
+  CHECK(graphs.allocate(side, graph_block) != memory);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, graph_block)), std::logic_error);
+  graphs.deallocate(own, memory, graph_block);
+  CHECK(graphs.allocate(side, graph_block) != memory);
   end_capture(side.get());
   end_capture(own.get());
 }
@@ -192,14 +192,14 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: of two captures at once the older 
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: a capture that fails gives its memory back") {
   const error_recorder reported;
   begin(own);
-  void* const memory = graphs.allocate(own, block);
+  void* const memory = graphs.allocate(own, graph_block);
   static_cast<void>(hipStreamSynchronize(own.get()));
   static_cast<void>(hipGetLastError());
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
   REQUIRE(hipStreamIsCapturing(own.get(), &status) == hipSuccess);
   if (status == hipStreamCaptureStatusInvalidated)
-    CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, block)), hip_error);
-  graphs.deallocate(own, memory, block);
+    CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, graph_block)), hip_error);
+  graphs.deallocate(own, memory, graph_block);
   static_cast<void>(end_capture_if_kept(own.get()));
   CHECK(graphs.statistics().used_bytes == 0);
   begin(own);
@@ -212,12 +212,12 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: a free of no allocation is reporte
   const error_recorder reported;
   begin(own);
   void* const memory = allocate(own);
-  graphs.deallocate(own, memory, block / 2);
-  graphs.deallocate(own, static_cast<char*>(memory) + 512, block);
+  graphs.deallocate(own, memory, graph_block / 2);
+  graphs.deallocate(own, static_cast<char*>(memory) + 512, graph_block);
   CHECK(reported.count() == 2);
-  CHECK(graphs.statistics().used_bytes == block);
-  graphs.deallocate(own, memory, block);
-  graphs.deallocate(own, memory, block);
+  CHECK(graphs.statistics().used_bytes == graph_block);
+  graphs.deallocate(own, memory, graph_block);
+  graphs.deallocate(own, memory, graph_block);
   CHECK(reported.count() == 3);
   end(own);
 }
@@ -228,7 +228,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: a callback below it may free in it
   void* memory = nullptr;
   const auto free_it = [&](std::size_t) {
     if (memory == nullptr) return false;
-    above->deallocate(own, std::exchange(memory, nullptr), block);
+    above->deallocate(own, std::exchange(memory, nullptr), graph_block);
     above->release();
     return true;
   };
@@ -236,7 +236,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: a callback below it may free in it
   mr::graph_pool over{&small};
   above = &over;
   begin(own);
-  memory = over.allocate(own, block);
+  memory = over.allocate(own, graph_block);
   static_cast<void>(over.allocate(own, 18 * MiB));
   CHECK(memory == nullptr);
   end_capture(own.get());
@@ -260,7 +260,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: at random, no stream has what anot
     std::vector<piece> used;
     std::vector<piece> freed;
     const auto wait = [&](std::size_t waiter, std::size_t other) {
-      make_wait(in[waiter], in[other]);
+      wait_behind(in[waiter], in[other]);
       for (std::size_t each = 0; each < streams; ++each)
         clock[waiter][each] = std::max(clock[waiter][each], clock[other][each]);
     };
