@@ -20,6 +20,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "runtime/runtime_rules.hpp"
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -34,6 +35,13 @@ void wait_behind(stream_ref waiter, stream_ref behind) {
   const event reached{first_device};
   REQUIRE(hipEventRecord(reached.get(), behind.get()) == hipSuccess);
   REQUIRE(hipStreamWaitEvent(waiter.get(), reached.get(), 0) == hipSuccess);
+}
+
+/// AMD's runtime 5.7 refuses nodes of streams that wait for each other more than once.
+bool refuses_second_joins() {
+  if (HIPVMM_TEST_ON_AMD == 0 || detail::rules_of_runtime().is_at_least(6, 0)) return false;
+  MESSAGE("skipped: this runtime does not capture what joins a stream again");
+  return true;
 }
 
 struct graph_subject {
@@ -90,6 +98,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: memory is the graph's until the po
 }
 
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: freed memory serves streams that are behind") {
+  if (refuses_second_joins()) return;
   constexpr std::size_t whole = 10 * MiB;  // a segment
   const stream last{first_device};
   begin(own);
@@ -111,6 +120,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: freed memory serves streams that a
 }
 
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: parts of two streams serve who is behind both") {
+  if (refuses_second_joins()) return;
   begin(own);
   wait_behind(side, own);
   void* const left = allocate(own, 8 * MiB);
@@ -244,6 +254,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: a callback below it may free in it
 
 // Vector clocks say which frees a stream is behind.
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: at random, no stream has what another may use") {
+  if (refuses_second_joins()) return;
   constexpr std::size_t streams = 3;
   std::mt19937 random = seeded_generator(7);
   const stream third{first_device};
@@ -259,13 +270,20 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: at random, no stream has what anot
     std::array<std::array<unsigned, streams>, streams> clock{};
     std::vector<piece> used;
     std::vector<piece> freed;
-    const auto wait = [&](std::size_t waiter, std::size_t other) {
-      wait_behind(in[waiter], in[other]);
+    const auto join = [&](std::size_t waiter, std::size_t other) {
+      const auto before = clock[waiter];
       for (std::size_t each = 0; each < streams; ++each)
         clock[waiter][each] = std::max(clock[waiter][each], clock[other][each]);
+      if (clock[waiter] != before) wait_behind(in[waiter], in[other]);
+    };
+    // By the first stream: AMD's runtimes crash at the end of a capture whose other streams wait
+    // for each other.
+    const auto wait = [&](std::size_t waiter, std::size_t other) {
+      if (waiter != 0 && other != 0) join(0, other);
+      join(waiter, waiter == 0 ? other : 0);
     };
     begin(own);
-    for (std::size_t each = 1; each < streams; ++each) wait(each, 0);
+    for (std::size_t each = 1; each < streams; ++each) wait_behind(in[each], own);
     for (int step = 0; step < 150; ++step) {
       const std::size_t at = below(random, streams);
       const std::size_t choice = below(random, 8);
