@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -34,7 +35,9 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/background_task.hpp"
 #include "support/devices.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/random_seed.hpp"
@@ -147,6 +150,27 @@ TEST_CASE("shortage: parts of chunks that are free are fragmentation, on an empt
   pool.deallocate_sync(pool.allocate_sync(fits), fits);
 }
 
+TEST_CASE("shortage: the pool keeps its idle chunks if their release cannot serve the request") {
+  vmm_pool_resource pool{first_device, at_most(96 * MiB)};
+  const scattered parts{pool};
+  pool.deallocate_sync(pool.allocate_sync(24 * MiB), 24 * MiB);
+  hipvmm::detail::wait_for_background_tasks();
+  const pool_statistics before = pool.statistics();
+  const std::size_t bytes = before.largest_possible + 2 * MiB;
+  // Below the limit: only the places of the chunks in use forbid it.
+  REQUIRE(bytes <= pool.maximum_bytes() - before.used_current);
+  const test::calls_of calls{std::array{"hipMemCreate", "hipMemRelease", "hipMemMap", "hipMemUnmap",
+                                        "hipMemSetAccess", "hipMemAddressReserve"}};
+  check_cause(refusal([&] { static_cast<void>(pool.allocate_sync(bytes)); }),
+              exhausted::fragmentation, {"fragmentation"});
+  CHECK(calls.count() == 0);
+  CHECK(pool.statistics().reserved_current == before.reserved_current);
+  CHECK(pool.statistics().largest_now == before.largest_now);
+  // A release that serves the request happens.
+  const std::size_t fits = before.largest_possible;
+  pool.deallocate_sync(pool.allocate_sync(fits), fits);
+}
+
 TEST_CASE("shortage: an alignment that the addresses cannot give is named, and ends retries") {
   vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   const auto refused = refusal([&] { static_cast<void>(pool.allocate_sync(1, GiB * 1024)); });
@@ -222,6 +246,8 @@ TEST_CASE("vmm_pool_resource: what it says would fit fits, and a granule more do
       }
       used.synchronize();
       if (step % 8 != 7) continue;
+      // Addresses that the worker unmaps count as no place meanwhile.
+      hipvmm::detail::wait_for_background_tasks();
       const std::size_t fits = pool.statistics().largest_possible;
       CAPTURE(fits);
       CAPTURE(pool.report());

@@ -64,8 +64,10 @@ void* pool_state::serve(const refused_request& wanted, Allocate allocate) {
       continue;
     }
     // Idle memory that cannot move, as slabs of other sizes, is released for new memory.
-    const std::size_t used = std::min(maximum, allocator.counters().used_bytes);
-    if (wanted.bytes <= maximum - used && allocator.trim(0, {}) != 0) {
+    bool may_serve = true;
+    detail::report_exceptions(
+        [&] { may_serve = allocator.may_release_serve(wanted.bytes, memory->available().bytes); });
+    if (may_serve && allocator.trim(0, {}) != 0) {
       supply.forget_refusal();
       continue;
     }

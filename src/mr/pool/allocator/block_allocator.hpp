@@ -218,6 +218,9 @@ class block_allocator {
   [[nodiscard]] usage usage_snapshot(std::optional<new_memory> fresh = std::nullopt) {
     return pool::usage_snapshot(blocks_, backing_.memory, fresh);
   }
+  [[nodiscard]] bool may_release_serve(std::size_t bytes, std::size_t fresh) {
+    return pool::may_release_serve(blocks_, backing_.memory, bytes, fresh);
+  }
   [[nodiscard]] pool_usage held_and_used() { return pool::held_and_used(blocks_); }
   /// Pre: called by the work of with_backend().
   [[nodiscard]] std::vector<listed_block> list_blocks() { return pool::list_blocks(blocks_); }

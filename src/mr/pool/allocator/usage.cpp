@@ -65,9 +65,9 @@ class idle_memory final : block_filter {
   /// `served` where that is none. Pre: `served` bytes are served as they lie.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
-  /// The largest request once all idle chunks are released, as they are for one that is refused,
-  /// and `fresh` is there besides. Pre: chunks move and are returned.
-  [[nodiscard]] std::size_t largest_after_release(const new_memory& fresh) const;
+  /// The largest request if the pool releases all idle chunks and creates chunks from these and
+  /// `fresh` bytes, of `room` bytes at most. Pre: chunks move and are returned.
+  [[nodiscard]] std::size_t largest_after_release(std::size_t fresh, std::size_t room) const;
 
  private:
   /// Whether `fresh` and chunks that move serve a request of `bytes`: not where there is no place
@@ -112,7 +112,8 @@ class idle_memory final : block_filter {
       seen.emplace(first->offset, last->end());
       visit(*first, *last);
     };
-    for (const block& gap : blocks_.index.unmapped()) visit_around(gap);
+    for (const block_tree* const tree : {&blocks_.index.unmapped(), &blocks_.index.leaving()})
+      for (const block& gap : *tree) visit_around(gap);
     for (const stretch& each : stretches_) visit_around(*each.first);
   }
 
@@ -189,16 +190,12 @@ std::size_t idle_memory::largest_with_new(std::size_t served, std::size_t most,
   return served;
 }
 
-std::size_t idle_memory::largest_after_release(const new_memory& fresh) const {
+std::size_t idle_memory::largest_after_release(std::size_t fresh, std::size_t room) const {
   const auto& chunks = blocks_.index.chunks();
   const std::size_t idle = whole_chunks();
   const std::size_t others = blocks_.physical_bytes() + blocks_.planned_bytes - idle;
   const std::size_t unit = std::max(memory_.granularity(), blocks_.equal_chunk);
-  std::size_t room =
-      std::min(blocks_.limit - std::min(blocks_.limit, others), add_bytes(fresh.bytes, idle));
-  // Chunks are larger mostly, so more may fit where their number is limited.
-  constexpr std::size_t small_chunk = 2 * MiB;
-  if (fresh.chunks < room / small_chunk) room = fresh.chunks * small_chunk;
+  room = std::min({room, blocks_.limit - std::min(blocks_.limit, others), add_bytes(fresh, idle)});
   room = align_down(room, unit);
   std::size_t result = 0;
   for_each_place([&](const block& first, const block& last) {
@@ -319,10 +316,31 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
   seen.largest_possible = idle.largest_with_new(
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
-  if (memory.moves_chunks() && memory.returns_memory())
+  if (memory.moves_chunks() && memory.returns_memory()) {
+    // Chunks are larger mostly, so more may fit where their number is limited.
+    constexpr std::size_t small_chunk = 2 * MiB;
+    const std::size_t most_created =
+        fresh->chunks < blocks.limit / small_chunk ? fresh->chunks * small_chunk : blocks.limit;
     seen.largest_possible =
-        std::max(seen.largest_possible, std::min(room, idle.largest_after_release(*fresh)));
+        std::max(seen.largest_possible,
+                 std::min(room, idle.largest_after_release(fresh->bytes, most_created)));
+  }
   return in_classes();
+}
+
+bool may_release_serve(pool_blocks& blocks, const memory_backend& memory, std::size_t bytes,
+                       std::size_t fresh) {
+  const pool_blocks::state_lock lock{blocks.mutex};
+  usage seen{};
+  seen.used_current = blocks.index.used_bytes();
+  const idle_memory idle{blocks, memory, seen};
+  if (bytes > blocks.limit - std::min(blocks.limit, seen.used_current)) return false;
+  if (!memory.moves_chunks()) return true;
+  if (!memory.returns_memory())
+    return seen.used_current == 0 && bytes <= add_bytes(fresh, blocks.physical_bytes());
+  for (const block* at = &blocks.index.front(); at != nullptr; at = at->next)
+    if (at->state == block_state::busy) return true;
+  return bytes <= idle.largest_after_release(fresh, blocks.limit);
 }
 
 }  // namespace hipvmm::mr::pool

@@ -26,6 +26,13 @@ struct usage : pool_statistics {
 [[nodiscard]] usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
                                    std::optional<new_memory> fresh = std::nullopt);
 
+/// Whether the pool may serve a request of `bytes` after the release of all idle chunks, if the
+/// source gives `fresh` bytes more. False is certain: the limit, the source or the places between
+/// used blocks forbid it. True without a check of places if chunks do not move or a thread works on
+/// some block. Throws: std::bad_alloc.
+[[nodiscard]] bool may_release_serve(pool_blocks& blocks, const memory_backend& memory,
+                                     std::size_t bytes, std::size_t fresh);
+
 /// What is held and allocated, under the state lock, which is held for a visit of the caches only.
 [[nodiscard]] pool_usage held_and_used(pool_blocks& blocks);
 
