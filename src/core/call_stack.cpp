@@ -22,12 +22,15 @@ std::string module_of(const void* at) {
   return found.dli_fname;
 }
 
-bool is_part_of(std::string_view name, std::initializer_list<std::string_view> own) {
-  return name.find("safe_dump_to") != std::string_view::npos ||
-         name.find("detail::call_stack(") != std::string_view::npos ||
-         std::any_of(own.begin(), own.end(), [name](std::string_view each) {
-           return name.find(each) != std::string_view::npos;
-         });
+bool takes_stacks(std::string_view name) {
+  constexpr const char* takers[] = {"safe_dump_to",
+                                    "detail::call_stack(",
+                                    "hipvmm::mr::guard_resource_adaptor::",
+                                    "hipvmm::mr::tracking_resource_adaptor::",
+                                    "hipvmm::mr::resource_adaptor::",
+                                    "hipvmm::mr::memory_resource::"};
+  return std::ranges::any_of(
+      takers, [name](const char* each) { return name.find(each) != std::string_view::npos; });
 }
 
 }  // namespace
@@ -38,15 +41,14 @@ std::vector<const void*> call_stack() {
   return std::vector<const void*>(frames.begin(), std::find(frames.begin(), frames.end(), nullptr));
 }
 
-std::string text_of_stack(const std::vector<const void*>& stack,
-                          std::initializer_list<std::string_view> own) {
+std::string text_of_stack(const std::vector<const void*>& stack) {
   std::string lines;
   std::size_t number = 0;
   for (const void* const each : stack) {
     // A return address may be the first of the next line, or even of the next function.
     const boost::stacktrace::frame call{static_cast<const char*>(each) - 1};
     std::string name = call.name();
-    if (number == 0 && is_part_of(name, own)) continue;
+    if (number == 0 && takes_stacks(name)) continue;
     if (name.size() > longest_name) name.replace(longest_name, std::string::npos, "...");
     lines += "    #" + std::to_string(number++) + " " + (name.empty() ? "?" : name);
     const std::string file = call.source_file();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <initializer_list>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace hipvmm::detail {
@@ -12,9 +10,7 @@ namespace hipvmm::detail {
 std::vector<const void*> call_stack();
 
 /// Formats one line for each call, with its name, file and line if known, or its module. Omits the
-/// innermost calls while their names contain one of `own` (they took the stack), and the calls that
-/// called main.
-std::string text_of_stack(const std::vector<const void*>& stack,
-                          std::initializer_list<std::string_view> own);
+/// innermost calls that took the stack, and the calls that called main.
+std::string text_of_stack(const std::vector<const void*>& stack);
 
 }  // namespace hipvmm::detail

@@ -19,22 +19,41 @@ resource_adaptor::resource_adaptor(const char* name, memory_resource* upstream)
   keep_to_process();
 }
 
+void* resource_adaptor::request::allocate_from(memory_resource& source) const {
+  return stream ? source.allocate(*stream, bytes, alignment)
+                : source.allocate_sync(bytes, alignment);
+}
+
+void resource_adaptor::request::deallocate_to(memory_resource& source,
+                                              void* pointer) const noexcept {
+  stream ? source.deallocate(*stream, pointer, bytes, alignment)
+         : source.deallocate_sync(pointer, bytes, alignment);
+}
+
+void* resource_adaptor::do_allocate_any(const request& wanted) {
+  return wanted.allocate_from(*upstream_);
+}
+
+void resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  freed.deallocate_to(*upstream_, pointer);
+}
+
 void* resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  return upstream_->allocate(stream, bytes, alignment);
+  return do_allocate_any({stream, bytes, alignment});
 }
 
 void resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                      std::size_t alignment) noexcept {
-  upstream_->deallocate(stream, pointer, bytes, alignment);
+  do_deallocate_any(pointer, {stream, bytes, alignment});
 }
 
 void* resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return upstream_->allocate_sync(bytes, alignment);
+  return do_allocate_any({std::nullopt, bytes, alignment});
 }
 
 void resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-  upstream_->deallocate_sync(pointer, bytes, alignment);
+  do_deallocate_any(pointer, {std::nullopt, bytes, alignment});
 }
 
 std::optional<device_ref> resource_adaptor::do_device() const noexcept {

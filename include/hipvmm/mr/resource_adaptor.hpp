@@ -27,6 +27,20 @@ class resource_adaptor : public memory_resource {
   /// Throws: std::invalid_argument when `upstream` is nullptr.
   resource_adaptor(const char* name, memory_resource* upstream);
 
+  /// The arguments of an allocation or deallocation.
+  struct request {
+    std::optional<stream_ref> stream;  ///< nullopt for allocate_sync() and deallocate_sync()
+    std::size_t bytes;
+    std::size_t alignment;
+
+    [[nodiscard]] void* allocate_from(memory_resource& source) const;
+    void deallocate_to(memory_resource& source, void* pointer) const noexcept;
+  };
+  /// Serves allocate() and allocate_sync(). An adaptor overrides the pair, or each function alone.
+  virtual void* do_allocate_any(const request& wanted);
+  /// Serves deallocate() and deallocate_sync().
+  virtual void do_deallocate_any(void* pointer, const request& freed) noexcept;
+
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                      std::size_t alignment) noexcept override;

@@ -22,39 +22,21 @@ aligned_resource_adaptor::aligned_resource_adaptor(memory_resource* upstream, st
                                 std::to_string(alignment) + " must be a power of two"};
 }
 
-void* aligned_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                            std::size_t alignment) {
-  block given = asked_for(bytes, alignment);
-  given.pointer = resource_adaptor::do_allocate(stream, given.bytes, given.alignment);
+void* aligned_resource_adaptor::do_allocate_any(const request& wanted) {
+  const request larger = upstream_request(wanted);
+  void* const given = resource_adaptor::do_allocate_any(larger);
   try {
-    return place(given, bytes, alignment);
+    return place({given, larger.bytes, larger.alignment}, wanted);
   } catch (...) {
-    resource_adaptor::do_deallocate(stream, given.pointer, given.bytes, given.alignment);
+    resource_adaptor::do_deallocate_any(given, larger);
     throw;
   }
 }
 
-void aligned_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                             std::size_t alignment) noexcept {
-  if (const auto given = take(pointer, bytes, alignment))
-    resource_adaptor::do_deallocate(stream, given->pointer, given->bytes, given->alignment);
-}
-
-void* aligned_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  block given = asked_for(bytes, alignment);
-  given.pointer = resource_adaptor::do_allocate_sync(given.bytes, given.alignment);
-  try {
-    return place(given, bytes, alignment);
-  } catch (...) {
-    resource_adaptor::do_deallocate_sync(given.pointer, given.bytes, given.alignment);
-    throw;
-  }
-}
-
-void aligned_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                  std::size_t alignment) noexcept {
-  if (const auto given = take(pointer, bytes, alignment))
-    resource_adaptor::do_deallocate_sync(given->pointer, given->bytes, given->alignment);
+void aligned_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  if (const auto given = take(pointer, freed))
+    resource_adaptor::do_deallocate_any(given->pointer,
+                                        {freed.stream, given->bytes, given->alignment});
 }
 
 std::size_t aligned_resource_adaptor::alignment_of(std::size_t bytes,
@@ -62,32 +44,31 @@ std::size_t aligned_resource_adaptor::alignment_of(std::size_t bytes,
   return bytes < alignment_threshold_ ? alignment : std::max(alignment, alignment_);
 }
 
-aligned_resource_adaptor::block aligned_resource_adaptor::asked_for(
-    std::size_t bytes, std::size_t alignment) const noexcept {
-  const std::size_t wanted = alignment_of(bytes, alignment);
-  if (wanted <= default_alignment) return {nullptr, bytes, alignment};
+resource_adaptor::request aligned_resource_adaptor::upstream_request(
+    const request& wanted) const noexcept {
+  const std::size_t aligned = alignment_of(wanted.bytes, wanted.alignment);
+  if (aligned <= default_alignment) return wanted;
   // A request without such a size exceeds every upstream.
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
-  if (wanted > most / 4 || bytes > most - 2 * wanted) return {nullptr, most, default_alignment};
-  const std::size_t rounded = (bytes + wanted - 1) & ~(wanted - 1);
-  return {nullptr, rounded + wanted - default_alignment, default_alignment};
+  if (aligned > most / 4 || wanted.bytes > most - 2 * aligned)
+    return {wanted.stream, most, default_alignment};
+  const std::size_t rounded = (wanted.bytes + aligned - 1) & ~(aligned - 1);
+  return {wanted.stream, rounded + aligned - default_alignment, default_alignment};
 }
 
-void* aligned_resource_adaptor::place(const block& given, std::size_t bytes,
-                                      std::size_t alignment) {
-  const std::size_t wanted = alignment_of(bytes, alignment);
-  if (wanted <= default_alignment) return given.pointer;
+void* aligned_resource_adaptor::place(const block& given, const request& wanted) {
+  const std::size_t aligned = alignment_of(wanted.bytes, wanted.alignment);
+  if (aligned <= default_alignment) return given.pointer;
   const auto address = reinterpret_cast<std::uintptr_t>(given.pointer);
-  void* const pointer = static_cast<char*>(given.pointer) + (-address & (wanted - 1));
+  void* const pointer = static_cast<char*>(given.pointer) + (-address & (aligned - 1));
   const std::lock_guard held{lock_};
   moved_.insert_or_assign(pointer, given);
   return pointer;
 }
 
 std::optional<aligned_resource_adaptor::block> aligned_resource_adaptor::take(
-    void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
-  block expected = asked_for(bytes, alignment);
-  expected.pointer = pointer;
+    void* pointer, const request& freed) noexcept {
+  const request expected = upstream_request(freed);
   std::optional<block> given;
   {
     const std::lock_guard held{lock_};
@@ -97,13 +78,13 @@ std::optional<aligned_resource_adaptor::block> aligned_resource_adaptor::take(
       moved_.erase(found);
     }
   }
-  const bool is_plain = alignment_of(bytes, alignment) <= default_alignment;
-  if (!given && is_plain) return expected;
+  const bool is_plain = alignment_of(freed.bytes, freed.alignment) <= default_alignment;
+  if (!given && is_plain) return block{pointer, freed.bytes, freed.alignment};
   if (given && !is_plain && given->bytes == expected.bytes) return given;
   detail::report_exceptions([&] {
     throw std::logic_error{
-        "aligned_resource_adaptor: " + std::to_string(bytes) + " bytes with an alignment of " +
-        std::to_string(alignment) +
+        "aligned_resource_adaptor: " + std::to_string(freed.bytes) +
+        " bytes with an alignment of " + std::to_string(freed.alignment) +
         (given ? " are freed at an address allocated with another size or alignment: the upstream "
                  "frees its allocation there"
                : " are freed at an address that was not allocated with them: nothing was freed") +

@@ -22,27 +22,16 @@ failure_callback_resource_adaptor::failure_callback_resource_adaptor(memory_reso
         "try again"};
 }
 
-template <typename Allocate>
-void* failure_callback_resource_adaptor::retry(std::size_t bytes, Allocate allocate) const {
+void* failure_callback_resource_adaptor::do_allocate_any(const request& wanted) {
   for (detail::retry_rounds rounds;;) {
     try {
-      return allocate();
+      return resource_adaptor::do_allocate_any(wanted);
     } catch (const out_of_memory& refused) {
-      if (!rounds.may_help(refused.why()) || !callback_(bytes, callback_arg_)) throw;
+      if (!rounds.may_help(refused.why()) || !callback_(wanted.bytes, callback_arg_)) throw;
     } catch (const std::bad_alloc&) {
-      if (!callback_(bytes, callback_arg_)) throw;
+      if (!callback_(wanted.bytes, callback_arg_)) throw;
     }
   }
-}
-
-void* failure_callback_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                                     std::size_t alignment) {
-  return retry(bytes, [&] { return resource_adaptor::do_allocate(stream, bytes, alignment); });
-}
-
-void* failure_callback_resource_adaptor::do_allocate_sync(std::size_t bytes,
-                                                          std::size_t alignment) {
-  return retry(bytes, [&] { return resource_adaptor::do_allocate_sync(bytes, alignment); });
 }
 
 }  // namespace hipvmm::mr

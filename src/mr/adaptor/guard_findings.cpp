@@ -32,9 +32,7 @@ std::string text_of(const freed_block& one) {
 
 std::string calls_text(const char* what, const call_addresses& calls) {
   if (calls.empty()) return {};
-  return std::string{"\n"} + what + " by:\n" +
-         detail::text_of_stack(
-             calls, {"hipvmm::mr::guard_resource_adaptor::", "hipvmm::mr::memory_resource::"});
+  return std::string{"\n"} + what + " by:\n" + detail::text_of_stack(calls);
 }
 
 std::string calls_of(const freed_block& one) {

@@ -428,46 +428,26 @@ std::size_t guard_resource_adaptor::quarantined_bytes() const noexcept {
   return state_->kept_bytes();
 }
 
-void* guard_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                          std::size_t alignment) {
+void* guard_resource_adaptor::do_allocate_any(const request& wanted) {
   return state_->allocate(
-      stream, bytes, alignment,
+      wanted.stream.value_or(state_->own()), wanted.bytes, wanted.alignment,
       [&](std::size_t total, std::size_t aligned) {
-        return resource_adaptor::do_allocate(stream, total, aligned);
+        return resource_adaptor::do_allocate_any({wanted.stream, total, aligned});
       },
       [&](void* pointer, std::size_t total, std::size_t aligned) {
-        resource_adaptor::do_deallocate(stream, pointer, total, aligned);
+        resource_adaptor::do_deallocate_any(pointer, {wanted.stream, total, aligned});
       });
 }
 
-void guard_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                           std::size_t alignment) noexcept {
-  state_->deallocate(stream, pointer, bytes, alignment,
-                     [&](void* freed_pointer, std::size_t total, std::size_t aligned) {
-                       resource_adaptor::do_deallocate(stream, freed_pointer, total, aligned);
-                     });
-}
-
-void* guard_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return state_->allocate(
-      state_->own(), bytes, alignment,
-      [&](std::size_t total, std::size_t aligned) {
-        return resource_adaptor::do_allocate_sync(total, aligned);
-      },
-      [&](void* pointer, std::size_t total, std::size_t aligned) {
-        resource_adaptor::do_deallocate_sync(pointer, total, aligned);
-      });
-}
-
-void guard_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                std::size_t alignment) noexcept {
+void guard_resource_adaptor::do_deallocate_any(void* pointer, const request& returned) noexcept {
   detail::report_exceptions([&] {
     // Work of any stream may still use it; if the wait fails, it stays allocated.
-    detail::wait_for_users(pointer, detail::all_devices());
-    state_->deallocate(std::nullopt, pointer, bytes, alignment,
-                       [&](void* freed_pointer, std::size_t total, std::size_t aligned) {
-                         resource_adaptor::do_deallocate_sync(freed_pointer, total, aligned);
-                       });
+    if (!returned.stream) detail::wait_for_users(pointer, detail::all_devices());
+    state_->deallocate(
+        returned.stream, pointer, returned.bytes, returned.alignment,
+        [&](void* block, std::size_t total, std::size_t aligned) {
+          resource_adaptor::do_deallocate_any(block, {returned.stream, total, aligned});
+        });
   });
 }
 

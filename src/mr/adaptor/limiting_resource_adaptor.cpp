@@ -55,31 +55,11 @@ limiting_resource_adaptor::limiting_resource_adaptor(memory_resource* upstream,
                                 std::to_string(alignment) + " must be a power of two"};
 }
 
-void* limiting_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                             std::size_t alignment) {
-  share taken{*this, bytes};
-  void* const pointer = resource_adaptor::do_allocate(stream, bytes, alignment);
+void* limiting_resource_adaptor::do_allocate_any(const request& wanted) {
+  share taken{*this, wanted.bytes};
+  void* const pointer = resource_adaptor::do_allocate_any(wanted);
   taken.keep();
   return pointer;
-}
-
-void limiting_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                              std::size_t alignment) noexcept {
-  resource_adaptor::do_deallocate(stream, pointer, bytes, alignment);
-  came_back(bytes);
-}
-
-void* limiting_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  share taken{*this, bytes};
-  void* const pointer = resource_adaptor::do_allocate_sync(bytes, alignment);
-  taken.keep();
-  return pointer;
-}
-
-void limiting_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                   std::size_t alignment) noexcept {
-  resource_adaptor::do_deallocate_sync(pointer, bytes, alignment);
-  came_back(bytes);
 }
 
 // A size without such a multiple counts as the largest, which the upstream refuses.
@@ -96,13 +76,14 @@ std::size_t limiting_resource_adaptor::take_off(std::size_t bytes) noexcept {
   return out;
 }
 
-// Behind the upstream, which would else be asked for more than the limit in between.
-void limiting_resource_adaptor::came_back(std::size_t bytes) noexcept {
-  const std::size_t size = counted(bytes);
+// It counts until the upstream has it, which would else be asked for more than the limit.
+void limiting_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  resource_adaptor::do_deallocate_any(pointer, freed);
+  const std::size_t size = counted(freed.bytes);
   const std::size_t out = take_off(size);
   if (size <= out) return;
   detail::report_exceptions([&] {
-    throw std::logic_error{"limiting_resource_adaptor: " + std::to_string(bytes) +
+    throw std::logic_error{"limiting_resource_adaptor: " + std::to_string(freed.bytes) +
                            " bytes are freed while " + std::to_string(out) +
                            " were in use: free memory in the resource that allocated it, with "
                            "the size of the request"};

@@ -11,24 +11,6 @@
 #include "mr/adaptor/csv_log.hpp"
 
 namespace hipvmm::mr {
-namespace {
-
-/// Logs the result or exception of `allocate`. The row of an allocation follows it, and the row of
-/// a free precedes the upstream's, so that no row overtakes the one that it depends on.
-template <typename Allocate>
-void* logged(csv_log& log, Allocate allocate, stream_ref stream, std::size_t bytes) {
-  void* result = nullptr;
-  try {
-    result = allocate();
-  } catch (...) {
-    log.add("allocate failure", nullptr, bytes, stream);
-    throw;
-  }
-  log.add("allocate", result, bytes, stream);
-  return result;
-}
-
-}  // namespace
 
 logging_resource_adaptor::logging_resource_adaptor(memory_resource* upstream,
                                                    const std::string& filename, bool auto_flush)
@@ -57,29 +39,24 @@ std::string logging_resource_adaptor::get_default_filename() {
       "RMM_LOG_FILE) in the environment"};
 }
 
-void* logging_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                            std::size_t alignment) {
-  return logged(
-      *log_, [&] { return resource_adaptor::do_allocate(stream, bytes, alignment); }, stream,
-      bytes);
+// The row of an allocation follows it, and the row of a free precedes the upstream's, so that no
+// row overtakes the one that it depends on.
+void* logging_resource_adaptor::do_allocate_any(const request& wanted) {
+  const stream_ref stream = wanted.stream.value_or(stream_ref::legacy_default());
+  void* result = nullptr;
+  try {
+    result = resource_adaptor::do_allocate_any(wanted);
+  } catch (...) {
+    log_->add("allocate failure", nullptr, wanted.bytes, stream);
+    throw;
+  }
+  log_->add("allocate", result, wanted.bytes, stream);
+  return result;
 }
 
-void logging_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                             std::size_t alignment) noexcept {
-  log_->add("free", pointer, bytes, stream);
-  resource_adaptor::do_deallocate(stream, pointer, bytes, alignment);
-}
-
-void* logging_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return logged(
-      *log_, [&] { return resource_adaptor::do_allocate_sync(bytes, alignment); },
-      stream_ref::legacy_default(), bytes);
-}
-
-void logging_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                  std::size_t alignment) noexcept {
-  log_->add("free", pointer, bytes, stream_ref::legacy_default());
-  resource_adaptor::do_deallocate_sync(pointer, bytes, alignment);
+void logging_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  log_->add("free", pointer, freed.bytes, freed.stream.value_or(stream_ref::legacy_default()));
+  resource_adaptor::do_deallocate_any(pointer, freed);
 }
 
 }  // namespace hipvmm::mr

@@ -26,29 +26,17 @@ prefetch_resource_adaptor::prefetch_resource_adaptor(memory_resource* upstream)
         "not managed and cannot move; use a managed_resource as the upstream"};
 }
 
-void* prefetch_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                             std::size_t alignment) {
+// Without a stream, in one of its own, and done at the end: memory that every stream may use is not
+// on its way.
+void* prefetch_resource_adaptor::do_allocate_any(const request& wanted) {
   const device_ref target = prefetch_target(*this);
-  void* const pointer = resource_adaptor::do_allocate(stream, bytes, alignment);
+  const std::optional<stream> own = wanted.stream ? std::nullopt : std::optional<stream>{target};
+  void* const pointer = resource_adaptor::do_allocate_any(wanted);
   try {
-    prefetch_async(stream, pointer, bytes, target);
+    prefetch_async(own ? *own : *wanted.stream, pointer, wanted.bytes, target);
+    if (own) own->synchronize();
   } catch (...) {
-    resource_adaptor::do_deallocate(stream, pointer, bytes, alignment);
-    throw;
-  }
-  return pointer;
-}
-
-// In a stream of its own, and done at the end: memory that every stream may use is not on its way.
-void* prefetch_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  const device_ref target = prefetch_target(*this);
-  const stream way{target};
-  void* const pointer = resource_adaptor::do_allocate_sync(bytes, alignment);
-  try {
-    prefetch_async(way, pointer, bytes, target);
-    way.synchronize();
-  } catch (...) {
-    resource_adaptor::do_deallocate_sync(pointer, bytes, alignment);
+    resource_adaptor::do_deallocate_any(pointer, wanted);
     throw;
   }
   return pointer;

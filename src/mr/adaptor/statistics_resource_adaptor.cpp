@@ -118,33 +118,16 @@ statistics_resource_adaptor::counters statistics_resource_adaptor::pop_counters(
   return ended;
 }
 
-void* statistics_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                               std::size_t alignment) {
-  void* const pointer = timed(
-      allocate_latencies_, [&] { return resource_adaptor::do_allocate(stream, bytes, alignment); });
-  came(bytes);
+void* statistics_resource_adaptor::do_allocate_any(const request& wanted) {
+  void* const pointer =
+      timed(allocate_latencies_, [&] { return resource_adaptor::do_allocate_any(wanted); });
+  came(wanted.bytes);
   return pointer;
 }
 
-void statistics_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                                std::size_t alignment) noexcept {
-  goes(bytes);
-  timed(deallocate_latencies_,
-        [&] { resource_adaptor::do_deallocate(stream, pointer, bytes, alignment); });
-}
-
-void* statistics_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  void* const pointer = timed(allocate_latencies_,
-                              [&] { return resource_adaptor::do_allocate_sync(bytes, alignment); });
-  came(bytes);
-  return pointer;
-}
-
-void statistics_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                     std::size_t alignment) noexcept {
-  goes(bytes);
-  timed(deallocate_latencies_,
-        [&] { resource_adaptor::do_deallocate_sync(pointer, bytes, alignment); });
+void statistics_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  goes(freed.bytes);
+  timed(deallocate_latencies_, [&] { resource_adaptor::do_deallocate_any(pointer, freed); });
 }
 
 void statistics_resource_adaptor::came(std::size_t bytes) noexcept {

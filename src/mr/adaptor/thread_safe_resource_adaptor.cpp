@@ -6,28 +6,14 @@ namespace hipvmm::mr {
 thread_safe_resource_adaptor::thread_safe_resource_adaptor(memory_resource* upstream)
     : resource_adaptor{"thread_safe_resource_adaptor", upstream} {}
 
-void* thread_safe_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                                std::size_t alignment) {
+void* thread_safe_resource_adaptor::do_allocate_any(const request& wanted) {
   const std::lock_guard held{lock_};
-  return resource_adaptor::do_allocate(stream, bytes, alignment);
+  return resource_adaptor::do_allocate_any(wanted);
 }
 
-void thread_safe_resource_adaptor::do_deallocate(stream_ref stream, void* pointer,
-                                                 std::size_t bytes,
-                                                 std::size_t alignment) noexcept {
+void thread_safe_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
   const std::lock_guard held{lock_};
-  resource_adaptor::do_deallocate(stream, pointer, bytes, alignment);
-}
-
-void* thread_safe_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  const std::lock_guard held{lock_};
-  return resource_adaptor::do_allocate_sync(bytes, alignment);
-}
-
-void thread_safe_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                      std::size_t alignment) noexcept {
-  const std::lock_guard held{lock_};
-  resource_adaptor::do_deallocate_sync(pointer, bytes, alignment);
+  resource_adaptor::do_deallocate_any(pointer, freed);
 }
 
 }  // namespace hipvmm::mr

@@ -101,8 +101,7 @@ std::string tracking_resource_adaptor::get_outstanding_allocations_str() const {
   std::string text;
   for (const auto& [pointer, block] : get_outstanding_allocations())
     text += detail::address_text(pointer) + ": " + std::to_string(block.allocation_size) + " B\n" +
-            detail::text_of_stack(block.strace, {"hipvmm::mr::tracking_resource_adaptor::",
-                                                 "hipvmm::mr::memory_resource::"});
+            detail::text_of_stack(block.strace);
   return text;
 }
 
@@ -115,27 +114,15 @@ void tracking_resource_adaptor::log_outstanding_allocations() const {
       [this] { return "outstanding allocations:\n" + get_outstanding_allocations_str(); });
 }
 
-void* tracking_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
-                                             std::size_t alignment) {
+void* tracking_resource_adaptor::do_allocate_any(const request& wanted) {
   return table_->allocation(
-      bytes, [&] { return resource_adaptor::do_allocate(stream, bytes, alignment); },
-      [&](void* pointer) { resource_adaptor::do_deallocate(stream, pointer, bytes, alignment); });
+      wanted.bytes, [&] { return resource_adaptor::do_allocate_any(wanted); },
+      [&](void* pointer) { resource_adaptor::do_deallocate_any(pointer, wanted); });
 }
 
-void tracking_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                              std::size_t alignment) noexcept {
-  resource_adaptor::do_deallocate(stream, pointer, table_->take(pointer, bytes), alignment);
-}
-
-void* tracking_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return table_->allocation(
-      bytes, [&] { return resource_adaptor::do_allocate_sync(bytes, alignment); },
-      [&](void* pointer) { resource_adaptor::do_deallocate_sync(pointer, bytes, alignment); });
-}
-
-void tracking_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                   std::size_t alignment) noexcept {
-  resource_adaptor::do_deallocate_sync(pointer, table_->take(pointer, bytes), alignment);
+void tracking_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  resource_adaptor::do_deallocate_any(
+      pointer, {freed.stream, table_->take(pointer, freed.bytes), freed.alignment});
 }
 
 }  // namespace hipvmm::mr

@@ -35,20 +35,6 @@ std::string describe_arena(const pool_statistics& now, std::size_t maximum) {
          " as they lie; superblocks that others still use serve no larger request";
 }
 
-template <typename Allocate>
-void* allocate_or_dump(pool_state& state, bool dumps, std::size_t bytes, Allocate allocate) {
-  try {
-    return allocate();
-  } catch (const std::bad_alloc&) {
-    if (dumps)
-      detail::report_exceptions([&] {
-        detail::warn("arena_resource",
-                     "a request of " + format_bytes(bytes) + " was refused: " + state.report());
-      });
-    throw;
-  }
-}
-
 }  // namespace
 
 arena_resource::arena_resource(memory_resource* upstream, std::optional<std::size_t> arena_size,
@@ -76,23 +62,25 @@ pool_state& arena_resource::live() const {
   return *state_;
 }
 
-void* arena_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  return allocate_or_dump(*state_, dumps_, bytes,
-                          [&] { return state_->allocate(stream, bytes, alignment); });
+void* arena_resource::do_allocate_any(const request& wanted) {
+  try {
+    return wanted.stream ? state_->allocate(*wanted.stream, wanted.bytes, wanted.alignment)
+                         : state_->allocate_sync(wanted.bytes, wanted.alignment);
+  } catch (const std::bad_alloc&) {
+    if (dumps_)
+      detail::report_exceptions([&] {
+        detail::warn("arena_resource", "a request of " + format_bytes(wanted.bytes) +
+                                           " was refused: " + state_->report());
+      });
+    throw;
+  }
 }
 
-void arena_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                   std::size_t) noexcept {
-  detail::report_exceptions([&] { state_->deallocate(stream, pointer, bytes); });
-}
-
-void* arena_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return allocate_or_dump(*state_, dumps_, bytes,
-                          [&] { return state_->allocate_sync(bytes, alignment); });
-}
-
-void arena_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions([&] { state_->deallocate_sync(pointer, bytes); });
+void arena_resource::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  detail::report_exceptions([&] {
+    freed.stream ? static_cast<void>(state_->deallocate(*freed.stream, pointer, freed.bytes))
+                 : state_->deallocate_sync(pointer, freed.bytes);
+  });
 }
 
 // Not the upstream's, which may have none: the default streams of that device order the memory.

@@ -92,17 +92,15 @@ memory_resource& binning_resource::resource_for(std::size_t bytes, std::size_t a
   return bin != bins_.end() ? *bin->second : *get_upstream_resource();
 }
 
-template <typename Allocate, typename Undo>
-void* binning_resource::allocate_from_owner(std::size_t bytes, std::size_t alignment,
-                                            Allocate allocate, Undo undo) {
-  memory_resource& owner = resource_for(bytes, alignment);
+void* binning_resource::do_allocate_any(const request& wanted) {
+  memory_resource& owner = resource_for(wanted.bytes, wanted.alignment);
   auto noted = owners_->prepare(&owner);
-  void* const pointer = allocate(owner);
+  void* const pointer = wanted.allocate_from(owner);
   bool was_out = false;
   try {
     was_out = !owners_->put(std::move(noted), pointer).empty();
   } catch (...) {
-    undo(owner, pointer);
+    wanted.deallocate_to(owner, pointer);
     throw;
   }
   if (was_out)
@@ -126,34 +124,9 @@ memory_resource* binning_resource::take_back(const void* pointer, std::size_t by
   return nullptr;
 }
 
-void* binning_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  return allocate_from_owner(
-      bytes, alignment,
-      [&](memory_resource& owner) { return owner.allocate(stream, bytes, alignment); },
-      [&](memory_resource& owner, void* pointer) {
-        owner.deallocate(stream, pointer, bytes, alignment);
-      });
-}
-
-void binning_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                     std::size_t alignment) noexcept {
-  if (memory_resource* const owner = take_back(pointer, bytes))
-    owner->deallocate(stream, pointer, bytes, alignment);
-}
-
-void* binning_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return allocate_from_owner(
-      bytes, alignment,
-      [&](memory_resource& owner) { return owner.allocate_sync(bytes, alignment); },
-      [&](memory_resource& owner, void* pointer) {
-        owner.deallocate_sync(pointer, bytes, alignment);
-      });
-}
-
-void binning_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                          std::size_t alignment) noexcept {
-  if (memory_resource* const owner = take_back(pointer, bytes))
-    owner->deallocate_sync(pointer, bytes, alignment);
+void binning_resource::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  if (memory_resource* const owner = take_back(pointer, freed.bytes))
+    freed.deallocate_to(*owner, pointer);
 }
 
 }  // namespace hipvmm::mr

@@ -76,27 +76,19 @@ pool_state& fixed_size_resource::live() const {
   return *state_;
 }
 
-void* fixed_size_resource::do_allocate(stream_ref stream, std::size_t bytes,
-                                       std::size_t alignment) {
-  require_fit(bytes);
-  return state_->allocate(stream, held_bytes_, alignment);
+void* fixed_size_resource::do_allocate_any(const request& wanted) {
+  require_fit(wanted.bytes);
+  return wanted.stream ? state_->allocate(*wanted.stream, held_bytes_, wanted.alignment)
+                       : state_->allocate_sync(held_bytes_, wanted.alignment);
 }
 
-void fixed_size_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                        std::size_t) noexcept {
-  if (bytes > block_size_) return state_->refuse(pointer, bytes, "its blocks are smaller");
-  detail::report_exceptions([&] { state_->deallocate(stream, pointer, held_bytes_); });
-}
-
-void* fixed_size_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  require_fit(bytes);
-  return state_->allocate_sync(held_bytes_, alignment);
-}
-
-void fixed_size_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                             std::size_t) noexcept {
-  if (bytes > block_size_) return state_->refuse(pointer, bytes, "its blocks are smaller");
-  detail::report_exceptions([&] { state_->deallocate_sync(pointer, held_bytes_); });
+void fixed_size_resource::do_deallocate_any(void* pointer, const request& freed) noexcept {
+  if (freed.bytes > block_size_)
+    return state_->refuse(pointer, freed.bytes, "its blocks are smaller");
+  detail::report_exceptions([&] {
+    freed.stream ? static_cast<void>(state_->deallocate(*freed.stream, pointer, held_bytes_))
+                 : state_->deallocate_sync(pointer, held_bytes_);
+  });
 }
 
 fixed_size_resource::block_counts fixed_size_resource::statistics() const {

@@ -35,21 +35,16 @@ class aligned_resource_adaptor final : public resource_adaptor {
     std::size_t alignment;
   };
 
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
+  void* do_allocate_any(const request& wanted) override;
+  void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 
   [[nodiscard]] std::size_t alignment_of(std::size_t bytes, std::size_t alignment) const noexcept;
-  /// The upstream request for such a request, without an address yet.
-  [[nodiscard]] block asked_for(std::size_t bytes, std::size_t alignment) const noexcept;
+  [[nodiscard]] request upstream_request(const request& wanted) const noexcept;
   /// Records an upstream block and returns the aligned address within it. Throws: std::bad_alloc;
   /// then nothing is recorded.
-  void* place(const block& given, std::size_t bytes, std::size_t alignment);
+  void* place(const block& given, const request& wanted);
   /// Removes and returns the upstream block of `pointer`; nullopt when there is none.
-  std::optional<block> take(void* pointer, std::size_t bytes, std::size_t alignment) noexcept;
+  std::optional<block> take(void* pointer, const request& freed) noexcept;
 
   const std::size_t alignment_;
   const std::size_t alignment_threshold_;

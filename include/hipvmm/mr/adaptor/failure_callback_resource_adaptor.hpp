@@ -26,11 +26,7 @@ class failure_callback_resource_adaptor final : public resource_adaptor {
                                     void* callback_arg = nullptr);
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-
-  template <typename Allocate>
-  void* retry(std::size_t bytes, Allocate allocate) const;
+  void* do_allocate_any(const request& wanted) override;
 
   const failure_callback_t callback_;
   void* const callback_arg_;

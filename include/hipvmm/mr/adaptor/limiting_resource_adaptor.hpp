@@ -31,17 +31,12 @@ class limiting_resource_adaptor final : public resource_adaptor {
 
   /// Throws: out_of_memory with exhausted::limit, which names the limit, the allocated and the
   /// requested bytes.
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
+  void* do_allocate_any(const request& wanted) override;
+  void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 
   [[nodiscard]] std::size_t counted(std::size_t bytes) const noexcept;
   /// Subtracts `bytes` and returns the value before.
   std::size_t take_off(std::size_t bytes) noexcept;
-  void came_back(std::size_t bytes) noexcept;
 
   const std::size_t allocation_limit_;
   const std::size_t alignment_;

@@ -22,8 +22,7 @@ class prefetch_resource_adaptor final : public resource_adaptor {
  private:
   /// Throws: as prefetch_async, for example std::invalid_argument for memory that the host can use
   /// and HIP cannot move; the memory has then been deallocated to the upstream.
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void* do_allocate_any(const request& wanted) override;
 };
 
 }  // namespace hipvmm::mr

@@ -69,12 +69,8 @@ class statistics_resource_adaptor final : public resource_adaptor {
   counters pop_counters();
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
+  void* do_allocate_any(const request& wanted) override;
+  void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 
   template <typename Call>
   auto timed(latencies& to, Call call);

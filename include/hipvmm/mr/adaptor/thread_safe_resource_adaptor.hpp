@@ -21,12 +21,8 @@ class thread_safe_resource_adaptor final : public resource_adaptor {
   explicit thread_safe_resource_adaptor(memory_resource* upstream);
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
+  void* do_allocate_any(const request& wanted) override;
+  void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 
   std::recursive_mutex lock_;
 };

@@ -48,19 +48,12 @@ class binning_resource final : public resource_adaptor {
   struct owner_table;
 
   [[nodiscard]] memory_resource& resource_for(std::size_t bytes, std::size_t alignment) const;
-  /// Allocates from the resource of that size by `allocate` and records that resource as the owner.
-  template <typename Allocate, typename Undo>
-  void* allocate_from_owner(std::size_t bytes, std::size_t alignment, Allocate allocate, Undo undo);
   /// Removes the record of `pointer` and returns its owner. Returns nullptr, after a report to the
   /// error handler, when it was not allocated.
   memory_resource* take_back(const void* pointer, std::size_t bytes) noexcept;
 
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
+  void* do_allocate_any(const request& wanted) override;
+  void do_deallocate_any(void* pointer, const request& freed) noexcept override;
   /// The upstream's device, or if it has none that of its bins.
   [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
   /// Pre: the bins are locked.

@@ -59,12 +59,8 @@ class fixed_size_resource final : public resource_adaptor {
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
+  void* do_allocate_any(const request& wanted) override;
+  void do_deallocate_any(void* pointer, const request& freed) noexcept override;
   [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
   void require_fit(std::size_t bytes) const;
 
