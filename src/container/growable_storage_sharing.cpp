@@ -96,19 +96,22 @@ void growable_storage::require_copies_from(const void* source, stream_ref stream
 }
 
 std::vector<chunk_access> growable_storage::effective_access() const {
-  return memory_ ? memory_->effective_access() : std::vector<chunk_access>{};
+  if (!memory_) return {};
+  const region& mapped = memory_->chunk_region();
+  return mapped.effective_access(0, mapped.max_bytes());
 }
 
 std::vector<chunk_view> growable_storage::chunks() const {
-  return memory_ ? memory_->chunks() : std::vector<chunk_view>{};
+  return memory_ ? memory_->chunk_region().chunks() : std::vector<chunk_view>{};
 }
 
 std::vector<exported_chunk> growable_storage::export_chunks(std::uint64_t since) {
-  return memory_ ? memory_->export_chunks(since) : std::vector<exported_chunk>{};
+  return memory_ ? memory_->chunk_region().export_chunks(since) : std::vector<exported_chunk>{};
 }
 
 std::vector<exported_fabric_chunk> growable_storage::export_fabric_chunks(std::uint64_t since) {
-  return memory_ ? memory_->export_fabric_chunks(since) : std::vector<exported_fabric_chunk>{};
+  return memory_ ? memory_->chunk_region().export_fabric_chunks(since)
+                 : std::vector<exported_fabric_chunk>{};
 }
 
 access_right growable_storage::access(device_ref device) const noexcept {
@@ -123,7 +126,7 @@ std::size_t growable_storage::move_range(std::size_t offset, std::size_t bytes, 
                             std::to_string(offset) + " of a vector that has no memory yet"};
   }
   const void* const before = data();
-  const std::size_t moved = memory_->move_range(offset, bytes, to, stream);
+  const std::size_t moved = memory_->chunk_region().move_range(offset, bytes, to, stream);
   note_move(before, held_bytes(), capacity_bytes());
   return moved;
 }

@@ -83,7 +83,7 @@ void malloc_storage::set_access(const access_list& wanted) {
   rights_.set_access(wanted);
 }
 
-void malloc_storage::refuse_chunks() const {
+region& malloc_storage::chunk_region() {
   throw unsupported{"the chunks of a vector on device " + std::to_string(device().ordinal()) +
                     " whose memory is one allocation of " +
                     (resource_ != nullptr ? "growth_options::resource" : "hipMalloc") +

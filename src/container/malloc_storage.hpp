@@ -37,7 +37,6 @@ class malloc_storage final : public storage_memory {
   /// Backs all bytes up to offset + bytes. Throws: out_of_memory, which names the held bytes;
   /// hip_error; then nothing has changed.
   void commit(std::size_t offset, std::size_t bytes) override;
-  void undo_commit(std::size_t) override {}
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
   std::size_t trim(std::size_t bytes, stream_ref stream,
                    tail_chunk tail = tail_chunk::keep) override;
@@ -45,25 +44,10 @@ class malloc_storage final : public storage_memory {
   void erase_front(std::size_t bytes, stream_ref) override { lead_ += bytes; }
   void erase_all(std::size_t bytes, stream_ref) override { lead_ += bytes; }
   void retire() noexcept override;
-  void prepare(std::size_t, prefetch_level) override {}
-  std::size_t cancel_or_wait() noexcept override { return 0; }
-  [[nodiscard]] std::size_t prepared_bytes() const noexcept override { return 0; }
-  [[nodiscard]] std::size_t failed_preparations() const noexcept override { return 0; }
   void grant(device_ref to, access_right right = access_right::read_write) override;
   void set_access(const access_list& wanted) override;
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
-  [[nodiscard]] std::vector<chunk_view> chunks() const override { refuse_chunks(); }
-  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t) override {
-    refuse_chunks();
-  }
-  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t) override {
-    refuse_chunks();
-  }
-  [[nodiscard]] std::vector<chunk_access> effective_access() const override { refuse_chunks(); }
-  std::size_t move_range(std::size_t, std::size_t, memory_location, stream_ref) override {
-    refuse_chunks();
-  }
-  [[nodiscard]] bool is_address_stable() const noexcept override { return false; }
+  [[noreturn]] region& chunk_region() override;
   /// nullptr while nothing is allocated.
   [[nodiscard]] void* base() const noexcept override {
     return memory_.empty() ? nullptr : static_cast<char*>(memory_.get()) + lead_;
@@ -78,7 +62,6 @@ class malloc_storage final : public storage_memory {
 
  private:
   [[nodiscard]] device_ref device() const noexcept { return rights_.owner(); }
-  [[noreturn]] void refuse_chunks() const;
   void require_grantable(device_ref to, access_right right) const;
   /// Allocates; waits for retired memory if the device is full. out_of_memory names the held bytes.
   [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;

@@ -54,21 +54,7 @@ class region_storage final : public storage_memory {
   void grant(device_ref device, access_right right) override { region_.grant(device, right); }
   void set_access(const access_list& rights) override { region_.set_access(rights); }
   [[nodiscard]] const access_map& rights() const override { return region_.rights(); }
-  [[nodiscard]] std::vector<chunk_view> chunks() const override { return region_.chunks(); }
-  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since) override {
-    return region_.export_chunks(since);
-  }
-  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(
-      std::uint64_t since) override {
-    return region_.export_fabric_chunks(since);
-  }
-  std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
-                         stream_ref stream) override {
-    return region_.move_range(offset, bytes, to, stream);
-  }
-  [[nodiscard]] std::vector<chunk_access> effective_access() const override {
-    return region_.effective_access(0, region_.max_bytes());
-  }
+  [[nodiscard]] region& chunk_region() override { return region_; }
   [[nodiscard]] bool is_address_stable() const noexcept override { return true; }
   [[nodiscard]] void* base() const noexcept override {
     return static_cast<char*>(region_.base()) + start_ + lead_;

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <vector>
 
-#include <hipvmm/region/chunk_view.hpp>
+#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -14,8 +12,8 @@
 namespace hipvmm::detail {
 
 /// Interface to the backing of a growable_storage: a region or, without virtual memory, one
-/// allocation of hipMalloc. The functions behave as region's functions of these names. Offsets and
-/// sizes are counted from the first backed byte, which erase_front() and added memory change.
+/// allocation, which the default implementations suit. The functions behave as region's. Offsets
+/// and sizes count from the first backed byte, which erase_front() and added memory change.
 class storage_memory {
  public:
   storage_memory() = default;
@@ -31,7 +29,7 @@ class storage_memory {
       std::size_t max_bytes, const region_options& chosen) const = 0;
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
   /// Decommits the unused memory behind the first `bytes`; does nothing if a commit copies.
-  virtual void undo_commit(std::size_t bytes) = 0;
+  virtual void undo_commit(std::size_t) {}
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
   /// Moves base() on by `bytes`. Releases whole chunks before it, but the last chunk of all, once
@@ -41,25 +39,19 @@ class storage_memory {
   /// The same of all elements; chunks are all released, and base() is the first address again.
   virtual void erase_all(std::size_t bytes, stream_ref stream) = 0;
   virtual void retire() noexcept = 0;
-  virtual void prepare(std::size_t bytes, prefetch_level how) = 0;
-  virtual std::size_t cancel_or_wait() noexcept = 0;
-  [[nodiscard]] virtual std::size_t prepared_bytes() const noexcept = 0;
-  [[nodiscard]] virtual std::size_t failed_preparations() const noexcept = 0;
+  virtual void prepare(std::size_t, prefetch_level) {}
+  virtual std::size_t cancel_or_wait() noexcept { return 0; }
+  [[nodiscard]] virtual std::size_t prepared_bytes() const noexcept { return 0; }
+  [[nodiscard]] virtual std::size_t failed_preparations() const noexcept { return 0; }
   virtual void grant(device_ref device, access_right right) = 0;
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
 
-  /// Offsets are the region's. Throw: unsupported if there are no chunks.
-  [[nodiscard]] virtual std::vector<chunk_view> chunks() const = 0;
-  [[nodiscard]] virtual std::vector<exported_chunk> export_chunks(std::uint64_t since) = 0;
-  [[nodiscard]] virtual std::vector<exported_fabric_chunk> export_fabric_chunks(
-      std::uint64_t since) = 0;
-  virtual std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
-                                 stream_ref stream) = 0;
-  [[nodiscard]] virtual std::vector<chunk_access> effective_access() const = 0;
+  /// The region of the chunks, for calls about these. Throws: unsupported if there are no chunks.
+  [[nodiscard]] virtual region& chunk_region() = 0;
 
   /// Returns whether base() stays when a commit() adds memory.
-  [[nodiscard]] virtual bool is_address_stable() const noexcept = 0;
+  [[nodiscard]] virtual bool is_address_stable() const noexcept { return false; }
   /// The first byte that was not erased; nullptr while there are neither addresses nor memory.
   [[nodiscard]] virtual void* base() const noexcept = 0;
   /// Bytes before base() that are backed still.
