@@ -13,7 +13,7 @@ namespace hipvmm::detail {
 class mapped_region::map_runs {
  public:
   static constexpr std::size_t most = 64;
-  /// Only those that stay are added to the registrar, and are where the backings are.
+  /// Mappings that stay are added to the registrar, and the backings are at their addresses.
   enum class life { stays, ends };
   map_runs(mapped_region& of, const mapped_there& there, life how_long = life::stays) noexcept
       : of_{of}, there_{there}, stays_{how_long == life::stays} {}

@@ -169,7 +169,7 @@ physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t
   if (!kept.empty()) return kept;
   const auto acquire_new = [&] { return acquire(place.where, bytes, options.memory); };
   idle_request asks;
-  // A cache that keeps nothing keeps what addresses pin.
+  // A cache that keeps no other chunks keeps pinned ones.
   if (place.where.device() && options.memory == chunk_memory::standard &&
       (cache().byte_limit() != 0 || strategy->pins(*place.where.device())))
     asks = {.taker = &cache(), .chunk_bytes = bytes, .shareable = options.shareable};

@@ -168,8 +168,8 @@ class mapped_region final : idle_holder {
   void map_again();
   /// See return_pinned_memory().
   void return_pinned_memory() noexcept;
-  /// Frees the addresses, in which nothing is mapped, and reserves the same again. Others may have
-  /// taken them: a warning for `subject` says so, with what follows.
+  /// Frees the addresses, in which nothing is mapped, and reserves the same again. If another
+  /// thread has taken them meanwhile, a warning names `subject` and the `consequence`.
   void free_for_a_moment(const char* subject, const char* consequence);
   /// Releases memory that a failed growth left in addresses, if these have no mapping.
   void renew_if_empty() noexcept {

@@ -338,7 +338,7 @@ void retirement::poll_events(const std::stop_token& stop) {
       if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);
       delay = shortest;
     }
-    // close() releases no more of what is left.
+    // close() releases none of the remaining items.
     if (stop.stop_requested()) return;
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }
@@ -364,7 +364,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
     if (!passed) {
       for (retired_chunks& each : items) note_refusal(each);
       changed_.notify_all();
-      // close() releases no more of what is left.
+      // close() releases none of the remaining items.
       if (stop.stop_requested()) return;
       changed_.wait_for(lock, stop, delay, [] { return false; });
       delay = std::min(2 * delay, longest);

@@ -116,11 +116,11 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
                                    const idle_request& asks = {});
 
 /// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
-/// descriptors, memory can be released, and retry_rounds finds that this may help: what HIP refused
-/// to free or to unmap, and
-/// 1) the chunks in chunk_cache::shared(), which costs no wait;
-/// 2) idle memory of other holders, which goes to the taker that `asks` names;
-/// 3) retired memory.
+/// descriptors, memory can be released, and retry_rounds finds that this may help. The order:
+/// 1) memory that HIP refused to free or to unmap;
+/// 2) the chunks in chunk_cache::shared(), which costs no wait;
+/// 3) idle memory of other holders, which goes to the taker that `asks` names;
+/// 4) retired memory.
 template <typename Make>
 auto make_with_reclaim(Make make, const idle_request& asks = {}) -> decltype(make()) {
   std::optional<decltype(make())> made;

@@ -262,7 +262,7 @@ class growable_storage {
   std::size_t granule_;
   bool chunks_cost_descriptors_;
   std::unique_ptr<detail::storage_memory> memory_;
-  growth_statistics counts_{};  // without what memory_ and scratch_ tell
+  growth_statistics counts_{};  // memory_ and scratch_ have the other counts
   std::unique_ptr<detail::storage_memory> scratch_;
   bool scratch_in_graph_ = false;
 };
