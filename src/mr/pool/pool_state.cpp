@@ -341,8 +341,8 @@ bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t
 
 void pool_state::release_excess() {
   const std::size_t keep = threshold.load(std::memory_order_relaxed);
-  const pool::pool_counters now = allocator.counters();
-  if (now.physical_bytes <= std::max(keep, now.used_bytes)) return;
+  const pool_usage now = allocator.counters();
+  if (now.reserved_current <= std::max(keep, now.used_current)) return;
   if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
 }
 

@@ -179,7 +179,7 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
   keep_to_process();
   state_->note_users(options.access);
   state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
-  if (state_->allocator.counters().physical_bytes < options.initial_bytes)
+  if (state_->allocator.physical_bytes() < options.initial_bytes)
     throw out_of_memory{state_->explain({options.initial_bytes, default_alignment}, std::nullopt)};
 }
 

@@ -171,11 +171,11 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
 
 std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t returned) {
   if (returned == 0 || bytes_to_keep == 0 || backing_.memory.returns_memory()) return returned;
-  const std::size_t held = counters().physical_bytes;
+  const std::size_t held = physical_bytes();
   if (held >= bytes_to_keep) return returned;
   // It is no failure of the trim if others have taken memory meanwhile.
   detail::report_exceptions([&] { reserve(bytes_to_keep / unit * unit); });
-  const std::size_t now = counters().physical_bytes;
+  const std::size_t now = physical_bytes();
   return returned - std::min(returned, now - std::min(now, held));
 }
 
@@ -214,7 +214,7 @@ void block_allocator::record_fences() {
 
 void block_allocator::reserve(std::size_t bytes) {
   if (bytes == 0) return;
-  const pool_counters before = counters();
+  const pool_statistics before = counters();
   // The pool keeps the chunks of a block that is allocated and freed.
   const std::optional<std::size_t> at = allocate(idle(), bytes, unit);
   if (!at) return;
@@ -288,14 +288,6 @@ void block_allocator::set_largest_chunk(std::size_t bytes) {
 void block_allocator::reset_highs() {
   const state_lock lock{blocks_.mutex};
   blocks_.index.reset_highs();
-}
-
-pool_counters block_allocator::counters() {
-  const state_lock lock{blocks_.mutex};
-  const block_index& index = blocks_.index;
-  return {blocks_.served,           blocks_.chunks_created, blocks_.chunks_moved,
-          blocks_.physical_bytes(), index.physical_high(),  index.used_bytes(),
-          index.used_high()};
 }
 
 }  // namespace hipvmm::mr::pool

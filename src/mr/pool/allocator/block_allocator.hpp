@@ -17,16 +17,6 @@
 
 namespace hipvmm::mr::pool {
 
-struct pool_counters {
-  std::array<std::uint64_t, pool_source_count> served{};
-  std::uint64_t chunks_created = 0;
-  std::uint64_t chunks_moved = 0;
-  std::size_t physical_bytes = 0;
-  std::size_t physical_high = 0;
-  std::size_t used_bytes = 0;  ///< including memory in caches
-  std::size_t used_high = 0;
-};
-
 /// Text for the refusal to deallocate in a stream that is being captured.
 inline constexpr const char* captured_stream =
     "the stream is being captured into a graph, which may run again and again: give the memory "
@@ -211,7 +201,7 @@ class block_allocator {
   void set_largest_chunk(std::size_t bytes);
   /// Pre: no request was made yet.
   void set_event_origin(const detail::event_origin& origin) noexcept { blocks_.events = origin; }
-  [[nodiscard]] pool_counters counters();
+  [[nodiscard]] pool_statistics counters() { return pool::counters(blocks_); }
   /// Bytes of all chunks. Takes no lock.
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return blocks_.physical_bytes(); }
   void reset_highs();

@@ -225,6 +225,22 @@ std::size_t idle_memory::largest_after_release(std::size_t fresh, std::size_t ro
   return align_down(result, block_index::unit);
 }
 
+/// The counts, caches' memory as used. Pre: the state lock is held.
+pool_statistics counted(const pool_blocks& blocks) {
+  const block_index& index = blocks.index;
+  pool_statistics now{};
+  now.reserved_current = blocks.physical_bytes();
+  now.reserved_high = std::max(index.physical_high(), now.reserved_current);
+  now.used_current = index.used_bytes();
+  now.used_high = index.used_high();
+  now.address_bytes = index.address_bytes();
+  now.mapped_bytes = now.address_bytes - index.unmapped_bytes();
+  now.chunks_created = blocks.chunks_created;
+  now.chunks_moved = blocks.chunks_moved;
+  now.served = blocks.served;
+  return now;
+}
+
 /// What a block with memory is used for; nullopt for others.
 std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   switch (one.state) {
@@ -268,12 +284,14 @@ std::vector<listed_block> list_blocks(pool_blocks& blocks) {
   return result;
 }
 
+pool_statistics counters(pool_blocks& blocks) {
+  const pool_blocks::state_lock lock{blocks.mutex};
+  return counted(blocks);
+}
+
 pool_usage held_and_used(pool_blocks& blocks) {
   const pool_blocks::state_lock lock{blocks.mutex};
-  block_index& index = blocks.index;
-  pool_usage found{blocks.physical_bytes(),
-                   std::max(index.physical_high(), blocks.physical_bytes()), index.used_bytes(),
-                   index.used_high()};
+  pool_usage found = counted(blocks);
   blocks.for_each_cached([&](stream_state&, const block& one) { found.used_current -= one.bytes; });
   return found;
 }
@@ -283,16 +301,7 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
   const pool_blocks::state_lock lock{blocks.mutex};
   if (fresh) blocks.choose_equal_chunk(memory, fresh->bytes);
   const block_index& index = blocks.index;
-  usage seen{};
-  seen.reserved_high = index.physical_high();
-  seen.used_high = index.used_high();
-  seen.chunks_created = blocks.chunks_created;
-  seen.chunks_moved = blocks.chunks_moved;
-  seen.served = blocks.served;
-  seen.address_bytes = index.address_bytes();
-  seen.reserved_current = blocks.physical_bytes();
-  seen.mapped_bytes = seen.address_bytes - index.unmapped_bytes();
-  seen.used_current = index.used_bytes();
+  usage seen{counted(blocks)};
   seen.blocks = index.block_count();
   seen.states = blocks.streams.states().size();
   const idle_memory idle{blocks, memory, seen};

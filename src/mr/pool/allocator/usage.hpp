@@ -33,7 +33,10 @@ struct usage : pool_statistics {
 [[nodiscard]] bool may_release_serve(pool_blocks& blocks, const memory_backend& memory,
                                      std::size_t bytes, std::size_t fresh);
 
-/// What is held and allocated, under the state lock, which is held for a visit of the caches only.
+/// Returns the counts alone: no share of a stream, no largest request. Memory in caches counts as
+/// used. Takes the state lock, but visits no memory.
+[[nodiscard]] pool_statistics counters(pool_blocks& blocks);
+/// Returns the bytes held and allocated. Holds the state lock for a visit of the caches only.
 [[nodiscard]] pool_usage held_and_used(pool_blocks& blocks);
 
 /// A block with memory.

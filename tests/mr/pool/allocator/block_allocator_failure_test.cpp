@@ -28,7 +28,7 @@ struct worn_pool : pool_of {
     for (int i = 0; i < 16; ++i) parts.push_back(take(0, 2 * MiB));
     streams.wait(1, 0);
     for (std::size_t i = 0; i < parts.size(); i += 2) give(i % 4 / 2, parts[i], 2 * MiB);
-    used = all.counters().used_bytes;
+    used = all.counters().used_current;
   }
   /// Whether every byte that is held is in use or free.
   void verify() {
@@ -60,7 +60,7 @@ void sweep(const std::string& name, const std::function<void(worn_pool&)>& opera
       struck = failure.struck();
     }
     CHECK(thrown == struck);
-    if (thrown) CHECK(subject.all.counters().used_bytes == subject.used);
+    if (thrown) CHECK(subject.all.counters().used_current == subject.used);
     subject.verify();
     if (!struck) {
       CHECK(nth > 1);
@@ -93,7 +93,7 @@ TEST_CASE("pool: a growth that fails leaves everything to be used") {
       } catch (const hip_error&) {
         CHECK(pool.memory.fails_at == 0);
       }
-      CHECK(pool.all.counters().physical_bytes == pool.memory.held());
+      CHECK(pool.all.counters().reserved_current == pool.memory.held());
       pool.take(1, 40 * MiB);
       pool.streams.wait(1, 0);
       for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
@@ -167,7 +167,7 @@ TEST_CASE("pool: addresses that cannot be renewed leave all memory to be used") 
   pool.streams.finish_all();
   pool.memory.fails_at = 1;
   CHECK_THROWS_AS(static_cast<void>(pool.all.trim(0, {})), hip_error);
-  CHECK(pool.all.counters().physical_bytes == 8 * MiB);
+  CHECK(pool.all.counters().reserved_current == 8 * MiB);
   const auto created = pool.memory.created;
   pool.take(0, 8 * MiB);
   CHECK(pool.memory.created == created);

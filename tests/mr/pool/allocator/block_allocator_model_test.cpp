@@ -132,8 +132,8 @@ struct program {
     for (int i = 0; i < steps; ++i) {
       INFO("step " << i);
       step();
-      REQUIRE(all.counters().used_bytes == used);
-      REQUIRE(all.counters().physical_bytes == memory.held());
+      REQUIRE(all.counters().used_current == used);
+      REQUIRE(all.counters().reserved_current == memory.held());
     }
     REQUIRE(all.usage_snapshot().states <= 4 * stream_count);
     memory.fails_at = 0;

@@ -333,7 +333,7 @@ struct pool_amid_moves : pool_of {
 
 TEST_CASE("pool: memory with two addresses is counted once, and both count as mapped") {
   pool_amid_moves pool;
-  CHECK(pool.all.counters().physical_bytes == 16 * MiB);
+  CHECK(pool.all.counters().reserved_current == 16 * MiB);
   CHECK(pool.all.usage_snapshot().reserved_current == 16 * MiB);
   CHECK(pool.all.usage_snapshot().mapped_bytes == 24 * MiB);
   CHECK(pool.all.usage_snapshot().largest_moved == 0);
@@ -388,7 +388,7 @@ TEST_CASE("pool: a trim returns no more than was held, whatever others free mean
     for (std::size_t& each : parts) each = pool.take(0, 8 * MiB);
     for (const std::size_t each : parts) pool.give(0, each, 8 * MiB);
     pool.streams.finish_all();
-    const std::size_t held = pool.all.counters().physical_bytes;
+    const std::size_t held = pool.all.counters().reserved_current;
     int others = 0;
     pool.memory.when_released = [&] {
       if (++others > 100) return;
@@ -431,7 +431,7 @@ TEST_CASE("pool: a request without a stream waits briefly for memory that a stre
   CHECK(*at == first);
   CHECK(pool.served(pool_source::waited) == 1);
   CHECK(pool.streams.host_waits == 0);
-  CHECK(pool.all.counters().physical_bytes == 2 * MiB);
+  CHECK(pool.all.counters().reserved_current == 2 * MiB);
 }
 
 TEST_CASE("pool: a request without a stream waits as briefly if the pool holds much more") {
@@ -469,7 +469,7 @@ TEST_CASE("pool: on a full device what would fit counts small chunks that would 
   CHECK(seen.largest_moved == 2 * MiB);  // a new chunk would come before such moves
   CHECK(seen.largest_possible == 8 * MiB);
   pool.take(0, 8 * MiB);
-  CHECK(pool.all.counters().physical_bytes == pool.memory.capacity);
+  CHECK(pool.all.counters().reserved_current == pool.memory.capacity);
 }
 
 TEST_CASE("pool: alignment is that of the address") {
