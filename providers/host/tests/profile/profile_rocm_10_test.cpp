@@ -51,7 +51,8 @@ int ask_all(std::span<const rule> rules) {
 
 HIPVMM_CHILD("rocm-10 answers as rocm-7.14 but for its list") { CHECK(ask_all(all_rules()) > 60); }
 
-TEST_CASE("profile: rocm-10 answers as rocm-7.14 but for its list") {
+TEST_CASE("profile: rocm-10 answers as rocm-7.14 but for its list" *
+          hipvmm::test::names_its_profiles) {
   for (const changed_answer& each : changed) {
     CAPTURE(each.question);
     const auto named = [&each](const rule& r) { return r.question == each.question; };

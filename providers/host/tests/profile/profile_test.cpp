@@ -59,7 +59,7 @@ HIPVMM_CHILD("one rule is as the profile says") {
   }
 }
 
-TEST_CASE("profile: every release keeps the rules of its table") {
+TEST_CASE("profile: every release keeps the rules of its table" * names_its_profiles) {
   for (const std::string_view profile : profile_names) {
     CAPTURE(profile);
     check_child("every rule is as the profile says", {setting(profile)});
@@ -78,7 +78,8 @@ TEST_CASE("profile: every rule tells two releases apart") {
   }
 }
 
-TEST_CASE("profile: where a release crashes the process ends with one sentence") {
+TEST_CASE("profile: where a release crashes the process ends with one sentence" *
+          names_its_profiles) {
   for (const rule& each : all_rules()) {
     for (std::size_t i = 0; i < profile_names.size(); ++i) {
       if (each.answers[i] != crashes) continue;
