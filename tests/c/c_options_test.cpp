@@ -21,6 +21,7 @@
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
+#include "support/rounds.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -318,7 +319,7 @@ TEST_CASE("options: no text is more than an error") {
     CHECK(status != HIPVMM_ERROR_INTERNAL);
     CHECK((made != nullptr) == (status == HIPVMM_OK));
   };
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < rounds(2000); ++i) {
     std::string text;
     for (std::size_t length = below(random, 9); length != 0; --length)
       text += below(random, 8) == 0 ? std::string(1, static_cast<char>(1 + below(random, 255)))

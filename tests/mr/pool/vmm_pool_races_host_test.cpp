@@ -24,6 +24,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/rounds.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::mr {
@@ -183,7 +184,7 @@ TEST_CASE("vmm_pool_resource: no request fails while others hold less than the l
       REQUIRE(hipSetDevice(0) == hipSuccess);
       const stream own{first_device};
       const stream_ref used = i == 3 ? stream_ref::per_thread_default() : own.ref();
-      for (int round = 0; round < 30000; ++round) {
+      for (int round = 0; round < test::rounds(30000); ++round) {
         try {
           void* const one = i == 1 ? pool.allocate_sync(bytes) : pool.allocate(used, bytes);
           if (i != 1) fill_async(used, one, 1, std::size_t{1} << (round % 16));

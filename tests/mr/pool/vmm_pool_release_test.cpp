@@ -19,6 +19,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/rounds.hpp"
 
 // When memory that a pool holds serves others again, and when it goes back to the device.
 namespace hipvmm::mr {
@@ -132,9 +133,9 @@ TEST_CASE("vmm_pool_resource: small blocks beyond the release threshold do not s
 }
 
 TEST_CASE("vmm_pool_resource: the largest requests that its numbers name are served") {
-  for (unsigned seed = 1; seed <= 150; ++seed) {
+  for (int seed = 1; seed <= test::rounds(150); ++seed) {
     CAPTURE(seed);
-    std::minstd_rand random{seed};
+    std::minstd_rand random{static_cast<unsigned>(seed)};
     vmm_pool_resource pool{first_device, at_most((16 + random() % 100) * MiB)};
     const std::array<stream, 3> users{stream{first_device}, stream{first_device},
                                       stream{first_device}};

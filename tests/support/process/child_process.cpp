@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -94,13 +95,16 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-/// This process's environment, where `added` replaces variables of the same name.
+/// This process's environment, where `added` replaces variables of the same name. A profile that it
+/// names brings its own granularity.
 std::vector<std::string> merged_environment(const std::vector<std::string>& added) {
   std::vector<std::string> result = added;
+  const bool names_profile = std::ranges::any_of(
+      added, [](const std::string& each) { return each.starts_with("HIPVMM_HOST_PROFILE="); });
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view existing{*variable};
     const std::string_view name = existing.substr(0, existing.find('=') + 1);
-    bool replaced = false;
+    bool replaced = names_profile && name == "HIPVMM_HOST_GRANULARITY=";
     for (const std::string& replacement : added) replaced |= replacement.starts_with(name);
     if (!replaced) result.emplace_back(existing);
   }

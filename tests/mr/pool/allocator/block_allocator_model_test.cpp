@@ -9,6 +9,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/fake_backend.hpp"
 #include "support/random_seed.hpp"
+#include "support/rounds.hpp"
 
 // Random programs of four streams that go on at random. The fake memory judges every use: backed,
 // behind the use before, nothing taken away that is in use.
@@ -159,12 +160,6 @@ struct program {
 }  // namespace
 
 TEST_CASE("pool: random programs of many streams use memory in order, by every set of rules") {
-#ifdef __SANITIZE_THREAD__
-  // One thread works here, slowly.
-  constexpr int steps = 150;
-#else
-  constexpr int steps = 1500;
-#endif
   std::mt19937 seeds = test::seeded_generator();
   for (int chosen = 0; chosen < 16; ++chosen) {
     const bool aliases = (chosen & 8) != 0;
@@ -173,7 +168,7 @@ TEST_CASE("pool: random programs of many streams use memory in order, by every s
       INFO("rules " << chosen << ", capacity " << capacity);
       program one{aliases, rules, seeds};
       one.memory.capacity = capacity;
-      one.run(steps);
+      one.run(test::rounds(1500));
     }
   }
 }
