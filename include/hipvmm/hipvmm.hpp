@@ -82,6 +82,7 @@
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/region/sleep/suspend_options.hpp>
 #include <hipvmm/runtime/copy.hpp>

@@ -187,6 +187,49 @@ hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* 
  * it. */
 hipvmm_status hipvmm_require_awake(const void* address);
 
+/* ---- Memory that is evicted ----
+ *
+ * Memory of a tag that leaves its device if a request of this process lacks memory there, and
+ * returns to the same addresses when it is used. docs/reference/sleep.md. */
+
+typedef struct hipvmm_evictable_handle* hipvmm_evictable;
+
+typedef struct hipvmm_evictable_statistics {
+  size_t struct_size;
+  uint64_t evictions;
+  uint64_t returns;
+  size_t evicted_bytes;
+  size_t returned_bytes;
+  uint64_t refused_in_use;     /**< requests that met memory in use */
+  uint64_t refused_by_failure; /**< requests that met memory that could not sleep */
+} hipvmm_evictable_statistics;
+
+/** Writes the contents by work in `stream`, each time the memory is back. Its failure is that of
+ * the call that brings the memory back. It must not use this evictable. */
+typedef hipvmm_status (*hipvmm_fill_callback)(void* stream, void* argument);
+
+/** Lets the memory of a tag, created if there is none, be evicted from `device`. Options: priority,
+ * of which the lowest is evicted first, storage (pinned_kept, pinned, pageable or file) and folder.
+ * `fill` may be null: then evictions copy the contents to the storage. */
+hipvmm_status hipvmm_evictable_create(const char* tag, int device, const char* options,
+                                      hipvmm_fill_callback fill, void* argument,
+                                      hipvmm_evictable* evictable);
+/** Leaves the memory as it is: awake, or asleep until hipvmm_resume. */
+hipvmm_status hipvmm_evictable_destroy(hipvmm_evictable evictable);
+/** Brings the memory back before it returns; work in `stream`, and calls that need the memory, may
+ * use it until hipvmm_evictable_done. `writes`: 0 if the contents stay as they are. After a failure
+ * the call may be repeated. */
+hipvmm_status hipvmm_evictable_use(hipvmm_evictable evictable, void* stream, int writes);
+/** Ends a use: all its work is ordered before this point in `stream`. */
+hipvmm_status hipvmm_evictable_done(hipvmm_evictable evictable, void* stream);
+/** Brings the memory back ahead of its use. */
+hipvmm_status hipvmm_evictable_prefetch(hipvmm_evictable evictable, void* stream);
+hipvmm_status hipvmm_evictable_get_statistics(hipvmm_evictable evictable,
+                                              hipvmm_evictable_statistics* statistics);
+/** Writes the last failure to evict as text, as hipvmm_last_error_details would its own. */
+hipvmm_status hipvmm_evictable_reason(hipvmm_evictable evictable, char* text, size_t capacity,
+                                      size_t* length);
+
 /* ---- Budgets between processes ----
  * A limit on the memory that processes of one user hold together on one device: it counts all
  * chunks that this process creates there, of buffers, pools and slot arenas. A request beyond it

@@ -23,6 +23,7 @@ enum class handle_kind : std::uint8_t {
   budget,
   event,
   pressure,
+  evictable,
 };
 
 /// The kind in messages, such as "a buffer".

@@ -18,6 +18,7 @@
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
@@ -166,6 +167,12 @@ struct pressure_object {
   static constexpr handle_kind handle = handle_kind::pressure;
 
   pressure_subscription subscription;
+};
+
+struct evictable_object {
+  static constexpr handle_kind handle = handle_kind::evictable;
+
+  evictable memory;
 };
 
 /// A memory_tag by its name, with the locks of the objects that carry it: these calls wait while it

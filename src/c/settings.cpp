@@ -376,19 +376,34 @@ pressure_options pressure_settings(device_ref device, const char* options) {
   return made;
 }
 
+namespace {
+
+void apply_storage(const char* of, text options, suspend_options& made,
+                   std::vector<option> others = {}) {
+  others.push_back(choice_option("storage", made.storage,
+                                 {{"pinned", sleep_storage::pinned},
+                                  {"pinned_kept", sleep_storage::pinned_kept},
+                                  {"pageable", sleep_storage::pageable},
+                                  {"file", sleep_storage::file}}));
+  others.push_back({"folder", "a folder of a local disk, for storage=file",
+                    [&](text value) { made.folder = std::string{value}; }});
+  apply_options(of, options, others);
+  if (made.folder.empty() == (made.storage == sleep_storage::file))
+    throw std::invalid_argument{std::string{"options of "} + of +
+                                ": storage=file and folder are set together"};
+}
+
+}  // namespace
+
 suspend_options suspend_settings(const char* options) {
   suspend_options made;
-  apply_options("a suspension", text_of(options),
-                {choice_option("storage", made.storage,
-                               {{"pinned", sleep_storage::pinned},
-                                {"pinned_kept", sleep_storage::pinned_kept},
-                                {"pageable", sleep_storage::pageable},
-                                {"file", sleep_storage::file}}),
-                 {"folder", "a folder of a local disk, for storage=file",
-                  [&](text value) { made.folder = std::string{value}; }}});
-  if (made.folder.empty() == (made.storage == sleep_storage::file))
-    throw std::invalid_argument{
-        "options of a suspension: storage=file and folder are set together"};
+  apply_storage("a suspension", text_of(options), made);
+  return made;
+}
+
+evictable_options evictable_settings(const char* options) {
+  evictable_options made;
+  apply_storage("an evictable", text_of(options), made.storage, {priority_option(made.priority)});
   return made;
 }
 

@@ -13,6 +13,7 @@
 #include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
+#include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/idle/memory_pressure.hpp>
@@ -66,6 +67,8 @@ struct binning_options {
 [[nodiscard]] slot_arena_options slot_settings(device_ref device, const char* text);
 /// Without a stream.
 [[nodiscard]] suspend_options suspend_settings(const char* text);
+/// Without a function.
+[[nodiscard]] evictable_options evictable_settings(const char* text);
 
 struct joining_settings {
   std::size_t limit;

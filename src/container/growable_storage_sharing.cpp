@@ -24,7 +24,7 @@ bool growable_storage::is_asleep() const noexcept {
 }
 
 void growable_storage::require_awake(const char* function) const {
-  if (is_asleep()) options_.chunks.tag->state()->require_awake(function);
+  if (options_.chunks.tag) options_.chunks.tag->state()->require_awake(function);
   if (memory_) memory_->require_whole();
   if (scratch_) scratch_->require_whole();
 }

@@ -172,8 +172,7 @@ class slot_table final : sleeper, idle_holder {
   [[nodiscard]] std::size_t idle_bytes() override;
   /// Throws: std::logic_error while the memory sleeps; as sleeper::map_again().
   void require_awake(const char* function) {
-    if (is_asleep_) [[unlikely]]
-      membership_.require_awake(function);
+    membership_.require_awake(function);
     if (may_be_torn_) [[unlikely]]
       map_torn_again();
   }

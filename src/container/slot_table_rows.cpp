@@ -393,7 +393,7 @@ void slot_table::prepare_to_sleep(const sleep_plan& plan) {
     do {
       while (unclaim_spare(asker::owner, spare::any)) {
       }
-    } while (wait_for_spare());
+    } while (plan.waits() && wait_for_spare());
     rows_.decommit_unclaimed();
     rows_.trim_kept(0);
     rows_.chunks().prepare_to_sleep(plan);

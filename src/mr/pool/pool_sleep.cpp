@@ -25,7 +25,7 @@ pool_sleep::pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocat
 void pool_sleep::prepare_to_sleep(const detail::sleep_plan& plan) {
   blocks_.fall_asleep(refusal_);
   try {
-    blocks_.release_idle();
+    blocks_.release_idle(plan.waits());
     chunks().prepare_to_sleep(plan);
   } catch (...) {
     blocks_.wake();

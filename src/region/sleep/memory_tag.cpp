@@ -70,12 +70,17 @@ std::string tag_state::refusal(const char* function) const {
 
 void tag_state::require_awake(const char* function) const {
   if (is_asleep()) throw std::logic_error{refusal(function)};
+  if (eviction_.load(std::memory_order_relaxed) == eviction::possible)
+    throw std::logic_error{std::string{function} +
+                           ": the memory may be evicted: call use() of its evictable first"};
 }
 
 class tag_state::turn {
  public:
-  explicit turn(tag_state& of) : of_{of} {
-    const auto lock = of_.lock_when_still();
+  explicit turn(tag_state& of) : turn{of, of.lock_when_still()} {}
+  /// `lock` is of the mutex. Pre: it is nobody's turn.
+  turn(tag_state& of, const std::unique_lock<std::mutex>& lock) : of_{of} {
+    static_cast<void>(lock);
     of_.is_turn_ = true;
   }
   ~turn() {
@@ -182,7 +187,7 @@ std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
-  require_awake("prepare_suspend");
+  if (is_asleep()) throw std::logic_error{refusal("prepare_suspend")};
   require_members_have(plan.ranges());
   return make_room(plan);
 }
@@ -197,6 +202,33 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
+  return fall_asleep(mine, plan, options, false);
+}
+
+std::optional<std::size_t> tag_state::evict(keep what, const suspend_options& options,
+                                            bool is_unchanged) {
+  const sleep_plan plan{what, options.ranges, false};
+  const callbacks_wait later;
+  const relaxed_captures others;
+  std::unique_lock lock{mutex_};
+  if (is_turn_) return std::nullopt;
+  turn mine{*this, lock};
+  lock.unlock();
+  return fall_asleep(mine, plan, options, is_unchanged);
+}
+
+std::size_t tag_state::bytes_of_contents() {
+  std::unique_lock lock{mutex_};
+  if (is_turn_ || is_asleep()) return 0;
+  const turn mine{*this, lock};
+  lock.unlock();
+  std::size_t sum = 0;
+  for (const member& each : members_) sum += bytes_of(each.who->contents());
+  return sum;
+}
+
+std::size_t tag_state::fall_asleep(turn& mine, const sleep_plan& plan,
+                                   const suspend_options& options, bool is_unchanged) {
   if (is_torn_) static_cast<void>(end_torn_sleep(mine));
   if (is_filled_) static_cast<void>(wake_all(mine));
   if (is_asleep()) return 0;
@@ -211,12 +243,12 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(plan);
     if (options.stream) options.stream->synchronize();
     for (member& each : members_)
-      if (!options.stream) each.who->wait_for_work();
+      if (plan.waits() && !options.stream) each.who->wait_for_work();
     choose_contents(plan);
     if (plan.may_copy() && options.storage == sleep_storage::file) {
       save_to_files(options.folder, slow);
     } else if (plan.may_copy()) {
-      save_contents(options.storage, slow.jobs);
+      save_contents(options.storage, is_unchanged, slow.jobs);
     }
     unmap_all(slow.jobs);
   } catch (...) {
@@ -225,7 +257,10 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     if (!copies_.drain())
       for (member& each : members_) each.saved.abandon();
     copies_.end_streams();
-    for (member& each : members_) each.forget();
+    for (member& each : members_) {
+      each.copied.clear();
+      each.forget();
+    }
     if (prepared == members_.end()) map_all_again(mine, std::current_exception());
     while (prepared != members_.begin()) (--prepared)->who->stay_awake();
     mine.enter(tag_phase::awake);
@@ -234,7 +269,10 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   mine.enter(tag_phase::asleep);
   std::size_t bytes = 0;
   for (member& each : members_) {
-    if (!plan.may_copy() || options.storage == sleep_storage::file) each.saved = {};
+    if (!plan.may_copy() || options.storage == sleep_storage::file) {
+      each.saved = {};
+      each.copied.clear();
+    }
     each.bytes_kept = keeps_host_bytes ? each.saved.bytes() : 0;
     bytes += each.who->sleeping_bytes();
     each.who->fall_asleep();
@@ -365,6 +403,7 @@ std::size_t tag_state::wake_all(turn& mine) {
   is_filled_ = false;
   for (member& each : members_) {
     each.who->finish_waking();
+    if (each.bytes_kept != 0) each.copied = std::move(each.contents);
     each.forget();
   }
   if (!keeps_streams_) copies_.end_streams();

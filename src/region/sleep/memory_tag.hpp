@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,12 +135,19 @@ class tag_state {
     sleeper* who;
     host_bytes saved = {};
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
+    std::vector<sleeping_range> copied = {};    // likewise, of the last resume()
     std::vector<sleeping_range> zeros = {};     // to be filled by resume()
     std::deque<copies_mark> marks = {};         // of copies to there under way, from the end
     std::size_t bytes_kept = 0;                 // of `saved`, by forget()
     backup_file file = {};                      // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
+    /// Whether `saved` has the contents of `copied`, and these are the ones to save.
+    [[nodiscard]] bool has_copy() const noexcept {
+      return std::ranges::equal(copied, contents, [](const auto& a, const auto& b) {
+        return a.address == b.address && a.bytes == b.bytes;
+      });
+    }
     /// Calls `copy` for each piece of the contents, from the end: to, or in the file at, that
     /// offset of all that is saved.
     template <class Copy>
@@ -179,11 +188,28 @@ class tag_state {
   [[nodiscard]] bool has(const void* address);
   /// The text of the refusal while it sleeps.
   [[nodiscard]] std::string refusal(const char* function) const;
-  /// Throws: std::logic_error while it sleeps.
+  /// Throws: std::logic_error while it sleeps, and while it may be evicted.
   void require_awake(const char* function) const;
+  /// From now on evict() may be called at any time. Returns false if another caller did this.
+  [[nodiscard]] bool begin_evictions() noexcept {
+    eviction expected = eviction::never;
+    return eviction_.compare_exchange_strong(expected, eviction::possible);
+  }
+  /// The memory is in no use, or in one. Between begin and end.
+  void let_evict(bool may_be) noexcept {
+    eviction_ = may_be ? eviction::possible : eviction::later;
+  }
+  void end_evictions() noexcept { eviction_ = eviction::never; }
   std::size_t prepare_suspend(keep what, const suspend_options& options);
   std::size_t suspend(keep what, const suspend_options& options);
+  /// As suspend(), but waits for no work, and for no other thread's suspend() or resume(): then it
+  /// returns nothing. `is_unchanged`: memory that the host has a copy of is as resume() left it.
+  /// Pre: no work uses the memory.
+  std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
   std::size_t resume();
+  /// Bytes of all contents; 0 while it sleeps, or another thread's suspend() or resume() is at
+  /// work.
+  [[nodiscard]] std::size_t bytes_of_contents();
 
   [[nodiscard]] member_list::iterator join(sleeper& who);
   void leave(member_list::iterator at) noexcept;
@@ -201,6 +227,9 @@ class tag_state {
     copy_jobs jobs;  // last: they use the files
   };
 
+  /// The body of suspend() and evict().
+  std::size_t fall_asleep(turn& mine, const sleep_plan& plan, const suspend_options& options,
+                          bool is_unchanged);
   /// Throws: std::invalid_argument if a range is not of one member.
   void require_members_have(const std::vector<suspend_range>& ranges) const;
   /// Calls found(part, what) for all contents of `one` that are copied, or zero.
@@ -211,8 +240,8 @@ class tag_state {
   void choose_contents(const sleep_plan& plan);
   /// Gives each member as much pinned memory as its contents need. Returns the bytes.
   std::size_t make_room(const sleep_plan& plan);
-  /// Submits the copies of all contents.
-  void save_contents(sleep_storage storage, copy_jobs& jobs);
+  /// Submits the copies of all contents, but for those that pinned memory has if `is_unchanged`.
+  void save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs);
   /// Waits for all copies if no event tells of one.
   void wait_where_events_pass_early(copy_jobs& jobs);
   void save_to_files(const std::string& folder, slow_copies& slow);
@@ -238,6 +267,8 @@ class tag_state {
   std::condition_variable turn_ended_;
   bool is_turn_ = false;
   std::atomic<tag_phase> phase_{tag_phase::awake};
+  enum class eviction { never, possible, later };
+  std::atomic<eviction> eviction_{eviction::never};
   // Both during a turn only by that; members that statistics() and has() read always under the
   // mutex.
   member_list members_;

@@ -107,6 +107,7 @@ std::size_t tag_state::make_room(const sleep_plan& plan) {
       if (kept != keep::zeros) bytes += part.bytes;
     });
     all += bytes;
+    each.copied.clear();
     each.bytes_kept = each.saved.bytes();
   }
   auto next = needed.begin();
@@ -132,17 +133,21 @@ std::size_t tag_state::make_room(const sleep_plan& plan) {
   return there;
 }
 
-void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
+void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs) {
   for (member& each : members_) {
     const bool is_pinned = storage != sleep_storage::pageable;
     if (!is_pinned) {
       each.saved = {};  // before there is more
+      each.copied.clear();
       each.bytes_kept = 0;
     }
     each.saved.grow(bytes_of(each.contents), is_pinned);
   }
   if (storage != sleep_storage::pageable) {
-    for (member& each : members_) each.submit(copies_);
+    for (member& each : members_) {
+      if (!is_unchanged || !each.has_copy()) each.submit(copies_);
+      each.copied.clear();
+    }
     wait_where_events_pass_early(jobs);
     return;
   }

@@ -11,8 +11,8 @@
 
 namespace hipvmm::detail {
 
-sleep_plan::sleep_plan(keep rest, std::vector<suspend_range> ranges)
-    : rest_{rest}, ranges_{std::move(ranges)} {
+sleep_plan::sleep_plan(keep rest, std::vector<suspend_range> ranges, bool waits)
+    : rest_{rest}, waits_{waits}, ranges_{std::move(ranges)} {
   const auto text_of = [](const suspend_range& range) {
     return "the range of " + format_bytes(range.bytes) + " at " + address_text(range.address);
   };

@@ -14,9 +14,12 @@ namespace hipvmm::detail {
 class sleep_plan {
  public:
   /// Throws: std::invalid_argument for a range that is null, empty, too long, or overlaps another.
-  sleep_plan(keep rest, std::vector<suspend_range> ranges);
+  sleep_plan(keep rest, std::vector<suspend_range> ranges, bool waits = true);
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
+  /// Whether work that may use the memory is waited for. Otherwise none does, and released memory
+  /// that waits for some is refused, or stays.
+  [[nodiscard]] bool waits() const noexcept { return waits_; }
   /// Whether some bytes may be copied to the host.
   [[nodiscard]] bool may_copy() const noexcept;
   /// Whether all bytes are dropped.
@@ -51,6 +54,7 @@ class sleep_plan {
   [[nodiscard]] std::vector<suspend_range>::const_iterator first_behind(std::uintptr_t at) const;
 
   keep rest_;
+  bool waits_;
   std::vector<suspend_range> ranges_;  // by address
 };
 

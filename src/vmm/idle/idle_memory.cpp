@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace detail {
 
 struct idle_membership::record {
   record(idle_holder& asked, device_ref of, price what, int rank) noexcept
-      : device{of}, order{rank, what}, holder{&asked} {}
+      : device{of}, order{what == price::evicted, rank, what}, holder{&asked} {}
 
   /// Returns whether the thread has the lock now. A holder that asks others, and may wait for this
   /// thread, is passed over; one at work is waited for as long as its calls of HIP may take.
@@ -34,7 +35,7 @@ struct idle_membership::record {
   }
 
   const device_ref device;
-  const std::pair<int, price> order;  // priority first
+  const std::tuple<bool, int, price> order;
   std::mutex mutex;
   std::atomic<std::thread::id> owner{};  // of the mutex, as idle_membership::lock
   std::atomic<bool> asks{false};         // the owner asks others
@@ -52,10 +53,12 @@ class idle_holders {
   }
   void add(const std::shared_ptr<idle_membership::record>& added) {
     const std::lock_guard lock{mutex_};
-    const auto at =
-        std::upper_bound(records_.begin(), records_.end(), added,
-                         [](const auto& a, const auto& b) { return a->order < b->order; });
-    records_.insert(at, added);
+    records_.insert(behind(*added), added);
+  }
+  void move_behind(const std::shared_ptr<idle_membership::record>& used) noexcept {
+    const std::lock_guard lock{mutex_};
+    const auto at = std::find(records_.begin(), records_.end(), used);
+    std::rotate(at, at + 1, behind(*used));
   }
   void remove(const std::shared_ptr<idle_membership::record>& removed) noexcept {
     const std::lock_guard lock{mutex_};
@@ -101,6 +104,12 @@ class idle_holders {
     record_list own_;
     record_list others_;
   };
+
+  /// The end of those of its order.
+  [[nodiscard]] record_list::iterator behind(const idle_membership::record& one) noexcept {
+    return std::partition_point(records_.begin(), records_.end(),
+                                [&](const auto& each) { return each->order <= one.order; });
+  }
 
   std::mutex mutex_;
   record_list records_;  // by `order`
@@ -158,6 +167,8 @@ void idle_membership::end() noexcept {
   }
   record_.reset();
 }
+
+void idle_membership::note_use() noexcept { idle_holders::instance().move_behind(record_); }
 
 idle_membership::lock::lock(idle_membership& of) noexcept : locked_{*of.record_} {
   locked_.mutex.lock();

@@ -62,8 +62,9 @@ class idle_membership {
   struct record;
 
  public:
-  /// The kind of a holder. Of one priority, those that lose least are asked first.
-  enum class price { prepared, spare, pooled };
+  /// The kind of a holder. Of one priority, those that lose least are asked first. Holders of
+  /// contents, `evicted`, are asked behind all others.
+  enum class price { prepared, spare, pooled, evicted };
   /// Holders of a lower priority are asked first. Throws: std::bad_alloc.
   idle_membership(idle_holder& holder, device_ref device, price cost, int priority = 0);
   ~idle_membership() { end(); }
@@ -72,6 +73,8 @@ class idle_membership {
   /// Waits for a call of give_idle(); there are no more then. Nothing the second time, and in a
   /// child of fork().
   void end() noexcept;
+  /// The holder is asked behind all others of its priority and price.
+  void note_use() noexcept;
 
   /// While one lives, no other thread gives the holder's memory away. The thread may ask others
   /// meanwhile; its own holder is then not asked by anybody.

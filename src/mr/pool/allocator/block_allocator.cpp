@@ -248,8 +248,11 @@ void block_allocator::wake() noexcept {
   --blocks_.last_resorts;
 }
 
-void block_allocator::release_idle() {
-  drain();
+void block_allocator::release_idle(bool may_wait) {
+  if (may_wait)
+    drain();
+  else
+    empty_all_caches();
   // These blocks reach the index soon.
   while (blocks_.carriers.load() != 0) std::this_thread::yield();
   slow_path_turn turn{backing_.turns};

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <hipvmm/region/sleep/memory_tag.hpp>
+#include <hipvmm/region/sleep/suspend_options.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+
+namespace hipvmm {
+
+struct evictable_options {
+  /// Memory of a lower priority is evicted first; of one priority, that which was used least
+  /// recently.
+  int priority = 0;
+  /// The place of the contents while they are evicted, and ranges that are treated unlike the rest;
+  /// no stream. `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
+  suspend_options storage{sleep_storage::pinned_kept};
+  /// Writes the contents by work in the stream, each time the memory is back. Then evictions keep
+  /// nothing. It must not use this evictable. Empty: the contents are copied to `storage`.
+  std::function<void(stream_ref)> fill = {};
+};
+
+struct evictable_statistics {
+  std::uint64_t evictions;
+  std::uint64_t returns;
+  std::size_t evicted_bytes;         ///< of all evictions
+  std::size_t returned_bytes;        ///< of all returns
+  std::uint64_t refused_in_use;      ///< requests that met memory in use
+  std::uint64_t refused_by_failure;  ///< requests that met memory that could not sleep
+  std::string reason;                ///< the last such failure
+};
+
+/// Memory of a tag that leaves its device if a request of this process lacks memory there, and
+/// returns to the same addresses when it is used. Idle memory of other objects goes first.
+/// - All calls that need the memory (commit, append, copies to the host), and all work that uses
+///   it, are between use() and done(). Otherwise regions, vectors and arenas throw
+///   std::logic_error.
+/// - Nothing that an eviction does waits for work, so that memory is evicted only if all work
+///   before each done() has ended. Unless `storage` is prepared (prepare_suspend()), the first
+///   eviction pins it.
+/// - Memory that cannot sleep, see suspend(), stays; statistics() has the reason.
+/// - suspend() and resume() of the tag may be called too; use() wakes it.
+/// - Thread-safe, but for moves. In a child of fork() all throw unsupported.
+class evictable {
+ public:
+  /// `device` has the memory of the tag. Throws: std::invalid_argument if the tag has an evictable,
+  /// and for a stream in `storage`; std::bad_alloc.
+  evictable(const memory_tag& tag, device_ref device, evictable_options options = {});
+  /// Leaves the memory as it is: awake, or asleep until resume() of its tag.
+  ~evictable();
+  evictable(evictable&& other) noexcept;
+  evictable& operator=(evictable&& other) noexcept;
+
+  /// Brings the memory back, if it was evicted, before it returns; work in `stream` from now on may
+  /// use it, until done(). `right`: with access_right::read the contents stay as they are.
+  /// Several uses may be open. If memory is lacking, others are evicted for it, at last behind a
+  /// wait for the work of their ended uses.
+  /// Throws: std::invalid_argument in a stream that is captured: begin the use before the capture;
+  /// as resume(), then it is asleep with its contents; as `fill`, then the memory is back without
+  /// its contents. In both cases use() may be tried again.
+  void use(stream_ref stream, access_right right = access_right::read_write);
+  /// Ends a use: all its work is ordered before this point in `stream`, of device().
+  /// Throws: std::logic_error without a use; std::invalid_argument in a stream that is captured;
+  /// hip_error, then the use is still open.
+  void done(stream_ref stream);
+  /// Brings the memory back ahead of its use, as use() and done(), but waits for no work.
+  void prefetch(stream_ref stream);
+
+  [[nodiscard]] const memory_tag& tag() const;
+  [[nodiscard]] device_ref device() const;
+  [[nodiscard]] evictable_statistics statistics() const;
+
+ private:
+  struct state;
+  [[nodiscard]] state& live() const;
+  std::unique_ptr<state> state_;
+};
+
+/// A use of an evictable, while the object lives.
+class scoped_use {
+ public:
+  /// Throws: as evictable::use().
+  scoped_use(evictable& of, stream_ref stream, access_right right = access_right::read_write)
+      : of_{of}, stream_{stream} {
+    of_.use(stream_, right);
+  }
+  /// Calls done(). The error handler gets its failure, after which the memory is never evicted.
+  ~scoped_use();
+  scoped_use(const scoped_use&) = delete;
+  scoped_use& operator=(const scoped_use&) = delete;
+
+ private:
+  evictable& of_;
+  stream_ref stream_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/region/sleep/evictable.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/runtime/event.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "core/error.hpp"
+#include "core/process_mark.hpp"
+#include "region/sleep/memory_tag.hpp"
+#include "vmm/idle/idle_memory.hpp"
+
+namespace hipvmm {
+namespace {
+
+void refuse_captured(const char* function, stream_ref stream) {
+  if (stream.is_capturing())
+    throw std::invalid_argument{std::string{"evictable::"} + function +
+                                ": the stream is being captured into a graph, which may be "
+                                "launched at any time: begin the use before the capture, and end "
+                                "it when no launch is to come"};
+}
+
+/// While one lives, evictions in its thread wait for the work of ended uses.
+using waits_for_work = detail::thread_mark<struct waits_for_work_kind>;
+
+/// The right of one evictable to evict the memory of a tag.
+struct tag_claim {
+  explicit tag_claim(const memory_tag& of) : tag{of} {
+    if (!tag.state()->begin_evictions())
+      throw std::invalid_argument{"evictable: the tag \"" + tag.name() + "\" has one already"};
+  }
+  ~tag_claim() { tag.state()->end_evictions(); }
+  tag_claim(const tag_claim&) = delete;
+  tag_claim& operator=(const tag_claim&) = delete;
+
+  const memory_tag tag;
+};
+
+}  // namespace
+
+struct evictable::state final : detail::idle_holder {
+  state(const memory_tag& of, device_ref owner, evictable_options chosen)
+      : claimed{of},
+        device{owner},
+        options{std::move(chosen)},
+        idle{*this, owner, detail::idle_membership::price::evicted, options.priority} {}
+  /// Returns whether no use is open, and the work of all has ended before `deadline`.
+  bool is_unused(std::chrono::steady_clock::time_point deadline) {
+    if (open != 0) return false;
+    if (waits_for_work::is_set()) {
+      for (const event& each : ends) each.synchronize();
+      if (filled) filled->synchronize();
+    }
+    const auto is_done = [](const event& each) { return each.is_done(); };
+    while (!std::ranges::all_of(ends, is_done) || (filled && !filled->is_done())) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds{50});
+    }
+    return true;
+  }
+
+  /// Has an event for the end of one more use, and room for it among the ends.
+  void prepare_end() {
+    ends.reserve(ends.size() + open + 1);
+    spare.reserve(ends.capacity());
+    while (spare.size() <= open) {
+      const auto at = std::ranges::find_if(ends, &event::is_done);
+      if (at == ends.end()) {
+        spare.emplace_back(device);
+        continue;
+      }
+      spare.push_back(std::move(*at));
+      *at = std::move(ends.back());
+      ends.pop_back();
+    }
+  }
+
+  /// Throws: as options.fill; hip_error.
+  void fill(stream_ref stream) {
+    if (!filled) filled.emplace(device);
+    stream.wait(*filled);  // one that failed
+    const auto note_work = [&] {
+      try {
+        filled->record(stream);
+      } catch (...) {
+        ++open;  // never evicted, unless the work has ended
+        stream.synchronize();
+        --open;
+        throw;
+      }
+    };
+    try {
+      options.fill(stream);
+    } catch (...) {
+      note_work();
+      throw;
+    }
+    note_work();
+    lacks_contents = false;
+  }
+
+  /// Work in `stream` may use the memory from now on. Throws: as use().
+  void bring_back(stream_ref stream, bool may_wait) {
+    std::size_t bytes = 0;
+    const auto refused = detail::refusal_of([&] { bytes = resume(claimed.tag); });
+    if (refused && !may_wait) throw out_of_memory{*refused};
+    if (refused) {
+      const waits_for_work while_evicting;
+      bytes = resume(claimed.tag);
+    }
+    if (bytes != 0) {
+      is_written = false;
+      const std::lock_guard lock{counts_mutex};
+      ++counts.returns;
+      counts.returned_bytes += bytes;
+    }
+    if (lacks_contents) fill(stream);
+    if (filled) stream.wait(*filled);
+    idle.note_use();
+  }
+
+  detail::given_memory give_idle(const detail::idle_request& wanted) override {
+    detail::given_memory given;
+    bool in_use = false;
+    try {
+      const detail::relaxed_captures others;
+      in_use = !is_unused(wanted.deadline);
+      const keep what = options.fill ? keep::nothing : keep::contents;
+      const auto released =
+          in_use ? std::nullopt : claimed.tag.state()->evict(what, options.storage, !is_written);
+      in_use = !released;
+      given.released = released.value_or(0);
+      if (given.released != 0 && options.fill) lacks_contents = true;
+      const std::lock_guard lock{counts_mutex};
+      if (in_use) ++counts.refused_in_use;
+      if (given.released != 0) ++counts.evictions;
+      counts.evicted_bytes += given.released;
+    } catch (const std::exception& failure) {
+      const std::lock_guard lock{counts_mutex};
+      ++counts.refused_by_failure;
+      counts.reason = failure.what();
+    }
+    return given;
+  }
+  std::size_t idle_bytes() override {
+    const detail::relaxed_captures others;
+    return is_unused({}) ? claimed.tag.state()->bytes_of_contents() : 0;
+  }
+
+  const detail::process_mark process;
+  const tag_claim claimed;
+  const device_ref device;
+  const evictable_options options;
+  mutable std::mutex counts_mutex;
+  evictable_statistics counts{};
+  // All with the lock of the membership.
+  std::size_t open = 0;         // uses
+  std::vector<event> spare;     // one for each at least, to be recorded at its end
+  std::vector<event> ends;      // behind the work of uses that have ended
+  std::optional<event> filled;  // behind the last fill
+  bool is_written = true;       // since the last return
+  bool lacks_contents = false;  // which `fill` is to write
+  detail::idle_membership idle;
+};
+
+evictable::evictable(const memory_tag& tag, device_ref device, evictable_options options) {
+  if (options.storage.stream)
+    throw std::invalid_argument{"evictable: storage.stream is set, and no eviction waits for one"};
+  state_ = std::make_unique<state>(tag, device, std::move(options));
+}
+
+evictable::~evictable() {
+  if (state_ && state_->process.is_of_parent()) static_cast<void>(state_.release());
+}
+
+evictable::evictable(evictable&& other) noexcept = default;
+
+evictable& evictable::operator=(evictable&& other) noexcept {
+  const evictable ended{std::move(*this)};
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+evictable::state& evictable::live() const {
+  if (!state_) throw std::invalid_argument{"the evictable is empty: it was moved from"};
+  state_->process.require_own();
+  return *state_;
+}
+
+void evictable::use(stream_ref stream, access_right right) {
+  state& self = live();
+  refuse_captured("use", stream);
+  const detail::idle_membership::lock alone{self.idle};
+  self.prepare_end();
+  self.bring_back(stream, true);
+  ++self.open;
+  if (right != access_right::read) self.is_written = true;
+  self.claimed.tag.state()->let_evict(false);
+}
+
+void evictable::done(stream_ref stream) {
+  state& self = live();
+  refuse_captured("done", stream);
+  const detail::idle_membership::lock alone{self.idle};
+  if (self.open == 0) throw std::logic_error{"evictable::done: no use() is open"};
+  self.spare.back().record(stream);
+  self.ends.push_back(std::move(self.spare.back()));
+  self.spare.pop_back();
+  if (--self.open == 0) self.claimed.tag.state()->let_evict(true);
+}
+
+void evictable::prefetch(stream_ref stream) {
+  state& self = live();
+  refuse_captured("prefetch", stream);
+  const detail::idle_membership::lock alone{self.idle};
+  self.bring_back(stream, false);
+}
+
+const memory_tag& evictable::tag() const { return live().claimed.tag; }
+
+device_ref evictable::device() const { return live().device; }
+
+evictable_statistics evictable::statistics() const {
+  const state& self = live();
+  const std::lock_guard lock{self.counts_mutex};
+  return self.counts;
+}
+
+scoped_use::~scoped_use() {
+  detail::report_exceptions([this] { of_.done(stream_); });
+}
+
+}  // namespace hipvmm

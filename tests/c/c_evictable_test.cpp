@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// Evictable memory in C; tests/container/evictable_host_test.cpp has the rules.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include <hipvmm/core/bytes.hpp>
+#include "c/c_interface.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using owned_evictable = owned_handle<hipvmm_evictable, hipvmm_evictable_destroy>;
+
+owned_evictable make_evictable(const char* tag, const char* options = nullptr,
+                               hipvmm_fill_callback fill = nullptr, void* argument = nullptr) {
+  owned_evictable made;
+  require_ok(hipvmm_evictable_create(tag, 0, options, fill, argument, made.out()));
+  return made;
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("C evictable: an allocation of the whole device evicts it, and a use brings it back") {
+  const owned_buffer buffer = make_buffer("max=1GiB,sleep_tag=c_evictable");
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  const owned_evictable held = make_evictable("c_evictable", "priority=-1,storage=pinned_kept");
+  CHECK(fails(hipvmm_buffer_append(buffer, "x", 1, nullptr), HIPVMM_ERROR_INVALID_STATE,
+              "may be evicted"));
+  std::size_t bytes = 0;
+  const hipvmm_status slept = hipvmm_suspend("c_evictable", HIPVMM_KEEP_CONTENTS, nullptr, &bytes);
+  if (slept == HIPVMM_ERROR_UNSUPPORTED) return;
+  require_ok(slept);
+  require_ok(hipvmm_evictable_prefetch(held, nullptr));
+  require_ok(hipvmm_evictable_use(held, nullptr, 0));
+  CHECK(first_bytes(buffer) == "abc");
+  require_ok(hipvmm_evictable_done(held, nullptr));
+  CHECK(fails(hipvmm_evictable_done(held, nullptr), HIPVMM_ERROR_INVALID_STATE, "no use()"));
+  hipvmm_evictable_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_evictable_get_statistics(held, &now));
+  CHECK(now.returns == 1);
+  CHECK(now.returned_bytes == bytes);
+  char reason[8];
+  std::size_t length = 7;
+  require_ok(hipvmm_evictable_reason(held, reason, sizeof reason, &length));
+  CHECK(length == 0);
+  hipvmm_evictable second = nullptr;
+  CHECK(fails(hipvmm_evictable_create("c_evictable", 0, nullptr, nullptr, nullptr, &second),
+              HIPVMM_ERROR_INVALID_ARGUMENT, "has one already"));
+  CHECK(fails(hipvmm_evictable_create(nullptr, 0, nullptr, nullptr, nullptr, &second),
+              HIPVMM_ERROR_INVALID_ARGUMENT, "tag is null"));
+  CHECK(fails(hipvmm_evictable_create("c_other", 0, "storage=file", nullptr, nullptr, &second),
+              HIPVMM_ERROR_INVALID_ARGUMENT, "folder"));
+}
+
+}  // namespace
+}  // namespace hipvmm::test
