@@ -49,6 +49,7 @@ from .device import (
     synchronize,
 )
 from .device_buffer import DeviceBuffer
+from .evictable import Evictable, EvictableStatistics
 from .growable import GrowableArray, GrowthStatistics
 from ._log import (
     LoggingLevel,
@@ -78,6 +79,8 @@ __all__ = [
     "DeviceBuffer",
     "DeviceMemory",
     "Event",
+    "Evictable",
+    "EvictableStatistics",
     "GrowableArray",
     "GrowthStatistics",
     "HipError",

@@ -133,9 +133,18 @@ class BudgetHolder(ctypes.Structure):
                 ("waiting_for", c_size_t), ("program", ctypes.c_char * 32)]
 
 
+class EvictableStatistics(ctypes.Structure):
+    """hipvmm_evictable_statistics."""
+
+    _fields_ = [("struct_size", c_size_t), ("evictions", c_uint64), ("returns", c_uint64),
+                ("evicted_bytes", c_size_t), ("returned_bytes", c_size_t),
+                ("refused_in_use", c_uint64), ("refused_by_failure", c_uint64)]
+
+
 FailureCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
 EvictCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
 TrimCallback = ctypes.CFUNCTYPE(None, c_size_t, c_void_p)
+FillCallback = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 PressureCallback = ctypes.CFUNCTYPE(None, POINTER(PressureNote), c_void_p)
 AllocateCallback = ctypes.CFUNCTYPE(c_void_p, c_size_t, c_void_p, c_void_p)
 DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void_p)
@@ -174,6 +183,8 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "R": (TrimCallback,),
     "G": (POINTER(PressureNote),),
     "V": (PressureCallback,),
+    "f": (FillCallback,),
+    "O": (POINTER(EvictableStatistics),),
     "X": (POINTER(MemoryChange),),
     "M": (AllocateCallback,),
     "D": (DeallocateCallback,),
@@ -330,6 +341,13 @@ FUNCTIONS: Dict[str, str] = {
     "resume": "sZ",
     "tag_get_statistics": "sQ",
     "require_awake": "p",
+    "evictable_create": "sisfpH",
+    "evictable_destroy": "h",
+    "evictable_use": "hpi",
+    "evictable_done": "hp",
+    "evictable_prefetch": "hp",
+    "evictable_get_statistics": "hO",
+    "evictable_reason": "ht",
     "budget_join": "issRpH",
     "budget_leave": "h",
     "budget_set_limit": "hz",

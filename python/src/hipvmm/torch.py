@@ -23,7 +23,8 @@ Allocations in a pool with a tag sleep and wake::
     hipvmm.torch.resume("weights")
 
 KVCache, which needs neither of both, has keys and values of many sequences in tensors that grow in
-place; reserve() a tensor of its full shape whose first rows have memory. keep() tensors by a name
+place; reserve() a tensor of its full shape whose first rows have memory; evictable() modules leave
+the device for others. keep() tensors by a name
 beyond the end of the process; attach() to them in another.
 """
 
@@ -38,15 +39,18 @@ from . import sleep as _sleep
 from ._errors import HipvmmError, UnsupportedError
 from ._library import PoolStatistics, get_text, lib
 from .device import ordinal_in_torch
+from .evictable import EvictableModule, evictable
 from .kept import attach, forget, keep
 from .kv_cache import KVCache
 from .reserved import ReservedTensor, reserve
 
 __all__ = [
+    "EvictableModule",
     "KVCache",
     "ReservedTensor",
     "attach",
     "empty_cache",
+    "evictable",
     "forget",
     "install",
     "is_installed",

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""Memory that leaves its device for requests that lack memory, and returns when it is used."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Optional
+
+from ._errors import InvalidArgumentError, OutOfMemoryError
+from ._handle import HeldHandle, Owner
+from ._library import (
+    CALLBACK_RAISED,
+    FillCallback,
+    get_address,
+    get_text,
+    keep_callback_error,
+    lib,
+    options_text,
+)
+from ._library import EvictableStatistics as _CStatistics
+from .device import (
+    device_or_current,
+    is_host_accessible,
+    ordinal_in_torch,
+    stream_value,
+    synchronize,
+)
+from .sleep import tag_bytes
+
+__all__ = ["Evictable", "EvictableModule", "EvictableStatistics", "EvictableUse", "evictable"]
+
+_ALIGNMENT = 256  # bytes, of tensors
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class EvictableStatistics:
+    """Counts and bytes of evictions and returns.
+
+    refused_in_use, refused_by_failure: requests that met memory in use, or that could not sleep;
+    reason: the last such failure.
+    """
+
+    evictions: int
+    returns: int
+    evicted_bytes: int
+    returned_bytes: int
+    refused_in_use: int
+    refused_by_failure: int
+    reason: str
+
+
+class EvictableUse:
+    """A use of evictable memory, until done() or the end of a with statement."""
+
+    def __init__(self, held: HeldHandle, stream: Any, writes: bool) -> None:
+        self._held: Optional[HeldHandle] = held
+        self._stream = stream
+        lib().evictable_use(held.value, stream_value(stream), int(writes))
+
+    def done(self) -> None:
+        """All work of the use is in the stream, or ordered before it. A second call does nothing."""
+        if self._held is not None:
+            lib().evictable_done(self._held.value, stream_value(self._stream))
+            self._held = None
+
+    def __enter__(self) -> EvictableUse:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.done()
+
+
+class Evictable(Owner):
+    """Has the memory of a tag evicted if a request of this process lacks memory of the device.
+
+    >>> cache = hipvmm.GrowableArray("float16", sleep_tag="cache")
+    >>> evictable = hipvmm.Evictable("cache", priority=-1)
+    >>> with evictable.use(stream):            # back at the same addresses, until the end
+    ...     cache.append(rows, stream=stream)
+
+    Idle memory of pools, arenas and arrays goes first, then evictables of the lowest priority, of
+    these those that were used least recently. Nothing is evicted in a use, nor while its work may
+    run. All calls that need the memory, and all work on it, belong in a use: others raise
+    InvalidStateError, or meet addresses without memory.
+
+    tag: what objects are made with, by their option sleep_tag. A tag has one Evictable.
+    storage, folder: as of suspend(). "pinned_kept", the default, keeps a copy on the host: memory
+        that was not written since it came back is then evicted without a copy.
+    fill: called as fill(stream), a hipStream_t as a number, when the memory is back, to write its
+        contents by work in that stream; evictions then copy nothing. Its exceptions leave use().
+    """
+
+    _destroy_function = "evictable_destroy"
+
+    def __init__(self, tag: str, *, device: Optional[int] = None, priority: int = 0,
+                 storage: Optional[str] = None, folder: Any = None,
+                 fill: Optional[Callable[[int], Any]] = None) -> None:
+        if fill is not None and not callable(fill):
+            raise InvalidArgumentError("fill must be a function")
+
+        def call(stream: Optional[int], _: Any) -> int:
+            try:
+                fill(stream or 0)  # type: ignore[misc]
+                return 0
+            except BaseException as error:  # it comes out of use()
+                keep_callback_error(error)
+                return CALLBACK_RAISED
+
+        self._device = device_or_current(device)
+        called = FillCallback() if fill is None else FillCallback(call)
+        text = options_text({"priority": int(priority), "storage": storage,
+                             "folder": None if folder is None else os.fspath(folder)})
+        handle = get_address(lib().evictable_create, tag_bytes(tag), self._device, text, called,
+                             None)
+        self._held = HeldHandle(self._destroy_function, handle, called)
+
+    @property
+    def device(self) -> int:
+        """The device of the memory."""
+        return self._device
+
+    def use(self, stream: Any = None, *, writes: bool = True) -> EvictableUse:
+        """Brings the memory back, if it was evicted, before it returns, and begins a use.
+
+        writes: False if the contents stay as they are. Waits for the work of other evictables' uses
+        if their memory is needed. Raises OutOfMemoryError; then all is as before.
+        """
+        return EvictableUse(self._hold(), self._stream(stream), writes)
+
+    def prefetch(self, stream: Any = None) -> bool:
+        """Brings the memory back ahead of its use, and waits for no work.
+
+        Returns False if the memory is not to be had now: a later use() may get it.
+        """
+        try:
+            lib().evictable_prefetch(self.handle, stream_value(self._stream(stream)))
+        except OutOfMemoryError:
+            return False
+        return True
+
+    def statistics(self) -> EvictableStatistics:
+        """What has happened so far."""
+        now = _CStatistics(struct_size=ctypes.sizeof(_CStatistics))
+        lib().evictable_get_statistics(self.handle, ctypes.byref(now))
+        return EvictableStatistics(
+            now.evictions, now.returns, now.evicted_bytes, now.returned_bytes, now.refused_in_use,
+            now.refused_by_failure, get_text(lib().evictable_reason, self.handle))
+
+    def _stream(self, stream: Any) -> Any:
+        return stream
+
+
+class EvictableModule(Evictable):
+    """A module of PyTorch whose parameters and buffers are evictable: see evictable().
+
+    Streams are PyTorch's current one by default.
+    """
+
+    def __init__(self, module: Any, *, device: Any = None, **options: Any) -> None:
+        import torch
+
+        from .reserved import ReservedTensor
+
+        ordinal = ordinal_in_torch(device)
+        self._is_on_host = is_host_accessible(ordinal)
+        places: Dict[int, Any] = {}  # by the identity of tensors, which modules may share
+        nbytes = 0
+        for each in itertools.chain(module.parameters(), module.buffers()):
+            if id(each) not in places:
+                places[id(each)] = (each, nbytes)
+                size = each.numel() * each.element_size()
+                nbytes += -(-size // _ALIGNMENT) * _ALIGNMENT
+        if nbytes == 0:
+            raise InvalidArgumentError("the module has neither parameters nor buffers")
+        tag = f"hipvmm.torch.evictable {next(_numbers)}"
+        self._memory = ReservedTensor((nbytes,), torch.uint8, ordinal, sleep_tag=tag)
+        try:
+            self._memory.commit(nbytes)
+        except OutOfMemoryError:
+            synchronize(ordinal)  # work of evictables' uses, which no request waits for
+            self._memory.commit(nbytes)
+        super().__init__(tag, device=ordinal, **options)
+        with self.use(), torch.no_grad():
+            moved = {}
+            for key, (each, offset) in places.items():
+                size = each.numel() * each.element_size()
+                moved[key] = self._memory.tensor[offset:offset + size].view(each.dtype).view(
+                    each.shape)
+                moved[key].copy_(each)
+            for part in module.modules():
+                for name, each in part._buffers.items():
+                    if each is not None:
+                        part._buffers[name] = moved[id(each)]
+            for each in module.parameters():
+                each.data = moved[id(each)]
+        self.nbytes = nbytes
+
+    def _stream(self, stream: Any) -> Any:
+        if stream is not None or self._is_on_host:
+            return stream
+        import torch
+
+        return torch.cuda.current_stream(self._device)
+
+
+def evictable(module: Any, *, device: Any = None, priority: int = 0, storage: Optional[str] = None,
+              folder: Any = None, fill: Optional[Callable[[int], Any]] = None) -> EvictableModule:
+    """Moves a module's parameters and buffers into memory of `device` that can be evicted.
+
+    >>> layers = [hipvmm.torch.evictable(layer, priority=n) for n, layer in enumerate(model.layers)]
+    >>> for layer, held in zip(model.layers, layers):
+    ...     with held.use(writes=False):
+    ...         x = layer(x)
+
+    Use the module within use() of what it returns, which is to be held as long as the module: the
+    memory stays as it is when that ends. Addresses stay for good, so that captured graphs may be
+    launched in a use. All of a module comes and goes at once; make it of parts that are used one
+    after the other. Modules that share a tensor belong in one. Options: as Evictable.
+    """
+    return EvictableModule(module, device=device, priority=priority, storage=storage,
+                           folder=folder, fill=fill)

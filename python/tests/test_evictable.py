@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""Evictable memory by its tag, and modules of PyTorch."""
+
+import itertools
+import os
+
+import pytest
+
+import hipvmm
+import hipvmm.torch
+from transformers_support import MIB, needs_growth, torch
+
+pytestmark = needs_growth
+numbers = itertools.count()
+
+
+@pytest.fixture
+def budget():
+    with hipvmm.MemoryBudget(f"evictable-{os.getpid()}-{next(numbers)}", 16 * MIB) as made:
+        yield made
+
+
+def array(nbytes):
+    """An array of a tag of its own, filled with threes, and that tag."""
+    tag = f"evictable {next(numbers)}"
+    made = hipvmm.GrowableArray("uint8", sleep_tag=tag, step_limit=0)
+    made.append(bytes([3]) * nbytes)
+    return made, tag
+
+
+def test_it_leaves_for_a_request_and_comes_back(budget):
+    data, tag = array(8 * MIB)
+    held = hipvmm.Evictable(tag, priority=2)
+    with pytest.raises(hipvmm.InvalidStateError, match="may be evicted"):
+        data.append(b"x")
+    hipvmm.synchronize()
+    other, _ = array(12 * MIB)
+    assert hipvmm.tag_statistics(tag).is_asleep
+    with pytest.raises(hipvmm.OutOfMemoryError):
+        held.use()
+    other.close()
+    hipvmm.drain_retired_memory()
+    address = data.ptr
+    with held.use(writes=False):
+        assert data.ptr == address and bytes(data.copy_to_host()) == bytes([3]) * (8 * MIB)
+    now = held.statistics()
+    assert (now.evictions, now.returns, now.reason) == (1, 1, "")
+
+
+def layer(value, nbytes=4 * MIB - 4096):
+    made = torch.nn.Linear(1, nbytes // 4, bias=True)
+    made.register_buffer("table", torch.full((3,), value))
+    with torch.no_grad():
+        made.weight.fill_(value)
+        made.bias.fill_(value)
+    return made
+
+
+def test_modules_take_turns(budget):
+    layers = [layer(float(n)) for n in range(4)]  # 8 MiB each
+    held = [hipvmm.torch.evictable(each, priority=n == 0) for n, each in enumerate(layers)]
+    addresses = [each.weight.data_ptr() for each in layers]
+    for _ in range(2):
+        for n, (each, memory) in enumerate(zip(layers, held)):
+            with memory.use(writes=False):
+                assert each.weight.data_ptr() == addresses[n]
+                assert bool((each(torch.ones(1, 1, device=each.weight.device)) == 2 * n).all())
+                assert each.table.tolist() == [n] * 3
+    assert held[0].statistics().evictions == 0
+    assert held[1].statistics().evictions >= 2
+    with held[0].use(), held[1].use():
+        assert not held[2].prefetch()
+        with pytest.raises(hipvmm.OutOfMemoryError):
+            held[2].use()
+    with held[2].use():
+        assert bool((layers[2].bias == 2).all())
+
+
+def test_a_function_fills(budget):
+    module = layer(1.0)
+
+    def fill(stream):
+        if error:
+            raise ValueError("no file")
+        module.weight.data.fill_(7.0)
+
+    error = []
+    held = hipvmm.torch.evictable(module, fill=fill)
+    others = [hipvmm.torch.evictable(layer(2.0)) for _ in range(2)]
+    assert held.statistics().evictions == 1
+    error.append(True)
+    with pytest.raises(ValueError, match="no file"):
+        held.use()
+    error.clear()
+    with held.use(writes=False):
+        assert bool((module.weight == 7).all())
+    assert others[0].statistics().evictions == 1
+
+
+def test_misuse():
+    with pytest.raises(hipvmm.InvalidArgumentError):
+        hipvmm.Evictable("misuse", fill=3)
+    with pytest.raises(hipvmm.InvalidArgumentError):
+        hipvmm.torch.evictable(torch.nn.ReLU())
+    held = hipvmm.Evictable("misuse")
+    with pytest.raises(hipvmm.InvalidArgumentError, match="has one already"):
+        hipvmm.Evictable("misuse")
+    use = held.use()
+    use.done()
+    use.done()
+    held.close()
+    with pytest.raises(hipvmm.InvalidHandleError):
+        held.prefetch()
