@@ -66,8 +66,9 @@ def test_modules_take_turns(budget):
                 assert each.weight.data_ptr() == addresses[n]
                 assert bool((each(torch.ones(1, 1, device=each.weight.device)) == 2 * n).all())
                 assert each.table.tolist() == [n] * 3
-    assert held[0].statistics().evictions == 0
-    assert held[1].statistics().evictions >= 2
+    # The first has priority, unless work of the one that would go instead may still run.
+    evictions = [each.statistics().evictions for each in held]
+    assert evictions[1] >= 2 and evictions[0] < max(evictions)
     with held[0].use(), held[1].use():
         assert not held[2].prefetch()
         with pytest.raises(hipvmm.OutOfMemoryError):

@@ -24,7 +24,7 @@ def header():
 def ctype_of(parameter):
     """What ctypes calls the type of a parameter of C."""
     handles = (r"hipvmm_(buffer|resource|stream|event|publication|attachment|slot_arena|budget"
-               r"|pressure)")
+               r"|pressure|evictable)")
     kinds = [
         (rf"{handles}\* \w+", ctypes.POINTER(ctypes.c_void_p)),
         (rf"{handles} \w+", ctypes.c_void_p),
@@ -45,6 +45,7 @@ def ctype_of(parameter):
         (r"hipvmm_counters\* \w+", ctypes.POINTER(_library.Counters)),
         (r"hipvmm_slot_arena_layout\* \w+", ctypes.POINTER(_library.SlotLayout)),
         (r"hipvmm_slot_arena_statistics\* \w+", ctypes.POINTER(_library.SlotStatistics)),
+        (r"hipvmm_evictable_statistics\* \w+", ctypes.POINTER(_library.EvictableStatistics)),
         (r"hipvmm_tag_statistics\* \w+", ctypes.POINTER(_library.TagStatistics)),
         (r"hipvmm_failure_callback \w+", _library.FailureCallback),
         (r"hipvmm_budget_statistics\* \w+", ctypes.POINTER(_library.BudgetStatistics)),
@@ -53,6 +54,7 @@ def ctype_of(parameter):
         (r"hipvmm_pressure_note\* \w+", ctypes.POINTER(_library.PressureNote)),
         (r"hipvmm_memory_change\* \w+", ctypes.POINTER(_library.MemoryChange)),
         (r"hipvmm_pressure_callback \w+", _library.PressureCallback),
+        (r"hipvmm_fill_callback \w+", _library.FillCallback),
         (r"hipvmm_trim_callback \w+", _library.TrimCallback),
         (r"hipvmm_evict_callback \w+", _library.EvictCallback),
         (r"hipvmm_allocate_callback \w+", _library.AllocateCallback),

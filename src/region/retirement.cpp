@@ -102,10 +102,6 @@ class retirement {
   /// forbid the waits for all that is left, for longer than capture_patience.
   template <typename Predicate>
   void wait_while_any(Predicate matters);
-  [[nodiscard]] bool has_any_of(const address_range& range) {
-    const std::lock_guard lock{mutex_};
-    return count([&](const retired_chunks& item) { return item.range == &range; }) != 0;
-  }
   bool wait_for_one(const out_of_memory& shortage, std::uint64_t seen);
 
  private:
@@ -472,8 +468,6 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
     return item.range == &range && item.first < offset + bytes && offset < item.end;
   });
 }
-
-bool is_any_retired(const address_range& range) { return retirement::instance().has_any_of(range); }
 
 std::size_t retired_bytes(device_ref device) {
   return retirement::instance().waiting_bytes_of(device);

@@ -96,9 +96,6 @@ void release_when_unused(device_allocation unused, device_list devices = {}) noe
 /// Throws: hip_error if captures forbid the wait for longer than capture_patience.
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
 
-/// Whether finish_retired() would wait.
-[[nodiscard]] bool is_any_retired(const address_range& range);
-
 /// Bytes of `device` that wait to be released.
 [[nodiscard]] std::size_t retired_bytes(device_ref device);
 
