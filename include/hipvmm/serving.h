@@ -226,7 +226,7 @@ hipvmm_status hipvmm_evictable_done(hipvmm_evictable evictable, void* stream);
 hipvmm_status hipvmm_evictable_prefetch(hipvmm_evictable evictable, void* stream);
 hipvmm_status hipvmm_evictable_get_statistics(hipvmm_evictable evictable,
                                               hipvmm_evictable_statistics* statistics);
-/** Writes the last failure to evict as text, as hipvmm_last_error_details would its own. */
+/** Writes the text of the last failure to evict; empty if there was none. */
 hipvmm_status hipvmm_evictable_reason(hipvmm_evictable evictable, char* text, size_t capacity,
                                       size_t* length);
 

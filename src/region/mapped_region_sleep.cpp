@@ -124,7 +124,7 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
   sleeps_with_contents_ = !plan.restores_nothing();
   if (sleeps_with_contents_) choose_contents(plan);
   region_.drop_prepared();
-  if (!plan.waits() && is_any_retired(*region_.addresses))
+  if (!plan.waits() && region_.addresses.use_count() > 1)
     throw std::invalid_argument{"suspend: work may use memory that the region at " +
                                 address_text(region_.base()) + " has released"};
   finish_retired(*region_.addresses, 0, region_.max_bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Evictable memory in C; tests/container/evictable_host_test.cpp has the rules.
+// Evictable memory in C; tests/container/evictable/evictable_host_test.cpp has the rules.
 #include <doctest/doctest.h>
 
 #include <cstddef>

@@ -3,15 +3,11 @@
 #include <hipvmm/region/sleep/evictable.hpp>
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -22,21 +18,17 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/idle/idle_memory.hpp>
+#include "container/evictable/evictable_layer.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
 #include "support/devices.hpp"
-#include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/random_seed.hpp"
 #include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
@@ -44,64 +36,11 @@ namespace {
 
 constexpr const char* device_of_layers = "HIPVMM_HOST_MEMORY=64MiB";
 
-/// Whether tagged memory returns: not on hipMalloc, and not on ROCm 6.4.
-bool can_sleep() {
-  const capability& of = capability_of(first_device);
-  return of.path() != memory_path::fallback &&
-         (of.has(trait::returns_memory) || of.needs(quirk::re_reserve));
-}
-
-evictable_options of_priority(int priority) {
-  evictable_options options;
-  options.priority = priority;
-  return options;
-}
-
-region_options tagged_by(const memory_tag& tag) {
-  region_options options;
-  options.tag = tag;
-  return options;
-}
-
-/// Memory of a tag of its own, with contents.
-struct layer {
-  explicit layer(std::size_t size, evictable_options options = {}, std::uint32_t number = 1)
-      : bytes{size}, seed{number}, memory{first_device, size, tagged_by(tag)} {
-    memory.commit(0, size);
-    const stream writes;
-    write_tag(memory, 0, seed, writes);
-    write_tag(memory, last(), seed, writes);
-    held.emplace(tag, first_device, std::move(options));
-  }
-  [[nodiscard]] std::size_t last() const { return bytes / granule() - 1; }
-  [[nodiscard]] bool is_here() const { return !tag.is_asleep(); }
-  [[nodiscard]] bool has_contents() const {
-    const stream reads;
-    return has_tag(memory, 0, seed, reads) && has_tag(memory, last(), seed, reads);
-  }
-  /// Whether a use finds the contents.
-  bool is_right(access_right right = access_right::read) {
-    const stream reads;
-    const scoped_use use{*held, reads, right};
-    return has_contents();
-  }
-
-  std::size_t bytes;
-  std::uint32_t seed;
-  memory_tag tag{"layer " + std::to_string(seed)};
-  region memory;
-  std::optional<evictable> held;
-};
-
-/// A request of so many bytes, which the device has again soon after.
-void request(std::size_t bytes) {
-  growable_device_vector<char> vector{first_device};
-  vector.resize_uninitialized(bytes);
-}
+using layer = evictable_layer;
 
 bool is_refused(std::size_t bytes) {
   try {
-    request(bytes);
+    request_bytes(bytes);
     return false;
   } catch (const out_of_memory&) {
     return true;
@@ -113,7 +52,7 @@ HIPVMM_TEST_CASE_IN("evictable: leaves for a request and returns with its conten
   if (!can_sleep()) return;
   layer one{32 * MiB};
   const void* const base = one.memory.base();
-  request(48 * MiB);
+  request_bytes(48 * MiB);
   CHECK_FALSE(one.is_here());
   CHECK(one.is_right());
   CHECK(one.memory.base() == base);
@@ -125,7 +64,7 @@ HIPVMM_TEST_CASE_IN("evictable: leaves for a request and returns with its conten
   CHECK(counted.refused_in_use == 0);
   CHECK(counted.reason.empty());
   CHECK(idle_memory().released_bytes == 32 * MiB);
-  request(16 * MiB);
+  request_bytes(16 * MiB);
   CHECK(one.is_here());
 }
 
@@ -152,7 +91,7 @@ HIPVMM_TEST_CASE_IN("evictable: idle memory goes first, then by priority and use
   CHECK(first.is_right());
   second.held->prefetch(stream);
   const auto request_alone = [](std::size_t bytes) {
-    request(bytes);
+    request_bytes(bytes);
     drain_retired_memory();
   };
   request_alone(24 * MiB);
@@ -194,7 +133,7 @@ HIPVMM_TEST_CASE_IN("evictable: an eviction waits for no other work", {device_of
   HIPVMM_SKIP_UNDER(unmap_waits);
   layer one{32 * MiB};
   const blocked_stream busy{first_device};
-  request(48 * MiB);
+  request_bytes(48 * MiB);
   CHECK_FALSE(one.is_here());
 }
 
@@ -244,7 +183,7 @@ HIPVMM_TEST_CASE_IN("evictable: pools, arenas and vectors of a tag take part", {
   {
     const scoped_use use{held, stream};
     block = pool.allocate(stream, 8 * MiB);
-    void* const freed = pool.allocate(stream, 8 * MiB);
+    void* const freed = pool.allocate(busy, 8 * MiB);
     pool.deallocate(busy, freed, 8 * MiB);  // no work of `busy` uses it
     const std::size_t slot = arena.acquire(stream);
     arena.commit(std::vector<std::size_t>{slot}, std::vector<std::size_t>{8 * MiB}, stream);
@@ -253,7 +192,7 @@ HIPVMM_TEST_CASE_IN("evictable: pools, arenas and vectors of a tag take part", {
   }
   stream.synchronize();
   if (quirks::unmap_waits.holds()) busy.release();
-  request(60 * MiB);
+  request_bytes(60 * MiB);
   CHECK(tag.is_asleep());
   CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, 8 * MiB)), std::logic_error);
   busy.release();
@@ -271,7 +210,7 @@ HIPVMM_TEST_CASE_IN("evictable: what was only read is not copied again", {device
   layer one{32 * MiB};
   const auto copies_of_eviction = [] {
     const call_counter copies{"hipMemcpyAsync"};
-    request(48 * MiB);
+    request_bytes(48 * MiB);
     return copies.count();
   };
   CHECK(copies_of_eviction() > 0);
@@ -313,7 +252,7 @@ HIPVMM_TEST_CASE_IN("evictable: a function of the program brings the contents ba
   filled = &one;
   CHECK(one.is_right());
   CHECK(calls == 0);
-  request(48 * MiB);
+  request_bytes(48 * MiB);
   CHECK(one.tag.statistics().bytes_on_host == 0);
   fails = true;
   const stream stream;
@@ -325,10 +264,10 @@ HIPVMM_TEST_CASE_IN("evictable: a function of the program brings the contents ba
   CHECK(one.is_right());
   CHECK(calls == 2);
   fails = true;
-  request(48 * MiB);
+  request_bytes(48 * MiB);
   CHECK_THROWS_AS(one.held->use(stream), std::runtime_error);
   // Memory without contents is evicted too.
-  request(48 * MiB);
+  request_bytes(48 * MiB);
   CHECK_FALSE(one.is_here());
   fails = false;
   CHECK(one.is_right());
@@ -341,12 +280,12 @@ HIPVMM_TEST_CASE_IN("evictable: file and pageable memory", {device_of_layers}) {
   layer first{16 * MiB, options, 1};
   options.storage = {sleep_storage::pageable};
   layer second{16 * MiB, options, 2};
-  request(60 * MiB);
+  request_bytes(60 * MiB);
   CHECK(first.tag.statistics().bytes_on_disk == 16 * MiB);
   for (int i = 0; i < 2; ++i) {
     CHECK(first.is_right());
     CHECK(second.is_right());
-    request(60 * MiB);
+    request_bytes(60 * MiB);
   }
 }
 
@@ -361,7 +300,7 @@ HIPVMM_TEST_CASE_IN("evictable: memory that cannot sleep is passed over, with th
   static_cast<void>(shared.export_chunks());
   const evictable held{tag, first_device};
   const layer two{16 * MiB, of_priority(1)};
-  request(48 * MiB);
+  request_bytes(48 * MiB);
   CHECK_FALSE(tag.is_asleep());
   CHECK_FALSE(two.is_here());
   CHECK(held.statistics().refused_by_failure > 0);
@@ -396,10 +335,10 @@ HIPVMM_TEST_CASE_IN("evictable: suspend and resume of the program mix with it",
   layer one{16 * MiB};
   suspend(one.tag, keep::contents);
   CHECK(one.is_right());
-  request(60 * MiB);
+  request_bytes(60 * MiB);
   resume(one.tag);
   CHECK(one.is_right());
-  request(60 * MiB);
+  request_bytes(60 * MiB);
   one.held.reset();
   CHECK_FALSE(one.is_here());
   resume(one.tag);
@@ -437,187 +376,6 @@ HIPVMM_TEST_CASE_IN("evictable: uses evict each other, never their own memory",
   vector.resize_uninitialized(48 * MiB);
   CHECK_FALSE(first.is_here());
   CHECK_THROWS_AS(vector.resize_uninitialized(72 * MiB), out_of_memory);
-}
-
-HIPVMM_TEST_CASE_IN("evictable: two threads whose uses evict each other come to an end",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
-  std::atomic<int> served{0};
-  const auto work = [&](std::uint32_t seed) {
-    layer first{16 * MiB, {}, seed};
-    layer second{16 * MiB, {}, seed + 1};
-    for (int i = 0; i < 5; ++i)
-      for (layer* each : {&first, &second}) {
-        try {
-          if (each->is_right(i % 2 ? access_right::read : access_right::read_write)) ++served;
-          request(24 * MiB);
-        } catch (const out_of_memory&) {
-        }
-      }
-  };
-  std::thread other{[&] { work(1); }};
-  work(5);
-  other.join();
-  CHECK(served > 4);
-}
-
-HIPVMM_TEST_CASE_IN("evictable: any call of HIP may fail in an eviction",
-                    {"HIPVMM_HOST_MEMORY=4GiB"}) {
-  if (!can_sleep()) return;
-  // No small device: a release that fails costs its memory for ever.
-  const std::string name = "evictable-" + std::to_string(::getpid());
-  std::optional<memory_budget> limit{std::in_place, first_device, name, 8 * MiB};
-  struct subject {
-    layer one{4 * MiB};
-    growable_device_vector<char> vector{first_device};
-    subject() { chunk_cache::shared().trim(); }
-  };
-  const auto check = [](const std::unique_ptr<subject>& each) {
-    each->vector.clear();
-    each->vector.shrink_to_fit(stream{});
-    CHECK(each->one.is_right());
-  };
-  fault_sweep{"eviction", after_failure::capacity}.run(
-      [] { return std::make_unique<subject>(); },
-      [](std::unique_ptr<subject>& each) { each->vector.resize_uninitialized(6 * MiB); }, check,
-      check);
-  fault_sweep{"return", after_failure::capacity}.run(
-      [] {
-        auto made = std::make_unique<subject>();
-        suspend(made->one.tag, keep::contents, {sleep_storage::pinned_kept});
-        return made;
-      },
-      [](std::unique_ptr<subject>& each) {
-        const stream stream;
-        const scoped_use use{*each->one.held, stream};
-      },
-      check, check);
-  limit.reset();
-  memory_budget::remove(name, first_device.uuid());
-}
-
-HIPVMM_TEST_CASE_IN("evictable: a child of fork() is refused", {device_of_layers}) {
-  if (!can_sleep()) return;
-  layer one{8 * MiB};
-  const stream stream;
-  CHECK(succeeds_in_forked_child([&] {
-    try {
-      one.held->use(stream);
-    } catch (const unsupported&) {
-      one.held.reset();
-      return true;
-    }
-    return false;
-  }));
-  CHECK(one.is_right());
-}
-
-/// Random requests beside evictables: each is refused only if others cannot give what it lacks.
-class eviction_driver {
- public:
-  void run(int steps) {
-    for (int i = 0; i < steps; ++i) step();
-    CHECK(served_ > steps / 4);
-    free_blocks();
-    free_others();
-    for (std::size_t i = 0; i < layers_.size(); ++i)
-      if (is_used_[i]) layers_[i].held->done(stream_);
-    stream_.synchronize();
-    for (layer& each : layers_) CHECK(each.is_right());
-  }
-
- private:
-  static constexpr std::size_t limit = 64 * MiB;
-
-  template <typename Request>
-  void request(std::size_t bytes, Request make) {
-    stream_.synchronize();
-    try {
-      make();
-      ++served_;
-    } catch (const out_of_memory& error) {
-      std::size_t bound = vector_.capacity() + pool_.usage().reserved_current;
-      for (std::size_t which = 0; which < arena_.slots(); ++which)
-        if (arena_.in_use(which)) bound += arena_.capacity(which);
-      if (arena_.statistics().held_bytes > bound)
-        bound = arena_.statistics().held_bytes + vector_.capacity();
-      for (std::size_t i = 0; i < layers_.size(); ++i)
-        if (is_used_[i]) bound += layers_[i].bytes;
-      INFO(std::string{error.what()});
-      CHECK(bound + bytes + 8 * MiB > limit);
-    }
-  }
-  void free_blocks() {
-    for (const auto& [pointer, size] : blocks_) pool_.deallocate(stream_, pointer, size);
-    blocks_.clear();
-  }
-  void free_others() {
-    vector_.clear();
-    vector_.shrink_to_fit(stream_);
-    for (std::size_t each = 0; each < arena_.slots(); ++each)
-      if (arena_.in_use(each)) arena_.release(each, stream_);
-  }
-  void step() {
-    const std::size_t bytes = (1 + below(generator_, 10)) * 2 * MiB;
-    const std::size_t which = below(generator_, layers_.size());
-    switch (below(generator_, 7)) {
-      case 0:
-        request(bytes, [&] { blocks_.emplace_back(pool_.allocate(stream_, bytes), bytes); });
-        break;
-      case 1:
-        free_blocks();
-        break;
-      case 2:
-        request(bytes, [&] { vector_.resize(vector_.size() + bytes, stream_); });
-        break;
-      case 3:
-        free_others();
-        break;
-      case 4: {
-        const std::size_t length = (1 + below(generator_, 4)) * 2 * MiB;
-        request(length, [&] {
-          const std::vector<std::size_t> slot{below(generator_, arena_.slots())};
-          arena_.commit(slot, std::vector<std::size_t>{length}, stream_);
-        });
-        break;
-      }
-      default:
-        if (is_used_[which]) {
-          CHECK(layers_[which].has_contents());
-          layers_[which].held->done(stream_);
-          is_used_[which] = false;
-        } else {
-          request(layers_[which].bytes, [&] {
-            layers_[which].held->use(
-                stream_, below(generator_, 2) == 0 ? access_right::read : access_right::read_write);
-            is_used_[which] = true;
-          });
-        }
-    }
-  }
-
-  std::mt19937 generator_ = seeded_generator(38);
-  stream stream_;
-  mr::vmm_pool_resource pool_{first_device};
-  std::vector<std::pair<void*, std::size_t>> blocks_;
-  growable_device_vector<char> vector_{first_device};
-  slot_arena arena_{first_device, [] {
-                      slot_arena_options result;
-                      result.slots = 3;
-                      result.bytes_per_slot = 8 * MiB;
-                      result.prefetch_blocks = 0;
-                      return result;
-                    }()};
-  std::array<layer, 4> layers_{
-      layer{8 * MiB, of_priority(0), 1}, layer{12 * MiB, of_priority(1), 2},
-      layer{16 * MiB, of_priority(0), 3}, layer{20 * MiB, of_priority(0), 4}};
-  std::array<bool, 4> is_used_{};
-  int served_ = 0;
-};
-
-HIPVMM_TEST_CASE_IN("evictable: no request fails while enough is idle or evictable",
-                    {device_of_layers}) {
-  if (can_sleep()) eviction_driver{}.run(100);
 }
 
 }  // namespace
