@@ -13,6 +13,7 @@
 #include "core/observers/memory_events.hpp"
 #include "runtime/device.hpp"
 #include "vmm/chunk_limit.hpp"
+#include "vmm/physical_chunk.hpp"
 
 namespace hipvmm {
 namespace detail {

@@ -14,6 +14,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
+#include "core/error.hpp"
 #include "region/available.hpp"
 #include "region/backing.hpp"
 #include "region/chunks/region_chunks.hpp"
@@ -159,13 +160,12 @@ void region_backend::create(std::size_t offset, std::size_t bytes, std::size_t c
     if (given.empty()) break;
     held_->set_aside.recycle(std::move(given));
   }
-  try {
-    held_->addresses.commit(offset, bytes, chunk);
-  } catch (const out_of_memory&) {
-    // The first chunk that the device refused is the least of it.
-    missing_ = bytes - std::min(bytes, held_->set_aside.statistics().bytes);
-    throw;
-  }
+  static_cast<void>(detail::attempt([&] { held_->addresses.commit(offset, bytes, chunk); },
+                                    [&](const shortage&) {
+                                      const std::size_t had = held_->set_aside.statistics().bytes;
+                                      missing_ = bytes - std::min(bytes, had);
+                                      return false;
+                                    }));
 }
 
 new_memory region_backend::available() const {
