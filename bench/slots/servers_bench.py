@@ -5,7 +5,8 @@
     servers_bench.py [--modes budget,split,alone,changed] [--seconds N] [--limit MIB] [--csv FILE]
 
 A server is a process with a hipvmm.torch.KVCache: a step gives each sequence one token, new ones
-begin as soon as their prompts fit, and the one that began last gives way if a step does not fit.
+begin as soon as their prompts fit, which a blocked server tries each 50 ms, and the one that began
+last gives way if a step does not fit.
 Most of a server's requests come in its third of the time. `budget`: all three share the limit;
 `split`: each has a third of it; `alone`: one server, all of the limit; `changed`: as budget, with
 half of the limit in the middle third. The work of a step is a product of matrices, for a prompt
@@ -67,20 +68,22 @@ def serve(options):
     waiting = deque(arrivals(options.server, options.seconds, options.rate))
     running, first_tokens, samples = [], [], []  # running: [slot, arrival, outputs left, prompt]
     gave_way = done = 0
+    next_try = 0.0
     print("ready", flush=True)
     start = float(sys.stdin.readline())
     while time.time() < start:
         time.sleep(0.001)
     while time.time() - start < options.seconds:
-        now, blocked = time.time() - start, False
-        while waiting and waiting[0][0] <= now and len(running) < ROWS:
+        now = time.time() - start
+        blocked = next_try > now
+        while not blocked and waiting and waiting[0][0] <= now and len(running) < ROWS:
             arrival, prompt, outputs = waiting[0]
             slot = cache.acquire()
             try:
                 cache.append([slot], prompt)
             except hipvmm.OutOfMemoryError:
                 cache.release(slot)
-                blocked = True
+                blocked, next_try = True, now + 0.05
                 break
             waiting.popleft()
             work(-(-prompt // 512))
@@ -96,7 +99,7 @@ def serve(options):
                 slot, arrival, outputs, prompt = running.pop()
                 cache.release(slot)
                 waiting.appendleft((-1.0, min(prompt + 8, MOST_TOKENS - outputs - 1), outputs))
-                gave_way, blocked = gave_way + 1, True
+                gave_way, blocked, next_try = gave_way + 1, True, now + 0.05
         if running:
             work()
         else:

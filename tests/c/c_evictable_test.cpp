@@ -58,5 +58,7 @@ TEST_CASE("C evictable: an allocation of the whole device evicts it, and a use b
               HIPVMM_ERROR_INVALID_ARGUMENT, "folder"));
 }
 
+TEST_SUITE_END();
+
 }  // namespace
 }  // namespace hipvmm::test
