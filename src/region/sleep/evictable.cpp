@@ -70,6 +70,7 @@ struct evictable::state final : detail::idle_holder {
 
   /// Has an event for the end of one more use, and room for it among the ends.
   void prepare_end() {
+    const detail::relaxed_captures others;
     ends.reserve(ends.size() + open + 1);
     spare.reserve(ends.capacity());
     while (spare.size() <= open) {
@@ -92,6 +93,7 @@ struct evictable::state final : detail::idle_holder {
       try {
         filled->record(stream);
       } catch (...) {
+        const detail::relaxed_captures others;
         ++open;  // never evicted, unless the work has ended
         stream.synchronize();
         --open;

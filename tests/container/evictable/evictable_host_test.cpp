@@ -329,6 +329,19 @@ HIPVMM_TEST_CASE_IN("evictable: misuse is refused", {device_of_layers}) {
   *one.held = std::move(moved);
 }
 
+HIPVMM_TEST_CASE_IN("evictable: uses cost no capture under way", {device_of_layers}) {
+  if (!can_sleep()) return;
+  layer one{32 * MiB};
+  const stream stream;
+  hipvmm::stream captured;
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  for (int i = 0; i < 3; ++i) {
+    one.held->use(stream);
+    one.held->done(stream);
+  }
+  end_capture(captured.get());
+}
+
 HIPVMM_TEST_CASE_IN("evictable: suspend and resume of the program mix with it",
                     {device_of_layers}) {
   if (!can_sleep()) return;
