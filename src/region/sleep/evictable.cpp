@@ -120,7 +120,7 @@ struct evictable::state final : detail::idle_holder {
       bytes = resume(claimed.tag);
     }
     if (bytes != 0) {
-      is_written = false;
+      is_written = open != 0;
       const std::lock_guard lock{counts_mutex};
       ++counts.returns;
       counts.returned_bytes += bytes;

@@ -359,6 +359,25 @@ HIPVMM_TEST_CASE_IN("evictable: suspend and resume of the program mix with it",
   one.memory.decommit(0, 16 * MiB);
 }
 
+HIPVMM_TEST_CASE_IN("evictable: a use that woke the memory keeps what an older one writes",
+                    {device_of_layers}) {
+  if (!can_sleep()) return;
+  layer one{16 * MiB};
+  const stream stream;
+  one.held->use(stream);
+  suspend(one.tag, keep::contents, {sleep_storage::pinned_kept});
+  one.held->use(stream, access_right::read);
+  one.seed = 5;
+  write_tag(one.memory, 0, one.seed, stream);
+  write_tag(one.memory, one.last(), one.seed, stream);
+  one.held->done(stream);
+  one.held->done(stream);
+  stream.synchronize();
+  request_bytes(60 * MiB);
+  CHECK_FALSE(one.is_here());
+  CHECK(one.is_right());
+}
+
 HIPVMM_TEST_CASE_IN("evictable: uses evict each other, never their own memory",
                     {device_of_layers}) {
   if (!can_sleep()) return;
