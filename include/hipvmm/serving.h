@@ -204,8 +204,9 @@ typedef struct hipvmm_evictable_statistics {
   uint64_t refused_by_failure; /**< requests that met memory that could not sleep */
 } hipvmm_evictable_statistics;
 
-/** Writes the contents by work in `stream`, each time the memory is back. Its failure is that of
- * the call that brings the memory back. It must not use this evictable. */
+/** Writes the contents by work in `stream`, each time an eviction has ended. Its failure is that of
+ * the call that brings the memory back. It may make calls that need the memory, and none of this
+ * evictable. */
 typedef hipvmm_status (*hipvmm_fill_callback)(void* stream, void* argument);
 
 /** Lets the memory of a tag, created if there is none, be evicted from `device`. Options: priority,

@@ -85,6 +85,16 @@ struct evictable::state final : detail::idle_holder {
     }
   }
 
+  /// While one lives, calls that need the memory are as in a use.
+  struct fill_scope {
+    explicit fill_scope(state& of) : filled{of} { filled.claimed.tag.state()->let_evict(false); }
+    ~fill_scope() { filled.claimed.tag.state()->let_evict(filled.open == 0); }
+    fill_scope(const fill_scope&) = delete;
+    fill_scope& operator=(const fill_scope&) = delete;
+
+    state& filled;
+  };
+
   /// Throws: as options.fill; hip_error.
   void fill(stream_ref stream) {
     if (!filled) filled.emplace(device);
@@ -100,6 +110,7 @@ struct evictable::state final : detail::idle_holder {
         throw;
       }
     };
+    const fill_scope calls{*this};
     try {
       options.fill(stream);
     } catch (...) {

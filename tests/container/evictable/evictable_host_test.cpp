@@ -378,6 +378,40 @@ HIPVMM_TEST_CASE_IN("evictable: a use that woke the memory keeps what an older o
   CHECK(one.is_right());
 }
 
+HIPVMM_TEST_CASE_IN("evictable: the function that fills may call all that a use may",
+                    {device_of_layers}) {
+  if (!can_sleep()) return;
+  const memory_tag tag;
+  growth_options of_vector;
+  of_vector.chunks.tag = tag;
+  growable_device_vector<char> vector{first_device, of_vector};
+  const std::vector<char> contents(16 * MiB, 'a');
+  const stream stream;
+  vector.append(contents, stream);
+  evictable_options options;
+  bool fails = false;
+  options.fill = [&](stream_ref in) {
+    vector.clear();
+    vector.append(contents, in);
+    if (fails) throw std::runtime_error{"no file"};
+  };
+  evictable held{tag, first_device, options};
+  for (const bool each : {true, false}) {
+    fails = each;
+    stream.synchronize();
+    request_bytes(60 * MiB);
+    CHECK(tag.is_asleep());
+    if (fails)
+      CHECK_THROWS_AS(held.prefetch(stream), std::runtime_error);
+    else
+      held.prefetch(stream);
+    CHECK_THROWS_AS(vector.append(contents, stream), std::logic_error);
+  }
+  held.use(stream);
+  CHECK(vector.copy_to_host(stream) == contents);
+  held.done(stream);
+}
+
 HIPVMM_TEST_CASE_IN("evictable: uses evict each other, never their own memory",
                     {device_of_layers}) {
   if (!can_sleep()) return;

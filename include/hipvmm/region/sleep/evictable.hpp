@@ -22,8 +22,9 @@ struct evictable_options {
   /// The place of the contents while they are evicted, and ranges that are treated unlike the rest;
   /// no stream. `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
   suspend_options storage{sleep_storage::pinned_kept};
-  /// Writes the contents by work in the stream, each time the memory is back. Then evictions keep
-  /// nothing. It must not use this evictable. Empty: the contents are copied to `storage`.
+  /// Writes the contents by work in the stream, each time an eviction has ended. Then evictions keep
+  /// nothing. It may make calls that need the memory, and none of this evictable. Empty: the
+  /// contents are copied to `storage`.
   std::function<void(stream_ref)> fill = {};
 };
 
