@@ -189,8 +189,10 @@ hipvmm_status hipvmm_require_awake(const void* address);
 
 /* ---- Memory that is evicted ----
  *
- * Memory of a tag that leaves its device if a request of this process lacks memory there, and
- * returns to the same addresses when it is used. docs/reference/sleep.md. */
+ * Memory of a tag that leaves its device if a request of this process, or another process of its
+ * budget, lacks memory there, and returns to the same addresses when it is used. All calls for its
+ * buffers and arenas, but their end, are in a use: evictions do not wait for those of other
+ * threads. docs/reference/sleep.md. */
 
 typedef struct hipvmm_evictable_handle* hipvmm_evictable;
 

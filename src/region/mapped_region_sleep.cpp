@@ -126,7 +126,8 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
   region_.drop_prepared();
   if (!plan.waits() && region_.addresses.use_count() > 1)
     throw std::invalid_argument{"suspend: work may use memory that the region at " +
-                                address_text(region_.base()) + " has released"};
+                                address_text(region_.base()) +
+                                " has released: it can be evicted when that work has ended"};
   finish_retired(*region_.addresses, 0, region_.max_bytes());
   region_.addresses->refused().retry(region_.base(), region_.max_bytes());
   try {

@@ -36,7 +36,8 @@ using waits_for_work = detail::thread_mark<struct waits_for_work_kind>;
 struct tag_claim {
   explicit tag_claim(const memory_tag& of) : tag{of} {
     if (!tag.state()->begin_evictions())
-      throw std::invalid_argument{"evictable: the tag \"" + tag.name() + "\" has one already"};
+      throw std::invalid_argument{"evictable: the tag \"" + tag.name() +
+                                  "\" has one already: use or end that"};
   }
   ~tag_claim() { tag.state()->end_evictions(); }
   tag_claim(const tag_claim&) = delete;
@@ -198,6 +199,7 @@ evictable::~evictable() {
 evictable::evictable(evictable&& other) noexcept = default;
 
 evictable& evictable::operator=(evictable&& other) noexcept {
+  if (this == &other) return *this;
   const evictable ended{std::move(*this)};
   state_ = std::move(other.state_);
   return *this;
@@ -224,7 +226,8 @@ void evictable::done(stream_ref stream) {
   state& self = live();
   refuse_captured("done", stream);
   const detail::idle_membership::lock alone{self.idle};
-  if (self.open == 0) throw std::logic_error{"evictable::done: no use() is open"};
+  if (self.open == 0)
+    throw std::logic_error{"evictable::done: no use() is open: call it once after each"};
   self.spare.back().record(stream);
   self.ends.push_back(std::move(self.spare.back()));
   self.spare.pop_back();

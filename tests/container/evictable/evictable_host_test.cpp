@@ -327,6 +327,9 @@ HIPVMM_TEST_CASE_IN("evictable: misuse is refused", {device_of_layers}) {
   evictable moved{std::move(*one.held)};
   CHECK_THROWS_AS(one.held->use(stream), std::invalid_argument);
   *one.held = std::move(moved);
+  evictable& same = *one.held;
+  *one.held = std::move(same);
+  CHECK(one.held->device() == first_device);
 }
 
 HIPVMM_TEST_CASE_IN("evictable: uses cost no capture under way", {device_of_layers}) {

@@ -22,8 +22,8 @@ struct evictable_options {
   /// The place of the contents while they are evicted, and ranges that are treated unlike the rest;
   /// no stream. `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
   suspend_options storage{sleep_storage::pinned_kept};
-  /// Writes the contents by work in the stream, each time an eviction has ended. Then evictions keep
-  /// nothing. It may make calls that need the memory, and none of this evictable. Empty: the
+  /// Writes the contents by work in the stream, each time an eviction has ended. Then evictions
+  /// keep nothing. It may make calls that need the memory, and none of this evictable. Empty: the
   /// contents are copied to `storage`.
   std::function<void(stream_ref)> fill = {};
 };
@@ -38,11 +38,12 @@ struct evictable_statistics {
   std::string reason;                ///< the last such failure
 };
 
-/// Memory of a tag that leaves its device if a request of this process lacks memory there, and
-/// returns to the same addresses when it is used. Idle memory of other objects goes first.
+/// Memory of a tag that leaves its device if a request of this process, or another process of its
+/// budget, lacks memory there, and returns to the same addresses when it is used. Idle memory of
+/// other objects goes first.
 /// - All calls that need the memory (commit, append, copies to the host), and all work that uses
 ///   it, are between use() and done(). Otherwise regions, vectors and arenas throw
-///   std::logic_error.
+///   std::logic_error. So are calls that list or count chunks, which do not throw.
 /// - Nothing that an eviction does waits for work, so that memory is evicted only if all work
 ///   before each done() has ended. Unless `storage` is prepared (prepare_suspend()), the first
 ///   eviction pins it.

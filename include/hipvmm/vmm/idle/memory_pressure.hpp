@@ -68,7 +68,7 @@ struct pressure_note {
   std::size_t free_bytes;   ///< of that
   std::size_t held_bytes;   ///< chunks that this process has of the device
   /// Of these, the most that its other objects would release for a request: kept and prepared
-  /// chunks, and free memory of pools and arenas.
+  /// chunks, free memory of pools and arenas, and memory that an evictable would give.
   std::size_t idle_bytes;
   std::size_t largest_request;  ///< that would fit, if all of that is released
   /// The last event that changed the process's memory there since the note before: grow, trim or
