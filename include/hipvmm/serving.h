@@ -202,8 +202,8 @@ typedef struct hipvmm_evictable_statistics {
   uint64_t returns;
   size_t evicted_bytes;
   size_t returned_bytes;
-  uint64_t refused_in_use;     /**< requests that met memory in use */
-  uint64_t refused_by_failure; /**< requests that met memory that could not sleep */
+  uint64_t refused_in_use;     /**< times that requests met memory in use; some ask twice */
+  uint64_t refused_by_failure; /**< times that requests met memory that could not sleep */
 } hipvmm_evictable_statistics;
 
 /** Writes the contents by work in `stream`, each time an eviction has ended. Its failure is that of

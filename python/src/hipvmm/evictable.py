@@ -40,8 +40,8 @@ _numbers = itertools.count(1)
 class EvictableStatistics:
     """Counts and bytes of evictions and returns.
 
-    refused_in_use, refused_by_failure: requests that met memory in use, or that could not sleep;
-    reason: the last such failure.
+    refused_in_use, refused_by_failure: times that requests met memory in use, or that could not
+    sleep; reason: the last such failure.
     """
 
     evictions: int
