@@ -88,12 +88,12 @@ struct evictable::state final : detail::idle_holder {
 
   /// While one lives, calls that need the memory are as in a use.
   struct fill_scope {
-    explicit fill_scope(state& of) : filled{of} { filled.claimed.tag.state()->let_evict(false); }
-    ~fill_scope() { filled.claimed.tag.state()->let_evict(filled.open == 0); }
+    explicit fill_scope(state& of) : self{of} { self.claimed.tag.state()->let_evict(false); }
+    ~fill_scope() { self.claimed.tag.state()->let_evict(self.open == 0); }
     fill_scope(const fill_scope&) = delete;
     fill_scope& operator=(const fill_scope&) = delete;
 
-    state& filled;
+    state& self;
   };
 
   /// Throws: as options.fill; hip_error.

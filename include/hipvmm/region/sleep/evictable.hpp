@@ -31,8 +31,8 @@ struct evictable_options {
 struct evictable_statistics {
   std::uint64_t evictions;
   std::uint64_t returns;
-  std::size_t evicted_bytes;         ///< of all evictions
-  std::size_t returned_bytes;        ///< of all returns
+  std::size_t evicted_bytes;   ///< of all evictions
+  std::size_t returned_bytes;  ///< of all returns
   // A request asks again if it got nothing.
   std::uint64_t refused_in_use;      ///< times that requests met memory in use
   std::uint64_t refused_by_failure;  ///< times that requests met memory that could not sleep
