@@ -13,8 +13,11 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -22,6 +25,8 @@
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
+#include "vmm/chunk_cache.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -175,6 +180,57 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: memory of a failed growth is not held be
   CHECK(pool.statistics().reserved_current == 8 * MiB);
   CHECK(hipvmm_host_device_bytes(0) == 8 * MiB);
   pool.deallocate(stream, kept, 8 * MiB);
+}
+
+/// Gives one chunk that the addresses of its region hold, of a size that no taker asks for.
+class pinning_holder final : detail::idle_holder {
+ public:
+  std::function<void()> meanwhile = [] {};
+  static constexpr std::size_t bytes = 4 * MiB;
+  pinning_holder() {
+    memory_.commit(0, bytes, bytes);
+    memory_.decommit(0, bytes);
+  }
+
+ private:
+  detail::given_memory give_idle(const detail::idle_request& wanted) override {
+    physical_chunk given = detail::kept_memory::take(kept_, first_device, bytes, {});
+    if (wanted.taker == nullptr || given.empty()) return {};
+    wanted.taker->recycle(std::move(given));
+    meanwhile();
+    return {.released = 0, .moved = bytes};
+  }
+  std::size_t idle_bytes() override { return 0; }
+
+  chunk_cache kept_{GiB};
+  region memory_{
+      first_device, bytes, {.cache = &kept_, .when_empty = empty_policy::keeps_addresses}};
+  detail::idle_membership membership_{*this, first_device, detail::idle_membership::price::spare};
+};
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: a trim tells no memory that others' addresses hold",
+                    {"HIPVMM_HOST_MEMORY=64MiB", "HIPVMM_HOST_PROFILE=rocm-7.2",
+                     std::string{"HIPVMM_CAPABILITY=assume:"} + test::kept_memory}) {
+  vmm_pool_resource pool{first_device};
+  {
+    const pinning_holder other;
+    const std::size_t fits = pool.statistics().largest_possible;
+    CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(fits + 2 * MiB)), out_of_memory);
+    CHECK(pool.statistics().reserved_current == pinning_holder::bytes);
+    CHECK(pool.trim_to(0) == 0);
+    CHECK(pool.statistics().reserved_current == pinning_holder::bytes);
+  }
+  drain_retired_memory();
+  CHECK(pool.trim_to(0) == pinning_holder::bytes);
+  CHECK(pool.statistics().reserved_current == 0);
+  constexpr std::size_t half = 24 * MiB;
+  pinning_holder other;
+  const physical_chunk elsewhere{first_device, 16 * MiB};
+  void* const first = pool.allocate_sync(half);
+  other.meanwhile = [&] { pool.deallocate_sync(first, half); };
+  CHECK(pool.allocate_sync(half) == first);
+  CHECK(pool.statistics().reserved_current == half + pinning_holder::bytes);
+  pool.deallocate_sync(first, half);
 }
 
 }  // namespace

@@ -324,9 +324,11 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     const state_lock lock{blocks_.mutex};
     blocks_.index.set_base(backing_.memory.base());
   }
+  // Addresses of others hold the rest of the pinned memory still.
+  const std::size_t pinned = blocks_.pinned;
+  std::size_t returned = pinned - std::min(pinned, backing_.memory.pinned_bytes());
   // The memory counts as held until the device has it.
-  std::size_t leaving = blocks_.pinned.load(std::memory_order_relaxed);
-  std::size_t returned = leaving;
+  std::size_t leaving = returned;
   for (const idle_chunk& each : chosen) leaving += each.bytes;
   turn_.without_lock([&old] { static_cast<void>(old->release()); }, leaving);
   blocks_.pinned = backing_.memory.pinned_bytes();

@@ -211,9 +211,13 @@ bool slow_path::leave_refused(block& left) noexcept {
   return is_refused;
 }
 
-void slow_path::undo(growth& work) noexcept {
+void slow_path::release_set_aside() noexcept {
   backing_.memory.release_set_aside();
   detail::report_exceptions([this] { blocks_.pinned = backing_.memory.pinned_bytes(); });
+}
+
+void slow_path::undo(growth& work) noexcept {
+  release_set_aside();
   const state_lock lock{blocks_.mutex};
   end_plan(work, work.planned);
   blocks_.index.unclaim(work.around);

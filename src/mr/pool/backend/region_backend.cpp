@@ -240,6 +240,7 @@ std::unique_ptr<detached> region_backend::renew() {
     throw out_of_memory{exhausted::addresses, device_.ordinal(), address_bytes_,
                         fresh->addresses.max_bytes(), "the pool keeps its memory"};
   fresh->addresses.set_access(rights().list());
+  given_.trim();  // chunks that addresses of others held
   auto old = std::make_unique<detached_memory>();
   old->all = std::exchange(held_, std::move(fresh));
   return old;
