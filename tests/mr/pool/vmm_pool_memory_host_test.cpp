@@ -15,6 +15,7 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -231,6 +232,22 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: a trim tells no memory that others' addr
   CHECK(pool.allocate_sync(half) == first);
   CHECK(pool.statistics().reserved_current == half + pinning_holder::bytes);
   pool.deallocate_sync(first, half);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: a request does not evict the pool itself",
+                    {"HIPVMM_HOST_MEMORY=64MiB"}) {
+  if (capability_of(first_device).path() == memory_path::fallback) return;
+  const memory_tag tag{"t"};
+  pool_options options;
+  options.tag = tag;
+  vmm_pool_resource pool{first_device, options};
+  const evictable own{tag, first_device};
+  const physical_chunk elsewhere{first_device, 16 * MiB};
+  void* const kept = pool.allocate_sync(24 * MiB);
+  CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(32 * MiB)), out_of_memory);
+  CHECK(own.statistics().evictions == 0);
+  CHECK(own.statistics().refused_by_failure != 0);
+  pool.deallocate_sync(kept, 24 * MiB);
 }
 
 }  // namespace
