@@ -239,9 +239,10 @@ void block_allocator::fall_asleep(const std::string& refusal) noexcept {
 }
 
 void block_allocator::wake() noexcept {
-  // Sleep may have freed the addresses that held it.
-  detail::report_exceptions([this] { blocks_.pinned = backing_.memory.pinned_bytes(); });
   {
+    const slow_path_turn turn{backing_.turns};  // a trim that began before may renew the backend
+    // Sleep may have freed the addresses that held it.
+    detail::report_exceptions([this] { blocks_.pinned = backing_.memory.pinned_bytes(); });
     const state_lock lock{blocks_.mutex};
     blocks_.refusal = nullptr;
   }
