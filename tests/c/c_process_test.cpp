@@ -196,15 +196,24 @@ TEST_CASE("C interface: a child of fork() leaves its parent's slots and tags as 
   require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
   hipvmm_tag_statistics now{};
   now.struct_size = sizeof now;
+  const owned_buffer asleep = make_buffer("max=64MiB,sleep_tag=c_asleep");
+  require_ok(hipvmm_buffer_append(asleep, "abc", 3, nullptr));
+  void* address = nullptr;
+  require_ok(hipvmm_buffer_data(asleep, &address));
+  require_ok(hipvmm_suspend("c_asleep", HIPVMM_KEEP_NOTHING, nullptr, nullptr));
   std::atomic<bool> done{false};
   std::thread asking{[&] {
-    while (!done) static_cast<void>(hipvmm_tag_get_statistics("c_forked", &now));
+    while (!done) {
+      static_cast<void>(hipvmm_tag_get_statistics("c_forked", &now));
+      static_cast<void>(hipvmm_require_awake(address));
+    }
   }};
   for (int i = 0; i < 10; ++i)
     CHECK(succeeds_in_forked_child([&] {
       std::size_t bytes = 0;
       hipvmm_buffer made = nullptr;
-      return hipvmm_slot_arena_length(arena, slot, &bytes) == HIPVMM_ERROR_UNSUPPORTED &&
+      return hipvmm_require_awake(address) == HIPVMM_ERROR_UNSUPPORTED &&
+             hipvmm_slot_arena_length(arena, slot, &bytes) == HIPVMM_ERROR_UNSUPPORTED &&
              hipvmm_suspend("c_forked", HIPVMM_KEEP_NOTHING, nullptr, nullptr) ==
                  HIPVMM_ERROR_UNSUPPORTED &&
              hipvmm_resume("c_forked", nullptr) == HIPVMM_ERROR_UNSUPPORTED &&

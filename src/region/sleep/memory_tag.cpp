@@ -23,6 +23,7 @@ struct sleeping_tags {
   std::mutex mutex;
   std::vector<tag_state*> all;
   std::atomic<std::size_t> count{0};
+  process_mark process;  // of the tags
 
   static sleeping_tags& of_process() {
     // Never destroyed: tags may end after it.
@@ -31,6 +32,10 @@ struct sleeping_tags {
   }
   void note(tag_state& tag, bool sleeps) {
     const std::lock_guard lock{mutex};
+    if (process.is_of_parent()) {
+      all.clear();
+      process = {};
+    }
     const auto at = std::ranges::find(all, &tag);
     if (sleeps && at == all.end()) all.push_back(&tag);
     if (!sleeps && at != all.end()) all.erase(at);
@@ -43,6 +48,7 @@ struct sleeping_tags {
 void require_awake_at(const void* address, const char* function) {
   sleeping_tags& tags = sleeping_tags::of_process();
   if (tags.count.load(std::memory_order_acquire) == 0) return;
+  tags.process.require_own();
   const std::lock_guard lock{tags.mutex};
   for (tag_state* const each : tags.all)
     if (each->has(address)) each->require_awake(function);

@@ -113,8 +113,8 @@ class sleeper {
   virtual void finish_waking() noexcept = 0;
 };
 
-/// Throws: std::logic_error if `address` is of memory that sleeps. Costs nothing while none
-/// does.
+/// Throws: std::logic_error if `address` is of memory that sleeps; unsupported in a child of a
+/// process that has such. Costs nothing while none sleeps.
 void require_awake_at(const void* address, const char* function);
 
 /// The steps of a region without a tag, for its user that carries one.
