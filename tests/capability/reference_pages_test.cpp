@@ -103,7 +103,7 @@ TEST_CASE("pages: each release is a row, by what it changes") {
     before = found;
   }
   check_table("guides/rocm.md",
-              "| ROCm | path or work-arounds | no from here on | yes from here on |", rows);
+              "| ROCm | path or work-arounds | traits that end | traits that begin |", rows);
 }
 
 }  // namespace hipvmm::test
