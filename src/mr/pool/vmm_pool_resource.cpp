@@ -153,13 +153,19 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     const std::size_t held = allocator.physical_bytes();
     pool::chunk_gift gift{wanted};
     std::size_t given = 0;
+    // If a turn of a trim fails, the chunks that have moved count nevertheless.
+    const auto trim = [&](std::size_t bytes_to_keep, pool::chunk_gift* to) {
+      detail::report_exceptions(
+          [&] { given += allocator.trim(bytes_to_keep, wanted.deadline, to); });
+      given = std::max(given, gift.moved);
+    };
     // Elsewhere a chunk that moved would stay behind the addresses of this pool, of no use to
     // requests for other sizes.
     if (memory->returns_memory())
-      given = allocator.trim(std::max(floor, held - std::min(held, wanted.bytes)), wanted.deadline,
-                             wanted.taker == nullptr ? nullptr : &gift);
+      trim(std::max(floor, held - std::min(held, wanted.bytes)),
+           wanted.taker == nullptr ? nullptr : &gift);
     // Chunks are released whole.
-    if (given < wanted.bytes) given += allocator.trim(floor, wanted.deadline);
+    if (given < wanted.bytes) trim(floor, nullptr);
     return {.released = given - gift.moved, .moved = gift.moved};
   }
 
