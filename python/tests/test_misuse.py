@@ -42,6 +42,23 @@ def test_sizes_are_whole_numbers():
     assert len(numbers) == 3
 
 
+@pytest.mark.parametrize("zero", [0, 0.0, np.int64(0), "0", "0%", "0.0 GiB", " 0b "])
+def test_a_size_of_zero_is_not_the_default(zero):
+    plain, pinned = mr.CudaMemoryResource(), mr.PinnedHostMemoryResource()
+    for name, call in (("maximum", lambda: hipvmm.Pool(maximum=zero)),
+                       ("max", lambda: hipvmm.GrowableArray(max=zero)),
+                       ("block", lambda: hipvmm.SlotArena(1, "2MiB", block=zero)),
+                       ("arena_size", lambda: mr.ArenaMemoryResource(plain, zero)),
+                       ("maximum_pool_size", lambda: mr.PoolMemoryResource(plain, 0, zero)),
+                       ("maximum_pool_size", lambda: mr.PoolMemoryResource(pinned, 0, zero)),
+                       ("maximum_pool_size", lambda: hipvmm.reinitialize(
+                           pool_allocator=True, maximum_pool_size=zero))):
+        with pytest.raises(hipvmm.InvalidArgumentError, match=f"^{name} is .*0.*: leave it out for"):
+            call()
+    hipvmm.Pool(initial=zero, maximum="64MiB", release_threshold=zero).close()  # zero is meant
+    assert hipvmm.SlotArena(1, "2MiB", budget=zero, floor=zero).statistics().budget_bytes == 0
+
+
 def test_what_is_no_number_is_a_type_error():
     pool, numbers = hipvmm.Pool(maximum="64MiB"), hipvmm.GrowableArray("float32")
     for call in (lambda: pool.allocate(None), lambda: numbers.grant(None),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
+import re
 import threading
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_int64, c_void_p
 from pathlib import Path
@@ -615,6 +616,12 @@ def options_text(options: Dict[str, Any]) -> Optional[bytes]:
             raise _errors.InvalidArgumentError(f"the value of {name} has a comma or a zero in it")
         parts.append(f"{name}={value}")
     return ",".join(parts).encode() if parts else None
+
+
+def not_zero(name: str, size: Any, default: str) -> None:
+    """Refuses 0 as a size, which the library takes as the default."""
+    if re.fullmatch(r"[\s.]*0[0.]*\s*(%|[a-zA-Z]*)\s*", str(size)):
+        raise _errors.InvalidArgumentError(f"{name} is {size}: leave it out for {default}")
 
 
 def access_array(rights: Dict[int, str]) -> Tuple[Any, int]:

@@ -23,6 +23,7 @@ from ._library import (
     get_size,
     get_text,
     lib,
+    not_zero,
     options_text,
     right_name,
     right_value,
@@ -82,6 +83,7 @@ class GrowableArray(Owner):
         self._dtype = dtype_of(dtype)
         self._row_shape = tuple(operator.index(length) for length in row_shape)
         self._row_bytes = row_bytes_of(self._dtype, self._row_shape)
+        not_zero("max", max, "addresses for all of the device's memory")
         text = options_text({"max": max, "shareable": shareable, **options})
         if mr is None:
             super().__init__(get_address(lib().buffer_create, device_or_current(device), text))

@@ -31,6 +31,7 @@ from ._library import (
     keep_callback_error,
     lib,
     milliseconds,
+    not_zero,
     options_text,
     right_name,
     right_value,
@@ -259,6 +260,7 @@ class Pool(_AnyPool):
     def __init__(self, device: Optional[int] = None, *, initial: Optional[Size] = None,
                  maximum: Optional[Size] = None, release_threshold: Optional[Size] = None,
                  shareable: Optional[str] = None, **options: Any) -> None:
+        not_zero("maximum", maximum, "all of the device's memory")
         text = options_text({"initial": initial, "maximum": maximum,
                              "release_threshold": release_threshold, "shareable": shareable,
                              **options})
@@ -333,6 +335,7 @@ class PoolMemoryResource(UpstreamResourceAdaptor, _AnyPool):
     def __init__(self, upstream_mr: MemoryResource, initial_pool_size: Optional[Size] = None,
                  maximum_pool_size: Optional[Size] = None) -> None:
         upstream = _upstream(upstream_mr)
+        not_zero("maximum_pool_size", maximum_pool_size, "as much as there is")
         options = options_text({"initial": initial_pool_size, "maximum": maximum_pool_size})
         if isinstance(upstream, CudaMemoryResource):
             handle = get_address(lib().pool_create, upstream.device, options)
@@ -356,6 +359,7 @@ class ArenaMemoryResource(UpstreamResourceAdaptor, _AnyPool):
     def __init__(self, upstream_mr: MemoryResource, arena_size: Optional[Size] = None,
                  dump_log_on_failure: bool = False) -> None:
         upstream = _upstream(upstream_mr)
+        not_zero("arena_size", arena_size, "half of the free memory")
         options = options_text({"maximum": arena_size, "dump_log_on_failure": dump_log_on_failure})
         super().__init__(get_address(lib().arena_create, upstream.handle, options), upstream)
 

@@ -26,6 +26,7 @@ from ._library import (
     get_size,
     keep_callback_error,
     lib,
+    not_zero,
     options_text,
 )
 from .device import device_or_current, is_host_accessible, stream_value
@@ -112,6 +113,7 @@ class SlotArena(Owner):
                  layout: Optional[str] = None, access: Optional[str] = None,
                  sleep_tag: Optional[str] = None,
                  evict: Optional[Callable[[int], None]] = None) -> None:
+        not_zero("block", block, "the recommended size")
         text = options_text({
             "slots": operator.index(slots), "bytes_per_slot": bytes_per_slot,
             "planes": operator.index(planes), "block": block, "budget": budget,
