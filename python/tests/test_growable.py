@@ -68,6 +68,35 @@ def test_rows():
         hipvmm.GrowableArray("float64", (0,))
 
 
+@pytest.mark.parametrize("row_shape, given, advice", [
+    ((), np.zeros((3, 3), "float32"), r"array.reshape\(-1\), or row_shape=\(3,\)"),
+    ((), [[1, 2], [3, 4]], r"array.reshape\(-1\), or row_shape=\(2,\)"),
+    ((), np.zeros((0, 5), "float32"), r"array.reshape\(-1\), or row_shape=\(5,\)"),
+    ((), [[]], r"array.reshape\(-1\)$"),
+    ((), memoryview(np.zeros((3, 3), "float32")), r"array.reshape\(-1\), or row_shape=\(3,\)"),
+    ((3,), np.zeros((2, 2, 3), "float32"), r"array.reshape\(-1, 3\), or row_shape=\(2, 3\)"),
+    ((3,), np.zeros((0, 5), "float32"), r"array.reshape\(-1, 3\), or row_shape=\(5,\)"),
+    ((3,), [1, 2, 3, 4, 5, 6], r"array.reshape\(-1, 3\)$"),
+    ((3,), 5, r"rows of the shape \(3,\)$"), ((3,), [4, 5], r"rows of the shape \(3,\)$")])
+def test_other_shapes_of_rows_are_refused(row_shape, given, advice):
+    array = hipvmm.GrowableArray("float32", row_shape, max="64MiB")
+    array.resize(9)
+    for call in (lambda: array.append(given), lambda: array.write(0, given)):
+        with pytest.raises(hipvmm.InvalidArgumentError, match=r"the shape \(.*" + advice):
+            call()
+    assert len(array) == 9
+
+
+def test_other_shapes_of_rows_of_a_device_are_refused():
+    points = hipvmm.GrowableArray("float32", (3,), max="64MiB")
+    points.append(np.eye(3, dtype="float32"))
+    points.append(points[:1])
+    numbers = hipvmm.GrowableArray("float32", max="64MiB")
+    with pytest.raises(ValueError, match=r"the shape \(4, 3\) is of no rows of the shape \(\): "):
+        numbers.append(points)
+    assert len(points) == 4 and len(numbers) == 0
+
+
 def test_sizes_are_rows():
     array = hipvmm.GrowableArray("int16", (2,), max="64MiB")
     array.reserve(1000)

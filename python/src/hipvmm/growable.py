@@ -170,8 +170,8 @@ class GrowableArray(Owner):
     def append(self, data: Any, stream: Any = None) -> None:
         """Appends rows: a list of numbers, an array of the host, or one of a device.
 
-        Numbers must fit the dtype, and an array of the host must have the same dtype and shape of
-        rows. One of a device is known by its __cuda_array_interface__ and copied on the device, in
+        Numbers must fit the dtype, and an array must have the same dtype and the shape of rows, or
+        of one row. One of a device is known by its __cuda_array_interface__ and copied on the device, in
         the order of the stream, once the stream that it names has computed it.
         """
         if is_device_array(data):
@@ -179,7 +179,7 @@ class GrowableArray(Owner):
             if typestr != self._dtype.typestr:
                 raise InvalidArgumentError(
                     f"the elements are {typestr}, those of the array {self._dtype.typestr}")
-            self._require_rows(nbytes)
+            self._require_shape(data.__cuda_array_interface__["shape"])
             if nbytes:
                 lib().buffer_append_from_device(self.handle, address, nbytes, self._use(stream))
             return
@@ -364,10 +364,19 @@ class GrowableArray(Owner):
             raise OutOfRangeError(f"{rows} rows of {self._row_bytes} bytes exceed the addresses")
         return nbytes
 
-    def _require_rows(self, nbytes: int) -> None:
-        if nbytes % self._row_bytes:
-            raise InvalidArgumentError(
-                f"{nbytes} bytes are no whole number of rows, which have {self._row_bytes}")
+    def _require_shape(self, shape: Sequence[int]) -> None:
+        """Raises InvalidArgumentError unless that is the shape of rows, or of one."""
+        wanted, shape = self._row_shape, tuple(shape)
+        if wanted in (shape, shape[1:]):
+            return
+        advice = []
+        if math.prod(shape) % math.prod(wanted) == 0:
+            advice.append(f"give array.reshape({', '.join(map(str, (-1, *wanted)))})")
+        if len(shape) > 1 and 0 not in shape[1:]:
+            advice.append(f"row_shape={shape[1:]} to the GrowableArray")
+        raise InvalidArgumentError(
+            f"the shape {shape} is of no rows of the shape {wanted}"
+            + (f": {', or '.join(advice)}" if advice else ""))
 
     def _host_rows(self, data: Any) -> Tuple[int, int, Any]:
         """Address and size of rows of the host, and their owner."""
@@ -375,7 +384,7 @@ class GrowableArray(Owner):
         if numpy is not None and not isinstance(data, (bytes, bytearray, memoryview)):
             if isinstance(data, (list, tuple, range, numbers.Number)):
                 rows = self._converted(numpy, data)
-                if rows.size == 0:
+                if rows.shape == (0,):
                     return 0, 0, rows
             else:
                 rows = numpy.asarray(data)
@@ -383,10 +392,8 @@ class GrowableArray(Owner):
                 raise InvalidArgumentError(
                     f"the elements are {rows.dtype}, those of the array {self.dtype}: convert "
                     "them by astype()")
+            self._require_shape(rows.shape)
             rows = numpy.ascontiguousarray(rows)
-            if self._row_shape and rows.shape[-len(self._row_shape):] != self._row_shape:
-                raise InvalidArgumentError(
-                    f"the shape {rows.shape} is of no rows of the shape {self._row_shape}")
             address, nbytes, keep = host_source(rows)
             keep = (keep, rows)
         elif isinstance(data, (list, tuple, range, numbers.Number)):
@@ -396,7 +403,11 @@ class GrowableArray(Owner):
         else:
             address, nbytes, keep = host_source(data)
             require_elements(data, self._dtype)
-        self._require_rows(nbytes)
+            if memoryview(data).ndim > 1:
+                self._require_shape(memoryview(data).shape)
+        if nbytes % self._row_bytes:
+            raise InvalidArgumentError(
+                f"{nbytes} bytes are no whole number of rows, which have {self._row_bytes}")
         return address, nbytes, keep
 
     def _require_elements(self, ary: Any) -> None:
