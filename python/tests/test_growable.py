@@ -417,7 +417,7 @@ for wrong in (lambda: hipvmm.GrowableArray("nonsense"), lambda: array.append(["a
     assert "[0, 1, 2, 3] (2, 2)" in text
     assert "bytearray(b'abc')" in text
     assert "allowed without numpy: bool" in text
-    assert "no list of <f4" in text
+    assert "'a' is no float32: " in text
     assert "numpy is not installed" in text
 
 

@@ -114,6 +114,28 @@ def test_values_that_do_not_fit_are_refused(values):
     assert len(numbers) == 0
 
 
+def test_the_value_that_does_not_fit_is_named(run_python):
+    script = """
+import sys
+if {without}:
+    sys.modules["numpy"] = None
+import hipvmm
+numbers = hipvmm.GrowableArray("int8")
+for wrong in [1, 300, 2], [-1.5], 2**70, "hello", None:
+    try:
+        numbers.append(wrong)
+    except hipvmm.InvalidArgumentError as why:
+        print(why)
+"""
+    accepted = "cannot be appended: give a list of numbers, bytes, or an array of int8"
+    for without in (False, True):
+        lines = run_python(script.format(without=without)).splitlines()
+        for line, begin in zip(lines, ("300 is no int8: ", "-1.5 is no int8: ",
+                                       "1180591620717411303424 is no int8: ",
+                                       f"str {accepted}", f"NoneType {accepted}"), strict=True):
+            assert line.startswith(begin)
+
+
 def test_values_that_fit():
     numbers = hipvmm.GrowableArray("int8")
     for values in ([-128, 127], 5, (1,), range(3), [True], np.int64(7), array.array("b", [9]),

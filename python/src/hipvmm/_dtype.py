@@ -30,6 +30,12 @@ class DType(NamedTuple):
     itemsize: int
 
     @property
+    def name(self) -> str:
+        """As dtype_of() takes it, such as "float32"."""
+        name = {**{kind: name for name, kind in _KINDS.items()}, "b": "bool"}[self.typestr[1]]
+        return name if name == "bool" else f"{name}{8 * self.itemsize}"
+
+    @property
     def struct_code(self) -> str:
         """The code in the modules array and struct; "" if they have none."""
         return {

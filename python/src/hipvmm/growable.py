@@ -388,6 +388,8 @@ class GrowableArray(Owner):
                     return 0, 0, rows
             else:
                 rows = numpy.asarray(data)
+                if rows.dtype.kind not in "biufc":
+                    raise self._refused(data)
             if rows.dtype != self.dtype:
                 raise InvalidArgumentError(
                     f"the elements are {rows.dtype}, those of the array {self.dtype}: convert "
@@ -401,6 +403,8 @@ class GrowableArray(Owner):
             address, nbytes, held = host_source(keep)
             keep = (keep, held)
         else:
+            if data is None or isinstance(data, (str, set, dict)):
+                raise self._refused(data)
             address, nbytes, keep = host_source(data)
             require_elements(data, self._dtype)
             if memoryview(data).ndim > 1:
@@ -409,6 +413,11 @@ class GrowableArray(Owner):
             raise InvalidArgumentError(
                 f"{nbytes} bytes are no whole number of rows, which have {self._row_bytes}")
         return address, nbytes, keep
+
+    def _refused(self, data: Any) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{type(data).__name__} cannot be appended: give a list of numbers, bytes, or an array "
+            f"of {self._dtype.name}, of numpy or of a device")
 
     def _require_elements(self, ary: Any) -> None:
         kind = getattr(ary, "dtype", None)
@@ -427,20 +436,25 @@ class GrowableArray(Owner):
                 limits = numpy.iinfo(self.dtype)
                 if found.dtype.kind == "f":  # also of integers, 2**63 beside a smaller one
                     found = numpy.asarray(values, dtype=object)
-                are_integers = found.dtype.kind in "biu" or all(
-                    isinstance(each, numbers.Integral) for each in found.flat)
-                if not are_integers or not (
+                if found.dtype.kind not in "biu" or not (
                         limits.min <= int(found.min()) and int(found.max()) <= limits.max):
-                    raise OverflowError(f"they must be integers from {limits.min} to {limits.max}")
+                    for each in found.flat:
+                        if not (isinstance(each, numbers.Integral)
+                                and limits.min <= each <= limits.max):
+                            raise InvalidArgumentError(
+                                f"{each} is no {self.dtype}: it must be an integer from "
+                                f"{limits.min} to {limits.max}")
             return numpy.asarray(values, dtype=self.dtype)
+        except InvalidArgumentError:
+            raise
         except (TypeError, ValueError, OverflowError) as failure:
-            raise InvalidArgumentError(f"no list of {self.typestr}: {failure}") from failure
+            raise InvalidArgumentError(f"no list of {self.dtype}: {failure}") from failure
 
 
 def _packed(values: Sequence[Any], dtype: DType) -> Any:
     code = dtype.struct_code.replace("?", "B")
     if not code:
-        raise UnsupportedError(f"there is no list of {dtype.typestr} without numpy: give bytes")
+        raise UnsupportedError(f"there is no list of {dtype.name} without numpy: give bytes")
     try:
         if dtype.typestr[1] == "b":
             values = [_truth(each) for each in values]
@@ -448,7 +462,10 @@ def _packed(values: Sequence[Any], dtype: DType) -> Any:
             values = [math.nan if each is None else float(each) for each in values]
         return _array.array(code, values)
     except (TypeError, ValueError, OverflowError) as failure:
-        raise InvalidArgumentError(f"no list of {dtype.typestr}: {failure}") from failure
+        for each in values if len(values) > 1 else ():
+            _packed([each], dtype)  # raises for the value that does not fit
+        raise InvalidArgumentError(
+            f"{', '.join(map(repr, values))} is no {dtype.name}: {failure}") from failure
 
 
 def _truth(value: Any) -> bool:
