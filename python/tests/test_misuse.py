@@ -21,7 +21,7 @@ def test_sizes_that_c_would_cut_off(size):
     for call in (lambda: hipvmm.DeviceBuffer(size=size), lambda: pool.allocate(size),
                  lambda: pool.trim(size), lambda: hipvmm.GrowableArray(device=size),
                  lambda: mr.LimitingResourceAdaptor(pool, size)):
-        with pytest.raises(ValueError, match="is no number from|device -1 does not exist"):
+        with pytest.raises(ValueError, match="and must be from|device -1 does not exist"):
             call()
     buffer = hipvmm.DeviceBuffer(size=10)
     with pytest.raises(ValueError):
@@ -59,12 +59,36 @@ def test_a_size_of_zero_is_not_the_default(zero):
     assert hipvmm.SlotArena(1, "2MiB", budget=zero, floor=zero).statistics().budget_bytes == 0
 
 
+def test_messages_name_arguments_of_python():
+    pool, numbers = hipvmm.Pool(maximum="64MiB"), hipvmm.GrowableArray("float32", sleep_tag="named")
+    arena = hipvmm.SlotArena(1, "2MiB")
+    for call, name in ((lambda: pool.allocate(-1), "size"),
+                       (lambda: hipvmm.DeviceBuffer(size=-1), "size"),
+                       (lambda: numbers.grant(1 << 40), "device"),
+                       (lambda: pool.trim(-1), "size"), (lambda: arena.truncate(-1, 0), "slot"),
+                       (lambda: arena.truncate(0, -1), "size")):
+        with pytest.raises(hipvmm.InvalidArgumentError, match=f"^{name} is -?[0-9]+, and must be "):
+            call()
+    with pytest.raises(hipvmm.InvalidArgumentError, match="^nothing was made with the tag 'none'"):
+        hipvmm.suspend("none", zeros=[(1, 2)])
+    numbers.append([1])
+    hipvmm.suspend("named")
+    try:
+        with pytest.raises(hipvmm.InvalidStateError,
+                           match=r"^the memory sleeps: call hipvmm.resume\(\) first"):
+            numbers.__cuda_array_interface__
+        with pytest.raises(hipvmm.HipvmmError, match="^(?!hipvmm_)(?!.*hipvmm_resume)"):
+            numbers.append([2])
+    finally:
+        hipvmm.resume("named")
+
+
 def test_what_is_no_number_is_a_type_error():
     pool, numbers = hipvmm.Pool(maximum="64MiB"), hipvmm.GrowableArray("float32")
     for call in (lambda: pool.allocate(None), lambda: numbers.grant(None),
                  lambda: mr.LimitingResourceAdaptor(pool, None),
                  lambda: hipvmm.can_access_peer(0, None)):
-        with pytest.raises(TypeError, match="None is no number"):
+        with pytest.raises(TypeError, match="(size|device) is None, and must be from"):
             call()
     for device in ("cuda:0", 0.5):  # neither a device's number, nor cut off to one
         with pytest.raises(TypeError, match="is no number of a device"):

@@ -396,26 +396,35 @@ _RANGES = {
 }
 
 
-def _number_ranges(signature: str) -> List[Tuple[int, int, int, bool]]:
-    """Index, least and greatest value of each parameter that may be a number; whether it may be
-    None."""
+# What they are called in messages: in Python, where the caller does not see C's names.
+_ARGUMENTS = {"z": "size", "p": "address or stream", "h": "handle", "i": "device", "u": "timeout"}
+_OF_A_SLOT = {"slot_arena_" + each for each in (
+    "release", "truncate", "share_prefix", "make_writable", "pointer", "length", "capacity",
+    "in_use")}
+
+
+def _number_ranges(name: str, signature: str) -> List[Tuple[int, str, int, int, bool]]:
+    """Index, name, least and greatest value of each parameter that may be a number; whether it may
+    be None."""
     ranges = []
     index = 0
     for letter in signature:
         if letter in _RANGES:
-            ranges.append((index, *_RANGES[letter], letter in "ph"))
+            is_slot = name in _OF_A_SLOT and index == 1
+            ranges.append((index, "slot" if is_slot else _ARGUMENTS[letter], *_RANGES[letter],
+                           letter in "ph"))
         index += len(_TYPES[letter])
     return ranges
 
 
-def _require_range(name: str, value: Any, least: int, most: int, or_none: bool) -> None:
+def _require_range(value: Any, name: str, least: int, most: int, or_none: bool) -> None:
     if (value is None and or_none) or isinstance(value, (ctypes.Array, ctypes._SimpleCData)):
         return
     if value is None:
-        raise TypeError(f"hipvmm_{name}: None is no number from {least} to {most}")
+        raise TypeError(f"{name} is None, and must be from {least} to {most}")
     if not least <= operator.index(value) <= most:
         raise _errors.InvalidArgumentError(
-            f"hipvmm_{name}: {value} is no number from {least} to {most}")
+            f"{name} is {value}, and must be from {least} to {most}")
 
 
 def candidates() -> List[Tuple[str, str]]:
@@ -478,11 +487,11 @@ class _Library:
         function = getattr(self.loaded, "hipvmm_" + name)
         function.argtypes = parameter_types(signature)
         function.restype = c_int
-        ranges = _number_ranges(signature)
+        ranges = _number_ranges(name, signature)
 
         def call(*args: Any) -> None:
-            for index, least, most, or_none in ranges:
-                _require_range(name, args[index], least, most, or_none)
+            for index, *range_of in ranges:
+                _require_range(args[index], *range_of)
             # A callback may call functions itself: each call gets its own callbacks' exceptions.
             outer = take_callback_error()
             try:
@@ -507,6 +516,8 @@ class _Library:
     def throw(self, status: int, raised: Optional[BaseException] = None) -> None:
         """Raises the exception of this thread's last failure, or that of a callback."""
         text = self.loaded.hipvmm_last_error().decode(errors="replace")
+        # The caller knows neither the function of C that failed nor another by its name in C.
+        text = re.sub(r"^hipvmm_\w+: ", "", text).replace("hipvmm_resume", "hipvmm.resume()")
         details = Failure(struct_size=ctypes.sizeof(Failure))
         self.loaded.hipvmm_last_failure(ctypes.byref(details))
         error = _STATUS_ERRORS.get(status, _errors.InternalError)(text)
