@@ -20,6 +20,8 @@ has_torch = importlib.util.find_spec("torch") is not None
 
 class _Empty:
     def __init__(self, dtype):
+        if not isinstance(dtype, np.dtype):
+            raise TypeError("empty(): argument 'dtype' must be torch.dtype")
         self.dtype = dtype
 
     def element_size(self):
@@ -161,6 +163,20 @@ def test_wrong_arguments_are_refused(torch):
     cache.close()
     with pytest.raises(hipvmm.InvalidHandleError):
         cache.values(0)
+
+
+def test_wrong_types_and_released_slots_are_refused(torch):
+    for dtype in ("bfloat17", "float32", 3):
+        with pytest.raises(hipvmm.InvalidArgumentError, match=f"dtype is '?{dtype}'?, and must be"):
+            make(torch, dtype=dtype)
+    with make(torch) as cache:
+        slot = cache.acquire()
+        assert len(cache.keys(0, slot)) == 0
+        cache.release(slot)
+        for view in (cache.keys, cache.values):
+            with pytest.raises(hipvmm.InvalidArgumentError, match=f"slot {slot} is free"):
+                view(0, slot)
+        assert len(cache.keys(0)) == 4
 
 
 def test_slots_and_tokens_may_be_arrays(torch):

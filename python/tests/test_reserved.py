@@ -130,6 +130,11 @@ def test_a_shape_without_rows_is_refused(shape):
         hipvmm.torch.reserve(shape)
 
 
+def test_a_wrong_dtype_is_named():
+    with pytest.raises(hipvmm.InvalidArgumentError, match="dtype is 'bfloat17'"):
+        hipvmm.torch.reserve((4,), "bfloat17")
+
+
 @pytest.mark.parametrize("option", ["max", "mr", "past_max", "step_limit", "without_vmm"])
 def test_an_option_that_the_tensor_sets_is_refused(option):
     with pytest.raises(hipvmm.InvalidArgumentError, match=f"{option} is no option of a reserved"):

@@ -87,6 +87,17 @@ def row_bytes_of(dtype: DType, row_shape: Sequence[int]) -> int:
     return nbytes
 
 
+def torch_bytes_of(dtype: Any) -> int:
+    """Bytes of an element of a tensor."""
+    import torch
+
+    try:
+        return int(torch.empty(0, dtype=dtype).element_size())
+    except TypeError as failure:
+        raise InvalidArgumentError(
+            f"dtype is {dtype!r}, and must be one of PyTorch, such as torch.float16") from failure
+
+
 def require_elements(source: Any, dtype: DType) -> None:
     """Raises InvalidArgumentError unless an object with a buffer has such elements, or bytes."""
     view = memoryview(source)

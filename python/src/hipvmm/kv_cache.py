@@ -7,6 +7,7 @@ import collections.abc
 import operator
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
 
+from ._dtype import torch_bytes_of
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from .device import ordinal_in_torch, provider
 from .mr import Size
@@ -67,7 +68,7 @@ class KVCache:
         self.layers, self.heads, self.head_dim = layers, heads, head_dim
         self.max_tokens = max_tokens
         self._parts = 2 * layers // planes  # matrices of a token in each plane
-        itemsize = torch.empty(0, dtype=self.dtype).element_size()
+        itemsize = torch_bytes_of(self.dtype)
         self._token_bytes = self._parts * heads * head_dim * itemsize
         block = -(-block_tokens * self._token_bytes // _BLOCK_UNIT) * _BLOCK_UNIT
         self.arena = SlotArena(
@@ -275,7 +276,12 @@ class KVCache:
 
     def _view(self, index: int, slot: Optional[int]) -> Any:
         self.arena._require_awake()  # and raises after close()
-        return self._views[index] if slot is None else self._views[index][slot, :self.length(slot)]
+        if slot is None:
+            return self._views[index]
+        length = self.length(slot)
+        if not length and not self.arena.in_use(slot):
+            raise InvalidArgumentError(f"slot {slot} is free: acquire() takes one")
+        return self._views[index][slot, :length]
 
     def _stream(self, stream: Any) -> Any:
         if stream is not None or self._on_host:

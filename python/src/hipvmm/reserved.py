@@ -8,6 +8,7 @@ import math
 import operator
 from typing import Any, Optional, Sequence
 
+from ._dtype import torch_bytes_of
 from ._errors import (
     InvalidArgumentError,
     InvalidHandleError,
@@ -73,7 +74,7 @@ class ReservedTensor:
                 "there are, and commit() and decommit() when they have memory")
         lengths = tuple(operator.index(length) for length in shape)
         dtype = torch.get_default_dtype() if dtype is None else dtype
-        self._row_bytes = math.prod(lengths[1:]) * torch.empty(0, dtype=dtype).element_size()
+        self._row_bytes = math.prod(lengths[1:]) * torch_bytes_of(dtype)
         if not lengths or min(lengths) < 1:
             raise InvalidArgumentError(
                 f"the shape is {lengths}, and must have one axis or more, each of length 1 or more")
