@@ -41,7 +41,7 @@ std::size_t default_max_bytes(device_ref device, const chunk_placement& placemen
 
 /// Throws: as growable_storage's constructor.
 std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
-                                                       const growth_options& options) {
+                                                       const growth_options& options) try {
   require_device(device);
   const bool from_resource = options.resource != nullptr;
   if (from_resource) {
@@ -99,6 +99,10 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
     result = std::make_unique<detail::malloc_storage>(device, wanted, chunks, options.resource);
   }
   return result;
+} catch (const std::length_error&) {
+  throw std::length_error{"growth_options::max_bytes is " + std::to_string(options.max_bytes) +
+                          ", which exceeds the address space in whole granules; set less, or "
+                          "zero for a share of the addresses that are left"};
 }
 
 /// Returns the options, unless they contradict themselves.

@@ -68,8 +68,16 @@ slot_geometry::slot_geometry(device_ref device, const slot_arena_options& option
   require_some("bytes_per_slot", most);
   block = block_of(device, options);
   const bool packs = options.layout == slot_layout::packed;
-  stride = align_up(most, packs ? std::min(packed_alignment, block) : block);
-  plane = align_up(bytes_for(slots, stride), block);
+  try {
+    stride = align_up(most, packs ? std::min(packed_alignment, block) : block);
+    plane = align_up(bytes_for(slots, stride), block);
+    static_cast<void>(bytes_for(planes, plane));
+  } catch (const std::length_error&) {
+    throw std::length_error{"slot_arena_options: bytes_per_slot " + std::to_string(most) +
+                            ", times slots " + std::to_string(slots) + " and planes " +
+                            std::to_string(planes) + ", exceeds the address space in blocks of " +
+                            format_bytes(block) + "; set a smaller one of them"};
+  }
   if (slots > std::numeric_limits<std::uint32_t>::max() ||
       planes > std::numeric_limits<std::uint32_t>::max())
     throw std::length_error{"slot_arena: more than 2^32 slots or planes"};

@@ -197,6 +197,10 @@ TEST_CASE("slot_arena: sizes that overflow are refused") {
       CAPTURE(huge);
       options.bytes_per_slot = huge;
       CHECK_THROWS_AS(slot_arena(first_device, options), std::exception);
+      if (huge == most)
+        CHECK_THROWS_WITH_AS(slot_arena(first_device, options),
+                             doctest::Contains(("bytes_per_slot " + std::to_string(most)).c_str()),
+                             std::length_error);
       options.bytes_per_slot = granule();
       options.slots = huge;
       CHECK_THROWS_AS(slot_arena(first_device, options), std::exception);

@@ -173,6 +173,14 @@ TEST_CASE_TEMPLATE("growable_device_vector: sizes beyond the address space throw
   CHECK(vector.capacity() == capacity);
 }
 
+TEST_CASE("growable_device_vector: a max_bytes beyond the address space is named") {
+  growth_options options;
+  options.max_bytes = std::numeric_limits<std::size_t>::max();
+  CHECK_THROWS_WITH_AS(growable_device_vector<char>(first_device, options),
+                       doctest::Contains("growth_options::max_bytes is 18446744073709551615"),
+                       std::length_error);
+}
+
 TEST_CASE("growable_device_vector: addresses that no reservation has throw out_of_memory" *
           needs_virtual_memory) {
   vector_of_8 vector;
