@@ -150,13 +150,13 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
       while (capacity(slots[i]) < lengths[i]) claim_next(slots[i], asker::owner);
     }
   };
-  with_advice(claim_all, [&] {
+  with_advice(claim_all, [&](const shortage& why) {
+    const bool is_told = budget_ == slot_arena_options::no_budget || why.most == budget_;
     return "slot_arena::commit: a batch of " + std::to_string(count) +
-           " slots needs more memory than there is: " + format_bytes(rows_.mapped_bytes()) +
+           (count == 1 ? " slot" : " slots") +
+           " needs more memory than there is: " + format_bytes(rows_.mapped_bytes()) +
            " are mapped, of which lengths need " + format_bytes(needed_bytes(needed_rows())) +
-           (budget_ == slot_arena_options::no_budget
-                ? std::string{}
-                : ", and the budget is " + format_limit(budget_)) +
+           (is_told ? std::string{} : ", and the budget is " + format_limit(budget_)) +
            ": release or truncate slots, give an eviction callback, or more memory";
   });
   growing.keep();

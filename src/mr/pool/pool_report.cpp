@@ -63,9 +63,6 @@ shortage shortage_of(const refused_request& request, const pool_statistics& now,
       return is_of_pool(exhausted::addresses, bounds.addresses, largest_place);
     static_cast<void>(is_of_pool(exhausted::limit, bounds.maximum, left_of(bounds.maximum)));
     why.owner = bounds.owner;
-    if (bytes > bounds.maximum)
-      why.context = "it is larger than the pool may become: raise " +
-                    why.owner.substr(why.owner.rfind(':') + 1);
     return why;
   }
   if (refused != nullptr) {

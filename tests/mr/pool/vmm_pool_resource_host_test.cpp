@@ -55,8 +55,9 @@ TEST_CASE("vmm_pool_resource: raising the maximum is no advice where the device 
   vmm_pool_resource small{first_device, at_most(16 * MiB)};
   vmm_pool_resource whole{first_device};
   const std::string more = refusal_of(small, 32 * MiB);
-  CHECK_MESSAGE(more.find("than the pool may become: raise maximum_bytes") != std::string::npos,
-                more);
+  const std::size_t advice = more.find("request less, or raise maximum_bytes");
+  CHECK_MESSAGE(advice != std::string::npos, more);
+  CHECK_MESSAGE(more.find("maximum_bytes", advice) == more.rfind("maximum_bytes"), more);
   for (vmm_pool_resource* const pool : {&small, &whole}) {
     const std::string huge = refusal_of(*pool, total + 16 * MiB);
     CHECK_MESSAGE(
