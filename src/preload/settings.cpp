@@ -13,7 +13,8 @@ namespace hipvmm::preload {
 settings parse_settings(std::string_view text) {
   using value_text = std::string_view;
   constexpr const char* bytes_allowed = "bytes such as 65536, 64KiB or 4GiB";
-  constexpr const char* file_allowed = "stderr, or a file; %p in its name is the process";
+  constexpr const char* file_allowed =
+      "stderr, - for standard output, or a file; %p in its name is the process";
   settings made;
   const auto name_file = [](std::string& to) {
     return [&to](value_text value) {

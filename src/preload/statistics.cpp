@@ -120,8 +120,8 @@ void write_to(const std::string& place, const std::string& text) noexcept {
   try {
     if (place.empty()) return;
     std::string path = place;
-    int file = STDERR_FILENO;
-    if (place != "stderr") {
+    int file = place == "-" ? STDOUT_FILENO : STDERR_FILENO;
+    if (place != "stderr" && place != "-") {
       for (std::size_t at; (at = path.find("%p")) != std::string::npos;)
         path.replace(at, 2, std::to_string(::getpid()));
       file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -56,6 +56,12 @@ TEST_CASE("hipvmm-run: files are those of the folder that it was started in") {
                          (std::filesystem::current_path() / "counts.%p").string() + "\n");
 }
 
+TEST_CASE("hipvmm-run: - is standard output") {
+  const outcome ended = hipvmm_run({"--json", "-", PRELOAD_MEMORY_PROGRAM, "copies"});
+  CHECK(ended.out.find("{\"") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists("-"));
+}
+
 TEST_CASE("hipvmm-run: mistakes are one sentence") {
   const auto check_fails = [](const std::vector<std::string>& arguments, int status,
                               const std::vector<std::string>& words) {

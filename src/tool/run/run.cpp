@@ -53,9 +53,10 @@ void declare(CLI::App& app, options& chosen) {
       ->check(CLI::IsMember({"waits", "returns"}))
       ->type_name("waits|returns");
   app.add_option("--statistics", chosen.statistics,
-                 "At the exit write the replaced calls to stderr or a file; %p is the process")
-      ->type_name("stderr|FILE");
-  app.add_option("--json", chosen.json, "The same as JSON")->type_name("stderr|FILE");
+                 "At the exit write the replaced calls to stderr, standard output (-) or a "
+                 "file; %p is the process")
+      ->type_name("stderr|-|FILE");
+  app.add_option("--json", chosen.json, "The same as JSON")->type_name("stderr|-|FILE");
   app.add_option("--conf", chosen.conf,
                  "Options of the pools, as HIPVMM_CONF has them: pool.release_threshold=1GiB")
       ->type_name("TEXT");
@@ -87,7 +88,9 @@ std::string settings_of(const options& chosen) {
   add("free", chosen.free);
   // The program may be in another folder when it ends.
   const auto file = [](const std::string& name) {
-    return name.empty() || name == "stderr" ? name : std::filesystem::absolute(name).string();
+    return name.empty() || name == "stderr" || name == "-"
+               ? name
+               : std::filesystem::absolute(name).string();
   };
   add("statistics", file(chosen.statistics));
   add("json", file(chosen.json));
