@@ -25,7 +25,8 @@ std::string budgets_text(const std::vector<budget_report>& budgets) {
     text += "budget " + each.name + " on " + to_string(each.device) + ": " +
             format_bytes(each.bytes) + " of " + format_limit(each.limit) + " held by " +
             std::to_string(each.holders.size()) +
-            (each.holders.size() == 1 ? " process\n" : " processes\n");
+            (each.holders.size() == 1 ? " process" : " processes") +
+            (each.holders.empty() ? "; `hipvmm-ctl remove " + each.name + "` removes it\n" : "\n");
     for (const budget_holder& one : sorted(each.holders)) {
       text += "  process " + std::to_string(one.process) + " (" + one.program +
               "): " + format_bytes(one.bytes) + ", priority " + std::to_string(one.priority);

@@ -73,8 +73,9 @@ TEST_CASE_FIXTURE(tool_budgets, "budgets: the text names limit, bytes and every 
 TEST_CASE("budgets: a limit that no memory reaches is unlimited") {
   const std::vector<budget_report> all{
       {"infer", some_device, std::numeric_limits<std::size_t>::max(), 3 * MiB, {}}};
-  CHECK(tool::budgets_text(all) == "budget infer on " + to_string(some_device) +
-                                       ": 3.00 MiB of unlimited held by 0 processes\n");
+  CHECK(tool::budgets_text(all) ==
+        "budget infer on " + to_string(some_device) +
+            ": 3.00 MiB of unlimited held by 0 processes; `hipvmm-ctl remove infer` removes it\n");
 }
 
 TEST_CASE_FIXTURE(tool_budgets, "budgets: both programs say that there are none") {
@@ -86,7 +87,8 @@ TEST_CASE_FIXTURE(tool_budgets, "budgets: both programs say that there are none"
 TEST_CASE_FIXTURE(tool_budgets, "budgets: hipvmm-ctl sets limits, before and while they are used") {
   memory_budget::set_limit("a", some_device, MiB);
   CHECK(text({"limit", "a", "2GiB"}) ==
-        "budget a on " + to_string(some_device) + ": 0 B of 2.00 GiB held by 0 processes\n");
+        "budget a on " + to_string(some_device) +
+            ": 0 B of 2.00 GiB held by 0 processes; `hipvmm-ctl remove a` removes it\n");
   CHECK(memory_budget::all().at(0).limit == std::size_t{2} << 30);
   CHECK(text({"list"}) == info_text({"--budgets"}, with_folder.environment));
   static_cast<void>(text({"limit", "a", "0", "--device", to_string(some_device)}));
