@@ -212,7 +212,8 @@ bool pool_state::ends_unused() noexcept {
   if (used != 0)
     detail::report_exceptions([&] {
       throw std::logic_error{texts.name + (": destroyed with " + format_bytes(used)) +
-                             " still in use, which it releases: deallocate all memory first"};
+                             " still in use, which it releases: deallocate all memory first, "
+                             "because a later free of it is an error of the program"};
     });
   return used == 0;
 }

@@ -480,6 +480,7 @@ TEST_CASE("vmm_pool_resource: one that ends with memory allocated says so") {
   }
   REQUIRE(reported.count() == 1);
   CHECK(reported.errors().front().message.find("1.00 MiB still in use") != std::string::npos);
+  CHECK(reported.errors().front().message.ends_with("is an error of the program"));
   drain_retired_memory();
 }
 
