@@ -29,7 +29,7 @@ std::string limit_text(const shortage& why) {
                      format_bytes(why.available) + " available";
   if (why.owner.empty()) return text;
   text += " of " + why.owner;
-  if (why.most != 0) text += ", which is " + format_limit(why.most);
+  if (why.most != 0 || !why.can_be_relieved()) text += ", which is " + format_limit(why.most);
   if (!why.can_be_relieved()) text += "; the request is larger than that";
   // The processes of a budget have more to say.
   if (is_budget) return text;

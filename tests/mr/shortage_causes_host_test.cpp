@@ -112,6 +112,11 @@ TEST_CASE("shortage: a limit is named by each resource that has one") {
   check_cause(asks(arena, 17 * MiB), exhausted::limit,
               {"limit reached", "17.00 MiB", "raise arena_size"});
   check_cause(asks(blocks, 2 * MiB), exhausted::limit, {"2.00 MiB", "block_size"});
+  limiting_resource_adaptor none{&device, 0};
+  const auto at_zero = asks(none, 10);
+  check_cause(at_zero, exhausted::limit,
+              {"allocation_limit, which is 0 B; the request is larger than that", "request less"});
+  CHECK_FALSE(at_zero->why().can_be_relieved());
   // One on the other: the inner cause comes through.
   for (const std::shared_ptr<memory_resource>& outer :
        std::vector<std::shared_ptr<memory_resource>>{

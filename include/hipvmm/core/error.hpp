@@ -59,7 +59,8 @@ struct shortage {
   std::size_t available = 0;
   /// The setting that refused, such as "pool_options::maximum_bytes" or "budget 'training'".
   std::string owner = {};
-  /// The most that the cause could ever give to one request; 0: unknown, and none of an alignment.
+  /// The most that the cause could ever give to one request; 0: unknown, and none of an alignment,
+  /// or of a limit with nothing `used` and nothing `available`.
   std::size_t most = 0;
   /// Bytes that callers hold of the resource that refused, if it counts them.
   std::optional<std::size_t> used = {};
@@ -68,7 +69,8 @@ struct shortage {
 
   /// Returns whether freeing memory can ever serve the request: false if it exceeds `most`.
   [[nodiscard]] bool can_be_relieved() const noexcept {
-    return requested <= most || (most == 0 && cause != exhausted::alignment);
+    const bool is_zero = cause == exhausted::limit && used == std::size_t{0} && available == 0;
+    return requested <= most || (most == 0 && cause != exhausted::alignment && !is_zero);
   }
   /// Returns the message: the cause, its values, and advice.
   [[nodiscard]] std::string text() const;
