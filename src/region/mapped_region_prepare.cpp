@@ -4,10 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include <hipvmm/core/error.hpp>
 #include "core/error.hpp"
 #include "region/mapped_region.hpp"
-#include "runtime/device.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {

@@ -44,13 +44,13 @@ class address_range final : public detail::refused_end {
   }
   /// Ends the last part as a range of its own, with what HIP refused to unmap there.
   void drop_last() noexcept {
-    reserved_part& last = parts_.back();
-    bytes_ -= last.bytes;
-    if (auto* const ending = new (std::nothrow) address_range{std::move(last)}) {
+    bytes_ -= parts_.back().bytes;
+    if (auto* const ending = new (std::nothrow) address_range{std::move(parts_.back())}) {
       auto refused = refused_.take(ending->base(), ending->bytes());
       ending->refused_.put_back(refused);
       end_or_keep(std::unique_ptr<detail::refused_end>{ending});
     } else {
+      reserved_part& last = parts_.back();  // nothing has moved
       last.pins.stay();
       static_cast<void>(last.addresses.release());
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <vector>
 
 namespace hipvmm::test {
 
@@ -46,10 +47,20 @@ class descriptor_limit {
 /// Leaves this process no descriptor to open while it lives.
 class no_descriptors_left {
  public:
-  no_descriptors_left() { REQUIRE(::open("/dev/null", O_RDONLY | O_CLOEXEC) == -1); }
+  no_descriptors_left() {
+    // A thread of the library may have closed one since.
+    for (int one = 0; (one = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) != -1;)
+      taken_.push_back(one);
+  }
+  ~no_descriptors_left() {
+    for (const int each : taken_) ::close(each);
+  }
+  no_descriptors_left(const no_descriptors_left&) = delete;
+  no_descriptors_left& operator=(const no_descriptors_left&) = delete;
 
  private:
   descriptor_limit limit_{lowest_free_descriptor()};
+  std::vector<int> taken_;
 };
 
 }  // namespace hipvmm::test
