@@ -14,7 +14,6 @@
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/region/sleep/evictable.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/idle/memory_pressure.hpp>
 #include "c/configured_budget.hpp"

@@ -15,7 +15,6 @@
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/process_mark.hpp"
-#include "region/sleep/memory_tag.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm {

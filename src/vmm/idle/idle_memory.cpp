@@ -6,7 +6,6 @@
 #include <mutex>
 #include <thread>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "core/check.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-
 #include <hipvmm/mr/resource_adaptor.hpp>
 
 namespace hipvmm::mr {
