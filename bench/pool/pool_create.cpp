@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does memory cost that the pool does not have: created anew, put together from chunks that
-// lie idle elsewhere, and taken from another pool of the process?
+// The cost of memory that the pool does not have: created anew, put together from chunks that are
+// idle elsewhere, and taken from another pool of the process.
 //
 // If moving chunks takes longer than creating as much, the pool should create and trim instead. If
 // idle memory of others takes over 1.5 times that, they should keep less of it.

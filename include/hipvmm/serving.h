@@ -300,8 +300,8 @@ hipvmm_status hipvmm_idle_get_statistics(hipvmm_idle_statistics* statistics);
 
 /* ---- Memory of graphs ----
  * A resource for hipvmm_allocate and hipvmm_deallocate in streams that are being captured. Keep it
- * as long as its graphs, which never run at once, may be launched. What is freed in the capture
- * serves it again, in that stream and those that come behind it; what is freed elsewhere serves the
+ * as long as its graphs, which never run at once, may be launched. Memory freed in the capture
+ * serves it again, in that stream and those ordered after it; memory freed elsewhere serves the
  * next capture. HIPVMM_ERROR_INVALID_STATE for requests of other streams, and of a capture that
  * another one has followed. */
 

@@ -39,7 +39,7 @@ struct capture_place {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;  // if not active, the rest is empty
   unsigned long long id = 0;                                   // of the capture, in this process
   hipGraph_t graph = nullptr;                                  // valid until the capture ends
-  std::vector<hipGraphNode_t> last;  // the nodes that the stream's next one comes behind, sorted
+  std::vector<hipGraphNode_t> last;  // the nodes that the stream's next one depends on, sorted
 };
 
 /// Returns the place of `stream`; no capture's for the null stream.

@@ -278,9 +278,13 @@ void physical_chunk::end() noexcept {
   if (handle_counts::further_owners().remove(handle_)) return;
   if (shared_) handle_counts::retained().remove(handle_);
   if (!release_handle(handle_, true)) {
-    // If the host's memory is short, it stays, and is no longer counted.
-    if (auto* const kept = new (std::nothrow) refused_chunk{handle_, std::move(charge_)})
+    if (auto* const kept = new (std::nothrow) refused_chunk{handle_, std::move(charge_)}) {
       detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
+    } else {
+      // The host's memory is short: the chunk stays for good, and so does its charge.
+      detail::never_destroyed<std::shared_ptr<detail::chunk_charge>> stays;
+      stays.get() = std::move(charge_);
+    }
   } else {
     detail::log<log_level::trace>([&] {
       return "hipMemRelease took chunk " + std::to_string(creation_index_) + ", " +

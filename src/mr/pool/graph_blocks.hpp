@@ -47,7 +47,7 @@ class graph_blocks {
   /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
   /// Returns the size of the block. With `place`, that of `stream` in the capture, `stream` has the
-  /// block from now on, and so have streams that come behind it. Pre: size_of() is not 0.
+  /// block from now on, and so have streams ordered after it. Pre: size_of() is not 0.
   std::size_t deallocate(void* pointer, reuse next) noexcept;
   std::size_t deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
   /// The same for a block that is free for its stream when `passed` is done; without an event when

@@ -47,7 +47,7 @@ struct graph_pool::state {
       used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_the_capture);
   }
 
-  std::mutex mutex;  // not held while the upstream is called
+  std::mutex mutex;  // not held while the upstream allocates
   pool::graph_blocks blocks;
   std::vector<unsigned long long> captures;  // all; the last is the newest
   std::size_t used = 0;

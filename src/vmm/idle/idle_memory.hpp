@@ -20,7 +20,7 @@ namespace detail {
 /// A request for memory that is idle elsewhere in this process.
 struct idle_request {
   device_ref device{0};
-  std::size_t bytes = 0;  ///< missing; of ask_idle_holders(), if more than one chunk is
+  std::size_t bytes = 0;  ///< missing; ask_idle_holders() takes the shortage's if more
   /// Until when a holder may wait for work that still uses free memory.
   std::chrono::steady_clock::time_point deadline = {};
   /// Takes idle chunks of `chunk_bytes` and `shareable`, without a release and a creation; null:

@@ -78,8 +78,7 @@ TEST_CASE("profile: every rule tells two releases apart") {
   }
 }
 
-TEST_CASE("profile: where a release crashes the process ends with one sentence" *
-          names_its_profiles) {
+TEST_CASE("profile: a crash of a release ends the process with one sentence" * names_its_profiles) {
   for (const rule& each : all_rules()) {
     for (std::size_t i = 0; i < profile_names.size(); ++i) {
       if (each.answers[i] != crashes) continue;
