@@ -280,10 +280,8 @@ void physical_chunk::end() noexcept {
   if (!release_handle(handle_, true)) {
     if (auto* const kept = new (std::nothrow) refused_chunk{handle_, std::move(charge_)}) {
       detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
-    } else {
-      // The host's memory is short: the chunk stays for good, and so does its charge.
-      detail::never_destroyed<std::shared_ptr<detail::chunk_charge>> stays;
-      stays.get() = std::move(charge_);
+    } else if (charge_) {
+      charge_->stay();  // because the host has no memory to note the chunk
     }
   } else {
     detail::log<log_level::trace>([&] {
