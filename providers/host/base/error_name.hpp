@@ -11,7 +11,7 @@ namespace hipvmm::host_provider {
 /// The error that HIP calls so; success is none.
 std::optional<hipError_t> error_named(std::string_view name);
 
-/// What HIP calls an error, and says of it; of a number that is none, what it says of any other.
+/// HIP's name and text of an error; of an unknown number, those that HIP has for any such.
 const char* name_of_error(int code) noexcept;
 const char* text_of_error(int code) noexcept;
 

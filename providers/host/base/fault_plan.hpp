@@ -21,7 +21,7 @@ class fault_plan {
   void fail_call(const char* function, std::uint64_t nth, hipError_t error);
   [[nodiscard]] bool struck() const noexcept { return struck_.load(std::memory_order_relaxed); }
 
-  /// What this call of `function` is to return, if it is to fail. Delays it and kills first.
+  /// The error that this call of `function` must return, if any. Delays the call and kills first.
   std::optional<hipError_t> strike(const char* function) noexcept {
     if (!armed_.load(std::memory_order_acquire)) return std::nullopt;
     return strike_armed(function);

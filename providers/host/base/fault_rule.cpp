@@ -22,10 +22,10 @@ constexpr std::array functions{
 #undef HIPVMM_HIP_USED
 #undef HIPVMM_HIP_OFFERED
 
-// Not `quoted`: std::quoted would be found for a std::string, where a header includes <iomanip>.
+// Not `quoted`: with <iomanip> included, a std::string argument would find std::quoted.
 std::string in_quotes(std::string_view text) { return std::string{"\""}.append(text).append("\""); }
 
-// A rule while it is read, with what can be said about it.
+// A rule while it is read, with the text that messages quote.
 class rule_reader {
  public:
   rule_reader(std::string_view text, fault_settings& plan) : text_{text}, plan_{plan} {}
@@ -126,7 +126,7 @@ class rule_reader {
     return number && *number > 0 ? number : std::nullopt;
   }
 
-  // Not 0 or 1, nor what a pid_t would turn into a group of processes.
+  // Refuses 0 and 1, and numbers that would turn into a group of processes as a pid_t.
   static std::optional<std::size_t> process(std::string_view text) {
     const std::optional<std::size_t> number = parse_number(text);
     constexpr auto most = static_cast<std::size_t>(std::numeric_limits<pid_t>::max());

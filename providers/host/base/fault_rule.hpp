@@ -16,7 +16,7 @@
 
 namespace hipvmm::host_provider {
 
-/// What happens to which calls: the one numbered `nth`, or each with a probability.
+/// Calls that fail, and how: the one numbered `nth`, or each with a probability.
 struct fault_rule {
   std::string function;   // empty: any that can fail
   std::uint64_t nth = 0;  // counted down from now on; 0: by probability
@@ -34,20 +34,21 @@ struct fault_rule {
 /// A plan: rules for calls, and limits below those of the machine.
 struct fault_settings {
   std::vector<fault_rule> rules;
-  /// Of each device; what HIP says of its memory does not change.
+  /// Of each device; HIP reports the memory of the device unchanged.
   std::size_t device_bytes = std::numeric_limits<std::size_t>::max();
-  /// Chunks alive in the process, as where each takes a file descriptor.
+  /// Chunks alive in the process, as if each took a file descriptor.
   std::size_t chunks = std::numeric_limits<std::size_t>::max();
   /// For how long copies and fills do not reach a new mapping.
   std::chrono::nanoseconds unseen{0};
-  /// Whether a further address of a chunk misses what is written at another.
+  /// Whether a further address of a chunk misses bytes written at another.
   bool incoherent_aliases = false;
   /// Whether reservations begin elsewhere than at the address that they are asked for.
   bool ignored_hints = false;
 };
 
 /// Reads a plan, in the language that providers/host/docs/environment.md describes.
-/// Throws: std::invalid_argument with a sentence that quotes the rule and says what it accepts.
+/// Throws: std::invalid_argument with a sentence that quotes the rule and names the accepted
+/// values.
 fault_settings parse_faults(std::string_view text);
 
 }  // namespace hipvmm::host_provider

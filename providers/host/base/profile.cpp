@@ -14,8 +14,8 @@ constexpr int version_of(int major, int minor) { return major * 10000000 + minor
 
 constexpr std::size_t smallest_page = 4096;
 
-// Each release is the one before it and what changed. Sources, where no other is named: ROCm/clr at
-// the tag of the release, hipamd/src/hip_vm.cpp and hip_mempool*.cpp.
+// Each release is the one before it, with changes. Sources, if no other is named: ROCm/clr at the
+// tag of the release, hipamd/src/hip_vm.cpp and hip_mempool*.cpp.
 
 constexpr profile rocm_5_7() {
   profile like;
@@ -67,7 +67,7 @@ constexpr profile rocm_5_7() {
   like.event_of_invalidated = hipSuccess;  // hip_event.cpp asks an active capture only
   like.captured_device = device_wait::no_capture;
   like.ending = ending_stream::overlooked;  // Stream::Destroy in hip_stream.cpp
-  // The rest is what 5.7.1 answers on a stand-in for ROCr.
+  // The rest are answers of 5.7.1 on a stand-in for ROCr.
   like.unregistered = hipErrorInvalidValue;
   like.attributes = attribute_answers::of_amd_5;
   like.coherency = coherency_range::managed_only;
@@ -118,8 +118,8 @@ constexpr profile rocm_6_2() {
   like.unmap_waits = waiting::null_stream;
   like.physical = memory_return::at_address_free;  // ROCm/rocm-systems#4363
   like.access = access_range::any_end;
-  like.touch = host_touch::if_granted;  // ROCr maps for the host what it was granted: 7.2.4, on
-                                        // an emulator of the kernel driver
+  like.touch = host_touch::if_granted;  // ROCr maps granted memory for the host: 7.2.4, on an
+                                        // emulator of the kernel driver
   like.not_a_reservation = bad_pointer::followed;
   like.not_a_mapping = bad_pointer::followed;
   like.free_behind = 2U << 20U;  // thunk, fmm.c, mmap_allocate_aligned(): seen with 6.4.3, 7.2.4
@@ -180,8 +180,7 @@ constexpr profile rocm_7_1() {
   like.null_export = bad_pointer::refused;
   like.chunk_import = import_form::value;  // ROCm/rocm-systems#11020
   like.free_async = null_free::ignored;
-  // As 7.2.4 answers on a stand-in for ROCr, which follows handles of streams where it does not
-  // crash.
+  // As 7.2.4 answers on a stand-in for ROCr, which follows handles of streams unless it crashes.
   like.host_copies = host_copy::by_stream;
   like.destroyed_stream = hipErrorInvalidHandle;
   like.filled_stream = bad_pointer::refused;
@@ -197,7 +196,7 @@ constexpr profile rocm_7_1() {
   return like;
 }
 
-// What differs from the column before was asked of 7.2.4.
+// The differences from the column before are answers of 7.2.4.
 constexpr profile rocm_7_2() {
   profile like = rocm_7_1();
   like.name = "rocm-7.2";
@@ -234,7 +233,7 @@ constexpr profile rocm_7_14() {
   return like;
 }
 
-// 10.0, whose HIP is 7.15. Source, where no other is named: ROCm/rocm-systems,
+// 10.0, whose HIP is 7.15. Source, if no other is named: ROCm/rocm-systems,
 // projects/clr/hipamd/src/hip_vm.cpp at 048cb7b7ed02. The node that a thread is on is no place
 // here.
 constexpr profile rocm_10() {

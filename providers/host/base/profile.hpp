@@ -13,10 +13,10 @@ enum class virtual_memory { offered, absent };
 enum class alignment_rule { honoured, ignored };
 enum class failed_map { returned, reported_as_success };
 enum class mapped_part { beginning_of_chunk, whole_chunk };
-/// What of a range hipMemUnmap looks at.
+/// The part of a range that hipMemUnmap checks.
 enum class unmap_rule {
   whole_mappings,  ///< all of it
-  first_counts,    ///< its start; what else it covers whole goes, but keeps addresses in use
+  first_counts,    ///< its start; other mappings covered whole go, but their addresses stay in use
   mapped_ones,     ///< the mappings in it, which must be whole; the rest may be holes
 };
 enum class free_of_mapped { invalid_value, unknown_error, forgotten };
@@ -25,7 +25,7 @@ enum class access_range {
   whole_mappings,
   any_end,  ///< the last mapping may be named in part, and changes whole
   /// Whole ones, and the range must be as long as the first mappings of the reservation together:
-  /// by address here, where clr 7.0 to 7.2 count them by the heap addresses of its own objects.
+  /// by address here, whereas clr 7.0 to 7.2 count them by the heap addresses of its own objects.
   sums_from_first
 };
 enum class access_order { all_or_none, one_by_one };
@@ -50,13 +50,13 @@ enum class copy_links {
 /// A device that is granted a mapping which its owner may use already, in a call or by an entry
 /// that does not name the owner afterwards.
 enum class late_grant { harmless, corrupts_mapping };
-/// What of a location is looked at.
+/// The members of a location that are checked.
 enum class entry_check { type_and_id, id_only };
 enum class attribute_answers { of_host, of_amd_5, of_amd_6 };  // hipDeviceGetAttribute
 enum class pointer_export { of_pools, of_hip_malloc_too };
 enum class context_pointer { not_supported, of_hip_malloc };
 enum class coherency_range { any_allocation, managed_only };
-/// Whether host code may touch what any device may, or only what the host was granted itself.
+/// Host code may touch all memory that a device may, or only memory granted to the host itself.
 enum class host_touch { as_devices, if_granted };
 enum class chunk_descriptor { of_shareable, of_each };
 enum class host_place { refused, any_memory, host_memory_only };
@@ -75,13 +75,13 @@ enum class size_limit { kept, unknown };
 enum class pool_export { new_descriptor, same_descriptor };
 enum class pool_revoke { enforced, noted, refused };
 enum class own_read_only { refused, noted };
-/// What resetting the highest number of reserved or used bytes makes of it.
+/// The effect of a reset of the highest number of reserved or used bytes.
 enum class high_mark {
   zero,
   as_in_use,
   zero_of_used,  ///< that of reserved bytes is not reset
 };
-/// What of a number switches a way of reuse on.
+/// The bits of a number that switch a way of reuse on.
 enum class reuse_value { any_bit, lowest_bit };
 enum class reported_flags { as_given, always_mapped };
 enum class chunk_range { mapping, reservation };
@@ -98,14 +98,14 @@ enum class unknown_kind {
 };
 /// Whether hipMemcpyPeer compares the devices it names with those of the memory.
 enum class peer_devices { compared, any };
-/// Whose memory hipMemCreate takes.
+/// The device whose memory hipMemCreate takes.
 enum class creation_device { named, current };
 /// A capture that another stream or thread tries to end: is it lost?
 enum class foreign_end { refused, costs_capture };
-/// What a capture loses by a call that it refuses.
+/// The captures that a refused call costs.
 enum class refusal_cost {
   every_capture,  ///< that refuses it
-  first_kind,     ///< the same, but those of other threads only where this one's refuse nothing
+  first_kind,     ///< the same, but those of other threads only if no capture of this one refuses
   nothing
 };
 /// Does a lost capture refuse calls until its end?
@@ -116,8 +116,8 @@ enum class beside_capture { refused, taken };
 enum class capture_check {
   by_mode,       ///< of this thread but relaxed ones; global ones of others for a global thread
   global_too,    ///< the same, but global ones of others for a thread-local thread too
-  global_first,  ///< as by_mode; where global ones refuse, others are not lost
-  any_thread,    ///< of this thread but relaxed ones, and global ones, whatever the thread's mode
+  global_first,  ///< as by_mode; if global ones refuse, others are not lost
+  any_thread,    ///< in any mode of the thread: its captures but relaxed ones, and global ones
   own,           ///< of this thread but relaxed ones, for a thread that is not relaxed
   global,        ///< global ones
   all,
@@ -135,37 +135,36 @@ enum class reuse_limit { an_eighth, none_in_own_stream };
 enum class internal_dependencies { used, ignored };
 /// Which streams get an idle block of a pool without a wait.
 enum class block_owner { freeing_stream, allocating_stream_too };
-/// What hipFreeAsync does with a block that was lent before its earlier free had passed.
+/// The result of hipFreeAsync on a block that was lent before its earlier free had passed.
 enum class repeated_free { returns, waits_for_earlier };
 enum class last_error_rule { keeps_failure, is_of_last_call };
 enum class imported_pool { of_exporter, of_its_device };
-/// What happens to calls with an event that was destroyed.
+/// The result of calls with an event that was destroyed.
 enum class dead_event {
   refused,
   followed,
   ignored_by_waits,  ///< followed, but by hipStreamWaitEvent, which succeeds
 };
 enum class peer_fill { as_peers_may, any_owner };
-/// Whose rights to mapped memory a copy from or to pageable memory needs.
+/// The device whose rights to mapped memory a copy from or to pageable memory needs.
 enum class host_copy { by_stream, by_owner };
-/// Where a copy runs that names memory of one device, in a stream of another: there, or in the null
-/// stream of the memory's device, behind and before the work of the stream that it was asked for
-/// in.
+/// The stream of a copy that names memory of one device, submitted to a stream of another: that
+/// stream, or the null stream of the memory's device, behind and before the work of that stream.
 enum class foreign_copy { in_stream, in_null_stream_of_owner };
 /// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked
 /// at, or a captured stream does them at once and the others do not matter.
 enum class value_calls { checked, as_amd };
-/// What hipPointerGetAttribute writes for the size of a range.
+/// The bytes that hipPointerGetAttribute writes for the size of a range.
 enum class reported_size { eight_bytes, four_bytes };
 enum class second_registration { refused, taken };
 enum class peer_rank { link_type, order };
-/// What hipExtGetLinkTypeAndHopCount, which is AMD's own, reports.
+/// The answer of hipExtGetLinkTypeAndHopCount, which is AMD's own.
 enum class link_report { type_and_hops, none };
 enum class self_peer { device_checked, always_zero };
 
-/// What a release of HIP does where releases differ: one table for each in profile.cpp. The values
-/// here are those of `strict`. providers/host/docs/profile_answers.md has all of them side by
-/// side. Q1 to Q28 there and here are the questions by which releases differ.
+/// The behaviour of a release of HIP, as far as releases differ: one table for each in profile.cpp.
+/// The values here are those of `strict`. providers/host/docs/profile_answers.md has all of them
+/// side by side. Q1 to Q28 there and here are the questions by which releases differ.
 struct profile {
   std::string_view name = "strict";
   int version = HIP_VERSION;  // of hipRuntimeGetVersion and hipDriverGetVersion
@@ -216,7 +215,7 @@ struct profile {
   bad_pointer not_a_mapping = bad_pointer::refused;      // hipMemRetainAllocationHandle
   bad_pointer null_export = bad_pointer::refused;
   hipError_t foreign_descriptor = hipErrorInvalidValue;
-  hipError_t sharing = hipSuccess;                           // else what it is refused with
+  hipError_t sharing = hipSuccess;                           // else the refusal
   import_form chunk_import = import_form::pointer_or_value;  // Q12
   descriptor_zero zero = descriptor_zero::refused;           // Q13
   imported_device chunk_device = imported_device::exporter;
@@ -234,12 +233,12 @@ struct profile {
   threshold_rule threshold = threshold_rule::kept;   // Q20
   size_limit max_size = size_limit::kept;            // Q21
   imported_pool imported_rights = imported_pool::of_exporter;
-  hipError_t allocation_from_imported = hipSuccess;    // else what it is refused with
+  hipError_t allocation_from_imported = hipSuccess;    // else the refusal
   pool_export exported = pool_export::new_descriptor;  // Q22
   hipError_t bad_pool_device = hipErrorInvalidDevice;  // hipMemPoolSetAccess
   pool_revoke revoke = pool_revoke::enforced;          // Q23
   own_read_only own_right = own_read_only::refused;
-  hipError_t peer_read_only = hipSuccess;  // else what it is refused with
+  hipError_t peer_read_only = hipSuccess;  // else the refusal
   hipError_t pool_of_another_device = hipErrorInvalidDevice;
   high_mark reset_mark = high_mark::zero;
   reuse_value switched_by = reuse_value::any_bit;
@@ -306,14 +305,14 @@ struct profile {
 
 /// All of them, strict first.
 std::span<const profile> profiles() noexcept;
-/// Null where none has that name.
+/// Null if no profile has that name.
 const profile* find_profile(std::string_view name) noexcept;
 
-/// Thrown where the runtime that a profile stands for would crash. The entry point says so on
+/// Thrown if the runtime that a profile stands for would crash. The entry point reports this on
 /// standard error and ends the process, as that runtime would.
 struct crash {
-  const char* rule;    ///< what that runtime does, as the rest of a sentence
-  const char* source;  ///< where that is recorded
+  const char* rule;    ///< the behaviour of that runtime, as the rest of a sentence
+  const char* source;  ///< the record of that behaviour
 };
 
 [[noreturn]] void end_process(const char* function, const profile& like,

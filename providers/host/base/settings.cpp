@@ -45,8 +45,7 @@ constexpr std::array known_variables{
     "HIPVMM_HOST_PAGEABLE",        "HIPVMM_HOST_PEERS",         "HIPVMM_HOST_PROFILE",
     "HIPVMM_HOST_REPORTED_MEMORY", "HIPVMM_HOST_REUSE_HANDLES", "HIPVMM_HOST_TOUCH"};
 
-/// How many letters to add, leave out or replace, whatever their case, to get from one to the
-/// other.
+/// How many letters to add, leave out or replace, in either case, to get from one to the other.
 std::size_t distance(std::string_view from, std::string_view to) {
   const auto lower = [](char each) { return std::tolower(static_cast<unsigned char>(each)); };
   std::vector<std::size_t> row(to.size() + 1);
@@ -62,8 +61,8 @@ std::size_t distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-/// The only place that reads a variable: a program with rights of its own (setuid) hears none of
-/// them, for its caller may not choose what it does.
+/// The only place that reads a variable. A program with rights of its own (setuid) reads none,
+/// because its caller must not choose its behaviour.
 const char* variable_of(const char* name) noexcept { return ::secure_getenv(name); }
 
 /// A variable with the provider's prefix that it does not know is a misspelt one.
@@ -197,7 +196,7 @@ std::vector<std::uint64_t> read_links(int devices) {
   return links;
 }
 
-// What a list of devices leaves of `before`. As in AMD's runtime numbers count from 0 in that
+// The devices of `before` that a list keeps. As in AMD's runtime numbers count from 0 in that
 // order, the list ends at the first entry that is none of them, and a device counts once.
 std::vector<int> chosen_from(const std::vector<int>& before, std::string_view list) {
   std::vector<int> chosen;
@@ -213,8 +212,8 @@ std::vector<int> chosen_from(const std::vector<int>& before, std::string_view li
   return chosen;
 }
 
-// ROCr hides devices from HIP, which numbers those that are left and hides some of them; CUDA's
-// variable counts where HIP's own is missing.
+// ROCr hides devices from HIP, which numbers the rest and hides some of them; CUDA's variable
+// counts if HIP's own is missing.
 std::vector<int> read_visible(int machine_devices) {
   std::vector<int> visible(static_cast<std::size_t>(machine_devices));
   std::iota(visible.begin(), visible.end(), 0);
@@ -316,7 +315,7 @@ settings read_settings() {
   result.fabric_handles = read_switch("HIPVMM_HOST_FABRIC", result.fabric_handles);
   result.concurrent_managed_access =
       read_switch("HIPVMM_HOST_CONCURRENT_MANAGED", result.concurrent_managed_access);
-  // Of the machine, so that a device is the same one whoever else is visible.
+  // Of the machine, so that a device stays the same one under any list of visible devices.
   result.fingerprint = fingerprint_of(result);
   result.links = links_between(result.visible, result.links);
   return result;

@@ -14,7 +14,7 @@ namespace hipvmm::host_provider {
 
 inline constexpr int max_devices = 64;
 
-/// What the environment asks of the provider. providers/host/docs/environment.md lists the
+/// The environment's requests to the provider. providers/host/docs/environment.md lists the
 /// variables.
 struct settings {
   const profile* like = &profiles().front();
@@ -48,8 +48,8 @@ struct settings {
 };
 
 /// Reads the environment.
-/// Throws: std::invalid_argument with a sentence naming the variable, its value and what it
-/// accepts.
+/// Throws: std::invalid_argument with a sentence naming the variable, its value and the values that
+/// it accepts.
 settings read_settings();
 
 }  // namespace hipvmm::host_provider

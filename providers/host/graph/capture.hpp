@@ -30,7 +30,7 @@ struct capture_sequence {
   bool valid = true;
 };
 
-/// What hipEventRecord leaves in an event when its stream is captured.
+/// The record of hipEventRecord in an event, if its stream is captured.
 struct captured_mark {
   std::weak_ptr<capture_sequence> sequence;  // gone when the capture is over
   std::vector<const graph_node*> last;
@@ -41,15 +41,15 @@ enum class pool_step { allocate, allocate_from_pool, free };
 /// The number of this thread; a std::thread::id may come again after its thread has ended.
 std::uint64_t calling_thread() noexcept;
 
-/// What a thread may do while others capture, as hipThreadExchangeStreamCaptureMode set it.
+/// The calls that a thread may make while others capture: hipThreadExchangeStreamCaptureMode's.
 hipStreamCaptureMode& thread_capture_mode() noexcept;
 
-/// The captures that go on, and what they keep calls from doing. Thread-safe, and free of cost
-/// where nobody captures. Functions called refuse_... throw where a capture forbids the call, and
-/// invalidate the captures that do; the graph of an invalidated one is lost.
+/// The captures that go on, and the calls that they forbid. Thread-safe, and free of cost if nobody
+/// captures. Functions called refuse_... throw if a capture forbids the call, and invalidate the
+/// captures that do; the graph of an invalidated one is lost.
 class capture_set {
  public:
-  /// `memory` is what graphs' allocations stand on.
+  /// Graphs allocate from `memory`.
   capture_set(graph_set& graphs, const profile& rules, const graph_memory_support& memory) noexcept
       : graphs_{graphs}, rules_{rules}, memory_{memory} {}
 
@@ -71,7 +71,8 @@ class capture_set {
 
   [[nodiscard]] bool is_capturing(const stream_queue& queue) const;
 
-  /// Each records what was to be submitted, and is false or empty when `queue` is not captured.
+  /// Each records its arguments instead of a submission, and is false or empty when `queue` is not
+  /// captured.
   [[nodiscard]] bool record(stream_queue& queue, const operation& work);
   [[nodiscard]] bool record_event(stream_queue& queue, event_state& recorded);
   [[nodiscard]] bool record_wait(stream_queue& queue, const event_state& awaited);
@@ -100,7 +101,7 @@ class capture_set {
   struct participant {
     std::shared_ptr<stream_queue> queue;
     sequence capture;
-    std::vector<const graph_node*> last;    // what the next node comes after
+    std::vector<const graph_node*> last;    // predecessors of the next node
     std::vector<hipGraphNode_t> described;  // `last` as it was asked for
   };
   using guard = std::lock_guard<std::mutex>;
@@ -114,7 +115,7 @@ class capture_set {
   template <class Forbids>
   void refuse_where(Forbids&& forbids, hipError_t code);
   void refuse(capture_check check, hipError_t code);
-  /// The capture is lost, where the profile has a refusal cost that.
+  /// The capture is lost, if the profile has a refusal cost that.
   void lose(capture_sequence& refusing) const noexcept;
   void refuse_null_stream(const stream_queue& queue);
   void append(participant& to, graph_form form);

@@ -42,7 +42,7 @@ class graph_operation final : public operation {
   std::shared_ptr<const graph_program> program_;
 };
 
-// What a launch has claimed, given up again unless the launch gets through.
+// The claims of a launch, given up again unless the launch gets through.
 class memory_claims {
  public:
   memory_claims() = default;
@@ -73,7 +73,7 @@ class memory_claims {
   std::vector<graph_memory_operation> done_;
 };
 
-// Frees what the program allocated when it was launched before, if nobody else has.
+// Frees the allocations of the program's earlier launch, if nobody else has.
 graph_program frees_of(const graph_program& program) {
   graph_program frees;
   for (const graph_form& each : program.steps) {

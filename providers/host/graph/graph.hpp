@@ -42,14 +42,14 @@ class graph_set {
   graph_memory_count memory;
 };
 
-/// Launches behind each other, whatever their streams.
+/// Launches behind each other, even in different streams.
 struct launch_order {
   std::mutex mutex;
   std::optional<position> last;
   stream_observer::point finished;  // by then, with the order checker
 };
 
-/// Nodes and what each comes after. Thread-safe. Changes only while a capture records it.
+/// Nodes and their predecessors. Thread-safe. Changes only while a capture records it.
 class graph {
  public:
   enum class state { recording, complete };
@@ -60,7 +60,7 @@ class graph {
   ~graph();
 
   const graph_node& add(graph_form form, std::vector<const graph_node*> after);
-  /// Ends the recording. What was allocated in it may be named again when it is launched.
+  /// Ends the recording. Calls may name memory allocated in it again once a launch allocates it.
   void complete();
   [[nodiscard]] bool is_recording() const;
 
@@ -92,7 +92,7 @@ class graph_exec {
 
   /// Submits the work behind everything in the stream and all launches so far. Throws: failure with
   /// hipErrorInvalidValue when memory it allocates is still held, or memory it frees is not; with
-  /// hipErrorOutOfMemory when the device has not enough for what it allocates.
+  /// hipErrorOutOfMemory when the device has not enough for its allocations.
   hipError_t launch(stream_owner& owner, stream_queue& queue);
 
  private:

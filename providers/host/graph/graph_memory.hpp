@@ -36,14 +36,14 @@ class graph_memory_count {
   std::atomic<std::uint64_t> held_{0};
 };
 
-/// What memory of graphs stands on.
+/// The objects that memory of graphs needs.
 struct graph_memory_support {
   address_map& addresses;
   graph_memory_count& count;
   race_checker* checker;  // null unless HIPVMM_HOST_CHECK asks for it
 };
 
-/// Where memory of a graph is, and the devices that may use it: as a pool has them now.
+/// The device of a graph's memory, and the devices that may use it: as a pool has them now.
 struct graph_memory_place {
   device_memory& memory;
   int device;
@@ -121,7 +121,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   address start_ = 0;
 };
 
-/// Memory of a graph, from where it is allocated to where it is freed.
+/// Memory of a graph, from its allocation to its free.
 enum class graph_memory_step { allocate, free };
 class graph_memory_operation final : public operation {
  public:

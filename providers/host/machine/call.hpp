@@ -34,8 +34,8 @@ enum class device_need { required, none };
 hipError_t remember(hipError_t code) noexcept;
 
 /// Runs `body(runtime&)` as the HIP function `function`: counted, open to the fault plan, refused
-/// where the environment is not valid or there is no device, and with every failure turned into
-/// a code. Each body is a type of its own, so each function has a call_site of its own.
+/// if the environment is not valid or there is no device, and with every failure turned into a
+/// code. Each body is a type of its own, so each function has a call_site of its own.
 template <class Body>
 hipError_t call(const char* function, device_need need, Body&& body) noexcept {
   static call_site site{function};
@@ -65,7 +65,7 @@ hipError_t call(const char* function, Body&& body) noexcept {
   return call(function, device_need::required, static_cast<Body&&>(body));
 }
 
-/// Runs `body()` as a HIP function that answers always, whatever the environment or fault plan.
+/// Runs `body()` as a HIP function that answers always, under any environment and fault plan.
 template <class Body>
 auto call_infallible(const char* function, Body&& body) noexcept {
   static call_site site{function};

@@ -12,7 +12,7 @@ extern "C" [[gnu::visibility("default")]] hipError_t hipDeviceSetLimit(hipLimit_
 
 namespace hipvmm::host_provider {
 
-/// What a program asked of a device and nothing here depends on: kept and reported.
+/// Requests of a program to a device that nothing here depends on: kept and reported.
 struct device_preferences {
   std::atomic<unsigned> schedule{hipDeviceScheduleAuto};
   std::atomic<int> cache{hipFuncCachePreferNone};

@@ -17,7 +17,7 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// What code objects of ROCm call the processor of the host: no kernel was ever compiled for it.
+// Code objects of ROCm call the processor of the host so: no kernel was ever compiled for it.
 constexpr std::string_view architecture = "gfx000";
 // A capability that promises nothing; 0 is taken for "no device" by many programs.
 constexpr int capability_major = 1;
@@ -28,7 +28,7 @@ constexpr int clock_khz = 1000000;
 constexpr int pci_domain = 0xFFFF;
 
 // Nothing is launched here. Programs size launches by these before something else emulates them, so
-// they are what every AMD GPU takes, rather than a zero to divide by; threads run each by itself.
+// they are numbers that every AMD GPU takes, not a zero to divide by; threads run each by itself.
 constexpr int warp_size = 1;
 constexpr int most_threads = 1024;
 constexpr std::array<int, 3> most_blocks{std::numeric_limits<int>::max(), 65536, 65536};
@@ -37,7 +37,8 @@ int processors() noexcept {
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1U << 16U));
 }
 
-// What AMD's runtimes answer as one, of any device: 6.4.3 and 7.2.4, and 5.7.1, which knows fewer.
+// The answer of AMD's runtimes, the same for any device: 6.4.3 and 7.2.4, and 5.7.1, which knows
+// fewer.
 struct amd_answer {
   bool is_known = true;
   int value = 0;
@@ -216,7 +217,7 @@ int host_attribute_of(const runtime& machine, int device, int attribute) {
 }  // namespace
 
 hipDeviceProp_t properties_of(runtime& machine, int device) {
-  // Fields have values where AMD refuses the attribute.
+  // Fields have values even if AMD refuses the attribute.
   const auto get = [&](int attribute) {
     const std::optional<amd_answer> like_amd = answer_of_amd(machine, attribute);
     return like_amd && like_amd->is_known ? like_amd->value

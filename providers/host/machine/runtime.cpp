@@ -36,7 +36,7 @@ environment read_environment() {
 }
 
 const environment& process_environment() {
-  // Read once, by whoever comes first; the others wait.
+  // Read once, by the first caller; the others wait.
   static const environment& once = *[] {
     auto* const read = new environment{read_environment()};
     fault_plan::get().replace(read->values.faults);
@@ -45,8 +45,8 @@ const environment& process_environment() {
   return once;
 }
 
-// Workers and locks do not survive fork, so a child starts afresh: what it inherited is left alone
-// and its handles are unknown.
+// Workers and locks do not survive fork, so a child starts afresh: it does not touch inherited
+// objects, and their handles are unknown.
 void forget_in_child() {
   instance.store(nullptr, std::memory_order_relaxed);
   leave_thread_streams();

@@ -66,7 +66,7 @@ class runtime final : public stream_owner {
   [[nodiscard]] device_memory& host_memory() noexcept { return host_memory_; }
   [[nodiscard]] bool linked(int a, int b) const noexcept;
   [[nodiscard]] peer_table& peers() noexcept { return peers_; }
-  /// What work submitted to a stream touches memory by.
+  /// The access of submitted work to memory.
   [[nodiscard]] device_access access() noexcept { return {addresses_, peers_}; }
 
   [[nodiscard]] address_map& addresses() noexcept { return addresses_; }
@@ -94,7 +94,7 @@ class runtime final : public stream_owner {
     return stale_stream_calls_.load(std::memory_order_relaxed);
   }
   /// Throws: failure with hipErrorInvalidHandle for null, and for a stale or forged event; crash
-  /// for the latter where the runtime follows it.
+  /// for the latter if the runtime follows it.
   std::shared_ptr<event_state> event(hipEvent_t handle);
   using stream_owner::submit;
   hipError_t submit(stream_queue& queue, std::unique_ptr<operation> work, completion how) override;

@@ -22,14 +22,14 @@ inline void* pointer_to(address at) noexcept {
   return reinterpret_cast<void*>(at);  // NOLINT(performance-no-int-to-ptr)
 }
 
-/// What an address belongs to, from a copy's point of view.
+/// The memory that an address belongs to, from a copy's point of view.
 enum class memory_class {
   pageable,  ///< host memory the provider knows nothing of
   pinned,    ///< hipHostMalloc, hipHostRegister or hipMallocManaged: at home on both sides
   device,    ///< hipMalloc, memory of a pool, or any address inside a reservation
 };
 
-/// Who wants to use memory and how.
+/// A use of memory, and its user.
 struct access_request {
   right needed;
   int device;
@@ -45,7 +45,7 @@ struct access_change {
   device_set writers = 0;
   std::optional<int> host = std::nullopt;  // PROT_ bits
 
-  /// Adds a later change, which wins where both name a device.
+  /// Adds a later change, which wins if both name a device.
   void then(const access_change& later) noexcept {
     named |= later.named;
     readers = (readers & ~later.named) | later.readers;

@@ -37,9 +37,9 @@ class address_map {
   void free_reservation(address start, std::size_t bytes);
   void map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory);
   /// Returns: how many bytes from `start` on went, which profiles make more or less than `bytes`.
-  /// Where holes are allowed each run of neighbours goes by itself.
+  /// If holes are allowed, each run of neighbours goes by itself.
   std::size_t unmap(address start, std::size_t bytes);
-  /// Where the reservation around a mapping begins, and its bytes.
+  /// Start and bytes of the reservation around a mapping.
   [[nodiscard]] std::pair<address, std::size_t> reservation_around(address mapped);
   /// Returns: how many bytes from `start` on have changed, as above.
   /// Throws: failure with hipErrorInvalidDevice when a device gains rights to memory of an owner
@@ -60,12 +60,12 @@ class address_map {
   /// Makes the caller's own memory known. Throws: failure with hipErrorHostMemoryAlreadyRegistered
   /// when some of it is pinned already, with hipErrorInvalidValue when it is memory of HIP's.
   void register_host(address start, std::size_t bytes, int device, unsigned flags, bool writable);
-  /// Frees the allocation, or forgets the registration, at `start`; gives what it was.
+  /// Frees the allocation, or forgets the registration, at `start`; gives its former range.
   tracked_range free_allocation(memory_kind kind, address start);
 
   [[nodiscard]] memory_class classify(address at) const;
   /// The range around `at`, which must be one of its usable bytes. Of a block of a pool `bytes` is
-  /// what its holder asked for; one that nobody holds is not found.
+  /// the number that its holder asked for; a block without a holder is not found.
   [[nodiscard]] std::optional<tracked_range> find(address at) const;
   /// Whether calls that wait for copies do so for copies of the memory at `at` within a device, and
   /// for fills of it.
@@ -95,7 +95,7 @@ class address_map {
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     /// False while a new mapping is to be missed: reads give zeros and writes are lost.
     [[nodiscard]] bool seen() const noexcept { return seen_; }
-    /// Where the provider reads the byte at `at`, one of those pinned.
+    /// The address at which the provider reads the byte at `at`, one of those pinned.
     [[nodiscard]] address read_at(address at) const noexcept {
       return stale_ ? within(*range_->stale, at) : memory_at(at);
     }
@@ -125,7 +125,7 @@ class address_map {
     right needed_ = right::read;
     std::size_t bytes_ = 0;
     bool seen_ = true;
-    bool stale_ = false;  // what was written at another address is to be missed
+    bool stale_ = false;  // bytes written at another address are to be missed
   };
   /// Pins the part of [start, start + bytes) that lies in the range of its first byte, or of its
   /// last byte when `from_end`. Throws: failure with hipErrorIllegalAddress when nothing is there
@@ -163,9 +163,9 @@ class address_map {
     bool is_forgotten = false;  // freed with something mapped: never to be had again
     std::set<std::shared_ptr<chunk>> kept = {};  // memory that goes back only with the addresses
   };
-  /// How a range may end that begins where a mapping does.
+  /// The end of a range that begins at the start of a mapping.
   enum class range_end {
-    exact,     ///< where a mapping ends
+    exact,     ///< at the end of a mapping
     inside,    ///< anywhere in the last mapping
     anywhere,  ///< mappings after the first that it does not cover are left out
   };

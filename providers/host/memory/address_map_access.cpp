@@ -15,9 +15,9 @@ namespace {
 struct rights {
   device_set readers;
   device_set writers;
-  int host;  // what it was granted itself
+  int host;  // granted to the host itself
 
-  // What anybody may do.
+  // The widest right of any device.
   [[nodiscard]] int widest() const noexcept {
     if (writers != 0) return PROT_READ | PROT_WRITE;
     return host | (readers != 0 ? PROT_READ : PROT_NONE);
@@ -73,7 +73,7 @@ std::size_t bytes_held(const tracked_range& where) {
   return where.tenant ? where.tenant->bytes_held() : where.bytes;
 }
 
-// openxla/xla#46576: no more of what is copied arrives, until the owner is granted again.
+// openxla/xla#46576: copies do not reach the memory any more, until the owner is granted again.
 void note_grant(tracked_range& target, const access_change& change, device_set readers_before) {
   const device_set owner = only(target.device);
   if ((change.named & owner) != 0) {
@@ -111,7 +111,7 @@ std::size_t address_map::set_access(address start, std::size_t bytes, const acce
   return whole.back()->start + whole.back()->bytes - start;
 }
 
-// Rights that are taken away wait for what uses them. The ranges are still changing afterwards.
+// Revoked rights wait for the users of the ranges, which are still changing afterwards.
 void address_map::change_access(guard& lock, const std::vector<tracked_range*>& whole,
                                 const access_change& change) {
   std::vector<rights_change> changes;
@@ -233,7 +233,7 @@ address_map::pin address_map::hold(address start, std::size_t bytes, const acces
   constexpr std::chrono::steady_clock::time_point at_once{};
   const bool seen =
       found->unseen_until == at_once || found->unseen_until <= std::chrono::steady_clock::now();
-  // What mapped it first is coherent, and so is the last that is left.
+  // The view that mapped it first is coherent, and so is the last one left.
   const bool stale = found->stale != nullptr && fault_plan::get().incoherent_aliases() &&
                      is_mapped(*found->memory, found->stale.get());
   return {*this, found, request.needed, last - first, seen, stale};

@@ -36,8 +36,8 @@ void address_map::register_host(address start, std::size_t bytes, int device, un
   ++live(memory_kind::registration);
 }
 
-// The operating system has just handed these addresses out, so whatever was registered there has
-// been unmapped by its owner without a word to HIP.
+// The operating system has just returned these addresses from mmap, so the owner of memory
+// registered there has unmapped it without a word to HIP.
 void address_map::forget_stale(guard& lock, address start, std::size_t bytes) {
   for (;;) {
     const auto after = ranges_.lower_bound(start + bytes);

@@ -64,7 +64,7 @@ class chunk {
   const std::size_t bytes_;
   device_memory* const memory_;  // null: imported
   descriptor own_file_;          // empty: a range of the device's file
-  descriptor spent_;             // on nothing, where each chunk costs one
+  descriptor spent_;             // on nothing, if each chunk costs one
   off_t offset_ = 0;
   std::uint64_t handle_ = 0;
   bool counted_ = false;  // among those that the fault plan limits
@@ -72,13 +72,13 @@ class chunk {
   friend class chunk_table;
 };
 
-/// What the file of a shareable chunk is called.
+/// The name of a shareable chunk's file.
 inline constexpr std::string_view chunk_file = "chunk";
 
 /// Chunks by handle, with the count of references that hipMemCreate, import and retain take and
-/// hipMemRelease ends. A handle with no reference left is unknown, even while mappings keep
-/// the memory, except where the runtime follows handles: there it works until the last mapping
-/// ends. Retaining through such a mapping brings the same handle back. Thread-safe.
+/// hipMemRelease ends. A handle with no reference left is unknown, even while mappings keep the
+/// memory. If the runtime follows handles, it works until the last mapping ends, and retaining
+/// through such a mapping brings the same handle back. Thread-safe.
 class chunk_table {
  public:
   explicit chunk_table(const profile& rules) noexcept : rules_{rules} {}

@@ -26,7 +26,7 @@ class device_memory {
 
   /// Charges `bytes` to the budget. Throws: failure with hipErrorOutOfMemory beyond it.
   void charge(std::size_t bytes);
-  /// The same; false where the budget does not have them.
+  /// The same; false if the budget does not have them.
   bool try_charge(std::size_t bytes);
   void release(std::size_t bytes) noexcept;
 

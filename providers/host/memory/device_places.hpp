@@ -10,7 +10,7 @@
 
 namespace hipvmm::host_provider {
 
-/// Where the devices of this process are in the machine, which distinguishes them in every process.
+/// Places of this process's devices in the machine, which distinguish them in every process.
 class device_places {
  public:
   /// `places` by device; the caller keeps it.
@@ -19,7 +19,7 @@ class device_places {
   [[nodiscard]] int place_of(int device) const noexcept {
     return places_[static_cast<std::size_t>(device)];
   }
-  /// The device at a place; hipInvalidDeviceId where this process has none.
+  /// The device at a place; hipInvalidDeviceId if this process has none.
   [[nodiscard]] int device_at(int place) const noexcept {
     for (std::size_t id = 0; id < places_.size(); ++id) {
       if (places_[id] == place) return static_cast<int>(id);

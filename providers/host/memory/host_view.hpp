@@ -24,8 +24,8 @@ class host_view {
   std::size_t bytes_;
 };
 
-/// The host's own view of a chunk, for copies and fills where host code may not touch the
-/// addresses that devices use.
+/// The host's own view of a chunk, for copies and fills, if host code may not touch the addresses
+/// that devices use.
 class private_view : public host_view {
  public:
   private_view(const chunk& memory, std::size_t bytes);

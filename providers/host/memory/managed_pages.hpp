@@ -13,7 +13,7 @@
 
 namespace hipvmm::host_provider {
 
-/// Some of the places where a page may be: devices by number, and the host as hipCpuDeviceId.
+/// Possible places of a page: devices by number, and the host as hipCpuDeviceId.
 struct place_set {
   device_set devices = 0;
   bool host = false;
@@ -29,7 +29,7 @@ struct place_set {
   bool operator==(const place_set&) const = default;
 };
 
-/// What was advised of a page, and where it is.
+/// The advice on a page, and its place.
 struct page_state {
   bool read_mostly = false;
   bool coarse_grained = false;
@@ -72,7 +72,7 @@ class managed_pages {
   run_map runs_;  // by first byte; each lasts until the next
 };
 
-/// What hipMemPrefetchAsync asks for.
+/// The arguments of hipMemPrefetchAsync.
 struct prefetch_request {
   std::shared_ptr<managed_pages> pages;
   address start;

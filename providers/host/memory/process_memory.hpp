@@ -12,11 +12,11 @@ struct protection {
   bool writable;
 };
 
-/// What the process itself may do with all of a range; nothing where there is a hole in it. Asked
-/// of the operating system, because touching a page to find out could end the program.
+/// The right of the process itself to all of a range; none if there is a hole in it. The operating
+/// system answers, because a touch of a page could end the program.
 protection protection_of(address start, std::size_t bytes);
 
-/// Copies `bytes` from memory of the process. False where they cannot be read; needs no descriptor
+/// Copies `bytes` from memory of the process. False if they cannot be read; needs no descriptor
 /// unless the operating system keeps processes from reading each other.
 bool read_memory(address from, void* to, std::size_t bytes);
 

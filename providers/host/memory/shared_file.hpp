@@ -10,8 +10,8 @@
 
 namespace hipvmm::host_provider {
 
-/// What a memory file that other processes may map says about itself. Its name carries what it is
-/// and whose, and it is sealed, so that no holder can shorten it under the others' mappings.
+/// The description in the name of a memory file that other processes may map: its kind and its
+/// owner. The file is sealed, so that no holder can shorten it under the others' mappings.
 struct shared_file {
   int place;  ///< of its device in the machine
   std::size_t bytes;
@@ -26,10 +26,10 @@ struct shared_file {
 };
 
 /// The descriptor that a program passed as a shareable handle. ROCm up to 7.0 passes a pointer to
-/// it for chunks, and AMD's guide does for pools; newer releases and CUDA pass its value.
-/// Where the value is passed the lower half of the handle counts.
+/// it for chunks, and AMD's guide does for pools; newer releases and CUDA pass its value, of which
+/// the lower half of the handle counts.
 /// Throws: failure with hipErrorInvalidValue for null, unless that is descriptor 0, and for a
-/// pointer to no memory; crash for a value or such a pointer where only a pointer is expected.
+/// pointer to no memory; crash for a value or such a pointer if only a pointer is expected.
 int descriptor_from(void* os_handle, import_form form, descriptor_zero zero);
 
 /// Throws: failure when the process has no descriptor left.

@@ -30,8 +30,8 @@ enum class memory_kind {
 };
 inline constexpr std::size_t memory_kinds = 8;
 
-/// Who may use memory that is lent in stream order, and when: what a tracked_range cannot say by
-/// itself. Thread-safe. Asked with the map's lock held, so it must not call the map.
+/// The users of memory that is lent in stream order, and their times, which a tracked_range cannot
+/// tell by itself. Thread-safe. Asked with the map's lock held, so it must not call the map.
 class tenancy {
  public:
   virtual ~tenancy() = default;
@@ -93,7 +93,7 @@ inline bool is_signal(const tracked_range& found) noexcept {
   return found.kind == memory_kind::host_allocation && (found.flags & signal_mark) != 0;
 }
 
-/// The flags that HIP reports of memory, which are those it was given or what CUDA makes of them.
+/// The flags that HIP reports of memory: those it was given, or those that CUDA makes of them.
 inline unsigned reported_flags_of(const profile& rules, const tracked_range& found) noexcept {
   constexpr unsigned kept = hipHostMallocPortable | hipHostMallocWriteCombined;
   if (is_signal(found)) return found.flags & ~signal_mark;

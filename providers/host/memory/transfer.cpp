@@ -43,7 +43,7 @@ void touch(const device_access& access, managed_pages& pages, address start, std
 
 address_map::pin hold(const device_access& by, const endpoint& side, right needed,
                       std::size_t offset, std::size_t bytes, bool from_end = false) {
-  // What was pageable when the work was submitted is the caller's to keep until it has run.
+  // The caller keeps memory that was pageable at submission until the work has run.
   if (side.where == memory_class::pageable) {
     return {by.memory, nullptr, needed, bytes};
   }
@@ -56,8 +56,8 @@ address_map::pin hold(const device_access& by, const endpoint& side, right neede
   return held;
 }
 
-/// Has the pages of a range made by one call, which a fault for each of them takes longer than.
-/// Where that is refused, as before Linux 5.14, they are made when they are touched.
+/// Makes the pages of a range by one call, because a fault for each of them takes longer. If the
+/// call is refused, as before Linux 5.14, a touch makes each.
 void make_present(address start, std::size_t bytes, int advice) noexcept {
   constexpr std::size_t worth_a_call = std::size_t{16} << 10U;
   if (bytes < worth_a_call) return;

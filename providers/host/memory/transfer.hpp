@@ -35,8 +35,8 @@ struct endpoint {
   address start;
   memory_class where;
   int device;
-  /// Whether hipMalloc memory of any device will do, for the runtime stages the bytes or does not
-  /// look at peers.
+  /// Whether hipMalloc memory of any device will do, because the runtime stages the bytes or does
+  /// not check peers.
   bool staged;
   pitches apart = {};
 

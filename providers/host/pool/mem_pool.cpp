@@ -254,7 +254,8 @@ mem_pool::idle_node mem_pool::take_ready(std::size_t bytes, const stream_queue& 
   return {};
 }
 
-// There is no memory left: whatever is large enough will do, and other streams may be waited for.
+// There is no memory left: any block that is large enough will do, and other streams may be waited
+// for.
 mem_pool::idle_node mem_pool::take_pending(std::size_t bytes, const stream_queue& queue) {
   const std::lock_guard lock{mutex_};
   for (auto at = idle_.lower_bound(bytes); at != idle_.end(); ++at) {

@@ -20,7 +20,7 @@ namespace hipvmm::host_provider {
 class race_checker;
 class stream_owner;
 
-/// What the file of a shareable pool is called.
+/// The name of a shareable pool's file.
 inline constexpr std::string_view pool_file = "pool";
 
 enum class pool_origin {
@@ -45,13 +45,13 @@ struct pool_usage {
   std::uint64_t used_high = 0;
 };
 
-/// What the pools of a process know of each other.
+/// The facts that the pools of a process share.
 class pool_owner {
  public:
-  /// Pools report how many more idle blocks they have, so that synchronising costs nothing where
-  /// no pool has any.
+  /// Pools report how many more idle blocks they have, so that synchronising costs nothing if no
+  /// pool has any.
   virtual void note_idle(std::int64_t change) noexcept = 0;
-  /// Releases all idle memory of one device, whatever the thresholds.
+  /// Releases all idle memory of one device, under any threshold.
   virtual void release_idle(int device) = 0;
   /// Forgets destroyed pools whose last block has been freed.
   virtual void forget_done() noexcept = 0;
@@ -60,7 +60,7 @@ class pool_owner {
   ~pool_owner() = default;
 };
 
-/// What every pool stands on.
+/// The objects that every pool needs.
 struct pool_support {
   const profile& rules;
   const device_places& places;
@@ -84,11 +84,11 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   [[nodiscard]] bool is_shareable() const noexcept {
     return origin_ == pool_origin::created && file_.get() >= 0;
   }
-  /// What blocks in the file are aligned to; its first page is not theirs.
+  /// The alignment of blocks in the file; its first page is not theirs.
   static std::size_t page_bytes() noexcept;
 
   /// Lends memory from this point of the stream on. Throws: failure with hipErrorOutOfMemory when
-  /// neither the device nor what is idle has enough.
+  /// neither the device nor the idle blocks have enough.
   address allocate(std::size_t bytes, stream_queue& queue);
   /// Takes a block back at this point of the stream, or at once without one. Throws: failure with
   /// hipErrorInvalidValue when nobody holds it.
@@ -124,7 +124,7 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   }
 
   [[nodiscard]] const pool_rights& rights() const noexcept { return *rights_; }
-  /// Also written to the file, for those who import the pool later.
+  /// Also written to the file, for later importers of the pool.
   void change_rights(const access_change& change);
 
  private:
@@ -136,8 +136,8 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
     [[nodiscard]] bool is_over() const noexcept { return !freed || freed->reached(); }
   };
 
-  // Blocks move between the idle ones and their holders as nodes: whatever needs memory is done
-  // before anything changes hands.
+  // Blocks move between the idle ones and their holders as nodes, so that all steps that need
+  // memory are done before a block changes its holder.
   using idle_map = std::multimap<std::size_t, idle_block>;
   using idle_node = idle_map::node_type;
 
@@ -145,7 +145,7 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
                               bool opportunistic) const;
   void release_most() noexcept;
   [[nodiscard]] std::uint64_t idle_bytes() const noexcept;
-  // Empty where there is no such block.
+  // Empty if there is no such block.
   idle_node take_ready(std::size_t bytes, const stream_queue& queue);
   idle_node take_pending(std::size_t bytes, const stream_queue& queue);
   idle_node take_new(std::size_t bytes);
@@ -156,10 +156,10 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   /// Gives up a reserved block that nobody has had.
   void discard(const pool_block& block) noexcept;
   void give_up(const pool_block& block) noexcept;
-  /// What blocks of that many bytes take of the device.
+  /// The device memory that blocks of that many bytes take.
   [[nodiscard]] std::uint64_t whole_growths(std::uint64_t bytes) const noexcept;
-  // The caller holds the lock, and returns to the device what unreserve says once the memory is
-  // gone.
+  // The caller holds the lock, and returns to the device the bytes that unreserve gives, once the
+  // memory is gone.
   bool try_reserve(std::size_t bytes);
   std::uint64_t unreserve(std::size_t bytes) noexcept;
   off_t claim(std::size_t bytes);

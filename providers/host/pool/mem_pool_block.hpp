@@ -22,8 +22,8 @@ class mem_pool;
 struct pool_rights {
   std::atomic<device_set> readers;
   std::atomic<device_set> writers;
-  /// Devices that had any right at some time: those that may use the memory where a release only
-  /// takes note of what is taken away; none where rights are enforced.
+  /// Devices that had any right at some time: those that may use the memory if a release only notes
+  /// a revoked right; none if rights are enforced.
   std::atomic<device_set> opened{0};
 };
 

@@ -22,18 +22,18 @@ class mem_pool_set final : public pool_owner {
   /// `memory` is that of each device.
   mem_pool_set(const pool_support& support, std::vector<device_memory*> memory);
 
-  /// Makes a pool; what it is given is as for mem_pool.
+  /// Makes a pool; its arguments are as for mem_pool.
   hipMemPool_t add(pool_origin origin, int device, std::uint64_t max_bytes, descriptor file);
   /// Throws: failure with hipErrorInvalidValue for a stale or forged handle.
   [[nodiscard]] std::shared_ptr<mem_pool> find(hipMemPool_t handle) const;
-  /// Destroys any pool but a default one; where it was current the default one is again.
+  /// Destroys any pool but a default one; if it was current the default one is again.
   void destroy(hipMemPool_t handle);
 
   [[nodiscard]] hipMemPool_t default_of(int device) const;
   [[nodiscard]] hipMemPool_t current_of(int device) const;
   void make_current(int device, hipMemPool_t handle);
 
-  /// What a synchronisation does: gives memory above the thresholds back to the devices.
+  /// The effect of a synchronisation: gives memory above the thresholds back to the devices.
   void release_surplus();
   void release_idle(int device) override;
   /// Destroys the pools that were made or imported for a device, and sets its default one up as

@@ -18,14 +18,14 @@
 
 namespace hipvmm::host_provider {
 
-/// Finds memory used without order between streams, and between streams and the host. Every fault
-/// is found by what was submitted, never by what happened to run first. Thread-safe.
+/// Finds memory used without order between streams, and between streams and the host. The submitted
+/// work decides, never the order in which it happened to run. Thread-safe.
 ///
-/// Its functions end the program when there is no memory for what they must remember: a checker
-/// that forgets would stay silent about faults.
+/// Its functions end the program when there is no memory for their records: a checker that forgets
+/// would stay silent about faults.
 class race_checker final : public stream_observer {
  public:
-  /// Reports say where in `memory` the bytes lie.
+  /// Reports name the place of the bytes in `memory`.
   explicit race_checker(const address_map& memory) noexcept : addresses_{memory} {}
 
   /// The calling thread runs this HIP function: reports name it.
@@ -45,7 +45,7 @@ class race_checker final : public stream_observer {
   void follow(const stream_queue& stream, const race_clock& finished) noexcept override;
 
   /// A stream waits for a number in memory, or writes one, by work that was just submitted. Later
-  /// work of those who wait comes after a write that lets them go on.
+  /// work of waiting streams comes after a write that lets them go on.
   void await_value(const stream_queue& stream, const value_wait_request& wait) noexcept;
   void write_value(const stream_queue& stream, const value_write_request& write) noexcept;
 
@@ -65,7 +65,7 @@ class race_checker final : public stream_observer {
   /// The same without a stream: the sub-allocator orders all work on the bytes itself.
   void note_allocate(address start, std::size_t bytes) noexcept;
   bool note_deallocate(address start, std::size_t bytes) noexcept;
-  /// It returns bytes to where it had them from.
+  /// The sub-allocator returns bytes to its own source.
   void note_return(address start, std::size_t bytes) noexcept;
   /// Work that the program submits and that only it knows of, such as a kernel.
   void note_use(address start, std::size_t bytes, memory_use how,
@@ -91,7 +91,7 @@ class race_checker final : public stream_observer {
   [[nodiscard]] static race_party host_that_takes_away();
   void use(const race_deed& deed, race_range bytes, memory_use how, int device,
            const stream_queue& stream);
-  /// Empty where there is no memory.
+  /// Empty if there is no memory.
   [[nodiscard]] std::string place_of(address at) const;
   void report(race_memory::findings found);
 
@@ -103,7 +103,7 @@ class race_checker final : public stream_observer {
   race_reports reports_;
 };
 
-/// Work on its way into a stream. What is not accepted in the end was never submitted.
+/// Work on its way into a stream. Work not accepted in the end was never submitted.
 class race_submission {
  public:
   race_submission(race_checker* checker, const stream_queue& stream, operation& work) noexcept

@@ -30,7 +30,7 @@ bool race(const race_access& a, const race_access& b) noexcept {
   return a.use == memory_use::write || b.use == memory_use::write;
 }
 
-// Whether who comes after `later`, or asks for its end, need not look at `earlier` any more.
+// Whether work after `later`, or a wait for its end, need not check `earlier` any more.
 bool stands_for(const race_access& later, const race_access& earlier, const race_view& view) {
   return later.device == earlier.device && later.use >= earlier.use && view.is_after(earlier.deed);
 }
@@ -143,7 +143,7 @@ std::optional<race_memory::findings> race_memory::deallocate(race_range bytes, c
     }
     held->freed = now;
     layers_[i].put(bytes.start, bytes.end, *held);
-    // What is in order stays, for the memory itself may end.
+    // Uses in order stay, because the memory itself may end.
     if (view != nullptr) forget_unordered(bytes, *view);
     return found;
   }
@@ -212,7 +212,7 @@ void race_memory::tidy(const race_view& host) {
   tidy_at_ = 2 * cells_.size() + 1024;
 }
 
-// Says who allocated the bytes last, which may be forgotten by the time of the report.
+// Adds the last allocation of the bytes, which may be forgotten by the time of the report.
 race_memory::findings race_memory::with_holders(findings found) const {
   for (race_finding& each : found) {
     for (const layer& held : layers_) {
@@ -271,8 +271,8 @@ void race_memory::erase(race_range bytes) {
   for (layer& each : layers_) each.erase(bytes.start, bytes.end);
 }
 
-// The first layer where nobody holds any of the bytes, or where somebody holds a part of them only:
-// bytes that another sub-allocator has allocated whole are what this one stands on.
+// The first layer in which nobody holds any of the bytes, or somebody holds a part of them only:
+// this sub-allocator stands on bytes that another one has allocated whole.
 std::size_t race_memory::layer_for(race_range bytes) const {
   for (std::size_t i = 1; i < layers_.size(); ++i) {
     bool stands_on_it = false;

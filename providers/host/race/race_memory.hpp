@@ -14,8 +14,8 @@
 
 namespace hipvmm::host_provider {
 
-/// What comes before a point: what the host knows to have finished and, of a point in a stream,
-/// what that point comes after.
+/// The work before a point: work that the host knows to have finished and, for a point in a stream,
+/// the predecessors of that point.
 struct race_view {
   const race_streams& streams;
   const race_clock* clock;  ///< null: the host itself
@@ -38,8 +38,8 @@ struct race_access {
   int device;  ///< on whose behalf
 };
 
-/// What has been done to which bytes, and who holds them: finds what is not in order. Each function
-/// judges one step, records it, and gives what is wrong with it. Not thread-safe.
+/// The uses of bytes, and the holders of these: finds those that are not in order. Each function
+/// judges one step, records it, and gives its faults. Not thread-safe.
 class race_memory {
  public:
   using findings = std::vector<race_finding>;
@@ -53,14 +53,14 @@ class race_memory {
   void lend(const void* lender, race_range bytes, const race_deed& now);
   findings take_back(race_range bytes, const race_deed& now, const race_view& view);
 
-  /// A sub-allocator allocates bytes. Bytes inside of what another one has allocated are its own
+  /// A sub-allocator allocates bytes. Bytes inside of an allocation of another one are its own
   /// layer above, so that sub-allocators may stand on each other.
   findings allocate(race_range bytes, const race_deed& now, const race_view& view);
   /// Empty when no sub-allocator has allocated these very bytes. Without a view the sub-allocator
-  /// orders earlier work itself: only what follows is judged.
+  /// orders earlier work itself: only later work is judged.
   std::optional<findings> deallocate(race_range bytes, const race_deed& now, const race_view* view);
-  /// A sub-allocator returns bytes to where it had them from: what it and those above it have
-  /// allocated there is forgotten.
+  /// A sub-allocator returns bytes to its own source: its allocations there, and those of
+  /// sub-allocators above it, are forgotten.
   void return_below(race_range bytes);
 
   /// The memory ends, or some devices lose rights to it.
@@ -80,7 +80,7 @@ class race_memory {
     std::optional<race_deed> freed;
     const void* lender;  // null: a sub-allocator
   };
-  // Only uses that no later one stands for: what comes after that one comes after them.
+  // Only uses that no later one stands for: work after the later one comes after them.
   using cell = std::vector<race_access>;
   using layer = race_ranges<claim>;
 

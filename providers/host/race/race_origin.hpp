@@ -10,7 +10,7 @@
 
 namespace hipvmm::host_provider {
 
-/// Who did something: which function, on which stream, called from where.
+/// The origin of a step: the function, its stream and the place of the call.
 struct race_origin {
   const char* function;
   std::optional<race_stream> stream;  ///< empty: the host, which uses no stream for it

@@ -35,7 +35,7 @@ class race_ranges {
     }
   }
 
-  /// The same, where bytes without a value get a fresh one first.
+  /// The same, but bytes without a value get a fresh one first.
   template <class Change>
   void change_all(address start, address end, Change&& each) {
     cut(start);

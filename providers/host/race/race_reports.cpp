@@ -37,7 +37,7 @@ const char* title_of(race_fault fault) noexcept {
   }
 }
 
-// What is missing between the two, and what to do.
+// The missing order between the two, and the remedy.
 const char* advice_on(race_fault fault) noexcept {
   switch (fault) {
     case race_fault::use_before_allocation:
@@ -80,7 +80,7 @@ std::string clause_of(const race_party& party) {
          name_of(party.origin->stream);
 }
 
-/// Says of `one` that its stream was destroyed, where `other` is of a later one with the handle.
+/// Says of `one` that its stream was destroyed, if `other` is of a later one with the handle.
 std::string difference(const race_origin& one, const race_origin& other) {
   const bool has_later = one.stream && other.stream && one.stream->handle != 0 &&
                          one.stream->handle == other.stream->handle &&

@@ -16,7 +16,7 @@ namespace hipvmm::host_provider {
 /// The classes of faults that providers/host/docs/order_checker.md explains.
 enum class race_fault { use_before_allocation, use_after_free, reuse, taken_away, race };
 
-/// What one side of a fault does.
+/// The step of one side of a fault.
 enum class race_part { prefetches, reads, writes, allocates, frees, takes_away };
 
 struct race_party {
@@ -30,8 +30,8 @@ struct race_finding {
   race_party later;
   address start;
   address end;
-  std::string place;                          ///< where the bytes lie, in words
-  std::shared_ptr<const race_origin> holder;  ///< who handed the bytes out last; may be null
+  std::string place;                          ///< the place of the bytes, in words
+  std::shared_ptr<const race_origin> holder;  ///< allocated the bytes last; may be null
 };
 
 /// The reports made so far: each pair of call stacks once for each class of fault. Not thread-safe.

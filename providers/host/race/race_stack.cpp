@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t most_lines = 16;
 constexpr std::size_t longest_name = 160;  // of templates in templates the beginning will do
 
-// Where the library or program around an address is loaded; null when nothing is known there.
+// The load address of the library or program around an address; null when nothing is known there.
 const void* module_of(const void* at) noexcept {
   Dl_info found{};
   return dladdr(at, &found) != 0 ? found.dli_fbase : nullptr;

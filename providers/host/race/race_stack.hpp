@@ -8,7 +8,7 @@
 
 namespace hipvmm::host_provider {
 
-/// Where a call was made: return addresses, the innermost first. Cheap to take; names and lines are
+/// The place of a call: return addresses, the innermost first. Cheap to take; names and lines are
 /// looked up when it is printed.
 class race_stack {
  public:

@@ -9,7 +9,7 @@
 
 namespace hipvmm::host_provider {
 
-/// What a report says of a stream, which may be gone by then.
+/// The description of a stream for reports, because the stream may be gone by then.
 struct race_stream {
   int device;
   stream_order order;
@@ -17,9 +17,9 @@ struct race_stream {
   stream_number number;  ///< streams may have one handle after the other
 };
 
-/// Who comes after whom: each stream's clock, and what the host knows to have finished. All threads
-/// of the host count as one, whose calls come one after the other: the locks and joins by which
-/// threads order themselves cannot be seen from here. Not thread-safe.
+/// The order of work: each stream's clock, and the work that the host knows to have finished. All
+/// threads of the host count as one, whose calls come one after the other: the locks and joins by
+/// which threads order themselves cannot be seen from here. Not thread-safe.
 class race_streams {
  public:
   /// Takes note of the handle that the program knows a stream by.
@@ -29,7 +29,7 @@ class race_streams {
   /// Waits for its device and the null stream do not count it any more.
   void overlook(const stream_queue& stream);
 
-  /// What work submitted now comes after: earlier work of the stream and what that came after, by
+  /// The predecessors of work submitted now: earlier work of the stream and its predecessors, by
   /// waits for events and by the null stream's rules.
   const race_clock& place(const stream_queue& stream);
   /// Counts one more operation at that place; gives its number.
@@ -37,7 +37,8 @@ class race_streams {
   /// Makes later work of the stream come after `earlier`.
   void follow(const stream_queue& stream, const race_clock& earlier);
 
-  /// What the host knows to have finished when it has waited for a stream, or a whole device.
+  /// The work that the host knows to have finished when it has waited for a stream, or a whole
+  /// device.
   [[nodiscard]] race_clock end_of(const stream_queue& stream);
   [[nodiscard]] race_clock end_of_device(int device) const;
   void learn(const race_clock& finished);

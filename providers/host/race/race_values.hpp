@@ -23,7 +23,7 @@ class race_values {
  private:
   struct written {
     std::uint64_t value;
-    race_clock before;  // what comes before the write
+    race_clock before;  // the predecessors of the write
   };
   struct waiting {
     std::weak_ptr<const stream_queue> stream;

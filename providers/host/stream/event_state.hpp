@@ -27,7 +27,7 @@ class event_state {
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] bool keeps_time() const noexcept { return keeps_time_; }
 
-  /// What processes share of an interprocess event; null for any other.
+  /// The part of an interprocess event that processes share; null for any other.
   [[nodiscard]] const std::shared_ptr<shared_event>& shared() const noexcept { return shared_; }
   /// Whether another process made it.
   [[nodiscard]] bool is_opened() const noexcept { return is_opened_; }

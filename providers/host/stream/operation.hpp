@@ -15,8 +15,8 @@ namespace hipvmm::host_provider {
 class operation;
 class stream_queue;
 
-/// What an operation does to bytes, the weakest first. A prefetch moves pages and leaves the bytes
-/// alone, so it races with nothing; but the memory must be there.
+/// The effect of an operation on bytes, the weakest first. A prefetch moves pages and leaves the
+/// bytes alone, so it races with nothing; but the memory must be there.
 enum class memory_use { prefetch, read, write };
 
 /// Hears which memory an operation uses.
@@ -32,16 +32,16 @@ class use_visitor {
 enum class operation_role {
   work,           ///< may use memory
   order,          ///< makes streams wait, and uses no memory
-  host_function,  ///< the host learns what comes before it
+  host_function,  ///< the host learns that its predecessors finished
 };
 
-/// What a graph does in place of an operation, at each launch.
+/// The work of a graph in place of an operation, at each launch.
 struct graph_form {
   std::shared_ptr<const operation> work;
   int node_type;  ///< a hipGraphNodeType
 };
 
-/// One piece of work of a stream. Made once, run once; what a graph records is run at each launch.
+/// One piece of work of a stream. Made once, run once; recorded in a graph, run at each launch.
 class operation {
  public:
   operation() = default;
@@ -53,14 +53,14 @@ class operation {
 
   /// Runs it as work of that stream. Gives the error that the stream is to report.
   virtual hipError_t execute(stream_queue& in) const = 0;
-  /// Empty where graphs cannot do it.
+  /// Empty if graphs cannot do it.
   [[nodiscard]] virtual std::optional<graph_form> recorded() const { return std::nullopt; }
 
   [[nodiscard]] virtual operation_role role() const noexcept { return operation_role::work; }
   /// Names the memory it uses, but for pageable memory: that is the program's own, and is read or
   /// written before the call returns.
   virtual void visit_uses(use_visitor& /*visitor*/) const {}
-  /// What the order checker knows to come before a host function.
+  /// The predecessors of a host function, as the order checker knows them.
   virtual void set_before(const stream_observer::point& /*known*/) noexcept {}
 };
 

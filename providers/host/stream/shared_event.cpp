@@ -37,7 +37,7 @@ struct shared_event::contents {
 
   std::uint64_t mark;
   std::atomic<std::uint64_t> last;
-  std::atomic<std::uint32_t> changes;  // what waiting threads sleep on
+  std::atomic<std::uint32_t> changes;  // waiting threads sleep on it
   std::array<record, records_kept> records;
 
   record& of(std::uint64_t number) noexcept { return records[number % records_kept]; }

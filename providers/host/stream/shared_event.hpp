@@ -14,7 +14,7 @@ namespace hipvmm::host_provider {
 /// numbered from 1 over all processes. Thread-safe.
 class shared_event {
  public:
-  /// What another process opens the event with.
+  /// The address with which another process opens the event.
   struct address_of_file {
     pid_t process;
     int file;

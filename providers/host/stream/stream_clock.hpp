@@ -9,8 +9,8 @@ namespace hipvmm::host_provider {
 
 class stream_queue;
 
-/// What the next operation of a stream comes after: of each other stream that it was made to wait
-/// for, how many operations. Not thread-safe.
+/// The predecessors of a stream's next operation: the number of operations of each other stream
+/// that it was made to wait for. Not thread-safe.
 class stream_clock {
  public:
   /// Notes that the first `sequence` operations of `queue` come before.

@@ -19,14 +19,14 @@ class stream_queue;
 /// Whether the calling thread waits for the work it submits.
 enum class completion { synchronous, asynchronous };
 
-/// The machine that streams belong to, as far as streams and what lies above them need it.
+/// The machine that streams belong to, as far as streams and the layers above them need it.
 /// Thread-safe.
 class stream_owner {
  public:
   /// Null unless HIPVMM_HOST_CHECK asks for it.
   [[nodiscard]] virtual stream_observer* observer() const noexcept = 0;
 
-  /// Submits work in the order that the null stream's rules give, or records it where the stream is
+  /// Submits work in the order that the null stream's rules give, or records it if the stream is
   /// captured.
   virtual hipError_t submit(stream_queue& queue, std::unique_ptr<operation> work,
                             completion how) = 0;
@@ -34,7 +34,7 @@ class stream_owner {
   hipError_t submit(stream_queue& queue, Work work, completion how) {
     return submit(queue, std::unique_ptr<operation>{std::make_unique<Work>(std::move(work))}, how);
   }
-  /// What work submitted now must wait for by the null stream's rules.
+  /// The positions that work submitted now must wait for by the null stream's rules.
   [[nodiscard]] virtual std::vector<position> ahead_of(const stream_queue& target) = 0;
 
   /// The stream takes no more work.

@@ -193,7 +193,7 @@ void stream_queue::note(const std::vector<position>& after) {
 
 std::uint64_t stream_queue::append(std::unique_lock<std::mutex>& lock, entry next) {
   require(!closed_, hipErrorInvalidHandle);  // destroyed by another thread in the meantime
-  // Noted only once nothing can fail any more: what was never submitted comes after nothing.
+  // Noted only once nothing can fail any more: work never submitted comes after nothing.
   std::optional<stream_clock> clock;
   if (!next.after.empty()) clock = clock_behind(next.after);
   if (!started_) {

@@ -34,14 +34,14 @@ struct position {
   void wait() const;
 };
 
-/// What hipEventRecord leaves in a stream.
+/// The record of hipEventRecord in a stream.
 struct mark {
   position where;
   /// When the mark was reached; set before the position is.
   std::chrono::steady_clock::time_point when;
   /// Work of other streams that comes before the mark.
   stream_clock after;
-  /// What the order checker knows to come before it; null without the checker.
+  /// Its predecessors, as the order checker knows them; null without the checker.
   stream_observer::point seen;
 };
 
@@ -75,15 +75,15 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
 
   /// Appends work that starts after everything before it here and everything in `after`.
   position submit(std::unique_ptr<operation> work, std::vector<position> after);
-  /// Appends work and waits for it, in the calling thread itself where nothing is ahead of it.
-  /// Gives the first error not yet reported of the stream instead of running, if there is one.
+  /// Appends work and waits for it, in the calling thread itself if nothing is ahead of it. Gives
+  /// the first error not yet reported of the stream instead of running, if there is one.
   hipError_t run(std::unique_ptr<operation> work, std::vector<position> after);
   /// Appends a mark; reached at once when the stream is idle.
   std::shared_ptr<mark> put_mark(std::vector<position> after);
 
   /// Notes that later work here comes after a mark, which the caller sees to.
   void follow(const mark& awaited);
-  /// Whether work submitted now comes after `earlier` by what streams wait for: this stream's own
+  /// Whether work submitted now comes after `earlier` by the waits of streams: this stream's own
   /// order, the null stream's rules, and marks followed.
   [[nodiscard]] bool comes_after(const position& earlier) const;
 

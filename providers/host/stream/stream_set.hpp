@@ -27,9 +27,9 @@ class stream_set {
   /// Forgets a closed stream that has drained; keeps the error that no call has returned.
   void retire(stream_queue& drained);
 
-  /// What work submitted now to `target` must wait for by the null stream's rules: earlier work of
-  /// every blocking stream when `target` is the null stream, earlier work of the null stream when
-  /// it is a blocking one.
+  /// The positions that work submitted now to `target` must wait for by the null stream's rules:
+  /// earlier work of every blocking stream when `target` is the null stream, earlier work of the
+  /// null stream when it is a blocking one.
   [[nodiscard]] std::vector<position> ahead_of(const stream_queue& target) const;
   /// The ends of all streams, or of the null and blocking ones only.
   [[nodiscard]] std::vector<position> ends(bool non_blocking_too) const;

@@ -40,8 +40,7 @@ class nothing_left {
 /// A test case within nothing_left.
 #define TIDY_CASE(name) TEST_CASE_FIXTURE(::hipvmm::test::nothing_left, name)
 
-/// A row of a table of argument rules: what is wrong with the call, what it gave, what it must
-/// give.
+/// A row of a table of argument rules: the fault of the call, its code, and the code required.
 struct refusal {
   const char* rule;
   hipError_t given;
@@ -76,7 +75,7 @@ inline unsigned long long access_at(void* pointer, int device) {
   return flags;
 }
 
-/// A value that a careless C program might pass where an enumerator is asked for.
+/// A value that a careless C program might pass for an enumerator.
 template <class Enum>
 Enum not_an_enumerator(int value) {
   static_assert(sizeof(Enum) == sizeof(value));
@@ -213,7 +212,7 @@ class stream {
   hipStream_t stream_ = nullptr;
 };
 
-/// What many cases begin with.
+/// The first objects of many cases.
 struct with_stream : nothing_left {
   const stream work;
 };
@@ -263,7 +262,7 @@ struct numbered {
   int number;
 };
 
-/// For hipLaunchHostFunc: appends the number of a `numbered` to what was seen.
+/// For hipLaunchHostFunc: appends the number of a `numbered` to the numbers seen.
 inline void note(void* entry) {
   auto* const each = static_cast<numbered*>(entry);
   each->seen->push_back(each->number);

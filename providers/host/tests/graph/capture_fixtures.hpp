@@ -110,7 +110,7 @@ class thread_mode {
   hipStreamCaptureMode mode_;
 };
 
-/// What a thread of its own gets for `call()`.
+/// The code of `call()` in a thread of its own.
 template <class Call>
 hipError_t in_another_thread(Call&& call) {
   hipError_t result = hipErrorUnknown;

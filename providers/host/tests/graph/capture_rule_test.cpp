@@ -20,7 +20,7 @@ struct forbidden {
   hipError_t expected;
 };
 
-// What calls of each kind may need, made before any capture.
+// Objects that calls of each kind may need, made before any capture.
 struct scene {
   stream other;
   event mark;

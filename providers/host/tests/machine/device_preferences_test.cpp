@@ -12,7 +12,7 @@ namespace {
 
 const auto stack_size = not_an_enumerator<hipLimit_t>(hipvmm::hip_compat::limit_stack_size);
 
-/// Takes back what a case asked of devices 0 and 1.
+/// Takes back the requests of a case to devices 0 and 1.
 struct reset_at_end {
   reset_at_end() = default;
   reset_at_end(const reset_at_end&) = delete;

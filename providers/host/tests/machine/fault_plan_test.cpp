@@ -286,7 +286,7 @@ TIDY_CASE("fault_plan: an incoherent alias misses what is written at the first a
   REQUIRE(hipMemset(first.at(), 2, granule) == hipSuccess);
   CHECK(holds(first, 2));
   CHECK(holds(second, 1));
-  // What the alias writes it reads itself, and it reaches the memory.
+  // The alias reads its own writes, which reach the memory.
   REQUIRE(hipMemset(second.at(), 3, granule) == hipSuccess);
   CHECK(holds(second, 3));
   CHECK(holds(first, 3));
@@ -341,7 +341,7 @@ TIDY_CASE("fault_plan: another process is killed at a point of this one's calls"
   const fault_rules plan{"hipSetDevice nth=2 kill=" + std::to_string(peer)};
   CHECK(hipSetDevice(0) == hipSuccess);
   CHECK(kill(peer, 0) == 0);
-  CHECK(hipSetDevice(0) == hipSuccess);  // what kills does not fail
+  CHECK(hipSetDevice(0) == hipSuccess);  // a rule that kills does not fail the call
   int status = 0;
   CHECK(waitpid(peer, &status, 0) == peer);
   CHECK(WIFSIGNALED(status));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The host side of the code in CSC's lecture "Memory allocations, access, and unified memory", with
-// fills or host functions where it has kernels.
+// fills or host functions in place of its kernels.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -19,8 +19,8 @@ using namespace hipvmm::test;
 
 namespace {
 
-// A page that stops whoever reads it until it is opened, so that a copy can be looked at while it
-// runs. The signal handler does what is safe in one: read, write and mprotect.
+// A page that stops its readers until it is opened, so that a test can check a copy while it runs.
+// The signal handler makes only calls that are safe in one: read, write and mprotect.
 class frozen_page {
  public:
   frozen_page() {
@@ -75,7 +75,7 @@ void map_and_unmap_something() {
 }
 
 // Starts `change` in a thread of its own while a copy into `target` is under way, lets the copy go
-// on once the change has begun, and gives what the copy said.
+// on once the change has begun, and gives the code of the copy.
 template <class Change>
 hipError_t copy_during(std::byte* target, const char* changing_function, Change change) {
   frozen_page frozen;

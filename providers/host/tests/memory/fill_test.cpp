@@ -41,7 +41,7 @@ void check_fills_in_turn(std::byte* target) {
   CHECK(hipMemsetD32(target + 192, 4, 16) == hipSuccess);
   CHECK(hipStreamQuery(nullptr) == hipErrorNotReady);
   {
-    // What the fills have not written yet can only be seen beside them.
+    // Bytes that the fills have not written yet can only be seen beside them.
     const unordered_on_purpose beside;
     CHECK(copied_in(reader, target, 256) == bytes_of(256, 0));
   }

@@ -39,7 +39,7 @@ inline int attribute(hipMemRangeAttribute wanted, const void* start, std::size_t
   return value;
 }
 
-/// Who was advised to access all of a range, in `slots` ints.
+/// The devices advised to access all of a range, in `slots` ints.
 inline std::vector<int> accessed_by(const void* start, std::size_t bytes, std::size_t slots = 4) {
   std::vector<int> places(slots, 99);
   REQUIRE(hipMemRangeGetAttribute(places.data(), slots * sizeof(int),
@@ -47,7 +47,7 @@ inline std::vector<int> accessed_by(const void* start, std::size_t bytes, std::s
   return places;
 }
 
-/// Where the page around `pointer` is: devices in order, then hipCpuDeviceId.
+/// The places of the page around `pointer`: devices in order, then hipCpuDeviceId.
 inline std::vector<int> residence(const void* pointer) {
   std::vector<int> places;
   for (const int place : {0, 1, 2, hipCpuDeviceId}) {

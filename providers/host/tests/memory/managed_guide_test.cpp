@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Each function of "HIP Runtime API Reference: Managed Memory", and what that page says of it.
+// Each function of "HIP Runtime API Reference: Managed Memory", as that page describes it.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a device lets pass in copies and fills of rows. tests/provider_semantics has what all
-// answer.
+// Copies and fills of rows that a device lets pass. tests/provider_semantics has the answers common
+// to all.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TIDY_CASE(
 }
 
 TIDY_CASE("hipMemcpy3D: a copy from pageable memory of any size has what the memory held") {
-  // Within the limit of what is kept aside, and beyond it.
+  // Within the limit of the bytes kept aside, and beyond it.
   for (const std::size_t slices : {std::size_t{2}, std::size_t{64}}) {
     const std::size_t bytes = 1024;
     const std::size_t lines = 8;

@@ -12,7 +12,7 @@ using namespace hipvmm::test;
 
 namespace {
 
-/// What hipPointerGetAttribute writes, `Value` of it, of memory that it must know.
+/// The `Value` that hipPointerGetAttribute writes of memory that it must know.
 template <class Value>
 Value attribute(hipPointer_attribute which, void* pointer) {
   Value value{};

@@ -13,7 +13,7 @@ namespace {
 
 using submission = std::function<hipError_t(hipStream_t)>;
 
-// Submits work, changes the world before it may run, and gives what the stream says afterwards.
+// Submits work, changes the world before it may run, and gives the stream's code afterwards.
 hipError_t outcome(const submission& submit, const std::function<void()>& change) {
   const stream work;
   {

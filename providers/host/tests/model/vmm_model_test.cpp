@@ -66,7 +66,7 @@ std::size_t operations_asked_for() {
 #endif
 }
 
-/// What is always refused, or never, is agreed on too easily.
+/// A call that is always refused, or never, is agreed on too easily.
 bool is_one_sided(const kind_counts& effects, const kind_counts& refusals, std::size_t i) {
   return static_cast<kind>(i) != kind::close_descriptor && (effects[i] == 0 || refusals[i] == 0);
 }
@@ -78,7 +78,7 @@ bool any_is_one_sided(const kind_counts& effects, const kind_counts& refusals) {
   return false;
 }
 
-/// What differed between the provider and the model of one of several threads.
+/// The difference between the provider and the model of one of several threads.
 std::optional<std::string> run_on_own_addresses(std::uint32_t seed, std::size_t length) try {
   lockstep both{chosen_machine(), chosen_rules(), provider_use::shared};
   operation_generator generator{seed, reach::own_objects};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What functions of pools leave behind when the process has no memory for their own records: the
-// first allocation of a call is made to fail, then the second, until the call makes no more.
+// The state that functions of pools leave behind when the process has no memory for their own
+// records: the first allocation of a call is made to fail, then the second, until the call makes no
+// more.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>

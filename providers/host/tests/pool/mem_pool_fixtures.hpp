@@ -19,7 +19,7 @@ inline hipMemPoolProps pool_on(int device, hipMemAllocationHandleType type = hip
   return properties;
 }
 
-/// A pool, destroyed at the end; what streams still had to free is released then.
+/// A pool, destroyed at the end; blocks that streams still had to free are released then.
 class pool {
  public:
   explicit pool(const hipMemPoolProps& properties = pool_on(0)) {
@@ -64,7 +64,7 @@ class pool {
   hipMemPool_t pool_ = nullptr;
 };
 
-/// What most cases begin with.
+/// The first objects of most cases.
 struct with_pool : nothing_left {
   const pool source;
 };

@@ -16,7 +16,7 @@ constexpr auto reserved_high = hipMemPoolAttrReservedMemHigh;
 constexpr auto used_high = hipMemPoolAttrUsedMemHigh;
 constexpr auto threshold = hipMemPoolAttrReleaseThreshold;
 
-// A pool that keeps what it has until told otherwise, with idle blocks of these sizes.
+// Fills a pool, which keeps its memory until told otherwise, with idle blocks of these sizes.
 void fill(const pool& source, std::initializer_list<std::size_t> sizes) {
   source.set(threshold, device_budget);
   std::vector<void*> blocks;

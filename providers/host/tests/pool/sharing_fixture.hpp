@@ -8,7 +8,7 @@
 namespace hipvmm::test {
 
 inline constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
-/// What a child process finds an inherited descriptor under.
+/// The number of an inherited descriptor in a child process.
 inline constexpr int inherited = 57;
 
 /// A descriptor, closed at the end.

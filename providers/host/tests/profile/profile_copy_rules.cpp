@@ -12,9 +12,9 @@
 #include "profile_rules.hpp"
 #include "providers/host/tests/fixtures.hpp"
 
-// Copies where several devices are named: which of them carries a copy out, with its rights to
-// mapped memory, and in which of its streams. AMD's runtimes 6.4.3 and 7.2.4 have answered,
-// on a stand-in for ROCr.
+// Copies that name several devices: which of them carries a copy out, with its rights to mapped
+// memory, and in which of its streams. AMD's runtimes 6.4.3 and 7.2.4 have answered, on a stand-in
+// for ROCr.
 namespace hipvmm::test {
 namespace {
 
@@ -154,7 +154,8 @@ struct side {
   }
 };
 
-/// Whether a copy goes through. A process of its own makes it, for a GPU faults without a right.
+/// Whether a copy goes through. A process of its own makes it, because a GPU without a right
+/// faults.
 bool goes_through(const side& to, const side& from, int stream_device) {
   const pid_t child = fork();
   REQUIRE(child >= 0);

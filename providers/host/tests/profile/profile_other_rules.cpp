@@ -47,7 +47,8 @@ int exported(const pool& of) {
   return descriptor;
 }
 
-/// The kernel of the system reads the byte in this process's name: it reports what would end it.
+/// The kernel of the system reads the byte in this process's name: it reports a fault without a
+/// signal.
 bool host_may_read(const void* byte) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);

@@ -39,7 +39,7 @@ std::string answers_of(const rule& asked) {
   for (std::size_t i = 0; i < profile_names.size(); ++i) {
     std::string profile{profile_names[i]};
     if (profile.starts_with("rocm-")) profile.erase(0, std::string{"rocm-"}.size());
-    // A ROCm profile says the same number whatever the headers are.
+    // A ROCm profile says the same number with any headers.
     const bool depends_on_headers = i == 0 && asked.answers[i] == release_of_headers;
     const std::string text = asked.answers[i] == no_answer ? "not asked"
                              : depends_on_headers          ? "that of the HIP headers"

@@ -15,7 +15,7 @@ using namespace hipvmm::test;
 
 namespace {
 
-// What rocm-10 answers otherwise than rocm-7.14. Everything else is that column.
+// Answers by which rocm-10 differs from rocm-7.14. Everything else is that column.
 struct changed_answer {
   std::string_view question;
   int answer;

@@ -17,11 +17,11 @@ inline constexpr std::array<std::string_view, 8> profile_names{
 inline constexpr int no_answer = -99;  ///< the question makes no sense under the profile
 inline constexpr int crashes = -98;    ///< the provider ends the process instead
 
-/// What `strict` says its release is: that of the HIP headers the provider was built with.
+/// The release of `strict`: that of the HIP headers the provider was built with.
 inline constexpr int release_of_headers = HIP_VERSION / 100000 * 100000;
 
-/// Who decides AMD's answer. tests/provider_amd asks AMD's runtime on a stand-in for ROCr, and only
-/// what `user_space` decides must agree there.
+/// The party that decides AMD's answer. tests/provider_amd asks AMD's runtime on a stand-in for
+/// ROCr, and only answers of `user_space` must agree there.
 enum class decided_by {
   user_space,  ///< AMD's runtime (clr)
   rocr,        ///< ROCr or the kernel driver, in one of the releases at least
@@ -29,7 +29,7 @@ enum class decided_by {
   chance,  ///< the order of heap addresses, or memory that was freed
 };
 
-/// What a profile answers: a HIP code, or a number as the question says.
+/// An answer of a profile: a HIP code, or a number as the question says.
 class answer {
  public:
   constexpr answer(hipError_t code) noexcept : value_{code}, is_code_{true} {}
@@ -43,7 +43,7 @@ class answer {
   bool is_code_ = false;
 };
 
-/// A question about HIP's behaviour, and what each profile answers.
+/// A question about HIP's behaviour, and the answers of each profile.
 struct rule {
   std::string_view question;
   int (*ask)();

@@ -43,7 +43,7 @@ hipEvent_t destroyed_event() {
   return made;
 }
 
-/// The negative code where it is refused.
+/// The negative code if it is refused.
 int attribute_or_code(hipDeviceAttribute_t which) {
   int answer = no_answer;
   const hipError_t code = hipDeviceGetAttribute(&answer, which, 0);

@@ -45,7 +45,7 @@ int code_of_allocation_beside_capture(unsigned flags, hipStreamCaptureMode mode,
   return code;
 }
 
-/// Waits until `holds()`, but not for ever: what is asked may never come true.
+/// Waits until `holds()`, but not for ever, because the condition may never come true.
 template <typename Condition>
 void wait_a_while(Condition holds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};

@@ -8,7 +8,7 @@
 #include "profile_rules.hpp"
 #include "providers/host/tests/fixtures.hpp"
 
-// What these leave behind ends with the process: under some profiles it could not be released.
+// Objects left behind end with the process: under some profiles they could not be released.
 namespace hipvmm::test {
 namespace {
 
@@ -75,7 +75,7 @@ int mappings_of_run(std::byte* start, std::size_t count) {
   return left;
 }
 
-/// In device 0, but for what a runtime has taken for itself.
+/// In device 0, without the memory that a runtime has taken for itself.
 std::size_t granules_in_use() { return (hipvmm_host_device_bytes(0) + granule / 2) / granule; }
 
 int granularity_kib(hipMemAllocationGranularity_flags option) {
@@ -99,7 +99,7 @@ int import_code(void* os_handle) {
 
 void* by_value(int descriptor) { return as_handle<void*>(static_cast<std::uintptr_t>(descriptor)); }
 
-/// What `call` gives in a host function of a stream: hipErrorIllegalState where it would wait.
+/// The answer of `call` in a host function of a stream: hipErrorIllegalState if it would wait.
 template <class Call>
 int in_host_function(unsigned stream_flags, Call call) {
   struct asked {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Planted faults, with HIPVMM_HOST_CHECK=1: each brings one report. None depends on what ran first,
-// so no stream is held.
+// Planted faults, with HIPVMM_HOST_CHECK=1: each brings one report. None depends on the order of
+// execution, so no stream is held.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What orders work, with HIPVMM_HOST_CHECK=1: programs that are right are not reported, and those
+// The order of work, with HIPVMM_HOST_CHECK=1: programs that are right are not reported, and those
 // that only look so are.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t size = 4096;
 
-/// Memory that two streams write, one after the other by whatever `edge` does between the two.
+/// Memory that two streams write, one after the other, in the order that `edge` makes.
 struct two_writers {
   const nothing_left check{};
   const allocation memory{size};
@@ -334,7 +334,7 @@ TEST_CASE("order: a stream comes after the write of a number that it waits for")
     wait(2);
     write(2);
   }));
-  // What it waited for was written before the first of the two.
+  // The wait is over by a write that came before the first of the two.
   CHECK_FALSE(race.ordered(first.get(), second.get(), [&] { wait(2); }));
 }
 

@@ -13,7 +13,7 @@ namespace hipvmm::test {
   return text;
 }
 
-/// Waits for all devices, so that what a case leaves behind is no fault of its own.
+/// Waits for all devices, so that memory left by a case is no fault of its own.
 inline void finish_streams() {
   for (int device = 2; device >= 0; --device) {
     REQUIRE(hipSetDevice(device) == hipSuccess);
@@ -33,7 +33,7 @@ template <class Plant>
   return text;
 }
 
-/// Whether `program` is in order by what the checker sees.
+/// Whether the checker finds `program` in order.
 template <class Program>
 [[nodiscard]] bool is_clean(Program&& program) {
   program();
@@ -57,7 +57,7 @@ inline void write_in(void* memory, std::size_t bytes, hipStream_t on) {
   REQUIRE(hipMemsetAsync(memory, 1, bytes, on) == hipSuccess);
 }
 
-/// What a sub-allocator tells.
+/// The notes of a sub-allocator.
 inline void note_allocate(void* memory, std::size_t bytes, hipStream_t on) {
   REQUIRE(hipvmm_host_note_allocate(memory, bytes, on) == hipSuccess);
 }

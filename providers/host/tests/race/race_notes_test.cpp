@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What sub-allocators and programs note without a stream, and of kernels.
+// Notes of sub-allocators and programs without a stream, and of kernels.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

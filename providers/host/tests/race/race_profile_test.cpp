@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Releases that take more or less than the bytes they are told: the checker goes by what they take.
+// Releases that take more or less than the bytes they are told: the checker goes by the bytes
+// taken.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -173,7 +173,7 @@ HIPVMM_CHILD("an event knows nothing of an earlier one that had its handle") {
   REQUIRE(hipEventDestroy(stale) == hipSuccess);
   const event next;
   REQUIRE(next.get() == stale);
-  // Never recorded; but who waited for the other still does.
+  // Never recorded; but the stream that waited for the other still does.
   CHECK(hipEventQuery(stale) == hipSuccess);
   CHECK(hipStreamQuery(reader.get()) == hipErrorNotReady);
   hipvmm_host_release_streams();

@@ -8,8 +8,8 @@
 namespace hipvmm::test::model {
 
 /// Why lockstep does not make a call on AMD's runtime on the stand-in for ROCr. Each but the first
-/// three names who decides instead of the runtime; providers/host/docs/lockstep.md has the same
-/// list.
+/// three names the party that decides instead of the runtime; providers/host/docs/lockstep.md has
+/// the same list.
 enum class exclusion : std::uint8_t {
   none,
   crash,             ///< the runtime would crash or lose its state, as model_rules::crash_list says
@@ -18,9 +18,9 @@ enum class exclusion : std::uint8_t {
   foreign_memory,    ///< an address at which something of another owner can be
   placement,         ///< ROCr and the system choose the addresses
   refused_free,      ///< after a refused hipMemAddressFree the runtime has dropped its record
-  refused_map,       ///< reported as success; the runtime has then noted what ROCr refused
+  refused_map,       ///< reported as success; the runtime has then noted the mapping
   free_of_reserved,  ///< hipFree succeeds and drops the runtime's record of the addresses
-  untyped_export,    ///< export with the type "none" of what was created so: ROCr exports it
+  untyped_export,    ///< export with the type "none" of a chunk created so: ROCr exports it
   unmap_size,        ///< the runtime passes the size to ROCr unseen
   access_of_host,    ///< ROCr grants the host
   memory_of_host,    ///< ROCr allocates chunks on the host, and grants them

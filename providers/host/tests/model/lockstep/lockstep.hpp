@@ -15,18 +15,18 @@
 
 namespace hipvmm::test::model {
 
-/// Throws std::runtime_error, naming `what`, unless `given` is hipSuccess.
+/// Throws std::runtime_error, with the given name, unless `given` is hipSuccess.
 void must(hipError_t given, const char* what);
 
-/// What is compared of the provider.
+/// The part of the provider that is compared.
 enum class provider_use {
   alone,   ///< everything: nothing else uses the host provider meanwhile
   shared,  ///< all but its totals
-  /// It is AMD's runtime on the stand-in for ROCr: what the runtime itself decides.
+  /// It is AMD's runtime on the stand-in for ROCr: only decisions of the runtime itself.
   runtime,
 };
 
-/// What the slots of operations hold: the last value, which may have become stale.
+/// The values in the slots of operations: the last one, which may have become stale.
 struct slot_values {
   struct range {
     address start = 0;
@@ -46,13 +46,13 @@ struct slot_values {
 /// everything back at the end.
 class lockstep {
  public:
-  /// Throws: std::runtime_error when the provider refuses what every test needs.
+  /// Throws: std::runtime_error when the provider refuses calls that every test needs.
   lockstep(const machine& of, const model_rules& rules, provider_use use);
   lockstep(const lockstep&) = delete;
   lockstep& operator=(const lockstep&) = delete;
   ~lockstep();
 
-  /// Makes the call; what differed, if anything did.
+  /// Makes the call; gives the difference, if there was one.
   [[nodiscard]] std::optional<std::string> step(const operation& each);
   /// Compares every byte and every right of every mapping.
   [[nodiscard]] std::optional<std::string> compare_all();
@@ -63,7 +63,7 @@ class lockstep {
   [[nodiscard]] const slot_values& slots() const { return slots_; }
   /// Whether addresses are taken for ever after the call.
   [[nodiscard]] bool loses_addresses(const operation& each) const;
-  /// Operations that did what they were asked for, and those that were refused.
+  /// Operations that succeeded, and those that were refused.
   [[nodiscard]] const kind_counts& effects() const { return effects_; }
   [[nodiscard]] const kind_counts& refusals() const { return refusals_; }
   /// Calls that were not made, by reason.
@@ -109,7 +109,7 @@ class lockstep {
   void fill(const operation& each);
   void fill_behind_change(const operation& each);
 
-  /// Compares a result with what the model allows; whether the call had its effect.
+  /// Compares a result with those that the model allows; whether the call had its effect.
   bool judge(const verdict& expected, hipError_t given);
   void differ(const std::string& how);
   void compare_totals();

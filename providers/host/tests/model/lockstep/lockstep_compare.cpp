@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the provider can be asked at any time, beside what the model says.
+// Facts that the provider can report at any time, compared with the model's.
 #include <hipvmm/provider/host_control.h>
 #include <unistd.h>
 
@@ -19,8 +19,8 @@ std::string place_text(address at) {
   return text;
 }
 
-/// What host code may do with the byte, found out without a signal: the kernel answers for a
-/// pointer it must not follow.
+/// The right of host code to the byte, found out without a signal: the kernel answers for a pointer
+/// it must not follow.
 int host_right(const std::array<int, 2>& pipe, address at) {
   if (::write(pipe[1], pointer_to(at), 1) != 1) return hipMemAccessFlagsProtNone;
   if (::read(pipe[0], pointer_to(at), 1) == 1) return hipMemAccessFlagsProtReadWrite;

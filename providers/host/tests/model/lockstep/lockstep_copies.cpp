@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies, fills, and what they need besides mappings, in lockstep.
+// Copies, fills, and the memory that they need besides mappings, in lockstep.
 #include <hipvmm/provider/host_control.h>
 
 #include "lockstep.hpp"
@@ -72,7 +72,7 @@ void lockstep::copy(const operation& each) {
     given = hipMemcpyAsync(target, source, each.bytes, direction, stream);
   }
   if (!judge(expected, given)) return;
-  // A copy inside a device returns before it has run, in the null stream where none is named.
+  // A copy inside a device returns before it has run, in the null stream if none is named.
   const hipStream_t used = each.by == variant::at_once ? nullptr : stream;
   if (hipStreamSynchronize(used) != hipSuccess) differ("the copy failed when its turn came");
   model_.copied(to, from, each.bytes);
@@ -83,7 +83,7 @@ void lockstep::peer_copy(const operation& each) {
   const address from = slots_.resolve(each.from);
   const verdict expected = model_.peer_copy(to, each.device, from, each.peer, each.bytes);
   const bool is_async = each.by != variant::at_once;
-  // Whose device may do the work.
+  // The device that may do the work.
   const int user = exists(each.device) ? each.device : 0;
   use_device(user);
   const hipStream_t stream = is_async ? streams_[static_cast<std::size_t>(user)] : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is not asked of AMD's runtime in lockstep, for the answer is not its own.
+// Calls not made on AMD's runtime in lockstep, because the answer is not its own.
 #include <algorithm>
 #include <future>
 
@@ -116,13 +116,13 @@ exclusion lockstep::exclusion_of(const operation& each) const {
   }
 }
 
-/// Whatever the stream has not finished: at times it has not finished a command that it has run.
+/// Under any state of the stream: at times it has not finished a command that it has run.
 bool lockstep::waits_for_held_stream(const operation& each) const {
   const area* const in = model_.area_at(slots_.resolve(each.at));
   return model_.rules().fills_pinned_on_host && in != nullptr && in->kind == area_kind::pinned;
 }
 
-/// Slots of reservations always name addresses of the arena, where only sequences reserve.
+/// Slots of reservations always name addresses of the arena, because only sequences reserve there.
 bool lockstep::is_foreign(const place& at) const {
   switch (at.where) {
     case space::allocation: {

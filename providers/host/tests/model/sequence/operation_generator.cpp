@@ -148,7 +148,8 @@ operation operation_generator::reserving(const lockstep& state) {
   each.bytes = granule * (1 + below(12));
   each.offset = one_of<std::size_t>({0, 0, 0, 1, granule, 4 * granule, 16 * granule});
   if (one_in(2)) {
-    // Behind or before another, or where one was: neighbours are where ranges go wrong.
+    // Behind or before another, or at the place of a former one: neighbours break ranges most
+    // easily.
     const auto other = static_cast<std::uint8_t>(below(reservation_slots));
     each.at = {space::reservation, other, 0};
     if (one_in(2)) each.at.offset = slots.reservations[other].bytes;
@@ -166,7 +167,7 @@ operation operation_generator::mapping_one(const lockstep& state) {
     each.slot = some_handle(state);
     const chunk* const found = model.find(state.slots().handles[each.slot]);
     const std::size_t most = found == nullptr ? granule : found->bytes;
-    // Where sizes have a smaller unit than the granule, a chunk may be smaller than one.
+    // If sizes have a smaller unit than the granule, a chunk may be smaller than one.
     const std::size_t granules = std::max<std::size_t>(most / granule, 1);
     each.bytes = one_in(3) ? granule * (1 + below(granules)) : most;
     const std::uint8_t slot = some_reservation(state);

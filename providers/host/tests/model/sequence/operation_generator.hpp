@@ -10,7 +10,7 @@
 namespace hipvmm::test::model {
 
 /// How far operations may reach: those of several threads at once must not name each other's
-/// objects, not even by mistake, for what they give then depends on who comes first.
+/// objects, not even by mistake, because their results would depend on the order of the threads.
 enum class reach : std::uint8_t { anything, own_objects };
 
 /// Draws operations that make sense in the state at hand, and spoils some: slightly, by one

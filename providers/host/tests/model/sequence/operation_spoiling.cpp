@@ -94,7 +94,7 @@ bool operation_generator::is_within_reach(const operation& each, const lockstep&
                bytes <= found->second.bytes - at.offset;
       }
       case space::allocation: {
-        // What runs over the end of these is refused, whosever is behind.
+        // A range that runs over the end of these is refused, whether or not an owner is behind it.
         const auto found = model.areas().find(slots.allocations[at.slot].start);
         return found != model.areas().end() && at.offset < found->second.bytes;
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What there is to name in operations.
+// Targets that operations can name.
 #include <algorithm>
 #include <array>
 
@@ -82,7 +82,7 @@ std::uint8_t operation_generator::some_handle(const lockstep& state) {
   return slot;
 }
 
-/// The host, or one of its nodes where the release has any.
+/// The host, or one of its nodes if the release has any.
 int operation_generator::some_host_location(const lockstep& state) {
   return state.model().rules().host_nodes > 0 && one_in(2) ? host_node_location : host_location;
 }

@@ -59,7 +59,7 @@ outcome sequence_runner::in_child(std::size_t count, Next next) const {
   log_->refusals = {};
   log_->left_out = {};
   log_->difference = {};
-  // What is buffered would be written twice.
+  // The child would write buffered text a second time.
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) throw std::system_error{errno, std::generic_category(), "no child process"};

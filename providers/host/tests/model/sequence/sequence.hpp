@@ -49,7 +49,7 @@ class sequence_runner {
   log* log_;
 };
 
-/// The last operations, numbered, and what differed.
+/// The last operations, numbered, and the difference.
 [[nodiscard]] std::string text_of(const outcome& failing, std::size_t most_lines);
 
 }  // namespace hipvmm::test::model

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Streams and events in lockstep. Left out, for the runtimes differ by more than a code there:
+// Streams and events in lockstep. Left out, because the runtimes differ by more than a code there:
 // pools and records of events while a stream is captured, questions of events that were recorded in
 // a stream that is captured now, a begin in a stream whose capture is lost, an end without a
-// result, and what was destroyed.
+// result, and destroyed objects.
 #include "stream_lockstep.hpp"
 
 #include <cstdarg>
@@ -244,7 +244,7 @@ void stream_lockstep::destroy_event() {
     event = {};
 }
 
-/// What is not done is not ready, and what waited is done afterwards.
+/// Work not done is not ready, and is done after a wait.
 void stream_lockstep::ask_held() {
   const std::size_t slot = below(event_slots);
   const std::size_t in = below(stream_slots);

@@ -51,8 +51,8 @@ class second_thread {
   std::thread thread_;  // last: it uses the others
 };
 
-/// Makes random calls on streams, events, pools and captures, each in one of two threads where
-/// captures are concerned, and compares their codes and effects with a model.
+/// Makes random calls on streams, events, pools and captures, those on captures each in one of two
+/// threads, and compares their codes and effects with a model.
 class stream_lockstep {
  public:
   stream_lockstep(stream_rules rules, std::uint32_t seed, shared_log& log);

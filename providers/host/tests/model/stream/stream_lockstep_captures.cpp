@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Captures in lockstep: in all three modes, begun and ended in one of two threads, and what calls
-// beside them do.
+// Captures in lockstep: in all three modes, begun and ended in one of two threads, and the effect
+// of calls beside them.
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -165,7 +165,7 @@ void stream_lockstep::begin() {
   if (capture.state != state::none) model_.last_modes[in] = capture.mode;
 }
 
-// What was recorded runs when its graph is launched, and not before.
+// Recorded work runs when its graph is launched, and not before.
 void stream_lockstep::launch(hipGraph_t graph, std::size_t in, int recorded) {
   hipGraphExec_t made = nullptr;
   is(hipSuccess, hipGraphInstantiate(&made, graph, nullptr, nullptr, 0));

@@ -23,19 +23,19 @@ inline constexpr std::size_t threads = 2;
 enum class capture_check {
   by_mode,       ///< of this thread but relaxed ones; global ones of others for a global thread
   global_too,    ///< the same, but global ones of others for a thread-local thread too
-  global_first,  ///< as by_mode; where global ones refuse, others are not lost
-  any_thread,    ///< of this thread but relaxed ones, and global ones, whatever the thread's mode
+  global_first,  ///< as by_mode; if global ones refuse, others are not lost
+  any_thread,    ///< in any mode of the thread: its captures but relaxed ones, and global ones
   own,           ///< of this thread but relaxed ones, for a thread that is not relaxed
   global,        ///< global ones
   all,
   none
 };
 
-/// What the releases answer differently.
+/// The answers by which releases differ.
 struct stream_rules {
   bool waits_cost_captures = true;  ///< waiting for a device while any stream is captured
   bool refusals_cost_captures = true;
-  bool refusals_cost_own_first = false;  ///< and captures of other threads only where none is own
+  bool refusals_cost_own_first = false;  ///< and captures of other threads only if none is own
   bool lost_captures_refuse = true;      ///< until their end
   bool foreign_end_costs = false;        ///< an end in another thread ends the capture
   bool calls_back_at_once = false;  ///< hipStreamAddCallback in a captured stream; else refused
@@ -63,7 +63,7 @@ struct stream_capture {
   int recorded = 0;  ///< host functions
 };
 
-/// What is known of streams, events, pools and blocks. The codes that calls must give are in
+/// The known state of streams, events, pools and blocks. The codes that calls must give are in
 /// stream_sequence.cpp, beside the calls.
 struct stream_model {
   struct event_state {

@@ -40,7 +40,7 @@ stream_outcome run_stream_sequence(std::string_view profile, std::uint32_t seed,
   if (memory == MAP_FAILED)
     throw std::system_error{errno, std::generic_category(), "no memory for the sequence"};
   auto& log = *new (memory) shared_log{};
-  std::fflush(nullptr);  // what is buffered would be written twice
+  std::fflush(nullptr);  // the child would write buffered text a second time
   const pid_t child = ::fork();
   if (child < 0) throw std::system_error{errno, std::generic_category(), "no child process"};
   if (child == 0) {

@@ -8,11 +8,11 @@
 
 namespace hipvmm::test::model {
 
-/// What came of a random sequence of calls with streams, events, pools of HIP's own and captures.
+/// The outcome of a random sequence of calls with streams, events, pools of HIP's own and captures.
 struct stream_outcome {
   std::size_t effects = 0;
   std::size_t refusals = 0;
-  std::string difference;  ///< the last calls and what differed; empty where nothing did
+  std::string difference;  ///< the last calls and the difference; empty if there was none
 };
 
 /// Makes `count` calls on the runtime of the process, in a child process, and compares each code

@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr std::size_t large_page = std::size_t{2} << 20U;
 
-// Each column starts from the release before it and says what changed, so that a line stands for a
-// change in AMD's runtime.
+// Each column is the release before it with changes, so that a line stands for a change in AMD's
+// runtime.
 
 constexpr model_rules rocm_6_2() {
   model_rules rules;

@@ -9,13 +9,13 @@
 
 namespace hipvmm::test::model {
 
-/// What the runtimes answer differently, one member for one difference. The defaults are those of
+/// The answers by which runtimes differ, one member for one difference. The defaults are those of
 /// the strict host provider; every other runtime is a column in model_rules.cpp.
 struct model_rules {
   std::string_view name = "strict";
 
   // -- addresses ---------------------------------------------------------------------------------
-  /// What HIPVMM_HOST_GRANULARITY says, where the runtime has no fixed pair.
+  /// The pair of HIPVMM_HOST_GRANULARITY, if the runtime has no fixed pair.
   std::optional<std::size_t> minimum_granularity = {};
   std::optional<std::size_t> recommended_granularity = {};
   /// Else reserving gives null, granularities are 0, and the other calls look at their arguments
@@ -28,7 +28,7 @@ struct model_rules {
 
   // -- chunks ------------------------------------------------------------------------------------
   hipError_t create_bad_device = hipErrorInvalidDevice;
-  std::size_t create_unit = 0;  ///< of sizes, where that is not the granularity
+  std::size_t create_unit = 0;  ///< of sizes, if that is not the granularity
   bool takes_uncached = false;
   bool creates_on_current_device = false;  ///< though it tells the one that was named
   /// Chunks on the host, and rights for it: to nothing, to any memory, or to memory on the host.
@@ -37,7 +37,7 @@ struct model_rules {
   int host_nodes = 0;  ///< of the host, each of which is a place by its number
   bool has_shareable_handles = true;
   bool imports_any_type = false;
-  bool imports_to_current_device = false;  ///< as told; what it belongs to stays the same
+  bool imports_to_current_device = false;  ///< as told; the chunk's own device stays the same
   bool retain_adds_reference = true;
   /// Memory stays charged until the reservations it was mapped in are freed.
   bool memory_stays_until_addresses_go = false;
@@ -58,7 +58,7 @@ struct model_rules {
   bool access_may_end_inside = false;     ///< the last mapping is changed whole
   /// The range is as long as the first mappings of the reservation together.
   bool access_sums_from_first = false;
-  bool host_shares_rights = true;  ///< host code may touch what a device may
+  bool host_shares_rights = true;  ///< host code may touch memory that a device may
   /// Unmapping waits for work in queues, which held streams would make last for ever.
   bool unmap_waits_for_work = false;
 
@@ -76,8 +76,8 @@ struct model_rules {
   /// Enabling peer access, and copies and fills by peers, give peers rights to mapped memory:
   /// sequences on the runtime leave them out, and copies for several devices on the provider too.
   bool peer_access_grants_mappings = false;
-  /// Copies of mapped memory run on another device than the stream's where memory of several is
-  /// named, with that device's rights: sequences leave them out.
+  /// Copies of mapped memory run on another device than the stream's if memory of several is named,
+  /// with that device's rights: sequences leave them out.
   bool owner_copies = false;
   /// A peer that is granted after the owner reads other bytes: sequences change no rights.
   bool late_grant_corrupts = false;
@@ -90,14 +90,14 @@ struct model_rules {
 
   /// Calls that end the process on the runtime: sequences never make them.
   struct crash_list {
-    bool unknown_address_free = false;  ///< hipMemAddressFree of what is no reservation's start
-    bool unknown_unmap = false;         ///< hipMemUnmap where no mapping starts
-    bool unknown_retain = false;        ///< hipMemRetainAllocationHandle of what is not mapped
+    bool unknown_address_free = false;  ///< hipMemAddressFree with no reservation at the address
+    bool unknown_unmap = false;         ///< hipMemUnmap with no mapping at the address
+    bool unknown_retain = false;        ///< hipMemRetainAllocationHandle of an unmapped address
     bool stale_handle = false;          ///< a handle without references, or none at all
     bool null_export = false;           ///< hipMemExportToShareableHandle without a result
     bool misaligned_fill = false;       ///< of elements, at an address inside one
     bool pageable_peer_copy = false;    ///< hipMemcpyPeer of memory that is not HIP's
-    bool descriptor_by_value = false;   ///< where a pointer to it is expected
+    bool descriptor_by_value = false;   ///< instead of the expected pointer to it
     /// A fill of a device's memory, or a copy between two, by a device without a link to them.
     bool work_without_link = false;
   };

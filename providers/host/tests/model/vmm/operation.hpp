@@ -38,8 +38,8 @@ inline constexpr std::size_t kinds = static_cast<std::size_t>(kind::fill_behind_
 /// Operations of each kind.
 using kind_counts = std::array<std::size_t, kinds>;
 
-/// Where an address comes from. Objects are named by slot, so that an operation still means
-/// something when others are taken out of its sequence.
+/// The source of an address. Objects are named by slot, so that an operation still means something
+/// when others are taken out of its sequence.
 enum class space : std::uint8_t { number, reservation, allocation, pinned, pageable };
 struct place {
   space where = space::number;
@@ -58,7 +58,7 @@ inline constexpr std::uint8_t no_slot = 255;
 enum class passed : std::uint8_t { as_value, as_pointer, as_null, not_open, another_file };
 /// Which of the functions for one purpose is called.
 enum class variant : std::uint8_t { at_once, on_stream, by_direction };
-/// What happens to the first mapping of a fill between its submission and its turn.
+/// The change of the first mapping of a fill between its submission and its turn.
 enum class change : std::uint8_t { nothing, unmapped, closed, read_only };
 
 /// One call with its arguments, those of every kind side by side. Trivially copyable, so that a

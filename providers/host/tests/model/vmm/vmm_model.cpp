@@ -278,8 +278,7 @@ void vmm_model::unmapped(address at, std::size_t bytes) {
   if (rules_.unmap_passes_holes) return unmapped_with_holes(at, bytes);
   bool is_first = true;
   for (auto each = mappings_.find(at); each != mappings_.end() && bytes != 0; is_first = false) {
-    // Where sizes are not looked at the first goes whole, and a neighbour that is named in part
-    // stays.
+    // If sizes are not checked, the first goes whole, and a neighbour that is named in part stays.
     if (each->first != at || (!is_first && each->second.bytes > bytes)) break;
     const auto within = containing(reservations_, at);
     if (!is_first && rules_.unmap_of_several_keeps_reservation) within->second.is_busy = true;
@@ -304,7 +303,7 @@ void vmm_model::unmapped_with_holes(address at, std::size_t bytes) {
   }
 }
 
-// -- what can be asked ---------------------------------------------------------------------------
+// -- facts to ask for ----------------------------------------------------------------------------
 
 std::size_t vmm_model::used_bytes(int device) const {
   std::size_t bytes = 0;

@@ -28,7 +28,7 @@ inline constexpr int device_count = 4;
 inline constexpr int host_location = hip_compat::host_location;
 inline constexpr int host_node_location = hip_compat::host_node_location;
 
-/// What the environment says of the machine. Devices 0 and 1 are linked, and 1 and 2.
+/// The machine that the environment describes. Devices 0 and 1 are linked, and 1 and 2.
 struct machine {
   std::size_t granularity;
   std::size_t device_bytes;
@@ -48,8 +48,8 @@ template <class Map>
   return at - after->first < after->second.bytes ? after : entries.end();
 }
 
-/// The rules that a call breaks. No document orders the checks, so where several rules are broken
-/// the code of any of them will do; where none is, the call succeeds.
+/// The rules that a call breaks. No document orders the checks, so if several rules are broken the
+/// code of any of them will do; if none is, the call succeeds.
 class verdict {
  public:
   void require(bool holds, const char* rule, hipError_t otherwise = hipErrorInvalidValue);
@@ -85,7 +85,7 @@ struct create_arguments {
   unsigned long long flags;
 };
 
-/// What hipMemGetAllocationPropertiesFromHandle tells.
+/// The answer of hipMemGetAllocationPropertiesFromHandle.
 struct told_properties {
   int type;
   int location_type;
@@ -95,7 +95,7 @@ struct told_properties {
 
 struct chunk {
   std::size_t bytes;
-  int device;  ///< whose links count; that of host memory means nothing
+  int device;  ///< its links count; means nothing for host memory
   bool is_shareable;
   bool is_imported;  ///< charged to no budget here
   int references;
@@ -112,7 +112,7 @@ struct mapping {
   std::size_t bytes;
   handle of;
   std::array<int, device_count> rights = {};   ///< hipMemAccessFlags of each device
-  int host_right = hipMemAccessFlagsProtNone;  ///< what was given to it by name
+  int host_right = hipMemAccessFlagsProtNone;  ///< granted to it by name
 };
 
 struct reservation_state {
@@ -142,9 +142,9 @@ struct object_counts {
   bool operator==(const object_counts&) const = default;
 };
 
-/// HIP's virtual memory management as providers/host/docs/rules*.md describe it. A question is
-/// answered by a verdict and changes nothing; what a call did is told afterwards, with the values
-/// it gave.
+/// HIP's virtual memory management as providers/host/docs/rules*.md describe it. A verdict answers
+/// a question and changes nothing; the caller reports the effect of a call afterwards, with the
+/// values it gave.
 class vmm_model {
  public:
   vmm_model(const machine& of, const model_rules& rules) : machine_{of}, rules_{rules} {}
@@ -155,7 +155,7 @@ class vmm_model {
   void reserved(address start, std::size_t bytes);
   [[nodiscard]] verdict free_addresses(address start, std::size_t bytes) const;
   void addresses_freed(address start);
-  /// What a free that is told as success does to addresses in use.
+  /// The effect on addresses in use of a free that is told as success.
   void addresses_lost(address start) { reservations_.at(start).is_lost = true; }
   /// Whether `start` is that of a reservation that has not been freed.
   [[nodiscard]] bool is_reservation(address start) const;
@@ -177,7 +177,7 @@ class vmm_model {
 
   [[nodiscard]] verdict set_access(address at, std::size_t bytes, const access_entry* entries,
                                    std::size_t count) const;
-  /// Applies what a call with these arguments applies, which may be a part where it is refused.
+  /// Applies the effect of a call with these arguments, which may be a part if it is refused.
   void access_set(address at, std::size_t bytes, const access_entry* entries, std::size_t count);
   [[nodiscard]] verdict get_access(bool result, const access_entry* location, address at) const;
 
@@ -208,7 +208,7 @@ class vmm_model {
   [[nodiscard]] verdict peer_copy(address to, int to_device, address from, int from_device,
                                   std::size_t bytes) const;
   [[nodiscard]] verdict fill(address to, std::size_t count, std::size_t width, int device) const;
-  /// Of so many elements; all there are where the product is too large.
+  /// Of so many elements; all there are if the product is too large.
   [[nodiscard]] std::size_t bytes_filled(std::size_t count, std::size_t width) const;
   void copied(address to, address from, std::size_t bytes);
   void filled(address to, std::size_t count, std::size_t width, std::uint32_t value);
@@ -228,7 +228,7 @@ class vmm_model {
   /// Whether any device has rights to mapped memory of the range.
   [[nodiscard]] bool has_any_rights(address at, std::size_t bytes) const;
 
-  // What can be asked at any time.
+  // Facts that can be asked at any time.
   [[nodiscard]] std::size_t used_bytes(int device) const;
   [[nodiscard]] object_counts counts() const;
   [[nodiscard]] int right_of(const mapping& of, int device) const;

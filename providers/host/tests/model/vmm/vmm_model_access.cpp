@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rights, and what leads back from an address or a descriptor to a chunk.
+// Rights, and the ways back from an address or a descriptor to a chunk.
 #include <algorithm>
 
 #include "vmm_model.hpp"
