@@ -27,7 +27,7 @@ if(HIPVMM_PROVIDER_CHOSEN STREQUAL cuda)
     enable_language(CUDA)
   endif()
 elseif(HIPVMM_PROVIDER_CHOSEN STREQUAL amd AND HIPVMM_HIPCC AND
-       HIPVMM_HIP_VERSION VERSION_GREATER_EQUAL 6)  # older ones lack what kernels ask
+       HIPVMM_HIP_VERSION VERSION_GREATER_EQUAL 6)  # older ones lack functions of the kernels
   # hipcc itself: CMake's language HIP wants Clang and ROCm's packages in places that distributions
   # do not have.
   set(HIPVMM_KERNELS hipcc)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Finds the AMD-flavoured HIP header that the library and its providers are compiled against. Used by
 # the build and by the installed package of the host provider.
-# Defines hipvmm_hip_headers and sets HIPVMM_HIP_INCLUDE_DIR and hipvmm_hip_version; stops with what
-# to install otherwise.
+# Defines hipvmm_hip_headers and sets HIPVMM_HIP_INCLUDE_DIR and hipvmm_hip_version; otherwise stops
+# and names the packages to install.
 find_path(HIPVMM_HIP_INCLUDE_DIR hip/hip_runtime_api.h
   HINTS ENV ROCM_PATH ENV HIP_PATH PATHS /opt/rocm PATH_SUFFIXES include
   DOC "Folder that holds hip/hip_runtime_api.h")

@@ -31,8 +31,8 @@ void demand(bool holds, const std::string& what) {
   if (!holds) fail(what);
 }
 
-// Memory that a device may use is used by it in stream order, other memory by the host, behind what
-// the stream has.
+// A device that may use memory uses it in stream order; the host uses other memory, behind the
+// stream's work.
 void write(const memory_resource& from, stream_ref stream, void* pointer, unsigned char value,
            std::size_t bytes) {
   if (from.is_device_accessible()) return fill_async(stream, pointer, value, bytes);
@@ -65,7 +65,7 @@ class block {
   block(const block&) = delete;
   block& operator=(const block&) = delete;
 
-  /// What uses the memory from now on is ordered in `stream`.
+  /// Later uses of the memory are ordered in `stream`.
   void set_stream(stream_ref stream) noexcept { stream_ = stream; }
   void fill(unsigned char value) const { write(from_, stream_, pointer_, value, bytes_); }
   void demand_all(unsigned char value) const {
@@ -223,7 +223,7 @@ void memory_goes_from_stream_to_stream(const contract_subject& subject) {
   second.synchronize();
 }
 
-// A fill that comes late tells: where the memory serves another stream too early, it falls into the
+// A late fill shows the fault: if the memory serves another stream too early, it falls into the
 // block of that stream. Several blocks, because a resource may use older ones first.
 void other_streams_come_after_the_work(const contract_subject& subject) {
   constexpr std::size_t bytes = 3000;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Defines hipvmm::provider_amd, AMD's own runtime. Used by the build and by the installed package.
 #
-# ROCm's CMake package is taken where it is complete. Debian's hip-config.cmake stops the configure
-# run when the hipcc package is missing, so it is entered only when hipcc is there; otherwise the
+# ROCm's CMake package is taken if it is complete. Debian's hip-config.cmake stops the configure run
+# when the hipcc package is missing, so it is entered only when hipcc is there; otherwise the
 # library is linked directly, which is all a plain C++ program needs (seen on Debian 12, HIP 5.2.3).
 if(NOT TARGET hipvmm::provider_amd)
   find_program(HIPVMM_HIPCC hipcc HINTS ENV ROCM_PATH PATHS /opt/rocm PATH_SUFFIXES bin)

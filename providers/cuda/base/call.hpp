@@ -14,13 +14,13 @@ namespace hipvmm::cuda_provider {
 /// Sets the calling thread's last error unless `code` is success or "not ready"; gives `code` back.
 hipError_t remember(hipError_t code) noexcept;
 
-/// Throws where the driver could not be initialized.
+/// Throws if the driver could not be initialized.
 driver& ready_driver();
-/// Throws "invalid device" where there is no device, as libamdhip64 does.
+/// Throws "invalid device" if there is no device, as libamdhip64 does.
 driver& driver_with_device();
 
-/// Runs `body()` as a HIP function, with every failure turned into a code. What is current in the
-/// thread stays as `body` leaves it.
+/// Runs `body()` as a HIP function, with every failure turned into a code. The context that `body`
+/// leaves current in the thread stays current.
 template <class Body>
 hipError_t call_bare(Body&& body) noexcept {
   try {
@@ -45,7 +45,7 @@ hipError_t call(Body&& body) noexcept {
   });
 }
 
-/// The same for what does not depend on the device: no device gets a context for it that the
+/// The same for calls that do not depend on the device: no device gets a context for it that the
 /// process has not used, such as device 0 in a thread of a process that uses another.
 template <class Body>
 hipError_t call_anywhere(Body&& body) noexcept {

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 // The one file that knows CUDA header versions: 12.0 to 13.x. The driver that answers may be newer
-// or older than the header; what it lacks, it refuses.
+// or older than the header; it refuses calls that it lacks.
 namespace hipvmm::cuda_provider::cuda_compat {
 
 // From 13.0 on, advice and prefetches name a location; before, a device, with the host as
@@ -61,7 +61,7 @@ inline bool is_on_host(const CUmemLocation&) { return false; }
 inline bool is_on_host_node(const CUmemLocation&) { return false; }
 #endif
 
-// CUmemPoolProps has maxSize from 12.2 on. Where it is missing, a limit cannot be kept.
+// CUmemPoolProps has maxSize from 12.2 on. Without it, a limit cannot be kept.
 #if CUDA_VERSION >= 12020
 inline bool set_max_bytes(CUmemPoolProps& properties, std::size_t bytes) {
   properties.maxSize = bytes;

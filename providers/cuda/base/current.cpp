@@ -12,11 +12,11 @@ namespace {
 // Trivial, so that they can be used until the very end of the thread.
 thread_local hipError_t thread_last_error = hipSuccess;
 thread_local int thread_device = 0;
-// Whether the current context is one that set_current_device() put where none was and where HIP's
+// Whether set_current_device() set the current context in a thread that had none and whose HIP
 // device was 0, as the CUDA runtime's is in such a thread.
 thread_local bool had_no_context = false;
 
-/// HIP's current device where `context` is the current one; null: none is.
+/// HIP's current device if `context` is the current one; null: none is.
 int device_beside(CUcontext context) {
   if (context == nullptr) return thread_device;
   const int owner = driver::get().owner_of(context);

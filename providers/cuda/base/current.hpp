@@ -6,9 +6,9 @@
 
 namespace hipvmm::cuda_provider {
 
-/// HIP's current device of the calling thread. Where the thread's current CUDA context is a
-/// device's primary one, it is that device, as for the CUDA runtime, so that both agree; where
-/// there is none, or one of the application's own, it is what hipSetDevice named last, else 0.
+/// HIP's current device of the calling thread. If the thread's current CUDA context is a device's
+/// primary one, it is that device, as for the CUDA runtime, so that both agree; if there is none,
+/// or one of the application's own, it is the last one of hipSetDevice, else 0.
 int current_device();
 
 /// The primary context of the current device. A thread that has no current context has this one
@@ -16,13 +16,13 @@ int current_device();
 /// not know the memory that the thread asks about.
 CUcontext bound_primary();
 
-/// The same where the current device has a primary context already. Where it has none, one that
-/// this provider uses, which does not stay current.
+/// The same if the current device has a primary context already. If it has none, one that this
+/// provider uses, which does not stay current.
 CUcontext any_bound_primary();
 
 /// Makes `device` the current one. Its primary context becomes current, unless a context of the
-/// application's own is: that one stays. Device 0 gets none where nobody has made one and the
-/// thread had none before it left device 0: then none is current again.
+/// application's own is: that one stays. Device 0 gets none if nobody has made one and the thread
+/// had none before it left device 0: then none is current again.
 void set_current_device(int device);
 
 /// The context that work on `stream` belongs to: its own, or for the null stream and the thread's

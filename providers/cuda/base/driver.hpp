@@ -14,17 +14,17 @@ class driver {
  public:
   static driver& get();
 
-  /// What initializing gave. A machine without a device, a driver or its library is no failure:
-  /// it has no devices.
+  /// The result of initialization. A machine without a device, a driver or its library is no
+  /// failure: it has no devices.
   [[nodiscard]] CUresult status() const noexcept { return status_; }
   [[nodiscard]] int device_count() const noexcept { return device_count_; }
   [[nodiscard]] bool has_device(int ordinal) const noexcept {
     return ordinal >= 0 && ordinal < device_count_;
   }
 
-  /// Device `ordinal`; throws "invalid device" where there is none.
+  /// Device `ordinal`; throws "invalid device" if there is none.
   [[nodiscard]] CUdevice device(int ordinal) const;
-  /// Its number; throws where it is no device of this process.
+  /// Its number; throws if it is no device of this process.
   [[nodiscard]] int ordinal_of(CUdevice device) const;
 
   /// The primary context of device `ordinal`. It is retained on first use and never released, but
@@ -32,10 +32,10 @@ class driver {
   CUcontext primary(int ordinal);
   /// The device whose primary context `context`, the thread's current one, is, or -1.
   int owner_of(CUcontext context);
-  /// Whether the process has a primary context of device `ordinal`, whoever made it.
+  /// Whether the process has a primary context of device `ordinal`, made by any of its code.
   [[nodiscard]] bool has_primary(int ordinal) const;
   /// A context for calls that need one and do not care which: the primary one of device `ordinal`,
-  /// but where there is none yet, that of another device that this provider uses.
+  /// or, if there is none yet, that of another device that this provider uses.
   CUcontext any_primary(int ordinal);
   /// Destroys the primary context of device `ordinal` with all in it; the next use makes another.
   void reset(int ordinal);

@@ -15,7 +15,7 @@ constexpr int symbol_not_found = 1;
 // From this version on functions of hipDeviceProp_t are others.
 constexpr int version_of_new_properties = 600;
 
-/// This library, whatever else of its name a process has loaded.
+/// This library, even if the process has loaded another one of the same name.
 void* own_library() {
   static void* const library = [] {
     Dl_info info{};

@@ -27,8 +27,8 @@ struct translation {
   hipError_t to;
 };
 
-// Most codes have the same number on both sides; the table says which of them HIP has. What is not
-// here is hipErrorUnknown.
+// Most codes have the same number on both sides; the table lists those that HIP has. A code that is
+// not here is hipErrorUnknown.
 constexpr std::array translations{
     translation{CUDA_SUCCESS, hipSuccess},
     translation{CUDA_ERROR_INVALID_VALUE, hipErrorInvalidValue},

@@ -11,7 +11,7 @@ namespace hipvmm::cuda_provider {
 using provider::failure;
 using provider::require;
 
-/// HIP's code for what the CUDA driver answered.
+/// HIP's code for an answer of the CUDA driver.
 hipError_t error_of(CUresult result) noexcept;
 
 /// Throws HIP's code for `result` unless it is success.

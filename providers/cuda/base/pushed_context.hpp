@@ -5,7 +5,7 @@
 
 namespace hipvmm::cuda_provider {
 
-/// The calling thread's current context; null where there is none.
+/// The calling thread's current context; null if there is none.
 CUcontext current_context();
 
 /// Makes a context current, unless it is, and the former one again at the end.

@@ -93,8 +93,8 @@ hipMemAccessFlags access_to_hip(unsigned long long flags);
 /// None or a POSIX descriptor; throws `unknown` for another type.
 CUmemAllocationHandleType handle_type_of(int type, hipError_t unknown);
 
-/// What CUDA takes as an operating system's handle, from what a HIP program passes: the value of
-/// the descriptor from ROCm 7.1 on, a pointer to it before.
+/// An operating system's handle as CUDA takes it, from that of a HIP program: the value of the
+/// descriptor from ROCm 7.1 on, a pointer to it before.
 void* descriptor_from(void* os_handle);
 /// Makes a descriptor close on exec, as the other providers' do.
 void close_on_exec(int descriptor) noexcept;

@@ -12,7 +12,7 @@ namespace {
 
 hipCtx_t context_to_hip(CUcontext context) noexcept { return reinterpret_cast<hipCtx_t>(context); }
 
-/// Throws: failure with "invalid context" where it is no device's primary context.
+/// Throws: failure with "invalid context" if it is no device's primary context.
 CUcontext context_to_cuda(driver& machine, hipCtx_t context) {
   const auto found = reinterpret_cast<CUcontext>(context);
   require(found != nullptr && machine.owner_of(found) >= 0, hipErrorInvalidContext);

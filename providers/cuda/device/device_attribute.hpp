@@ -5,7 +5,7 @@
 
 namespace hipvmm::cuda_provider {
 
-/// HIP's device attribute `attribute` of a device; throws "invalid value" where CUDA has none such.
+/// HIP's device attribute `attribute` of a device; throws "invalid value" if CUDA has none such.
 int attribute_value(int attribute, CUdevice device);
 
 }  // namespace hipvmm::cuda_provider

@@ -12,7 +12,8 @@ hipUUID uuid_of(CUdevice device) {
   return same_bytes<hipUUID>(found);
 }
 
-// What has no attribute, or none that CUDA knows, stays 0: the architecture's name is AMD's.
+// Fields without an attribute, or with one that CUDA lacks, stay 0: the architecture's name is
+// AMD's.
 hipDeviceProp_t properties_of(CUdevice device) {
   hipDeviceProp_t told{};
   check(cuDeviceGetName(told.name, sizeof(told.name), device));

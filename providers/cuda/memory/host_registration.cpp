@@ -37,7 +37,7 @@ hipError_t hipHostUnregister(void* pointer) {
     require(pointer != nullptr);
     machine.wait_all();
     const CUresult result = cuMemHostUnregister(pointer);
-    // What the driver calls an invalid value is an address inside registered memory.
+    // The driver's "invalid value" means an address inside registered memory.
     require(result != CUDA_ERROR_INVALID_VALUE, hipErrorHostMemoryNotRegistered);
     check(result);
     return hipSuccess;

@@ -38,7 +38,7 @@ CUmem_advise advice_of(int advice) {
   }
 }
 
-// Where the advice names no place, HIP looks at none.
+// If the advice names no place, HIP checks none.
 bool names_a_place(CUmem_advise advice) noexcept {
   return advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY;
 }

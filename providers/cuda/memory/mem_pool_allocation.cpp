@@ -34,7 +34,7 @@ hipError_t hipFreeAsync(void* pointer, hipStream_t stream) {
   return call_on(stream, [&](driver& machine) {
     require(pointer != nullptr);
     const CUdeviceptr start = to_cuda(pointer);
-    // What a capture cannot free, the driver refuses to record.
+    // The driver refuses to record a free that a capture cannot make.
     if (is_captured(stream) || is_stream_ordered(start)) {
       check(cuMemFreeAsync(start, to_cuda(stream)));
     } else {

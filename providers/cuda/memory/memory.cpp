@@ -51,8 +51,8 @@ bool is_stream_ordered(CUdeviceptr start) {
   CUmemoryPool pool = nullptr;
   check(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, start));
   if (pool != nullptr) return true;
-  // A graph's memory has no pool to tell. What it is not: memory of cuMemAlloc, the one kind that
-  // has a legacy IPC handle, or managed.
+  // A graph's memory has no pool to tell. It is neither memory of cuMemAlloc, the one kind that has
+  // a legacy IPC handle, nor managed.
   unsigned plain = 0;
   unsigned managed = 0;
   check(cuPointerGetAttribute(&plain, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, start));
@@ -61,7 +61,7 @@ bool is_stream_ordered(CUdeviceptr start) {
 }
 
 void free_now(driver& machine, CUdeviceptr start) {
-  // CUDA frees such memory at once, whoever still uses it; the rest it waits for.
+  // CUDA frees such memory at once, even while it is in use; for the rest it waits.
   if (is_stream_ordered(start)) machine.wait_all();
   check(cuMemFree(start));
 }

@@ -8,10 +8,10 @@ namespace hipvmm::cuda_provider {
 class driver;
 
 /// Whether the address is of memory that a stream frees in its turn, a pool's or a graph's; throws
-/// where it is none the driver knows.
+/// if the driver does not know it.
 bool is_stream_ordered(CUdeviceptr start);
 
-/// Frees what hipMalloc, hipMallocManaged, a pool or a graph gave, after all work that may use it.
+/// Frees memory of hipMalloc, hipMallocManaged, a pool or a graph, after all work that may use it.
 void free_now(driver& machine, CUdeviceptr start);
 
 }  // namespace hipvmm::cuda_provider

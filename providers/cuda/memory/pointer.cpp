@@ -8,7 +8,7 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
-// What the driver knows of an address; everything is zero where it knows nothing.
+// The driver's facts about an address; everything is zero if it knows nothing.
 struct pointer_facts {
   CUmemorytype type{};
   unsigned managed = 0;

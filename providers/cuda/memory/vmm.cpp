@@ -18,8 +18,8 @@ CUmemAllocationHandleType chunk_handle_types(int kinds) {
   return static_cast<CUmemAllocationHandleType>(kinds);
 }
 
-// Network cards may read and write what other processes may, where the device can do that: HIP's
-// older headers have no place for the wish.
+// Network cards may read and write memory that other processes may, if the device can do that:
+// HIP's older headers have no place for the wish.
 bool is_for_network_cards(const driver& machine, const hipMemAllocationProp& wanted) {
   if (hip_compat::handle_kinds(wanted) == hipMemHandleTypeNone ||
       value_of(wanted.location.type) != hipMemLocationTypeDevice)

@@ -46,7 +46,7 @@ hipStreamCaptureStatus status_to_hip(CUstreamCaptureStatus status) {
   }
 }
 
-// Null and 0 where the driver leaves a result alone.
+// Null and 0 if the driver leaves a result alone.
 cuda_compat::capture_info describe(hipStream_t stream) {
   cuda_compat::capture_info found;
   check(cuda_compat::get_capture_info(to_cuda(stream), found));

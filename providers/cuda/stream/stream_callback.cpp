@@ -12,7 +12,7 @@ struct callback_of_program {
   void* user_data;
 };
 
-// CUDA names the thread's own stream by a handle of its own; the program gets what it passed.
+// CUDA names the thread's own stream by a handle of its own; the program gets the handle it passed.
 void CUDA_CB call_back(CUstream, CUresult status, void* passed) {
   const std::unique_ptr<callback_of_program> callback{static_cast<callback_of_program*>(passed)};
   callback->function(callback->stream, error_of(status), callback->user_data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What hardware would punish is reported, with what the report must name.
+// Faults that hardware would punish are reported, with the facts that the report must name.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -204,7 +204,7 @@ TEST_CASE("report: REPORTS=count goes on, leaves the bytes alone and counts") {
   CHECK(got.errors.find("REPORT: memory access fault") != std::string::npos);
 }
 
-/// What a handler of system events was told.
+/// The arguments of a handler of system events.
 struct told_fault {
   hsa_status_t answer = HSA_STATUS_SUCCESS;
   int calls = 0;

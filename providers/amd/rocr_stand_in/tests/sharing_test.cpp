@@ -14,7 +14,7 @@ namespace {
 
 using namespace test;
 
-// Runs `importer` in a process that has never called HSA, with what was written to the pipe.
+// Runs `importer` in a process that has never called HSA, with the data written to the pipe.
 template <class Importer>
 struct other_process {
   explicit other_process(Importer importer) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is said of agents: a GPU of the MI200 family, but for its name's target.
+// The description of agents: a GPU of the MI200 family, but for its name's target.
 #include <hsa/hsa_ext_amd.h>
 #include <hsa/hsa_ext_image.h>
 
@@ -26,7 +26,7 @@ hsa_status_t answer_array(void* to, const Value (&values)[Count]) {
   return HSA_STATUS_SUCCESS;
 }
 
-// Attributes that are one number of 32 bits. Returns false where it is none of them.
+// Attributes that are one number of 32 bits. Returns false if it is none of them.
 bool number_of(const agent& who, int attribute, std::uint32_t& number) {
   switch (attribute) {
     case HSA_AGENT_INFO_NODE:
@@ -108,7 +108,7 @@ bool number_of(const agent& who, int attribute, std::uint32_t& number) {
   }
 }
 
-// What ROCr says of images of an MI200. clr asks for all of it where an agent has the extension,
+// ROCr's description of images of an MI200. clr asks for all of it if an agent has the extension,
 // and HIP's pitch is a multiple of the last. An image itself cannot be made here.
 bool describe_images(int attribute, void* value) {
   switch (attribute) {

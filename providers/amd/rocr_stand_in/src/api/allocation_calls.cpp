@@ -32,7 +32,7 @@ hsa_status_t allow_access_to_mappings(const std::vector<agent*>& who, std::uint6
   return HSA_STATUS_SUCCESS;
 }
 
-// The kernel driver pins each page: amdgpu_ttm_tt_get_user_pages() fails where one is not mapped.
+// The kernel driver pins each page: amdgpu_ttm_tt_get_user_pages() fails if one is not mapped.
 bool is_mapped_on_host(std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t begin = address / page_bytes * page_bytes;
   const std::uint64_t end = address + bytes;

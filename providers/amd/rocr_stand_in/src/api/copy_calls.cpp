@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies by engines, and what is said of engines.
+// Copies by engines, and the status of engines.
 #include <algorithm>
 #include <bit>
 
@@ -27,7 +27,7 @@ struct copy_request {
 
 constexpr int any_engine = -1;
 
-// ROCr: Runtime::CopyMemory takes the source's agent where that is a GPU.
+// ROCr: Runtime::CopyMemory takes the source's agent if that is a GPU.
 agent& working_agent(agent& to, agent& from) {
   if (from.is_gpu && to.is_gpu) return knobs().copy_by_source ? from : to;
   return from.is_gpu ? from : to;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of AMD's loader extension, of which clr asks where code is.
+// The table of AMD's loader extension, by which clr finds the code.
 #include <algorithm>
 #include <cstring>
 

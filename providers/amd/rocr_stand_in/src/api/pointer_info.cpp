@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an address is: hsa_amd_pointer_info().
+// The kind and owner of an address: hsa_amd_pointer_info().
 #include <algorithm>
 #include <cstring>
 #include <mutex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is said of memory pools, and who may reach them.
+// The description of memory pools, and of the agents that may reach them.
 #include <hsa/hsa_ext_amd.h>
 
 #include "src/base/call.hpp"
@@ -50,8 +50,7 @@ hsa_amd_memory_pool_link_info_t link_between(const agent& one, const agent& othe
   link.atomic_support_64bit = true;
   link.coherent_support = true;
   link.link_type = hive ? HSA_AMD_LINK_INFO_TYPE_XGMI : HSA_AMD_LINK_INFO_TYPE_PCIE;
-  // Thunk, topology_create_indirect_gpu_links(): over both links to the host, where there is no
-  // other.
+  // Thunk, topology_create_indirect_gpu_links(): over both links to the host, if there is no other.
   link.numa_distance = hive ? 15 : between_gpus ? 40 : 20;
   link.min_bandwidth = link.max_bandwidth = 50000;
   return link;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// HSA's functions for queues, and the times of what they did.
+// HSA's functions for queues, and the times of their packets.
 #include <bit>
 
 #include <hsa/hsa_ext_amd.h>

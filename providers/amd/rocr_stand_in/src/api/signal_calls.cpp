@@ -28,7 +28,8 @@ hsa_signal_value_t wait(hsa_signal_t handle, hsa_signal_condition_t condition,
   if (after_fork()) return 0;
   const std::uint64_t start = now();
   const std::uint64_t deadline = timeout > ~std::uint64_t{0} - start ? 0 : start + timeout;
-  // What met the condition is returned, not what another thread stored since: signals are reused.
+  // Returns the value that met the condition, not a later one of another thread: signals are
+  // reused.
   std::int64_t seen = 0;
   const auto ready = [&] {
     seen = load_signal(handle);
@@ -110,7 +111,7 @@ void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value) {
   store_signal(signal, value);
 }
 
-// Who waits need not be woken, says HSA; waking them is allowed.
+// HSA: a waiting thread need not be woken; waking it is allowed.
 void hsa_signal_silent_store_relaxed(hsa_signal_t signal, hsa_signal_value_t value) {
   ROCR_COUNT();
   store_signal(signal, value);

@@ -69,7 +69,7 @@ bool is_plain_host_memory(const void* pointer, std::size_t bytes) {
       touches(all.mappings, [](const mapping& each) { return each.size; })) {
     return false;
   }
-  // mincore() is refused where no page is mapped; a piece at a time, for it needs a byte a page.
+  // mincore() fails if no page is mapped; a piece at a time, because it needs a byte a page.
   constexpr std::uint64_t piece = std::uint64_t{1} << 30;
   std::vector<unsigned char> present(std::min(end - begin, piece) / page_bytes);
   for (std::uint64_t at = begin; at < end; at += piece) {
@@ -78,7 +78,7 @@ bool is_plain_host_memory(const void* pointer, std::size_t bytes) {
   return true;
 }
 
-// What the kernel driver says of a range whose pieces differ.
+// The kernel driver's answer for a range whose pieces differ.
 std::uint64_t mixed_value(std::uint64_t attribute) {
   return attribute == HSA_AMD_SVM_ATTRIB_GLOBAL_FLAG ? HSA_AMD_SVM_GLOBAL_FLAG_INDETERMINATE : 0;
 }
@@ -158,7 +158,7 @@ hsa_status_t hsa_amd_svm_prefetch_async(void* ptr, size_t size, hsa_agent_t agen
   ROCR_CALL();
   stand_in::agent* const where = agent_of(agent);
   if (where == nullptr) return HSA_STATUS_ERROR_INVALID_AGENT;
-  // ROCr asserts only that the driver took it: what is refused completes all the same.
+  // ROCr asserts only that the driver took it: a refused prefetch completes all the same.
   if (is_plain_host_memory(ptr, size)) {
     for_each_svm_piece(ptr, size, [&](svm_attributes& piece) { piece.prefetched = agent.handle; });
   }

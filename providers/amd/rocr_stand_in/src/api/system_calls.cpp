@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Start and end, and what is said of the system.
+// Start and end, and the description of the system.
 #include <hsa/hsa_ext_amd.h>
 
 #include "src/base/call.hpp"
@@ -23,7 +23,7 @@ hsa_status_t hsa_init() {
     note(problem);
     return HSA_STATUS_ERROR_INVALID_ARGUMENT;
   }
-  // As ROCr answers where /dev/kfd is missing.
+  // As ROCr answers if /dev/kfd is missing.
   if (knobs().gpus == 0) return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
   static const bool planned = [] {
     add_fault_plan(knobs().faults);

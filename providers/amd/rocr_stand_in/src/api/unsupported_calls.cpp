@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Functions that the runtime names and the stand-in has nothing for: images, graphics interop,
-// storage. No header declares them here, for their parameters are of types that not every release
-// has; a C function may ignore what it is passed.
+// storage. No header declares them here, because some releases lack their parameters' types; a C
+// function may ignore its arguments.
 #include "src/base/call.hpp"
 
 #define ROCR_UNSUPPORTED(name)     \

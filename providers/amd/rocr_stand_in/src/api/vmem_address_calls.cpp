@@ -21,7 +21,7 @@ namespace {
 constexpr int anonymous = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 constexpr std::uint64_t no_register = 1;  // HSA_AMD_VMEM_ADDRESS_NO_REGISTER, from ROCr 7 on
 
-// Returns 0 where exactly this address is not to be had.
+// Returns 0 if exactly this address is not to be had.
 std::uint64_t reserve_at(std::uint64_t address, std::uint64_t bytes) {
   void* const got =
       mmap(pointer_to(address), bytes, PROT_NONE, anonymous | MAP_FIXED_NOREPLACE, -1, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every exported HSA function does first: count itself, and fail where that is planned.
+// The first steps of every exported HSA function: count itself, and fail if that is planned.
 #pragma once
 
 #include <atomic>

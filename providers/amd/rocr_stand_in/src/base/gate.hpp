@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Holding GPUs back, and delaying what they do.
+// Holding GPUs back, and delaying their work.
 #pragma once
 
 #include <atomic>
@@ -7,14 +7,14 @@
 
 namespace stand_in {
 
-/// Holds or releases a GPU, or all where `gpu` is negative.
+/// Holds or releases a GPU, or all if `gpu` is negative.
 void hold_gpu(int gpu);
 void release_gpu(int gpu);
 
 void set_delay(std::uint64_t microseconds);
 
-/// Waits while the GPU is held, then for the delay. Returns false where `stop` became true; whoever
-/// sets `stop` calls wake_gates().
+/// Waits while the GPU is held, then for the delay. Returns false if `stop` became true; the thread
+/// that sets `stop` calls wake_gates().
 bool pass_gate(unsigned gpu, const std::atomic<bool>* stop);
 void wake_gates();
 

@@ -17,14 +17,14 @@ class heap {
   heap(const heap&) = delete;
   heap& operator=(const heap&) = delete;
 
-  /// Returns false where the budget is spent.
+  /// Returns false if the budget is spent.
   bool allocate(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t& offset);
   /// Frees a range; its pages go back to the system.
   void free(std::uint64_t offset, std::uint64_t bytes);
   /// As free(), but keeps pages and offset: another process may still use them.
   void retire(std::uint64_t bytes);
 
-  /// Where the file's record of an exported range is.
+  /// The offset of the file's record of an exported range.
   [[nodiscard]] std::uint64_t record_offset(std::uint64_t offset) const;
 
   [[nodiscard]] int file() const { return file_; }
@@ -48,10 +48,10 @@ class heap {
   std::map<std::uint64_t, std::uint64_t> gaps_;  // offset -> bytes
   std::uint64_t used_ = 0;
   std::uint64_t peak_ = 0;
-  std::uint64_t next_ = 0;  // where a search begins if addresses are not to be reused at once
+  std::uint64_t next_ = 0;  // the start of a search if addresses are not to be reused at once
 };
 
-/// What an exported range says of itself to the process that imports it.
+/// The description of an exported range for the process that imports it.
 struct export_record {
   std::uint64_t magic;
   std::uint64_t bytes;

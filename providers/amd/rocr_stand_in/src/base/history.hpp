@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ranges of addresses that ended: what was there before.
+// Ranges of addresses that ended, and their former contents.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace stand_in {
 void remember_end(const char* what, const char* how, std::uint64_t address, std::uint64_t bytes);
 
 /// Describes the newest ends of ranges that held `address`, at most `most`, joined by "; ".
-/// Returns "" where there is none.
+/// Returns "" if there is none.
 std::string describe_history(std::uint64_t address, int most);
 
 }  // namespace stand_in

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the stand-in decides where ROCr, the kernel driver or hardware would. README.md has the same
+// Decisions of the stand-in in place of ROCr, the kernel driver or hardware. README.md has the same
 // table with the source of each default.
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace stand_in {
 
-/// What happens behind a report.
+/// The step after a report.
 enum class after_report { stop, go_on, ask_handlers };
 
 struct knob_values {
   std::uint64_t gpus = 2;
   std::uint64_t memory = std::uint64_t{4} << 30;
   bool all_peers = true;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> peers;  // links, where not all
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> peers;  // links, if not all
   std::string isa = "gfx90a:sramecc+:xnack-";
   std::uint64_t delay_us = 0;
   bool log = false;
@@ -43,10 +43,10 @@ struct knob_values {
 /// Returns the values of the environment. Before read_knobs() succeeds these are the defaults.
 const knob_values& knobs();
 
-/// Reads HIPVMM_ROCR_* once. Returns a sentence where a name or a value is not known, else "".
+/// Reads HIPVMM_ROCR_* once. Returns a sentence if a name or a value is not known, else "".
 const std::string& read_knobs();
 
-/// One row: HIPVMM_ROCR_<name>, its values in words, and where its default comes from.
+/// One row: HIPVMM_ROCR_<name>, its values in words, and the source of its default.
 struct knob_row {
   const char* name;
   const char* values;

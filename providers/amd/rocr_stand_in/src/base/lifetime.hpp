@@ -4,7 +4,7 @@
 
 namespace stand_in {
 
-/// Counts one hsa_init(), one hsa_shut_down(). close() returns false where none is open.
+/// Counts one hsa_init(), one hsa_shut_down(). close() returns false if none is open.
 void open_runtime();
 bool close_runtime();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is written to stderr: the log, notes, and reports of what hardware would punish.
+// Text for stderr: the log, notes, and reports of faults that hardware would punish.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,14 @@
 
 namespace stand_in {
 
-/// Writes a line where HIPVMM_ROCR_LOG=on.
+/// Writes a line if HIPVMM_ROCR_LOG=on.
 __attribute__((format(printf, 1, 2))) void log(const char* format, ...);
 
 /// Writes a line always.
 void note(const std::string& line);
 
 /// Writes the report and stops the program with SIGABRT, or counts it, as HIPVMM_ROCR_REPORTS says.
-/// `is_taken` is asked with HIPVMM_ROCR_REPORTS=handlers: where it returns true the program goes
-/// on.
+/// `is_taken` is asked with HIPVMM_ROCR_REPORTS=handlers: if it returns true the program goes on.
 void report(const std::string& what, const std::function<bool()>& is_taken = {});
 
 /// Stops the program: the stand-in itself cannot go on.

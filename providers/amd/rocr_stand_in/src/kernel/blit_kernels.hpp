@@ -16,8 +16,8 @@ std::string describe_kernel(const kernel& which);
 void run_kernel(const kernel& which, const argument_values& values, const device_view& memory);
 
 /// Returns the bytes that a dispatch will use, as far as its arguments say. For a kernel of the
-/// program that is the first byte behind each pointer. What waits or writes a value to memory is
-/// left out: the host may know that it is done before its packet is.
+/// program that is the first byte behind each pointer. Kernels that wait for or write a value in
+/// memory are left out: the host may know that they are done before their packets are.
 std::vector<byte_range> ranges_of_kernel(const kernel& which, const argument_values& values);
 
 }  // namespace stand_in

@@ -23,7 +23,7 @@ class elf_file {
   elf_file(const void* file, std::size_t bytes)
       : at_(static_cast<const char*>(file)), bytes_(bytes) {}
 
-  // nullptr where `count` objects at `offset` are not all in the file
+  // nullptr if `count` objects at `offset` are not all in the file
   template <class Object>
   const Object* objects(std::uint64_t offset, std::uint64_t count) const {
     if (offset > bytes_ || count > (bytes_ - offset) / sizeof(Object)) return nullptr;

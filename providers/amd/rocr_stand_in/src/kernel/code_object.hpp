@@ -19,7 +19,7 @@ struct code_symbol {
 };
 
 struct code_relocation {
-  std::uint64_t offset;  // where the image's own address plus `addend` is stored
+  std::uint64_t offset;  // the image's own address plus `addend` is stored here
   std::uint64_t addend;
 };
 
@@ -30,7 +30,7 @@ struct code_image {
   std::vector<kernel> kernels;
 };
 
-/// Returns false where the file is no AMDGPU code object or is malformed.
+/// Returns false if the file is no AMDGPU code object or is malformed.
 bool parse_code_object(const void* file, std::size_t bytes, code_image& into);
 
 }  // namespace stand_in

@@ -8,7 +8,7 @@
 
 namespace stand_in {
 
-/// Reads the kernels of NT_AMDGPU_METADATA, a message pack. Returns none where it is malformed.
+/// Reads the kernels of NT_AMDGPU_METADATA, a message pack. Returns none if it is malformed.
 std::vector<kernel> parse_kernel_metadata(const unsigned char* note, std::size_t bytes);
 
 }  // namespace stand_in

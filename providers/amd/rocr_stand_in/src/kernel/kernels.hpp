@@ -24,13 +24,13 @@ struct kernel {
   [[nodiscard]] const kernel_argument* find(const char* argument) const;
 };
 
-/// Lists a kernel by what a dispatch packet calls its kernel object, the descriptor's address.
+/// Lists a kernel under the kernel object of its dispatch packets, the descriptor's address.
 void add_kernel(std::uint64_t object, std::shared_ptr<const kernel> made);
 void remove_kernel(std::uint64_t object);
-/// Returns nullptr where no kernel is loaded there.
+/// Returns nullptr if no kernel is loaded there.
 std::shared_ptr<const kernel> kernel_of(std::uint64_t object);
 
-/// The kernarg segment of one dispatch, read by argument names. What is missing is 0.
+/// The kernarg segment of one dispatch, read by argument names. A missing argument is 0.
 class argument_values {
  public:
   argument_values(const kernel& of, std::vector<unsigned char> bytes)

@@ -67,7 +67,7 @@ struct mapping {
   std::map<agent*, hsa_access_permission_t> rights;
 };
 
-/// ROCr's memory_lock_ and the maps below it. Whoever uses a map holds the lock.
+/// ROCr's memory_lock_ and the maps below it. A thread that uses a map holds the lock.
 struct address_space {
   std::shared_mutex lock;
   std::map<std::uint64_t, allocation> allocations;
@@ -94,10 +94,10 @@ reservation* reservation_of(std::uint64_t address, std::uint64_t bytes);
 memory_handle& add_handle(memory_handle made);
 memory_handle* find_handle(hsa_amd_vmem_alloc_handle_t handle);
 
-/// Makes the host's view of a mapping what its rights say. Pre: the lock is held.
+/// Makes the host's view of a mapping agree with its rights. Pre: the lock is held.
 void update_host_view(std::uint64_t address, const mapping& mapped);
 
-/// Says what is at an address now. Pre: the lock is held.
+/// Describes the present contents of an address. Pre: the lock is held.
 std::string describe_address(std::uint64_t address);
 
 }  // namespace stand_in

@@ -43,7 +43,7 @@ const std::vector<agent*>& visible_agents();
 /// Pre: index < knobs().gpus.
 agent& gpu_agent(std::uint64_t index);
 
-/// Return nullptr where the handle is none of ours.
+/// Return nullptr if the handle is none of ours.
 agent* agent_of(hsa_agent_t handle);
 pool* pool_of(hsa_amd_memory_pool_t handle);
 

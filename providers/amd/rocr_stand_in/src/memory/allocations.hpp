@@ -7,10 +7,10 @@
 
 namespace stand_in {
 
-/// Allocates from a pool and lists it; returns 0 where the pool has no more.
+/// Allocates from a pool and lists it; returns 0 if the pool has no more.
 std::uint64_t allocate(pool& from, std::uint64_t bytes);
 
-/// Frees what allocate() returned. Reports where unfinished work still names it.
+/// Frees memory of allocate(). Reports if unfinished work still names it.
 hsa_status_t deallocate(std::uint64_t address);
 
 }  // namespace stand_in

@@ -119,7 +119,7 @@ piece find_piece(agent& who, std::uint64_t address, std::uint64_t limit, bool wr
     made.fault = "nothing is mapped there";
     return made;
   }
-  // Host memory ends where a reservation or an allocation begins.
+  // Host memory ends at the start of a reservation or an allocation.
   std::uint64_t end = limit;
   if (above != all.allocations.end()) end = std::min(end, above->first);
   const auto next = all.reservations.upper_bound(address);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory as an agent sees it while it works: addresses are translated, and what hardware would
-// punish is reported.
+// Memory as an agent sees it while it works: translates addresses, and reports faults that hardware
+// would punish.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ class device_view {
     return value;
   }
 
-  /// Returns true where the operation must not go on waiting.
+  /// Returns true if the operation must not go on waiting.
   [[nodiscard]] bool stopped() const { return what_.stop != nullptr && what_.stop->load(); }
 
  private:
   enum class access { read, write };
-  using visitor = std::function<void(char* at, std::uint64_t bytes)>;  // at: null where not there
+  using visitor = std::function<void(char* at, std::uint64_t bytes)>;  // at: null if not there
   void for_each_piece(std::uint64_t address, std::uint64_t bytes, access how,
                       const visitor& each) const;
   const operation& what_;

@@ -27,7 +27,7 @@ class work_source {
   void unlist();
 };
 
-/// Reports where unfinished work names bytes of the range that is about to be ended: `how` is the
+/// Reports if unfinished work names bytes of the range that is about to be ended: `how` is the
 /// verb, such as "unmap", and `what` the noun. Pre: the lock of the address space is held, so that
 /// nothing else ends meanwhile.
 void check_unused(const char* how, const char* what, std::uint64_t address, std::uint64_t bytes);

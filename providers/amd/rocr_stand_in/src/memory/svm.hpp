@@ -26,7 +26,7 @@ struct svm_attributes {
 void for_each_svm_piece(const void* pointer, std::uint64_t bytes,
                         const std::function<void(svm_attributes&)>& each);
 
-/// Returns up to where attributes are set from `address` on, or `address` where none are.
+/// Returns the end of the range with attributes from `address` on, or `address` if it has none.
 std::uint64_t svm_end(std::uint64_t address, std::uint64_t most);
 
 }  // namespace stand_in

@@ -17,7 +17,7 @@ namespace stand_in {
 struct copy_job {
   std::vector<hsa_signal_t> after;
   hsa_signal_t done{0};
-  agent* who = nullptr;  // whose view of memory the engine has
+  agent* who = nullptr;  // the engine has this agent's view of memory
   std::string name;
   std::vector<byte_range> ranges;
   std::function<void(const device_view& memory)> work;
@@ -43,7 +43,7 @@ class copy_engine final : public work_source {
   bool started_ = false;
 };
 
-/// Engines of a GPU: what ROCr uses them for, where no number is asked for.
+/// Engines of a GPU, by ROCr's use of them if the call names no number.
 enum engine_number : unsigned {
   engine_to_host,
   engine_to_device,

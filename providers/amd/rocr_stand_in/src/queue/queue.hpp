@@ -19,7 +19,7 @@ namespace stand_in {
 
 class queue;
 
-/// What the handle of a queue points at: libamdhip64 reads `shared`.
+/// The target of a queue's handle: libamdhip64 reads `shared`.
 struct queue_block {
   amd_queue_v2_t shared;
   queue* self;
@@ -49,7 +49,7 @@ class queue final : public work_source {
   [[nodiscard]] packet slot(std::uint64_t index) const;
   [[nodiscard]] operation describe_packet(std::uint64_t index, std::string name) const;
   bool wait_for_packet(packet at);
-  // Returns false where the queue was stopped meanwhile.
+  // Returns false if the queue was stopped meanwhile.
   bool process(std::uint64_t index, packet at, hsa_signal_t& done);
   void dispatch(std::uint64_t index, const hsa_kernel_dispatch_packet_t& kernel);
   void serve();

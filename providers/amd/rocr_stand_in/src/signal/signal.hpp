@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A signal: an amd_signal_t, which libamdhip64 reads, and where its memory is.
+// A signal: an amd_signal_t, which libamdhip64 reads, and the place of its memory.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@
 
 namespace stand_in {
 
-/// One signal; `shared` is what the handle points at.
+/// One signal; the handle points at `shared`.
 struct signal {
   amd_signal_t shared;
   std::atomic<std::uint32_t> waiters{0};
   std::atomic<std::uint32_t> handlers{0};
-  // Its value may be written through the pointer, without a call that would wake those who wait.
+  // Its value may be written through the pointer, without a call that would wake waiting threads.
   std::atomic<bool> pointer_taken{false};
 };
 
@@ -25,7 +25,7 @@ hsa_signal_t create_signal(std::int64_t value);
 /// Its memory serves a later signal.
 void destroy_signal(hsa_signal_t handle);
 
-/// Returns true where the address is in memory of signals, which every agent may use.
+/// Returns true if the address is in memory of signals, which every agent may use.
 bool is_signal_memory(std::uint64_t address);
 
 std::int64_t load_signal(hsa_signal_t handle);

@@ -13,7 +13,7 @@
 namespace stand_in {
 namespace {
 
-// Those who wait for a signal share a lock with few others.
+// Threads that wait for a signal share a lock with few others.
 struct bucket {
   std::mutex lock;
   std::condition_variable changed;
@@ -25,7 +25,7 @@ std::array<bucket, bucket_count>& buckets() {
 }
 bucket& bucket_of(hsa_signal_t handle) { return buckets()[handle.handle / 128 % bucket_count]; }
 
-// Those who wait for several at once.
+// Threads that wait for several signals at once.
 bucket& any_bucket() {
   static auto* made = new bucket;
   return *made;

@@ -8,13 +8,13 @@
 
 namespace stand_in {
 
-/// Wakes those who wait for the signal, and its handlers.
+/// Wakes the threads that wait for the signal, and its handlers.
 void signal_changed(hsa_signal_t handle);
 /// As signal_changed() of each signal: an engine wrote to memory of signals.
 void signal_memory_changed();
 
-/// Waits until `ready()`, which looks at the signal's value. Returns false at `deadline` (0: none),
-/// in nanoseconds of now(), or where `stop` is true; who sets it calls wake_waiters().
+/// Waits until `ready()`, which reads the signal's value. Returns false at `deadline` (0: none), in
+/// nanoseconds of now(), or if `stop` is true; the thread that sets it calls wake_waiters().
 bool wait_for_signal(hsa_signal_t handle, const std::function<bool()>& ready,
                      std::uint64_t deadline, const std::atomic<bool>* stop);
 /// Waits until one of the signals is 0. Null handles are left out; none at all is no wait.

@@ -11,15 +11,15 @@ namespace test {
 struct outcome {
   bool finished = false;  // the function returned
   int signal = 0;         // that ended the process
-  std::string errors;     // what it wrote to stderr
-  /// Returns true where the process was stopped by a report that has the text.
+  std::string errors;     // its stderr
+  /// Returns true if a report that has the text stopped the process.
   [[nodiscard]] bool reported(const std::string& text) const;
 };
 
 /// Each variable is "NAME=value", the name without HIPVMM_ROCR_.
 outcome in_child(const std::vector<std::string>& variables, const std::function<void()>& run);
 
-/// In the child: ends it with a message where `holds` is false.
+/// In the child: ends it with a message if `holds` is false.
 void expect(bool holds, const char* what);
 
 }  // namespace test

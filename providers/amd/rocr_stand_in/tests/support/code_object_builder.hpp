@@ -19,7 +19,7 @@ struct kernel_description {
   std::vector<argument_description> arguments;
 };
 
-/// Returns where each argument is: aligned to its size, at most to 32 bytes.
+/// Returns the offset of each argument: aligned to its size, at most to 32 bytes.
 std::vector<std::uint64_t> argument_offsets(const kernel_description& kernel);
 
 std::vector<char> build_code_object(const std::vector<kernel_description>& kernels);

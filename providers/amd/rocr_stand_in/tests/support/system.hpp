@@ -56,7 +56,7 @@ class launcher {
  public:
   launcher(const hsa_system& on, hsa_agent_t gpu, const std::vector<kernel_description>& kernels);
   ~launcher();
-  /// Arguments by name; what is missing is 0. Returns the signal of its end.
+  /// Arguments by name; missing ones are 0. Returns the signal of its end.
   hsa_signal_t launch(const std::string& kernel, const std::map<std::string, std::uint64_t>& with,
                       const std::map<std::string, std::vector<std::uint64_t>>& vectors = {});
   hsa_signal_t barrier(const std::vector<hsa_signal_t>& after, bool all = true);
