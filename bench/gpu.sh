@@ -4,12 +4,12 @@
 # tests/gpu.sh makes it:
 #   bash bench/gpu.sh FOLDER [growth|pool|exchange|sharing|slots|sleep|transfer|trace TRACES] [OPTION...]
 # A name runs that one alone; options without a name are growth's. sharing needs two GPUs for all of
-# its figures, exchange two GPUs and NCCL. trace runs trace_bench on the traces in the folder TRACES, with idle streams and with
-# busy ones; RMM_DIR, where it is set, names RMM's CMake package; PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark
-# and the GPU, the figures (.csv), tables (.md) and what the
-# program said (.log), of growth also the figures of each step (-steps.csv). What
-# tests/support/packages.sh lists must be there, as for tests/gpu.sh. HIPVMM_COMMIT names the commit
-# where git cannot.
+# its figures, exchange two GPUs and NCCL. trace runs trace_bench on the traces in the folder
+# TRACES, with idle streams and with busy ones; RMM_DIR, if it is set, names RMM's CMake package;
+# PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark and the GPU,
+# the figures (.csv), tables (.md) and the output of the program (.log), of growth also the figures
+# of each step (-steps.csv). The packages that tests/support/packages.sh lists must be there, as for
+# tests/gpu.sh. HIPVMM_COMMIT names the commit if git cannot.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What does the host provider add to a program's HIP calls: beside the system calls that it cannot
-// avoid, beside a queue that does nothing else, and with many mappings alive?
+// Measures the cost that the host provider adds to a program's HIP calls: beside the system calls
+// that it cannot avoid, beside a queue that does nothing else, and with many mappings alive.
 //
 // The numbers that would change a decision: create, map, set access, unmap and release of 2 MiB
-// above 25 us in all, or a fill whose submission takes above 2 us, not counting what the system
-// takes to wake a thread, mean that tests wait for the provider rather than for the program; a
-// lookup among 10,000 live mappings above 3 searches in an ordered index of as many addresses means
-// that more than the logarithm grows. --check makes each a failure.
+// above 25 us in all, or a fill whose submission takes above 2 us, not counting the system's time
+// to wake a thread, mean that tests wait for the provider rather than for the program; a lookup
+// among 10,000 live mappings above 3 searches in an ordered index of as many addresses means that
+// more than the logarithm grows. --check makes each a failure.
 #include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -51,8 +51,8 @@ struct method {
   std::function<double()> run;  ///< the seconds of `steps` steps
 };
 
-/// Samples the methods in turns, every other time in reverse, so that what drifts in the machine
-/// touches all of them. The first one is the baseline of the ratios.
+/// Samples the methods in turns, every other time in reverse, so that drift in the machine touches
+/// all of them. The first one is the baseline of the ratios.
 std::vector<bench::measurement> measure(const std::string& scenario, std::size_t bytes,
                                         const std::vector<method>& methods, const options& chosen) {
   std::vector<bench::measurement> rows;
@@ -155,7 +155,7 @@ double push_to_queue(std::size_t steps) {
   return watch.seconds();
 }
 
-/// One call at a time, on a stream that has nothing to do; what it leaves to do is not timed.
+/// One call at a time, on an idle stream; the work that it leaves is not timed.
 template <class Stream, class Call>
 double on_idle(Stream& on, std::size_t steps, Call call) {
   stopwatch watch;
@@ -168,7 +168,7 @@ double on_idle(Stream& on, std::size_t steps, Call call) {
   return watch.seconds();
 }
 
-/// One call after the other, while the stream does what it is given.
+/// One call after the other, while the stream does its work.
 template <class Call>
 double on_draining(const stream& on, std::size_t steps, Call call) {
   stopwatch watch;
@@ -249,7 +249,7 @@ class many_mappings {
   [[nodiscard]] std::byte* at(std::size_t i) const { return where_.at(i * chunk_bytes); }
   /// A byte somewhere in the `i`th of an order that jumps about.
   [[nodiscard]] std::byte* jump(std::size_t i) const { return at(i * 7919 % count_) + 64; }
-  /// What a lookup cannot do without: a search for the address in an ordered index under a mutex.
+  /// The least work of a lookup: a search for the address in an ordered index under a mutex.
   [[nodiscard]] std::size_t search(std::byte* address) {
     const std::lock_guard lock{mutex_};
     return std::prev(index_.upper_bound(address))->second;

@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-// HIP objects as thin as they can be, and what their calls are compared with.
+// HIP objects as thin as they can be, and the baselines of their calls.
 namespace bench {
 
 inline constexpr std::size_t chunk_bytes = std::size_t{2} << 20U;

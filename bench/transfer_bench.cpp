@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What do pinned memory and prefetching save when data moves between host and device?
+// Measures the time that pinned memory and prefetching save when data moves between host and
+// device.
 //
-// The rules that they bear out (docs/guides/resources.md): buffers for copies from
-// pinned_host_resource where a copy takes longer than a copy from pageable memory by half; a
-// prefetch before managed memory changes sides where the first use without one takes twice as long.
+// The rules that the figures support (docs/guides/resources.md): buffers for copies from
+// pinned_host_resource if a copy takes longer than a copy from pageable memory by half; a prefetch
+// before managed memory changes sides if the first use without one takes twice as long.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -120,7 +121,7 @@ std::vector<measurement> measure_copies(const char* scenario, bool to_device,
                  chosen);
 }
 
-/// Why managed memory cannot be measured; empty where it can.
+/// Why managed memory cannot be measured; empty if it can.
 std::string why_unmanaged(hipvmm::device_ref device) {
   if (!device.supports_managed_memory()) return "the device has no managed memory";
   if (!device.supports_concurrent_managed_access())
@@ -128,8 +129,8 @@ std::string why_unmanaged(hipvmm::device_ref device) {
   return {};
 }
 
-// The device reads what the host has written, or the host what the device has written. The copies
-// move the same bytes from and to memory that stays where it is.
+// The device reads bytes that the host has written, or the reverse. The copies move the same bytes
+// from and to memory that stays in place.
 std::vector<measurement> measure_managed(const char* scenario, bool to_device,
                                          const options& chosen) {
   const hipvmm::device_ref device{chosen.device};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exchange() beside what programs do that must know how much they receive, and what registering
-// memory that grows costs. The questions are in exchange_methods.cpp and registration.cpp;
+// exchange() beside the steps of programs that must know how much they receive, and the cost of
+// registering memory that grows. The questions are in exchange_methods.cpp and registration.cpp;
 // --enforce makes a missed bar a failure.
 #include <CLI/CLI.hpp>
 #include <cstdio>

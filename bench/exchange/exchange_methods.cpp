@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What does it cost not to know how much will be received?
+// Measures the cost of not knowing how much will be received.
 //
 // Kept memory may take no longer than 1.05 times the plain transfer of known counts: above, the
 // steps before the transfer would need to become one. exchange() may hold no more than 1.05 times
-// what came: above, growth by an exchange would need a policy of its own.
+// the bytes that came: above, growth by an exchange would need a policy of its own.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -139,7 +139,7 @@ class exchange_methods {
     }
     rank_.plain(out, in, stream_);
   }
-  /// What comes from each rank, as programs find it out that do not know.
+  /// Asks for the bytes from each rank, as a program does that does not know them.
   [[nodiscard]] std::vector<std::size_t> ask_counts() const {
     std::vector<std::size_t> result(size());
     rank_.ranks.all_to_all(counts_.data(), result.data(), sizeof(std::size_t));

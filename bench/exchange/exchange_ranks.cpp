@@ -24,7 +24,7 @@
 namespace bench {
 namespace {
 
-/// Runs `each` in a thread for each rank. Throws: what the first one throws.
+/// Runs `each` in a thread for each rank. Throws: the exception of the first rank that throws.
 void run_threads(int count, const std::function<void(int rank)>& each) {
   std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(count));
   std::vector<std::thread> threads;

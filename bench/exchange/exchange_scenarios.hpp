@@ -21,25 +21,25 @@ using plain_transfer =
     std::function<void(const std::vector<hipvmm::outgoing>&, const std::vector<hipvmm::incoming>&,
                        hipvmm::stream_ref)>;
 
-/// What a rank has.
+/// The objects of a rank.
 struct exchange_rank {
   hipvmm::communicator& ranks;
   plain_transfer plain;
   /// Waits on the host, with nothing on the device, until all ranks have called it; whether all
   /// said true.
   std::function<bool(bool)> agree;
-  /// What this build can register memory with, where that was asked for.
+  /// The libraries of this build that register memory, if `registers` was given.
   std::vector<std::shared_ptr<registering>> libraries;
 };
 
 struct exchange_shape {
   std::size_t bytes = 0;  ///< that each rank sends in a round
-  int rounds = 2;         ///< each appends to what came before
+  int rounds = 2;         ///< each appends to the bytes that came before
   bool skewed = false;    ///< rank 0 receives half of all bytes
 };
 
 /// Called by all ranks at the same time. Times are those of the slowest rank, memory that of the
-/// rank that held most for what it received.
+/// rank that held most for the bytes it received.
 [[nodiscard]] std::vector<measurement> measure_exchange(const settings& chosen,
                                                         const exchange_shape& shape,
                                                         const exchange_rank& rank);
@@ -49,8 +49,8 @@ struct registration_shape {
   int chunks = 16;        ///< by which a vector grows, one at a time
 };
 
-/// What registering the chunks of a vector costs with each library of `rank`, and what NCCL gives
-/// for it. Called by all ranks at the same time; times are those of the slowest rank.
+/// The cost of registering the chunks of a vector with each library of `rank`, and NCCL's gain from
+/// it. Called by all ranks at the same time; times are those of the slowest rank.
 [[nodiscard]] std::vector<measurement> measure_registration(const settings& chosen,
                                                             const registration_shape& shape,
                                                             const exchange_rank& rank);
@@ -59,8 +59,8 @@ struct registration_shape {
 
 /// Runs `each` as every rank. With `registers` they have libraries to register memory with, and MPI
 /// is asked for MPI_THREAD_MULTIPLE, which its windows need; else for MPI_THREAD_SERIALIZED.
-/// Throws: std::invalid_argument where the build has no `library` ("threads", "nccl" or "mpi"), or
-/// has too few devices for it.
+/// Throws: std::invalid_argument if the build has no `library` ("threads", "nccl" or "mpi"), or has
+/// too few devices for it.
 void run_exchange_ranks(const std::string& library, int count, bool registers,
                         const std::function<void(const exchange_rank&)>& each);
 

@@ -96,7 +96,7 @@ class with_nccl final : public registering {
     return handle;
   }
   void remove(void* handle, void* /*address*/) override {
-    // nullptr where NCCL_LOCAL_REGISTER=0.
+    // nullptr if NCCL_LOCAL_REGISTER=0.
     if (handle != nullptr) require(ncclCommDeregister(ranks_, handle), "ncclCommDeregister");
   }
   [[nodiscard]] bool serves_messages() const override { return true; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What does it cost that a communication library knows the chunks of memory that grows?
+// Measures the cost of registering the chunks of growing memory with a communication library.
 //
 // A registrar may take no longer than 1.1 times growth and the library's own calls: above, a
 // program would do better to call the library itself.
@@ -139,7 +139,7 @@ class registration_methods {
   }
 
  private:
-  /// Runs `work` in all ranks. Throws in all of them where it throws in one.
+  /// Runs `work` in all ranks. Throws in all of them if it throws in one.
   template <typename Work>
   void together(Work work) const {
     std::string why;

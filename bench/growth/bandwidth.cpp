@@ -2,8 +2,8 @@
 // Is memory that was mapped piece by piece as fast to read and copy as one plain allocation?
 //
 // Below 0.99 of the bandwidth over hipMalloc, growth in place costs its users more than it saves
-// them. Where the device puts memory makes more than that, so each kind is allocated several times,
-// and judged by the median of pairs that were allocated one after the other.
+// them. The place of memory in the device makes a larger difference, so each kind is allocated
+// several times, and judged by the median of pairs that were allocated one after the other.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -55,7 +55,7 @@ std::vector<measurement> measure_passes(const char* scenario, std::size_t bytes,
                                         const settings& chosen) {
   std::vector<method> methods;
   for (const memory_kind& kind : kinds) {
-    // New memory for each sample: where the device puts it is part of what differs.
+    // New memory for each sample: its place in the device is part of the difference.
     const auto run = [&](memory_probe*) {
       const std::unique_ptr<grower> memory = kind.make();
       for (const std::size_t size : kind.sizes) memory->grow(size);

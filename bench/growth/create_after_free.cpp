@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Does creating memory wait until the driver has cleared what was released just before?
+// Does creating memory wait until the driver has cleared the memory released just before?
 //
 // The last chunks of a growth take 0.5 ms in some samples and 100 ms in others. If a pause makes
 // creation fast, the driver clears in the background, and figures for clean memory need --pause-ms.
@@ -54,9 +54,9 @@ std::vector<measurement> measure_create_after_free(const settings& chosen) {
   return measure_pauses(scenario::create_after_free, chosen);
 }
 
-// The driver may have other memory, clean for long. So once more with next to nothing free but what
-// is released: a creation can have a quarter of its bytes from elsewhere, and the driver what it
-// needs for streams.
+// The driver may have other memory, clean for long. So once more with next to nothing free but the
+// released memory: a creation can have a quarter of its bytes from elsewhere, and the driver the
+// memory it needs for streams.
 std::vector<measurement> measure_create_on_full_device(const settings& chosen) {
   const hipvmm::scoped_device scope{chosen.device};
   const std::size_t left_free =

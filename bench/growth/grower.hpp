@@ -16,7 +16,7 @@ class grower {
   grower(const grower&) = delete;
   grower& operator=(const grower&) = delete;
 
-  /// Holds `bytes` usable bytes when it returns, what was there before included.
+  /// Holds `bytes` usable bytes when it returns, earlier ones included.
   virtual void grow(std::size_t bytes) = 0;
   [[nodiscard]] virtual void* data() = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// What growth promises; all bars, those without rows among them.
+/// The promises of growth; all bars, those without rows among them.
 [[nodiscard]] std::vector<bar> judge(const std::vector<measurement>& rows, const settings& chosen);
 
 }  // namespace bench

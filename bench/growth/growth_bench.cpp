@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What does growth in place cost and give: beside the HIP calls that no library can avoid, and
-// beside the ways to grow that copy? Each scenario is a file, with the number that would change a
-// decision at its top; growth_bars.cpp holds the bars, and --enforce makes a missed one a failure.
+// Measures the cost and the gain of growth in place: beside the HIP calls that no library can
+// avoid, and beside the ways to grow that copy. Each scenario is a file, with the number that would
+// change a decision at its top; growth_bars.cpp holds the bars, and --enforce makes a missed one a
+// failure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -57,7 +58,7 @@ constexpr named_scenario scenarios[] = {{"doubling", bench::measure_doubling},
                                         {"create_on_full", bench::measure_create_on_full_device},
                                         {"peers", bench::measure_peers}};
 
-/// What the device can hold twice, for copying needs the old and the new at once.
+/// The size that the device can hold twice, because copying needs the old and the new at once.
 std::size_t clamped(std::size_t wanted, hipvmm::device_ref device) {
   const std::size_t possible = device.free_memory() / 2;
   if (wanted <= possible) return wanted;
@@ -90,7 +91,7 @@ bench::settings settings_of(const options& chosen) {
   return result;
 }
 
-/// Loads what a first fill, kernel and copy load, so that it is not taken for memory that the
+/// Loads the code of a first fill, kernel and copy, so that it is not taken for memory that the
 /// first method holds.
 void warm_up(hipvmm::device_ref device) {
   const hipvmm::scoped_device scope{device};
@@ -126,7 +127,7 @@ int run(const options& chosen, int argc, char** argv) {
     const auto& only = chosen.only;
     if (!only.empty() && std::find(only.begin(), only.end(), scenario.name) == only.end()) continue;
     all.add(scenario.name, [&] { return scenario.measure(settings); });
-    // Now, for what comes next may end the program.
+    // Now, because the next steps may end the program.
     write(chosen, settings, origin, all.rows());
   }
   bench::print_table(all.rows());

@@ -12,7 +12,7 @@
 namespace bench {
 namespace {
 
-/// One column of a scenario's table: its cell is empty where a row has nothing to say.
+/// One column of a scenario's table: its cell is empty if a row has nothing to say.
 struct column {
   std::string title;
   std::function<std::string(const measurement&)> cell;

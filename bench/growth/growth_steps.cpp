@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What does it cost to grow a buffer in place, by doubling and by equal steps: beside the HIP calls
-// that no library can avoid, and beside allocating anew, copying and freeing?
+// Measures the cost of growing a buffer in place, by doubling and by equal steps: beside the HIP
+// calls that no library can avoid, and beside allocating anew, copying and freeing.
 //
 // A region or vector above 1.10 times the raw calls for the same chunks means that the layers over
-// HIP have to become thinner; a single copy, or a peak above the final size, that growth is not
-// what it promises. A vector that grows as one did a moment ago, nothing being set, below 20 times
-// as fast as copying means that chunk_cache::shared() does not do what it is on for.
+// HIP have to become thinner; a single copy, or a peak above the final size, that growth breaks its
+// promise. A vector that grows as one did a moment ago, nothing being set, below 20 times as fast
+// as copying means that chunk_cache::shared() does not do its work.
 #include <memory>
 
 #include <hipvmm/core/bytes.hpp>

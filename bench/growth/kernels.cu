@@ -25,8 +25,8 @@ __global__ void wait(long long duration) {
   }
 }
 
-// Where a sum goes that must look used to the compiler; never written, for no sum is all ones in
-// memory that holds one byte again and again.
+// Keeps a sum in use for the compiler; never written, because no sum is all ones in memory that
+// holds one byte again and again.
 __device__ unsigned unused_sum;
 
 __global__ void read(const uint4* source, std::size_t count) {

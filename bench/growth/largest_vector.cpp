@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // How large can a buffer become by growth, of the memory that is free at the start?
 //
-// Below 99.5 % growth in place wastes what it promises to use: chunks would have to be smaller near
-// the end.
+// Below 99.5 % growth in place wastes memory that it promises to use: chunks would have to be
+// smaller near the end.
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
@@ -74,7 +74,7 @@ double grow_until_refused(hipvmm::device_ref device, grower& memory, std::size_t
 std::vector<measurement> measure_largest(const settings& chosen) {
   const hipvmm::device_ref device = chosen.device;
   std::vector<reached> worst(2);
-  // The method as it is run, and what it reached when it reached least.
+  // The method as it is run, and the smallest size that it reached.
   const auto method_of = [&](const char* called, int runs, reached& least, auto make) {
     const auto run = [&chosen, &least, device, make](memory_probe*) {
       reached end;

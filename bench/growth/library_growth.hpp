@@ -22,8 +22,8 @@ namespace bench {
                                                   std::optional<hipvmm::device_ref> peer = {});
 
 /// As make_vector without options, in a program that has grown such a vector through `sizes` a
-/// moment ago and set nothing: chunk_cache::shared() keeps what that one released. Throws:
-/// std::runtime_error when the cache did not keep it.
+/// moment ago and set nothing: chunk_cache::shared() keeps the chunks which that one released.
+/// Throws: std::runtime_error when the cache did not keep them.
 [[nodiscard]] std::unique_ptr<grower> make_vector_again(hipvmm::device_ref device,
                                                         const std::vector<std::size_t>& sizes);
 
@@ -34,8 +34,8 @@ namespace bench {
 /// in the background.
 [[nodiscard]] hipvmm::growth_options ahead_options(std::size_t step_bytes);
 
-/// As make_region and as an exact make_vector, with a chunk cache of its own that holds the
-/// chunks of a first growth through `sizes`: what a program sees that grows again and again.
+/// As make_region and as an exact make_vector, with a chunk cache of its own that holds the chunks
+/// of a first growth through `sizes`: the case of a program that grows again and again.
 /// Throws: std::runtime_error when the cache did not keep them.
 [[nodiscard]] std::unique_ptr<grower> make_cached_region(hipvmm::device_ref device,
                                                          const std::vector<std::size_t>& sizes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What does growth cost when a peer device may use every byte of it?
+// Measures the cost of growth if a peer device may use every byte of it.
 //
 // Above 1.10 times the raw calls that open each chunk to both devices at once, granting would have
 // to be one call for all devices instead of one for each.

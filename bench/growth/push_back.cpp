@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does push_back cost for each element, growth included, beside the copy of the element that
-// nobody can avoid?
+// Measures the cost of push_back for each element, growth included, beside the copy of the element
+// that nobody can avoid.
 //
 // Above 1.5 times the copies alone, the checks around them or the growth steps have become dear.
 #include <algorithm>

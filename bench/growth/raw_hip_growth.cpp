@@ -74,7 +74,7 @@ class raw_chunks final : public grower {
     hipMemGenericAllocationHandle_t handle = nullptr;
     const std::size_t added = bytes - committed_;
     require(hipMemCreate(&handle, added, &property_, 0), "hipMemCreate");
-    chunks_.emplace_back(handle, added);  // now, so that it is released whatever fails
+    chunks_.emplace_back(handle, added);  // now, so that any failure releases it
     require(hipMemMap(at(committed_), added, 0, handle, 0), "hipMemMap");
     require(hipMemSetAccess(at(committed_), added, access_.data(), access_.size()),
             "hipMemSetAccess");

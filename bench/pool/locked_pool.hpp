@@ -16,15 +16,15 @@ namespace bench {
 
 /// When a locked_pool records the event that another stream waits for.
 enum class marking {
-  when_wanted,  ///< by who takes the memory: covers more than it must, costs nothing before
+  when_wanted,           ///< by the stream that takes the memory: covers more, costs less
   at_each_deallocation,  ///< as RMM's pool does
 };
 
-/// What pools of device memory are made like: one mutex, and for each stream one list of free
-/// blocks in the order of addresses, searched for the best fit from its front and joined with
-/// their neighbours when blocks come back. A stream that has nothing takes what other streams have
-/// and waits for their events; then the pool grows by hipMalloc, by 64 MiB at least, and never
-/// shrinks. A baseline, written anew after what is known of RMM's pool_memory_resource.
+/// The usual pool of device memory: one mutex, and for each stream one list of free blocks in the
+/// order of addresses, searched for the best fit from its front and joined with their neighbours
+/// when blocks come back. A stream that has nothing takes the blocks of other streams and waits for
+/// their events; then the pool grows by hipMalloc, by 64 MiB at least, and never shrinks. A
+/// baseline, written anew from the known behaviour of RMM's pool_memory_resource.
 class locked_pool final : public hipvmm::mr::memory_resource {
  public:
   locked_pool(hipvmm::device_ref device, marking when);
@@ -51,9 +51,9 @@ class locked_pool final : public hipvmm::mr::memory_resource {
                           std::size_t alignment) noexcept override;
 
   [[nodiscard]] stream_blocks& blocks_of(hipvmm::stream_ref stream);
-  /// Adds a block, joined with what lies beside it.
+  /// Adds a block, joined with its neighbours.
   void insert(block_list& free, block one);
-  /// What is behind `one` begins where it ends, and both came from one call of hipMalloc.
+  /// `behind` begins at the end of `one`, and both came from one call of hipMalloc.
   [[nodiscard]] bool touch(const block& one, const block& behind) const;
   void take_from_others(hipvmm::stream_ref stream, block_list& free);
   void grow(block_list& free, std::size_t bytes);
@@ -63,7 +63,7 @@ class locked_pool final : public hipvmm::mr::memory_resource {
   hipvmm::stream sync_stream_;
   std::mutex mutex_;
   std::map<ihipStream_t*, stream_blocks> streams_;
-  std::map<char*, std::size_t> slabs_;  // what hipMalloc gave
+  std::map<char*, std::size_t> slabs_;  // memory of hipMalloc
   std::exception_ptr failure_;  // of a deallocation, which lost memory: told by the next call
 };
 

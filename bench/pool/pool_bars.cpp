@@ -11,7 +11,7 @@
 namespace bench {
 namespace {
 
-/// nullptr where it was not measured.
+/// nullptr if it was not measured.
 const measurement* find(const std::vector<measurement>& rows, const char* scenario,
                         std::size_t bytes, int threads, const char* method = name::pool) {
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const measurement& row) {

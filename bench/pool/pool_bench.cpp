@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does vmm_pool_resource cost beside hipMallocAsync, a pool as most are made and hipMalloc, in
-// the same run?
+// Measures the cost of vmm_pool_resource beside hipMallocAsync, a pool as most are made and
+// hipMalloc, in the same run.
 //
 // Each scenario has its question, and the number that would change a decision, in its own file.
 // pool_bars.cpp holds the bars, and --enforce makes a missed one a failure.
@@ -68,7 +68,7 @@ bench::pool_settings defaults() {
 /// Most memory that all contenders of one scenario hold together.
 std::size_t most_held(const bench::pool_settings& chosen) {
   const std::size_t largest = *std::max_element(chosen.sizes.begin(), chosen.sizes.end());
-  // Beside what they were asked for, pools hold what is lost between blocks.
+  // Beside the requested bytes, pools hold those lost between blocks.
   return std::max({5 * largest + 4 * chosen.holes * bench::bytes_for_hole,
                    6 * chosen.random_live_bytes, 6 * chosen.handover_bytes, 6 * chosen.loop_bytes,
                    2 * chosen.create_bytes, 3 * chosen.trim_bytes}) +
@@ -104,7 +104,7 @@ bench::pool_settings settings_of(const options& chosen) {
   return result;
 }
 
-// Giving back cannot throw: what fails there is told to the library's handler, and loses memory.
+// Deallocation cannot throw: the library's handler gets its failures, which lose memory.
 std::atomic<int> reported{0};
 void count_reported(const char* call, int code, const char* message) noexcept {
   ++reported;
@@ -128,7 +128,7 @@ int run(const options& chosen, int argc, char** argv) {
     const auto& only = chosen.only;
     if (!only.empty() && std::find(only.begin(), only.end(), scenario.name) == only.end()) continue;
     all.add(scenario.name, [&] { return scenario.measure(settings); });
-    // Now, for what comes next may end the program.
+    // Now, because the next steps may end the program.
     write(chosen, settings, origin, all.rows());
   }
   bench::print_pool_table(all.rows());

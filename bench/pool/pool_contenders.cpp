@@ -66,7 +66,7 @@ std::vector<double> repeating_job::sample() {
   if (steps_ == 0) {
     std::size_t tried = 16;
     static_cast<void>(run(tried));  // the first steps of all take memory from the device
-    // Few steps tell little of one where threads have to meet first.
+    // Few steps tell little of one if threads have to meet first.
     double seconds = run(tried);
     for (; seconds < sample_seconds_ / 8; seconds = run(tried)) tried *= 4;
     const double fit = static_cast<double>(tried) * sample_seconds_ / seconds;

@@ -20,7 +20,7 @@ using resource_ptr = std::unique_ptr<hipvmm::mr::memory_resource>;
 struct contender {
   std::string name;
   std::function<resource_ptr()> make = {};
-  std::string unavailable = {};  ///< why it cannot be measured; empty where it can
+  std::string unavailable = {};  ///< why it cannot be measured; empty if it can
   bool slow = false;             ///< sampled once in each run
 };
 
@@ -62,7 +62,7 @@ class held_blocks {
 [[nodiscard]] double time_pairs(hipvmm::mr::memory_resource& resource, hipvmm::stream_ref stream,
                                 std::size_t bytes, std::size_t count);
 
-/// What one contender does in one scenario; it has its resource from its first sample to the last
+/// The work of one contender in one scenario; it has its resource from its first sample to the last
 /// one of all contenders.
 class job {
  public:
@@ -75,7 +75,7 @@ class job {
   [[nodiscard]] virtual std::vector<double> sample() = 0;
   /// Of how many steps each of these is the mean.
   [[nodiscard]] virtual std::size_t steps() const { return 1; }
-  /// What there is to say after the last sample.
+  /// The note of the row, after the last sample.
   [[nodiscard]] virtual std::string note() { return {}; }
 };
 
@@ -100,7 +100,7 @@ struct entry {
   std::function<std::unique_ptr<job>()> make;
 };
 
-/// Measures the entries in turns, the first being the baseline. `row` says what they all are.
+/// Measures the entries in turns, the first being the baseline. `row` has their common fields.
 [[nodiscard]] std::vector<measurement> measure_jobs(const measurement& row,
                                                     const std::vector<entry>& entries,
                                                     const pool_settings& chosen);

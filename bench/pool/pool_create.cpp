@@ -123,7 +123,8 @@ std::vector<measurement> measure_new(const measurement& row, const pool_settings
 }  // namespace
 
 std::vector<measurement> measure_create(const pool_settings& settings) {
-  // The driver clears what the sample before has released; calls for new memory are slow meanwhile.
+  // The driver clears memory that the sample before has released; meanwhile calls for new memory
+  // are slow.
   pool_settings chosen = settings;
   chosen.common.pause = settings.create_pause;
   std::vector<measurement> rows =

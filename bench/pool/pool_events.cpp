@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What do memory events add to a pair of allocate and deallocate, which is two of them?
+// Measures the cost of memory events in a pair of allocate and deallocate, which is two of them.
 //
-// Where a ring takes more than 30 ns an event beside the reading of the clock, programs cannot
-// leave it on in production. Without a subscription the pair must cost what it costs in `pairs`.
+// If a ring takes more than 30 ns an event beside the reading of the clock, programs cannot leave
+// it on in production. Without a subscription the pair must cost as much as in `pairs`.
 #include <atomic>
 #include <cstdint>
 #include <memory>

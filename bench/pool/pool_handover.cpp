@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What does it cost to ask in one stream for what another one gave back, with each of the switches
-// that HIP's pools have for it, and without?
+// Measures the cost of a request in one stream for memory that another one freed, with each of the
+// switches that HIP's pools have for it, and without.
 //
-// The pool may hold no more than the one block, so it cannot get around it. Above what creating as
-// much takes (new memory), the switch is not worth having.
+// The pool may hold no more than the one block, so it cannot get around it. Above the time to
+// create as much (new memory), the switch is not worth having.
 #include <hip/hip_runtime_api.h>
 
 #include <array>
@@ -84,7 +84,7 @@ class our_handover final : public handover_job {
   our_handover(hipvmm::device_ref device, handover how, std::size_t bytes)
       : handover_job{make(device, how, bytes), device, how, bytes} {}
 
-  /// Which place each hand-over was served from, so that a row means what its name says.
+  /// Which place each hand-over was served from, so that the name of a row is true.
   std::string note() override {
     constexpr std::array<const char*, mr::pool_source_count> places{
         nullptr, "followed", "opportunistic", "internal", "moved", nullptr, "waited"};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What does a program pay that allocates, uses and frees its memory in a loop: with hipMalloc, with
-// hipMallocAsync, with the pool?
+// Measures a program that allocates, uses and frees its memory in a loop: with hipMalloc, with
+// hipMallocAsync, with the pool.
 //
-// Beside hipMallocAsync the pool must not take longer; beside hipMalloc it says what such programs
-// lose. The loops are those of lectures on HIP's memory pools; the stream is waited for at the end.
+// Beside hipMallocAsync the pool must not take longer; beside hipMalloc it shows the loss of such
+// programs. The loops are those of lectures on HIP's memory pools; the stream is waited for at the
+// end.
 #include <utility>
 
 #include <hipvmm/mr/resource/hip_async_resource.hpp>

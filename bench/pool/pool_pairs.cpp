@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does a pair of allocate and deallocate cost in one stream: for one size again and again, for
-// sizes in turn, and both among thousands of holes that do not fit?
+// Measures a pair of allocate and deallocate in one stream: for one size again and again, for sizes
+// in turn, and both among thousands of holes that do not fit.
 //
 // Above 60 ns for one size, or when the holes add more than a fifth, programs keep their own lists
 // of buffers beside the pool.
@@ -13,7 +13,7 @@
 namespace bench {
 namespace {
 
-/// Holes between blocks in use, larger than what a pool serves from lists by size.
+/// Holes between blocks in use, larger than the sizes that a pool serves from lists by size.
 class holes {
  public:
   holes(hipvmm::mr::memory_resource& resource, hipvmm::stream_ref stream, std::size_t count)
@@ -85,7 +85,7 @@ std::vector<measurement> measure_pairs(const pool_settings& chosen) {
                    }};
     };
     std::vector<entry> entries;
-    // What hipMalloc costs does not depend on what else there is.
+    // The cost of hipMalloc does not depend on other blocks.
     for (const contender& each : hole_count == 0 ? all : keeping)
       entries.push_back(with(each, hole_count));
     if (hole_count != 0) {

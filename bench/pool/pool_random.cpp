@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What does a pair cost when sizes and lifetimes are random, as in RMM's benchmark
-// random_allocations?
+// Measures a pair with random sizes and lifetimes, as in RMM's benchmark random_allocations.
 //
 // Above the pool of a mutex and a list, keeping memory dense costs more than it gives.
 #include <algorithm>
@@ -12,14 +11,14 @@
 namespace bench {
 namespace {
 
-/// One allocation, or one deallocation where `bytes` is zero.
+/// One allocation, or one deallocation if `bytes` is zero.
 struct operation {
   std::size_t slot;
   std::size_t bytes;
 };
 
 /// The same for all: `steps` allocations of up to `random_max_bytes`, with a deallocation of
-/// something after about every second one and where the limit is reached; at last, of all.
+/// something after about every second one and at the limit; at last, of all.
 std::vector<operation> make_plan(const pool_settings& chosen) {
   std::mt19937_64 random{1};
   std::uniform_int_distribution<std::size_t> sizes{1, chosen.random_max_bytes};

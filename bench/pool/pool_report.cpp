@@ -53,7 +53,7 @@ std::string decimal(double value, int decimals) {
 
 std::string in_ns(double seconds) { return decimal(seconds * 1e9, 1); }
 
-/// What tells the rows of one scenario apart: `of_threads` says whether it is their number.
+/// The difference between the rows of one scenario: the number of threads if `of_threads`.
 std::string variant_of(const measurement& row, bool of_threads) {
   if (!of_threads) return hipvmm::format_bytes(row.bytes);
   return std::to_string(row.threads) + (row.threads == 1 ? " thread" : " threads");

@@ -10,7 +10,7 @@
 
 namespace bench {
 
-/// What pool_bench promises; all bars, those without rows among them.
+/// The promises of pool_bench; all bars, those without rows among them.
 [[nodiscard]] std::vector<bar> judge_pool(const std::vector<measurement>& rows,
                                           const pool_settings& chosen);
 

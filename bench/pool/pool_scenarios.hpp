@@ -9,7 +9,7 @@
 
 namespace bench {
 
-/// What a whole run of pool_bench is asked to do.
+/// The options of a whole run of pool_bench.
 struct pool_settings {
   settings common;                      ///< the device, runs and repeats
   double sample_seconds = 0;            ///< how long a sample of many pairs is to take, about

@@ -137,7 +137,7 @@ std::vector<measurement> measure_trim(const pool_settings& chosen) {
          static_cast<hipvmm::mr::vmm_pool_resource&>(resource).trim_to(0);
        }},
       {all[1], trim_async},
-      // What the machine does to a thread that nobody holds up.
+      // The machine's effect on a thread that nobody holds up.
       {nothing, [](hipvmm::mr::memory_resource&) {
          std::this_thread::sleep_for(std::chrono::milliseconds{20});
        }}};

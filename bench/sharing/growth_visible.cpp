@@ -2,7 +2,7 @@
 // How long after this process begins to add memory does another process read it?
 //
 // Above three times HIP's own calls (create, export, import, map, rights, and a socket), a program
-// that shares what grows would write them itself.
+// that shares growing memory would write them itself.
 #include <unistd.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace bench {
 namespace {
 
-/// Times each step from the call that grows until all other processes have read what was written.
+/// Times each step from the call that grows until all other processes have read the new bytes.
 /// `grow(bytes)` makes the bytes usable here, `announce(bytes, stream)` there once `stream` has
 /// written them.
 std::vector<double> time_steps(
@@ -48,7 +48,7 @@ std::vector<double> time_steps(
   return seconds;
 }
 
-/// Releases what the other processes have, also when a step fails.
+/// Releases the other processes' memory, also when a step fails.
 struct session {
   const importers& others;
   session(const importers& importing, importer::way how, hipvmm::device_ref device,

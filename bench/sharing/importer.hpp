@@ -35,7 +35,7 @@ class importer {
   /// Lets it release everything.
   void end();
 
-  /// What carries chunks to it: hipvmm's channel, or the bare socket for raw calls.
+  /// The carrier of chunks to it: hipvmm's channel, or the bare socket for raw calls.
   [[nodiscard]] hipvmm::fd_channel& channel() noexcept { return channel_; }
   /// Sends a descriptor of `bytes` bytes by sendmsg() alone. It stays the caller's.
   void send_raw(int descriptor, std::size_t bytes) const;

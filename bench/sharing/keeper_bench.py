@@ -308,7 +308,7 @@ def main():
             readers[0].kill()
             event("kill -9 of the last reader", "done", "")
 
-            # The name is free again; forget() ends what has it now.
+            # The name is free again; forget() ends the keeper that has it now.
             writer = start("writer", count, name)
             row = writer.until("keep()")[-1]
             write(gb, count, "writer", {**row, "step": f"{row['step']} by the name of a killed keeper"},

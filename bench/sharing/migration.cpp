@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What does a range cost that moves to another device and stays at its addresses?
+// Measures the cost of a range that moves to another device and stays at its addresses.
 //
-// No bar: the copy between the devices decides. What the library adds to HIP's calls is the ratio.
+// No bar: the copy between the devices decides. The ratio shows the library's part beside HIP's
+// calls.
 #include <hip/hip_runtime_api.h>
 
 #include <memory>

@@ -2,7 +2,7 @@
 // Does a peer read grown memory as fast as one plain allocation?
 //
 // Below 0.98 of the bandwidth over hipMalloc with hipDeviceEnablePeerAccess, mapped chunks would be
-// no memory for what several devices share.
+// no memory for data that several devices share.
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>

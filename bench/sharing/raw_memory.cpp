@@ -90,7 +90,7 @@ int raw_memory::export_last() const {
 
 void raw_memory::import(int descriptor, std::size_t bytes) {
   hipMemGenericAllocationHandle_t handle = nullptr;
-  // Asked once, for a program would.
+  // Asked once, as a program would.
   static const bool by_value = [] {
     int runtime = 0;
     require(hipRuntimeGetVersion(&runtime), "hipRuntimeGetVersion");
@@ -104,7 +104,7 @@ void raw_memory::import(int descriptor, std::size_t bytes) {
 }
 
 void raw_memory::map(hipMemGenericAllocationHandle_t handle, std::size_t bytes) {
-  chunks_.emplace_back(handle, bytes);  // now, so that it is released whatever fails
+  chunks_.emplace_back(handle, bytes);  // now, so that any failure releases it
   require(hipMemMap(at(committed_), bytes, 0, handle, 0), "hipMemMap");
   committed_ += bytes;
   const hipMemAccessDesc access{location_of(device_), hipMemAccessFlagsProtReadWrite};

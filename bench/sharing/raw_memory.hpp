@@ -10,7 +10,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// HIP's calls with nothing around them but what releases: what no library can avoid.
+// HIP's calls that no library can avoid, with owners that release and nothing else around them.
 namespace bench {
 
 /// Throws: hipvmm::hip_error.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What does it cost to give peers the right to many chunks, and to take it away?
+// Measures the cost of giving peers the right to many chunks, and of taking it away.
 //
-// No bar: it is a part of what grows, and HIP's calls decide it. The raw calls are one of HIP's for
+// No bar: it is a part of growth, and HIP's calls decide it. The raw calls are one of HIP's for
 // each chunk; a region that took longer would have to join them better.
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does memory cost that several devices or processes share: beside the HIP calls that no
-// library can avoid? Each scenario is a file, with the number that would change a decision at its
+// Measures the cost of memory that several devices or processes share: beside the HIP calls that no
+// library can avoid. Each scenario is a file, with the number that would change a decision at its
 // top; --enforce makes a missed bar a failure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -138,7 +138,7 @@ int run(const options& chosen, const bench::importers& others, int argc, char** 
     const auto& only = chosen.only;
     if (!only.empty() && std::find(only.begin(), only.end(), scenario.name) == only.end()) continue;
     all.add(scenario.name, [&] { return scenario.measure(settings, peers, others); });
-    // Now, for what comes next may end the program.
+    // Now, because the next steps may end the program.
     if (!chosen.csv.empty()) bench::write_csv(chosen.csv, origin, all.rows());
   }
   bench::print_table(all.rows());

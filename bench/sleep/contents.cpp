@@ -17,8 +17,8 @@
 namespace bench {
 namespace {
 
-// Pinned for copies beside those of the library, whatever sleeps: to pin 64 GiB takes half a
-// minute.
+// Pinned for copies beside those of the library, for any size that sleeps: to pin 64 GiB takes half
+// a minute.
 constexpr std::size_t most_pinned = 4 * hipvmm::GiB;
 
 /// One copy of all of it, or one behind the other; its chunks come and go outside the time.
@@ -134,7 +134,7 @@ std::vector<measurement> measure_region_contents(const settings& chosen, const s
            [](by_allocation& subject) { subject.sleep(); })},
       chosen);
   if (region) {
-    // The first suspend has pinned what the last resume frees.
+    // The first suspend has pinned the memory that the last resume frees.
     wake(*region);
     sleep(*region, sleep_storage::pinned);
     const stopwatch watch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What do suspend() and resume() cost beside the calls that nobody can avoid?
+// Measures the cost of suspend() and resume() beside the calls that nobody can avoid.
 //
 // Above 1.1 times the raw calls, the steps around each call would have to be taken out: the books
 // of the region, or the look for refused unmaps.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t most_threads = 8;
 
-/// Pages of the system, large ones where it has them, all faulted.
+/// Pages of the system, large ones if it has them, all faulted.
 class faulted_pages {
  public:
   explicit faulted_pages(std::size_t bytes) : bytes_{bytes} {

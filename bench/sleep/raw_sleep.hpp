@@ -11,7 +11,7 @@
 
 namespace bench {
 
-/// Addresses whose chunks come and go by HIP's calls alone: what no library can avoid.
+/// Addresses whose chunks come and go by HIP's calls alone, which no library can avoid.
 class raw_sleep {
  public:
   /// Asleep at first.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What do suspend() and resume() cost? Each scenario is a file, with the number that would change a
-// decision at its top; --enforce makes a missed bar a failure.
+// Measures the cost of suspend() and resume(). Each scenario is a file, with the number that would
+// change a decision at its top; --enforce makes a missed bar a failure.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

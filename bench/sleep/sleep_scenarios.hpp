@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// The memory that sleeps, beside what all programs are asked.
+/// The memory that sleeps, beside the settings of all programs.
 struct sleep_shape {
   std::size_t bytes = 0;
   std::size_t chunk = 0;  ///< bytes of a chunk, and of an allocation of the other method

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All sequences of a batch end, and as many begin that get as long: what does that cost?
+// Measures the end of all sequences of a batch, and the growth of as many new ones to their length.
 //
 // Were the same slots not at least ten times as fast as other slots, a released slot need not keep
 // its blocks mapped, and the memory would better be the device's.

@@ -46,7 +46,7 @@ def doubling_layer():
     from transformers.cache_utils import DynamicLayer
 
     class DoublingLayer(DynamicLayer):
-        _layer_type = None  # or it would register itself where DynamicLayer has one
+        _layer_type = None  # or it would register itself if DynamicLayer has one
 
         def update(self, key_states, value_states, *args, **kwargs):
             if not self.is_initialized:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What does a step of a whole batch cost, in which every slot needs another block in every plane?
+// Measures a step of a whole batch, in which every slot needs another block in every plane.
 //
 // Above 5 us, prefetched, a step would cost a serving program more than its own bookkeeping, and
 // the commit would need a way around its checks. Not prefetched it may take no longer than 1.2

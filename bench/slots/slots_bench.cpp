@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What do the slots of a KV cache cost: a step of a batch, ends and beginnings, memory that nobody
-// uses? Each scenario is a file, with the number that would change a decision at its top; --enforce
+// Measures the slots of a KV cache: a step of a batch, ends and beginnings, memory that nobody
+// uses. Each scenario is a file, with the number that would change a decision at its top; --enforce
 // makes a missed bar a failure.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -10,7 +10,7 @@
 
 namespace bench {
 
-/// The shape of the arenas, beside what all programs are asked.
+/// The shape of the arenas, beside the settings of all programs.
 struct slots_shape {
   std::size_t slots = 0;
   std::size_t planes = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// How much memory do slots hold that no sequence uses: by the size of blocks, and where short slots
+// How much memory do slots hold that no sequence uses: by the size of blocks, and if short slots
 // are packed?
 //
-// The bar: at most 2 % and half a block for each plane of each slot. Slots that are packed must
-// hold at most 1.1 times what their sequences use, and a block for each plane: above, a program
-// with short sequences would do better with blocks that kernels find by a table.
+// The bar: at most 2 % and half a block for each plane of each slot. Packed slots must hold at most
+// 1.1 times the bytes of their sequences, and a block for each plane: above, a program with short
+// sequences would do better with blocks that kernels find by a table.
 #include <algorithm>
 #include <cstdio>
 #include <random>

@@ -9,15 +9,15 @@ namespace bench {
 
 enum class outcome { met, missed, not_measured, without_bound };
 
-/// What was promised, and what was found.
+/// A promise, and the figure found.
 struct bar {
   std::string claim;
   std::string bound;
-  std::string figure = {};  ///< empty where it was not measured
+  std::string figure = {};  ///< empty if it was not measured
   outcome result = outcome::not_measured;
 };
 
-/// Judges `found`, in `unit`; none where it was not measured.
+/// Judges `found`, in `unit`; none if it was not measured.
 [[nodiscard]] bar at_most(std::string claim, double bound, const char* unit,
                           std::optional<double> found);
 [[nodiscard]] bar at_least(std::string claim, double bound, const char* unit,
@@ -28,7 +28,7 @@ struct bar {
 [[nodiscard]] bar at_least(std::string claim, double bound, const char* unit,
                            const std::vector<double>& found);
 
-/// What was found, beside the bars; no bound was promised.
+/// The figures found, beside the bars; no bound was promised.
 [[nodiscard]] bar told(std::string claim, const char* unit, const std::vector<double>& found);
 
 void print_bars(const std::vector<bar>& bars);

@@ -12,7 +12,7 @@ struct call_count {
   std::uint64_t copies = 0;  ///< those that move bytes
 };
 
-/// None where the provider does not count.
+/// None if the provider does not count.
 [[nodiscard]] std::optional<call_count> hip_calls();
 
 }  // namespace bench

@@ -39,7 +39,7 @@ void guarded(measurement& row, Work work) {
 
 /// Takes one sample, and with the first one counts its HIP calls, setting up and giving back too.
 void sample(const method& each, std::size_t turn, const settings& chosen, measurement& row) {
-  // What the driver still does with the memory of the one before may end in the meantime.
+  // Meanwhile the driver may end its work on the memory of the method before.
   if (chosen.pause.count() != 0) std::this_thread::sleep_for(chosen.pause);
   const auto before = hip_calls();
   std::vector<double> steps = run_alone(each, chosen.device, nullptr);
@@ -52,8 +52,8 @@ void sample(const method& each, std::size_t turn, const settings& chosen, measur
 }
 
 /// The order in which `count` methods take their turn number `turn`. Over 2 * count turns each
-/// comes first, and follows each other one, equally often: what a method finds depends on the one
-/// before.
+/// comes first, and follows each other one, equally often: the figures of a method depend on the
+/// one before.
 std::vector<std::size_t> turn_order(std::size_t count, std::size_t turn) {
   // 0, 1, -1, 2, -2 ... modulo count goes in steps of 1, -2, 3, -4 ... Together with the reverse
   // each distance occurs twice, so the rotations of both have every ordered pair twice.

@@ -25,7 +25,7 @@ class stopwatch {
   clock::time_point start_ = clock::now();
 };
 
-/// What a whole run of the program is asked to do.
+/// The options of a whole run of the program.
 struct settings {
   hipvmm::device_ref device{0};
   std::size_t unit = 0;                    ///< granularity, of which all sizes are multiples
@@ -62,7 +62,7 @@ struct method {
   /// Does the work once on the current device, with a probe in the run before the first that
   /// counts, and returns the seconds of each step.
   std::function<std::vector<double>(memory_probe* probe)> run = {};
-  std::string unavailable = {};  ///< why it cannot run; empty where it can
+  std::string unavailable = {};  ///< why it cannot run; empty if it can
 };
 
 /// One way to grow.
@@ -79,9 +79,9 @@ struct growth_method {
 /// The sizes step, 2 step, 3 step and so on up to max_bytes.
 [[nodiscard]] std::vector<std::size_t> equal_steps(std::size_t step, std::size_t max_bytes);
 
-/// Measures all methods in one run after the other, interleaved, so that what drifts in the machine
+/// Measures all methods in one run after the other, interleaved, so that drift in the machine
 /// touches all of them. Each runs once before, which is not counted. The first is the baseline of
-/// the ratios. A method that throws keeps what it has, with the reason in the note of its row.
+/// the ratios. A method that throws keeps its samples, with the reason in the note of its row.
 [[nodiscard]] std::vector<measurement> measure(const measurement& scenario,
                                                const std::vector<method>& methods,
                                                const settings& chosen);

@@ -65,7 +65,7 @@ std::string number(double value, int decimals) {
 
 std::string in_us(double seconds, int decimals) { return number(seconds * microseconds, decimals); }
 
-/// Between two samples in proportion to where it lies between them.
+/// Between two samples in proportion to its place between them.
 double quantile_of_sorted(const std::vector<double>& samples, double share) {
   const double place = share * static_cast<double>(samples.size() - 1);
   const auto below = static_cast<std::size_t>(place);

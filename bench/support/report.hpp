@@ -51,12 +51,12 @@ struct measurement {
   bool failed = false;                                   ///< the note says how
 };
 
-/// The row of a method in a scenario; nullptr where it was not measured or has no samples.
+/// The row of a method in a scenario; nullptr if it was not measured or has no samples.
 [[nodiscard]] const measurement* row_of(const std::vector<measurement>& rows,
                                         const std::string& scenario, const std::string& method);
 
 /// How many times as long as `fast` did `slow` take: one ratio for each turn that sampled both, so
-/// that what drifts in the machine is in both halves of it.
+/// that drift in the machine is in both halves of it.
 [[nodiscard]] std::vector<double> paired_ratios(const measurement& slow, const measurement& fast);
 
 /// Seconds of single steps, over the samples: of each sample its median step, and its worst.
@@ -65,10 +65,10 @@ struct step_summary {
   summary worst;
 };
 
-/// None where steps were not timed one by one.
+/// None if steps were not timed one by one.
 [[nodiscard]] std::optional<step_summary> summarize_steps(const measurement& row);
 
-/// Where figures come from; they mean nothing without it.
+/// The origin of figures; they mean nothing without it.
 struct origin {
   std::string date;
   std::string machine;
@@ -77,13 +77,13 @@ struct origin {
 };
 
 [[nodiscard]] origin describe_origin(const std::string& provider, int argc, char** argv);
-/// The same for figures of a device, with what else is said of the machine, printed as well.
+/// The same for figures of a device, with `machine` added, printed as well.
 [[nodiscard]] origin print_origin(hipvmm::device_ref device, const std::string& machine, int argc,
                                   char** argv);
 
 /// A cell of CSV that holds any text.
 [[nodiscard]] std::string quoted(const std::string& text);
-/// Throws: std::system_error when what was written to `file` is not at `path`.
+/// Throws: std::system_error when the bytes written to `file` are not at `path`.
 void require_written(std::ofstream& file, const std::string& path);
 
 void print_table(const std::vector<measurement>& rows);

@@ -9,8 +9,8 @@
 
 namespace bench {
 
-/// The rows of all scenarios of a run. What fails is told on standard error by the name of the
-/// program, and leaves the other rows.
+/// The rows of all scenarios of a run. A failure is reported on standard error under the name of
+/// the program, and leaves the other rows.
 class results {
  public:
   explicit results(const char* program) : program_{program} {}

@@ -26,7 +26,8 @@ awk 'BEGIN {
 # fields_of CSV CONTENDER EPOCH COLUMN...: the cells of one row, one a line.
 fields_of() {
   awk -v contender="\"$2\"" -v epoch="$3" -v wanted="${*:4}" -F, '
-    # Quoted cells before these hold commas: columns are counted from the end, where none does.
+    # Quoted cells before these hold commas: columns are counted from the end, because none does
+    # there.
     NR == 1 { for (i = 1; i <= NF; ++i) from_end[$i] = NF - i }
     NR > 1 && index($0, "," epoch "," contender ",") {
       count = split(wanted, names, " ")
@@ -69,7 +70,7 @@ grep -q 'trace_bench: small, broken: failed: .*broken.so' "$folder/out" ||
 [[ $(fields_of "$csv" vmm_pool_resource 2 samples) == 1 ]] ||
   stop "no figures beside a broken library"
 
-# What makes no sense is refused in a sentence.
+# Arguments that make no sense are refused in a sentence.
 if "$program" "$traces" --only gold --no-torch >"$folder/out" 2>&1; then
   stop "--only gold is taken"
 fi

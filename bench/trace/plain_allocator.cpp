@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // hipMalloc and hipFree behind trace_allocator.h: the smallest library for trace_bench --allocator,
-// and what check_trace_bench.sh replays on in a process of its own.
+// on which check_trace_bench.sh replays in a process of its own.
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>

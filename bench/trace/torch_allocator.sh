@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Compiles torch_allocator.cc against an installed PyTorch: torch_allocator.sh FOLDER. Puts
-# libtorch_allocator.so and torch_allocator.log into FOLDER and prints PyTorch's version. Ends with 3
-# where there is no PyTorch for CUDA, with 1 where it does not compile; the log says why. A library
-# that is newer than its sources and for the same PyTorch stays. PYTHON names the python that has torch
+# libtorch_allocator.so and torch_allocator.log into FOLDER and prints PyTorch's version. Ends with
+# 3 if there is no PyTorch for CUDA, with 1 if it does not compile; the log says why. A library that
+# is newer than its sources and for the same PyTorch stays. PYTHON names the python that has torch
 # (python3), CXX the compiler (c++).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +24,7 @@ print(os.path.dirname(torch.__file__))
 print(int(torch.compiled_with_cxx11_abi()))') || { echo "there is no PyTorch"; exit 3; }
 mapfile -t fact <<<"$facts"
 ((${#fact[@]} >= 4)) || { echo "PyTorch says too little of itself: $facts"; exit 3; }
-# What torch prints while it is imported stands before.
+# Output of torch's import stands before.
 fact=("${fact[@]: -4}")
 version=${fact[0]} cuda=${fact[1]} torch=${fact[2]} abi=${fact[3]}
 [[ $cuda != none ]] || { echo "PyTorch $version is not built for CUDA"; exit 3; }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What trace_bench calls in a library that it loads in a process of its own: the allocator of
+/* The functions that trace_bench calls in a library of a process of its own: the allocator of
    another project behind a few C functions. torch_allocator.cc has them for PyTorch. No function
    throws; those that can fail say why in hipvmm_bench_error(). */
 #pragma once
@@ -20,7 +20,7 @@ int hipvmm_bench_deallocate(void* pointer, size_t bytes, void* stream);
 size_t hipvmm_bench_reserved_bytes(void);
 size_t hipvmm_bench_peak_reserved_bytes(void);
 void hipvmm_bench_reset_peak(void);
-/* Releases what is not in use to the device; 0, or not 0 on failure. */
+/* Releases idle memory to the device; 0, or not 0 on failure. */
 int hipvmm_bench_empty_cache(void);
 /* Why the last call that failed did so. */
 const char* hipvmm_bench_error(void);

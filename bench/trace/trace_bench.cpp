@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What do all allocations and deallocations of whole recorded programs cost, on our pool and on its
-// rivals, in the same run?
+// Measures all allocations and deallocations of whole recorded programs, on our pool and on its
+// rivals, in the same run.
 //
-// Where the pool takes longer than the fastest other contender, or holds more than the bars of
+// If the pool takes longer than the fastest other contender, or holds more than the bars of
 // trace_bars.cpp allow, its design has to change. --enforce makes a missed bar a failure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -93,7 +93,7 @@ std::vector<bench::trace_contender> contenders_of(const options& chosen,
   return result;
 }
 
-// Deallocation cannot throw: what fails there is reported to the library's handler.
+// Deallocation cannot throw: the library's handler gets its failures.
 std::atomic<int> reported{0};
 void count_reported(const char* call, int code, const char* message) noexcept {
   ++reported;
@@ -120,7 +120,7 @@ int run(const options& chosen, int argc, char** argv) {
     all.add(file.c_str(), [&] {
       return bench::measure_trace(hipvmm::tool::read_trace(file), contenders, settings);
     });
-    // Now, for what comes next may end the program.
+    // Now, because the next steps may end the program.
     if (!chosen.csv.empty()) bench::write_trace_csv(chosen.csv, origin, all.rows());
     if (!chosen.markdown.empty())
       bench::write_trace_markdown(chosen.markdown, origin, all.rows(),

@@ -25,7 +25,7 @@ trace_epochs replay_on(tool::replay_subject& subject, const tool::trace& recorde
 
 std::vector<trace_contender> library_contenders(hipvmm::device_ref device) {
   const auto on_pool = [device](const tool::trace& recorded, const tool::replay_options& options) {
-    // What an earlier pool left there would make the first epoch less cold.
+    // Chunks that an earlier pool left there would make the first epoch less cold.
     static_cast<void>(hipvmm::chunk_cache::shared().trim(device));
     mr::vmm_pool_resource pool{device};
     trace_subject subject{

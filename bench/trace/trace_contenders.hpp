@@ -24,7 +24,7 @@ struct trace_contender {
   /// Throws: std::runtime_error when a request fails.
   std::function<trace_epochs(const hipvmm::tool::trace&, const hipvmm::tool::replay_options&)>
       replay = {};
-  std::string unavailable = {};  ///< why it cannot be measured; empty where it can
+  std::string unavailable = {};  ///< why it cannot be measured; empty if it can
   /// Memory is deallocated in the stream that it was allocated in, and in no other.
   bool same_stream_only = false;
 };
@@ -61,7 +61,7 @@ class trace_subject final : public hipvmm::tool::replay_subject {
 
 /// vmm_pool_resource first, then hipMallocAsync, both with their own options.
 [[nodiscard]] std::vector<trace_contender> library_contenders(hipvmm::device_ref device);
-/// RMM's pool and its bins over a pool; none where the build has no RMM.
+/// RMM's pool and its bins over a pool; none if the build has no RMM.
 [[nodiscard]] std::vector<trace_contender> rmm_contenders();
 
 }  // namespace bench

@@ -35,7 +35,7 @@ std::string name_of(const tool::trace& recorded, const trace_settings& chosen) {
   return chosen.busy_bytes ? name + ", busy" : name;
 }
 
-/// What one repetition says of an epoch, beside the seconds of all calls.
+/// The figures of one repetition for an epoch, beside the seconds of all calls.
 std::map<std::string, double> figures_of(const tool::replay_epoch& epoch, bool busy) {
   const auto ms = [](std::uint64_t ns) { return static_cast<double>(ns) / 1e6; };
   const auto value = [](auto number) { return static_cast<double>(number); };
@@ -58,7 +58,7 @@ std::map<std::string, double> figures_of(const tool::replay_epoch& epoch, bool b
   return result;
 }
 
-/// The row of one epoch: `all` is of all epochs, `samples` what its repetitions said.
+/// The row of one epoch: `all` is of all epochs, `samples` the figures of its repetitions.
 measurement row_of_epoch(const measurement& all, const std::vector<trace_epochs>& samples,
                          std::size_t epoch, const trace_settings& chosen) {
   measurement row = all;

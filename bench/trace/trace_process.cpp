@@ -28,7 +28,7 @@ void require(int code, const char* call) {
   if (code != 0) throw std::system_error{code, std::generic_category(), call};
 }
 
-/// The environment with `settings` for PyTorch's allocator, and without what it had.
+/// The environment with `settings` for PyTorch's allocator, and without earlier ones.
 std::vector<std::string> environment_with(const std::string& settings) {
   // The second is the name since 2.9.
   const std::array<std::string, 2> names{"PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF="};
@@ -120,7 +120,7 @@ class serving_process {
   pid_t id_ = 0;
 };
 
-/// Runs torch_allocator.sh, which prints PyTorch's version. Empty, and said so, where it fails.
+/// Runs torch_allocator.sh, which prints PyTorch's version. Empty, and said so, if it fails.
 std::string build_library() {
   const std::string folder = BENCH_TORCH_FOLDER;
   const std::string command = "bash '" BENCH_SOURCE_FOLDER "/torch_allocator.sh' '" + folder + "'";

@@ -16,12 +16,12 @@ namespace bench {
                                                 const std::string& settings = {});
 
 /// PyTorch's caching allocator, as it is and with expandable segments. torch_allocator.sh compiles
-/// it first; none where that fails, which one line on standard error says.
+/// it first; none if that fails, which one line on standard error says.
 [[nodiscard]] std::vector<trace_contender> torch_contenders(hipvmm::device_ref device);
 
-/// What such a process does: for each line on standard input it replays a trace on the allocator in
-/// `library`, and answers with a line of figures on what was its standard output. Returns the exit
-/// status at the end of the input.
+/// The work of such a process: for each line on standard input it replays a trace on the allocator
+/// in `library`, and answers with a line of figures on its original standard output. Returns the
+/// exit status at the end of the input.
 int serve_allocator(const std::string& library, int device);
 
 }  // namespace bench

@@ -39,7 +39,7 @@ std::string decimal(double value, int decimals) {
   return text.data();
 }
 
-/// Empty where there is none.
+/// Empty if there is none.
 std::string figure_text(const measurement& row, const char* name, int decimals) {
   const auto found = row.figures.find(name);
   return found == row.figures.end() ? "" : decimal(found->second, decimals);

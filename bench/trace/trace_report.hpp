@@ -9,7 +9,7 @@
 
 namespace bench {
 
-/// What trace_bench promises: for each trace and epoch of `rows` one bar of each kind.
+/// The promises of trace_bench: for each trace and epoch of `rows` one bar of each kind.
 [[nodiscard]] std::vector<bar> judge_traces(const std::vector<measurement>& rows);
 
 void print_trace_table(const std::vector<measurement>& rows);

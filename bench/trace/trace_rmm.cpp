@@ -45,7 +45,7 @@ class rmm_resource final : public hipvmm::mr::memory_resource {
   Resource& served_;
 };
 
-/// What `pool` has had from CUDA it keeps until it ends, so that its size is its peak.
+/// `pool` keeps all memory of CUDA until it ends, so that its size is its peak.
 template <typename Resource>
 trace_epochs replay_on_rmm(Resource& served, const rmm::mr::pool_memory_resource& pool,
                            const tool::trace& recorded, const tool::replay_options& options) {

@@ -68,7 +68,7 @@ class allocator_resource final : public hipvmm::mr::memory_resource {
   }
   void do_deallocate(hipvmm::stream_ref stream, void* pointer, std::size_t bytes,
                      std::size_t) noexcept override {
-    // Nothing can be thrown here; a replay counts what reaches the handler as a failure.
+    // Nothing can be thrown here; a replay counts reports to the handler as failures.
     if (served_.deallocate(pointer, bytes, stream.get()) != 0) {
       const hipvmm::error_handler handler = hipvmm::set_error_handler(nullptr);
       hipvmm::set_error_handler(handler);
@@ -106,7 +106,7 @@ trace_epochs replay_on_library(const allocator_library& served, const tool::trac
 }  // namespace
 
 int serve_allocator(const std::string& library, int device) {
-  // What libraries print must not get between the answers.
+  // Output of libraries must not get between the answers.
   const int answers = ::dup(STDOUT_FILENO);
   if (answers == -1 || ::dup2(STDERR_FILENO, STDOUT_FILENO) == -1)
     throw std::runtime_error{"there is no standard output or error"};

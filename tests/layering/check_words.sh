@@ -23,7 +23,7 @@ done < <(grep -nwE "$pattern" "${files[@]}" /dev/null || true)
 mapfile -t files < <(cpp_files \
   include/hipvmm/{capability,compat,container,core,ipc,mr,region,runtime,vmm} \
   src/{c,capability,compat,container,core,ipc,preload,region,runtime,strategy,tool,vmm} \
-  src/mr/adaptor providers testing)
+  src/mr/adaptor providers testing bench)
 while IFS= read -r line; do
   complain "${line#"$root"/}: a sentence whose subject does not act"
 done < <(grep -nE '(//|/\*|^ *\*)(.*[.:;] |[/<* ]*)(What|Who|Whose|Where)(ever)?\b' "${files[@]}" \
