@@ -17,16 +17,24 @@
 namespace hipvmm::mr {
 
 struct graph_pool::state {
-  explicit state(memory_resource& upstream) : blocks{upstream} {}
+  // Far more than are under way at once.
+  static constexpr std::size_t most_recent = 64;
+
+  explicit state(memory_resource& upstream) : blocks{upstream} { recent.reserve(most_recent); }
 
   /// Throws: std::logic_error for a capture that another one has followed.
   void enter(unsigned long long capture) {
-    if (!captures.empty() && captures.back() == capture) return;
-    if (std::ranges::find(captures, capture) != captures.end())
+    if (!recent.empty() && recent.back() == capture) return;
+    if (capture <= last_forgotten || std::ranges::find(recent, capture) != recent.end())
       throw std::logic_error{
           "graph_pool: an allocation of a capture after another one has begun to allocate: their "
           "graphs share memory, so capture one after the other, or use a graph_pool each"};
-    captures.push_back(capture);
+    if (recent.size() == most_recent) {
+      last_forgotten = std::max(last_forgotten, recent.front());
+      recent.erase(recent.begin());
+    }
+    recent.push_back(capture);
+    ++captures;
     blocks.start_over();
     peak = used;
   }
@@ -41,7 +49,7 @@ struct graph_pool::state {
           "graph_pool: " + std::to_string(bytes) + " bytes at " + detail::address_text(pointer) +
           " were not deallocated: no allocation of this size begins there; it may have been freed "
           "or released before"};
-    if (place.status == hipStreamCaptureStatusActive && place.id == captures.back())
+    if (place.status == hipStreamCaptureStatusActive && place.id == recent.back())
       used -= blocks.deallocate(pointer, stream, std::move(place));
     else
       used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_the_capture);
@@ -49,7 +57,10 @@ struct graph_pool::state {
 
   std::mutex mutex;  // not held while the upstream allocates
   pool::graph_blocks blocks;
-  std::vector<unsigned long long> captures;  // all; the last is the newest
+  // The last captures that allocated, the newest behind. HIP counts captures upwards.
+  std::vector<unsigned long long> recent;
+  unsigned long long last_forgotten = 0;  // the greatest one that is not in there any more
+  std::uint64_t captures = 0;
   std::size_t used = 0;
   std::size_t peak = 0;
 };
@@ -135,7 +146,7 @@ void graph_pool::release() noexcept {
 graph_pool_statistics graph_pool::statistics() const {
   require_own_process();
   const std::lock_guard lock{state_->mutex};
-  return {state_->blocks.held_bytes(), state_->used, state_->peak, state_->captures.size()};
+  return {state_->blocks.held_bytes(), state_->used, state_->peak, state_->captures};
 }
 
 }  // namespace hipvmm::mr

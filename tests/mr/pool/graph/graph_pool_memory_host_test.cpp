@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <stdexcept>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -78,6 +79,30 @@ TEST_CASE("graph_pool: a lack of host memory leaves what there was") {
   for (; struck && nth < most_allocations; ++nth) capture_with_failure(nth, struck);
   CHECK(nth > 2);
   CHECK(nth < most_allocations);
+}
+
+TEST_CASE("graph_pool: the thousandth capture needs no more host memory than the second") {
+  mr::vmm_pool_resource pool{first_device, {.initial_bytes = 32 * MiB}};
+  mr::graph_pool graphs{&pool};
+  const stream own{first_device};
+  const stream oldest{first_device};
+  const auto begin = [](stream_ref captured) {
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+  };
+  begin(oldest);
+  graphs.deallocate_sync(graphs.allocate(oldest, one_segment), one_segment);
+  for (int count = 2; count <= 1000; ++count) {
+    CAPTURE(count);
+    begin(own);
+    {
+      const allocation_failure failing{1};
+      graphs.deallocate_sync(graphs.allocate(own, one_segment), one_segment);
+    }
+    end_capture(own.get());
+  }
+  CHECK(graphs.statistics().captures == 1000);
+  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(oldest, one_segment)), std::logic_error);
+  end_capture(oldest.get());
 }
 
 }  // namespace
