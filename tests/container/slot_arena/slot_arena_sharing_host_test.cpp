@@ -263,6 +263,26 @@ TEST_CASE("slot_arena: a copy for writing that fails leaves the bytes") {
       });
 }
 
+TEST_CASE("slot_arena: a commit maps what a failed copy could not map again") {
+  slot_arena_options options = small_slots();
+  options.planes = 1;
+  shared_arena subject{options};
+  const error_recorder reported;
+  {
+    // The new block at other addresses, in place of the old one, and the old one again.
+    const planned_faults faults{
+        "hipMemMap nth=2 error=hipErrorOperatingSystem; "
+        "hipMemMap nth=3 error=hipErrorOperatingSystem"};
+    CHECK_THROWS_AS(subject.arena.make_writable(1, 0, 1, subject.stream), hip_error);
+  }
+  char byte = 0;
+  CHECK(hipMemcpy(&byte, subject.arena.pointer(1), 1, hipMemcpyDeviceToHost) != hipSuccess);
+  static_cast<void>(hipGetLastError());
+  subject.arena.commit(sizes{1}, sizes{subject.bytes}, subject.stream);
+  CHECK(subject.has(1));
+  CHECK(subject.has(2));
+}
+
 TEST_SUITE_END();
 
 }  // namespace
