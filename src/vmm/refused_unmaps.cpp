@@ -2,6 +2,7 @@
 #include "vmm/refused_unmaps.hpp"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
 #include "vmm/address_reservation.hpp"
+#include "vmm/refused_ends.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
@@ -21,6 +23,61 @@ bool overlaps(const mapping& map, const void* address, std::size_t bytes) noexce
 }
 
 }  // namespace
+
+class refused_unmaps::retried final : public detail::refused_end {
+ public:
+  explicit retried(std::shared_ptr<link> to) noexcept : link_{std::move(to)} {}
+
+ private:
+  bool end(bool /*reports*/) noexcept override {
+    list unmapped;  // its chunks are released after the lock
+    const std::lock_guard lock{link_->mutex};
+    return link_->of == nullptr || link_->of->unmap_for_others(unmapped);
+  }
+
+  std::shared_ptr<link> link_;
+};
+
+refused_unmaps::~refused_unmaps() {
+  std::shared_ptr<link> left;
+  {
+    const std::lock_guard lock{mutex_};
+    left = link_;
+  }
+  if (left == nullptr) return;
+  const std::lock_guard lock{left->mutex};
+  left->of = nullptr;
+}
+
+bool refused_unmaps::list_for_others() noexcept {
+  try {
+    if (link_ == nullptr) {
+      link_ = std::make_shared<link>();
+      link_->of = this;
+    }
+    detail::refused_end::keep(std::make_unique<retried>(link_));
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+bool refused_unmaps::unmap_for_others(list& unmapped) noexcept {
+  const std::lock_guard lock{mutex_};
+  while (!entries_.empty()) {
+    const auto first = entries_.begin();
+    try {
+      first->unmap();
+    } catch (const hip_error&) {
+      entries_.splice(entries_.end(), entries_, first);
+      return !unmapped.empty() && list_for_others();
+    }
+    unmapped.splice(unmapped.end(), entries_, first);
+    count_.store(entries_.size(), std::memory_order_release);
+  }
+  link_.reset();
+  return true;
+}
 
 void refused_unmaps::entry::unmap() {
   if (is_doubtful && !detail::is_freshly_mapped(map.get(), owner)) {
@@ -133,6 +190,7 @@ void refused_unmaps::put_back(list& taken) noexcept {
   const std::lock_guard lock{mutex_};
   entries_.splice(entries_.end(), taken);
   count_.store(entries_.size(), std::memory_order_release);
+  if (!entries_.empty() && link_ == nullptr && !list_for_others()) link_.reset();
 }
 
 }  // namespace hipvmm

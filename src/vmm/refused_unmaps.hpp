@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <list>
+#include <memory>
 #include <mutex>
 
 #include <hipvmm/runtime/device.hpp>
@@ -14,7 +15,8 @@
 namespace hipvmm {
 
 /// Mappings in one address range that HIP refused to unmap, and the chunks that only they use.
-/// Nothing else can be mapped there until a later try succeeds. Thread-safe.
+/// Nothing else can be mapped there until a later try succeeds: of the owner of the range, or of
+/// retry_refused_ends() in a request of any object that lacks memory. Thread-safe.
 class refused_unmaps {
  public:
   struct entry {
@@ -42,7 +44,7 @@ class refused_unmaps {
 
   refused_unmaps() = default;
   /// Tries again to unmap; refusals of HIP are reported.
-  ~refused_unmaps() = default;
+  ~refused_unmaps();
   refused_unmaps(const refused_unmaps&) = delete;
   refused_unmaps& operator=(const refused_unmaps&) = delete;
 
@@ -76,11 +78,25 @@ class refused_unmaps {
   }
 
  private:
+  class retried;
+  /// Between this and the refused end that others try again.
+  struct link {
+    std::mutex mutex;
+    refused_unmaps* of;  // null: gone
+  };
+
   /// Keeps a mapping of a chunk of `owner` that HIP reported as made and did not confirm.
   void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, device_ref owner) noexcept;
+  /// Has retry_refused_ends() unmap too. Without memory of the host only the owner does.
+  /// Pre: mutex_ is held. Returns whether it does.
+  bool list_for_others() noexcept;
+  /// Moves entries to `unmapped` until HIP refuses one. Returns whether that is all, or enough to
+  /// try a request again.
+  [[nodiscard]] bool unmap_for_others(list& unmapped) noexcept;
 
   mutable std::mutex mutex_;
   list entries_;
+  std::shared_ptr<link> link_;  // while others try
   std::atomic<std::size_t> count_{0};
 };
 

@@ -8,6 +8,7 @@
 #include <exception>
 #include <string>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -17,6 +18,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/waiting_thread.hpp"
 #include "vmm/refused_unmaps.hpp"
@@ -172,6 +174,22 @@ TEST_CASE("region: what HIP keeps refusing to unmap blocks only its own addresse
   drain_retired_memory();
   chunk_cache::shared().trim();
   CHECK(live_objects() == before);
+}
+
+HIPVMM_TEST_CASE_IN("region: a device that is full gets what others could not unmap",
+                    {"HIPVMM_HOST_MEMORY=64MiB", "HIPVMM_HOST_PROFILE=strict"}) {
+  region one{first_device, 32 * MiB};
+  region two{first_device, 64 * MiB};
+  const error_recorder reported;
+  plan_faults(
+      "hipMemSetAccess nth=1 error=hipErrorOperatingSystem; "
+      "hipMemUnmap nth=1 error=hipErrorOperatingSystem");
+  CHECK_THROWS_AS(one.commit(0, 8 * MiB), hip_error);
+  plan_faults("");
+  chunk_cache::shared().trim();
+  REQUIRE(hipvmm_host_device_bytes(0) == 8 * MiB);
+  two.commit(0, 64 * MiB, 2 * MiB);
+  CHECK(hipvmm_host_device_bytes(0) == two.committed_bytes());
 }
 
 TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again has returned" *
