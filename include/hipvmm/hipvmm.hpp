@@ -78,6 +78,7 @@
 #include <hipvmm/mr/resource/system_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/region/chunk_view.hpp>
+#include <hipvmm/region/memory_checkpoint.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/region/retained_chunk.hpp>

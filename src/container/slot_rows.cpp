@@ -44,7 +44,8 @@ region reserve(device_ref device, const slot_geometry& geometry, const slot_aren
   chosen.when_empty = empty_policy::keeps_addresses;
   chosen.registrar = options.registrar;
   const std::size_t wanted = bytes_for(geometry.planes, geometry.plane);
-  region result{device, wanted, chosen};
+  region result =
+      options.tag ? detail::region_aside(device, wanted, chosen) : region{device, wanted, chosen};
   if (result.max_bytes() < wanted)
     throw out_of_memory{exhausted::addresses, device.ordinal(), wanted, result.max_bytes(),
                         "a slot_arena needs them in one piece: " + std::to_string(geometry.slots) +

@@ -30,6 +30,19 @@ address_reservation reserve_most(std::size_t wanted, std::size_t granularity, Re
   }
 }
 
+address_reservation reserve_at(void* address, std::size_t bytes, device_ref device) {
+  address_reservation made = make_with_reclaim([&] {
+    return address_reservation{bytes, 0, address};
+  });
+  if (made.get() == address) return made;
+  throw out_of_memory{shortage{
+      .cause = exhausted::addresses,
+      .device = device.ordinal(),
+      .requested = bytes,
+      .owner = "the addresses from " + address_text(address) + " on",
+      .context = "others have some of these, or HIP ignores the address that it is asked for"}};
+}
+
 /// The first of `backings` that lies partly in [offset, offset + bytes), or the end.
 backing_map::const_iterator first_within(const backing_map& backings, std::size_t offset,
                                          std::size_t bytes) {
@@ -182,7 +195,7 @@ physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t
 }
 
 address_reservation mapped_region::reserve(std::size_t bytes) const {
-  return strategy->pins_memory ? reserve_aside(bytes) : address_reservation{bytes};
+  return strategy->pins_memory || options.tag ? reserve_aside(bytes) : address_reservation{bytes};
 }
 
 std::shared_ptr<address_range> mapped_region::make_range(address_reservation reserved) const {
@@ -195,15 +208,17 @@ std::shared_ptr<address_range> mapped_region::make_range(address_reservation res
 }
 
 mapped_region::mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
-                             const capability& found)
+                             const capability& found, void* at)
     : device{owner},
       strategy{strategy_for(owner, found, chosen)},
       granularity{common_granularity(owner, chosen.placement)},
       rights{rights_of(owner, chosen.access, chosen.placement)},
       users{users_of(rights)},
       options{chosen},
-      addresses{make_range(reserve_most(align_up(max_bytes, granularity), granularity,
-                                        [this](std::size_t bytes) { return reserve(bytes); }))} {}
+      addresses{make_range(
+          at != nullptr ? reserve_at(at, max_bytes, device)
+                        : reserve_most(align_up(max_bytes, granularity), granularity,
+                                       [this](std::size_t bytes) { return reserve(bytes); }))} {}
 
 mapped_region::~mapped_region() {
   membership.end();

@@ -102,8 +102,10 @@ class region_sleep final : public sleeper {
 /// operations. Its functions take arguments that region has checked.
 class mapped_region final : idle_holder {
  public:
+  /// Begins at `at`, with all of `max_bytes`, unless that is null. Throws: as region; out_of_memory
+  /// if others have some of these addresses.
   mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
-                const capability& found);
+                const capability& found, void* at = nullptr);
   ~mapped_region();
   mapped_region(const mapped_region&) = delete;
   mapped_region& operator=(const mapped_region&) = delete;

@@ -113,7 +113,11 @@ void require_not_captured(const char* function, stream_ref stream) {
 
 }  // namespace
 
-region::region(device_ref device, std::size_t max_bytes, const region_options& options) {
+region::region(device_ref device, std::size_t max_bytes, const region_options& options)
+    : region{device, max_bytes, options, nullptr} {}
+
+region::region(device_ref device, std::size_t max_bytes, const region_options& options,
+               void* address) {
   require_device(device);
   if (max_bytes == 0)
     throw std::invalid_argument{"a region of 0 bytes: max_bytes must be at least 1"};
@@ -123,7 +127,7 @@ region::region(device_ref device, std::size_t max_bytes, const region_options& o
         "a region on device " + std::to_string(device.ordinal()) +
         ", which offers no virtual memory management that can be used: " + found.why_fallback() +
         "; growable_device_vector and vmm_pool_resource stand on hipMalloc there"};
-  mapped_ = std::make_unique<detail::mapped_region>(device, max_bytes, options, found);
+  mapped_ = std::make_unique<detail::mapped_region>(device, max_bytes, options, found, address);
 }
 
 region::~region() {

@@ -118,22 +118,6 @@ constexpr std::uintptr_t aside_begin = 0x1100'0000'0000;
 constexpr std::uintptr_t aside_end = 0x2a00'0000'0000;
 constexpr std::size_t aside_step = 1 * GiB;
 
-/// The next of these addresses for so many bytes, not yet given by this function unless all were;
-/// null if so many are not there.
-void* next_aside(std::size_t bytes) {
-  if (bytes > (aside_end - aside_begin) / 2) return nullptr;
-  // A gap remains between any two. The first is as random as the stack.
-  const std::size_t taken = align_up(bytes, aside_step) + aside_step;
-  static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&taken) /
-                                                            16 % 4096 * aside_step};
-  std::uintptr_t at = next.load(std::memory_order_relaxed);
-  std::uintptr_t start = 0;
-  do {
-    start = aside_end - at < taken ? aside_begin : at;
-  } while (!next.compare_exchange_weak(at, start + taken, std::memory_order_relaxed));
-  return reinterpret_cast<void*>(start);
-}
-
 void require_valid(std::size_t bytes, std::size_t alignment) {
   if (alignment != 0 && !is_power_of_two(alignment))
     throw std::invalid_argument{"a reservation with alignment " + std::to_string(alignment) +
@@ -273,6 +257,20 @@ bool detail::can_reserve(std::size_t bytes) {
   keep_refused(std::move(made));
   check(result, "hipMemAddressFree");
   return true;
+}
+
+void* detail::next_aside(std::size_t bytes) {
+  if (bytes > (aside_end - aside_begin) / 2) return nullptr;
+  // A gap remains between any two. The first is as random as the stack.
+  const std::size_t taken = align_up(bytes, aside_step) + aside_step;
+  static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&taken) /
+                                                            16 % 4096 * aside_step};
+  std::uintptr_t at = next.load(std::memory_order_relaxed);
+  std::uintptr_t start = 0;
+  do {
+    start = aside_end - at < taken ? aside_begin : at;
+  } while (!next.compare_exchange_weak(at, start + taken, std::memory_order_relaxed));
+  return reinterpret_cast<void*>(start);
 }
 
 address_reservation detail::reserve_aside(std::size_t bytes) {

@@ -70,10 +70,13 @@ struct reserved_addresses {
                                   bool reports) noexcept;
 
 /// Reserves addresses that nobody gets without naming them, for those that renew() is to free for
-/// a moment: the system gives the highest that are free, or the lowest from a third of
-/// the address space on, and these are below. If they are not to be had, any others. Throws: as
-/// address_reservation.
+/// a moment, or load_checkpoint() to find free in another process: the system gives the highest
+/// that are free, or the lowest from a third of the address space on, and these are below. If they
+/// are not to be had, any others. Throws: as address_reservation.
 [[nodiscard]] address_reservation reserve_aside(std::size_t bytes);
+/// The address that reserve_aside() asks for next, which the caller gets alone unless all were
+/// given; null if so many bytes are not there.
+[[nodiscard]] void* next_aside(std::size_t bytes);
 
 enum class renewal : unsigned char {
   done,       ///< freed, and reserved again

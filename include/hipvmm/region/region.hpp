@@ -33,6 +33,8 @@ void use_pinned_chunks(region& of);
 void return_pinned_memory(region& of) noexcept;
 class sleeper;
 sleeper& sleeper_of(region& of);
+region region_at(void* address, device_ref device, std::size_t max_bytes,
+                 const region_options& options);
 }  // namespace detail
 
 /// A range of reserved addresses, the chunks mapped in it and the devices that may use them.
@@ -299,6 +301,9 @@ class region {
   friend void detail::return_pinned_memory(region& of) noexcept;
   // For a pool: src/region/sleep/memory_tag.hpp.
   friend detail::sleeper& detail::sleeper_of(region& of);
+  friend region detail::region_at(void* address, device_ref device, std::size_t max_bytes,
+                                  const region_options& options);
+  region(device_ref device, std::size_t max_bytes, const region_options& options, void* address);
   [[nodiscard]] detail::mapped_region& live() const;
   [[nodiscard]] detail::mapped_region& awake(const char* function) const;
 

@@ -91,6 +91,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     chunks.shareable = options.shareable;
     chunks.memory = options.memory;
     chunks.registrar = options.registrar;
+    chunks.tag = options.tag;
     auto from = make_backend(owner, wanted, chunks, options.fallback);
     if (options.tag && !from->moves_chunks())
       throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +

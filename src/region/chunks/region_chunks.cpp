@@ -2,14 +2,19 @@
 #include "region/chunks/region_chunks.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
+#include "core/error.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
+#include "vmm/address_reservation.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {
@@ -89,5 +94,19 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
 void use_pinned_chunks(region& of) { of.live().takes_pinned = true; }
 
 void return_pinned_memory(region& of) noexcept { of.live().return_pinned_memory(); }
+
+region region_at(void* address, device_ref device, std::size_t max_bytes,
+                 const region_options& options) {
+  return {device, max_bytes, options, address};
+}
+
+region region_aside(device_ref device, std::size_t max_bytes, const region_options& options) {
+  const std::size_t bytes = align_up(max_bytes, granularity_of(device).minimum);
+  std::optional<region> made;
+  if (attempt([&] { made.emplace(region_at(next_aside(bytes), device, bytes, options)); },
+              [](const shortage& why) { return why.cause == exhausted::addresses; }))
+    return std::move(*made);
+  return {device, max_bytes, options};
+}
 
 }  // namespace hipvmm::detail

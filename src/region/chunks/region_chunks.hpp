@@ -133,4 +133,12 @@ void use_pinned_chunks(region& of);
 ///   out_of_memory with exhausted::addresses.
 void return_pinned_memory(region& of) noexcept;
 
+/// A region for an object that carries a tag in its stead, if possible where reserve_aside() has
+/// addresses.
+[[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
+                                  const region_options& options);
+/// A region that begins at `address`, with all of `max_bytes`. Throws: as mapped_region's.
+[[nodiscard]] region region_at(void* address, device_ref device, std::size_t max_bytes,
+                               const region_options& options);
+
 }  // namespace hipvmm::detail

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <stdexcept>
 #include <system_error>
 
@@ -51,30 +53,64 @@ int take_room(int file, std::size_t bytes) {
 
 }  // namespace
 
+template <class Make>
+void backup_file::take(const std::string& folder, std::size_t bytes, Make make) {
+  const std::string what = format_bytes(bytes) + " of contents; all of the tag stays awake";
+  // Beyond it the system's answer is SIGXFSZ, which ends the process.
+  struct rlimit most {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
+    fail(EFBIG, "the process may write files of at most " + format_limit(most.rlim_cur) +
+                    " (ulimit -f), and has " + what);
+  descriptor_ = make();
+  if (descriptor_ < 0) fail(errno, "no file can be made in the folder " + folder);
+  bytes_ = bytes;
+  if (const int error = take_room(descriptor_, bytes))
+    fail(error, "the folder " + folder + " has no room for " + what);
+}
+
 backup_file::backup_file(const std::string& folder, std::size_t bytes) {
   if (folder.empty())
     throw std::invalid_argument{
         "suspend: sleep_storage::file needs suspend_options::folder, which is empty"};
   if (bytes == 0) return;
-  const std::string what = format_bytes(bytes) + " of contents; all of the tag stays awake";
-  // Beyond it the system's answer is SIGXFSZ, which ends the process.
-  struct rlimit most {};
-  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
-    fail(EFBIG, "suspend: the process may write files of at most " + format_limit(most.rlim_cur) +
-                    " (ulimit -f), and has " + what);
-  const int made = open_unnamed(folder);
-  if (made < 0) fail(errno, "suspend: no file can be made in the folder " + folder);
-  const int error = take_room(made, bytes);
-  if (error != 0) {
-    ::close(made);
-    fail(error, "suspend: the folder " + folder + " has no room for " + what);
-  }
-  descriptor_ = made;
-  bytes_ = bytes;
+  backup_file made;
+  made.take(folder, bytes, [&] { return open_unnamed(folder); });
+  swap(made);
+}
+
+backup_file backup_file::beside(const std::string& path, std::size_t bytes) {
+  backup_file made;
+  const std::size_t name = path.rfind('/') + 1;  // of npos: 0
+  made.take(name == 0 ? "." : path.substr(0, name), bytes, [&] {
+    std::string temporary = path + ".XXXXXX";
+    const int opened = ::mkostemp(temporary.data(), O_CLOEXEC);
+    if (opened >= 0) made.name_.swap(temporary);
+    return opened;
+  });
+  return made;
+}
+
+backup_file backup_file::open(const std::string& path) {
+  backup_file made;
+  made.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  struct stat about {};
+  if (made.empty() || ::fstat(made.descriptor_, &about) != 0) fail(errno, path);
+  if (!S_ISREG(about.st_mode) || about.st_uid != ::geteuid() ||
+      (about.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    throw std::invalid_argument{"it is no file of this user that nobody else may write"};
+  made.bytes_ = static_cast<std::size_t>(about.st_size);
+  return made;
 }
 
 backup_file::~backup_file() {
+  if (!name_.empty()) ::unlink(name_.c_str());
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void backup_file::take_name(const std::string& path) {
+  if ((::fsync(descriptor_) != 0 && errno != EINVAL) || ::rename(name_.c_str(), path.c_str()) != 0)
+    fail(errno, "the file cannot be " + path);
+  name_.clear();
 }
 
 void backup_file::write(const void* from, std::size_t bytes, std::size_t offset) const {
@@ -82,7 +118,7 @@ void backup_file::write(const void* from, std::size_t bytes, std::size_t offset)
   while (bytes != 0) {
     const ssize_t written = ::pwrite(descriptor_, at, bytes, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(written < 0 ? errno : EIO, "suspend: contents cannot be written");
+    if (written <= 0) fail(written < 0 ? errno : EIO, "contents cannot be written to a file");
     at += written;
     offset += static_cast<std::size_t>(written);
     bytes -= static_cast<std::size_t>(written);
@@ -94,7 +130,7 @@ void backup_file::read(void* to, std::size_t bytes, std::size_t offset) const {
   while (bytes != 0) {
     const ssize_t got = ::pread(descriptor_, at, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) fail(got < 0 ? errno : EIO, "resume: contents cannot be read; all stays asleep");
+    if (got <= 0) fail(got < 0 ? errno : EIO, "contents cannot be read from a file");
     at += got;
     offset += static_cast<std::size_t>(got);
     bytes -= static_cast<std::size_t>(got);

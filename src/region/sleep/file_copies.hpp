@@ -13,18 +13,22 @@
 
 namespace hipvmm::detail {
 
-/// Owns a file without a name, of which all bytes have room.
+/// Owns a file, of which all bytes have room.
 class backup_file {
  public:
   backup_file() noexcept = default;
-  /// Throws: std::invalid_argument if no folder is named; std::system_error.
+  /// A file without a name. Throws: std::invalid_argument if no folder is named; std::system_error.
   backup_file(const std::string& folder, std::size_t bytes);
-  backup_file(backup_file&& other) noexcept
-      : descriptor_{std::exchange(other.descriptor_, -1)}, bytes_{std::exchange(other.bytes_, 0)} {}
+  /// A file beside `path`, which ends with the object unless it takes that name.
+  /// Throws: std::system_error.
+  [[nodiscard]] static backup_file beside(const std::string& path, std::size_t bytes);
+  /// The file of that name, to be read. Throws: std::system_error; std::invalid_argument if others
+  /// than this user may have written it.
+  [[nodiscard]] static backup_file open(const std::string& path);
+  backup_file(backup_file&& other) noexcept { swap(other); }
   backup_file& operator=(backup_file&& other) noexcept {
     backup_file moved{std::move(other)};
-    std::swap(descriptor_, moved.descriptor_);
-    std::swap(bytes_, moved.bytes_);
+    swap(moved);
     return *this;
   }
   ~backup_file();
@@ -34,10 +38,23 @@ class backup_file {
   /// Throws: std::system_error.
   void write(const void* from, std::size_t bytes, std::size_t offset) const;
   void read(void* to, std::size_t bytes, std::size_t offset) const;
+  /// The file of beside() is `path` from now on, in place of any other, when all of it is on the
+  /// disk. Throws: std::system_error.
+  void take_name(const std::string& path);
 
  private:
+  void swap(backup_file& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(bytes_, other.bytes_);
+    name_.swap(other.name_);
+  }
+  /// Takes room for all bytes in a new file, which `make` opens in `folder`.
+  template <class Make>
+  void take(const std::string& folder, std::size_t bytes, Make make);
+
   int descriptor_ = -1;
   std::size_t bytes_ = 0;
+  std::string name_;  // to be removed
 };
 
 /// Copies between devices and files, in pieces by way of two pinned buffers: one is copied by the

@@ -81,6 +81,18 @@ void tag_state::require_awake(const char* function) const {
                            ": the memory may be evicted: call use() of its evictable first"};
 }
 
+namespace {
+
+void require_not_captured(const char* function, const std::optional<stream_ref>& stream) {
+  if (stream && stream->is_capturing())
+    throw std::invalid_argument{std::string{function} +
+                                ": the stream is being captured into a graph, whose work no wait "
+                                "covers; name a stream that is not captured, or call it when the "
+                                "capture has ended"};
+}
+
+}  // namespace
+
 class tag_state::turn {
  public:
   explicit turn(tag_state& of) : turn{of, of.lock_when_still()} {}
@@ -199,10 +211,7 @@ std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options
 }
 
 std::size_t tag_state::suspend(keep what, const suspend_options& options) {
-  if (options.stream && options.stream->is_capturing())
-    throw std::invalid_argument{
-        "suspend: the stream is being captured into a graph, whose work no wait covers; name a "
-        "stream that is not captured, or suspend when the capture has ended"};
+  require_not_captured("suspend", options.stream);
   const sleep_plan plan{what, options.ranges};
   process_.require_own();
   const callbacks_wait later;
@@ -221,6 +230,20 @@ std::optional<std::size_t> tag_state::evict(keep what, const suspend_options& op
   turn mine{*this, lock};
   lock.unlock();
   return fall_asleep(mine, plan, options, is_unchanged);
+}
+
+void tag_state::read_awake(const char* function, const std::optional<stream_ref>& stream,
+                           const std::function<void(const member_list&)>& body) {
+  require_not_captured(function, stream);
+  process_.require_own();
+  const callbacks_wait later;
+  const relaxed_captures others;
+  const turn mine{*this};
+  if (is_asleep()) throw std::logic_error{refusal(function)};
+  if (stream) stream->synchronize();
+  for (const member& each : members_)
+    if (!stream) each.who->wait_for_work();
+  body(members_);
 }
 
 std::size_t tag_state::bytes_of_contents() {

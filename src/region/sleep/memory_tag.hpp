@@ -207,6 +207,10 @@ class tag_state {
   /// Pre: no work uses the memory.
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
   std::size_t resume();
+  /// Waits for work as suspend() with that stream would, and calls `body` with all carriers. The
+  /// memory stays awake meanwhile. Throws: std::logic_error while it sleeps; as `body`.
+  void read_awake(const char* function, const std::optional<stream_ref>& stream,
+                  const std::function<void(const member_list&)>& body);
   /// Bytes of all contents; 0 while it sleeps, or another thread's suspend() or resume() is at
   /// work.
   [[nodiscard]] std::size_t bytes_of_contents();

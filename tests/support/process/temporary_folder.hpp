@@ -15,8 +15,9 @@ namespace hipvmm::test {
 /// A folder that goes with this object.
 class temporary_folder {
  public:
-  temporary_folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "hipvmm-test-XXXXXX").string();
+  explicit temporary_folder(
+      const std::filesystem::path& in = std::filesystem::temp_directory_path()) {
+    std::string name = (in / "hipvmm-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
       throw std::system_error{errno, std::generic_category(), "mkdtemp " + name};
     path_ = name;

@@ -61,7 +61,9 @@ class detached_refused final : public detached {
 region_backend::held_memory::held_memory(device_ref device, std::size_t address_bytes,
                                          const region_options& chunks)
     : set_aside{std::numeric_limits<std::size_t>::max()},
-      addresses{device, address_bytes, options_for(chunks, set_aside)} {}
+      addresses{chunks.tag
+                    ? detail::region_aside(device, address_bytes, options_for(chunks, set_aside))
+                    : region{device, address_bytes, options_for(chunks, set_aside)}} {}
 
 struct region_backend::detached_memory final : detached {
   [[nodiscard]] bool release(chunk_gift*) noexcept override {

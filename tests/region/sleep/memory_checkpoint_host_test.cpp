@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+// Memory of a tag that another process has at the same addresses, and files that are refused.
+#include <doctest/doctest.h>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/region/memory_checkpoint.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include "container/slot_arena/arenas.hpp"
+#include "mr/pool/pool_limit.hpp"
+#include "region/sleep/sleeping_regions.hpp"
+#include "support/device_bytes.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
+#include "vmm/address_reservation.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr const char* path_variable = "HIPVMM_TEST_PATH";
+
+std::string path_of_child() {
+  const char* const value = std::getenv(path_variable);
+  REQUIRE(value != nullptr);
+  return value;
+}
+
+struct saved_file {
+  temporary_folder folder{"/dev/shm"};  // where no file waits for a disk
+  std::string path = (folder.path() / "memory").string();
+
+  [[nodiscard]] std::vector<std::string> environment() const {
+    return {path_variable + ("=" + path)};
+  }
+  [[nodiscard]] std::string bytes() const {
+    std::ifstream in{path, std::ios::binary};
+    return {std::istreambuf_iterator<char>{in}, {}};
+  }
+  void write(const std::string& text) const {
+    std::ofstream{path, std::ios::binary | std::ios::trunc} << text;
+  }
+  [[nodiscard]] std::size_t count() const {
+    const std::filesystem::directory_iterator all{folder.path()};
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+};
+
+/// The text of a refusal, after which nothing is reserved that was not before.
+template <typename Error>
+std::string refusal_of_load(const std::string& path, const region_options& options = {}) {
+  const hipvmm_host_counters before = live_objects();
+  std::string text;
+  try {
+    static_cast<void>(load_checkpoint(path, first_device, options));
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  CHECK(text != "");
+  CHECK(live_objects() == before);
+  return text;
+}
+
+/// One chunk of one region.
+struct saved_chunk {
+  memory_tag tag;
+  region memory{first_device, granule(), tagged(tag)};
+  saved_chunk() {
+    memory.commit(0, granule());
+    const stream stream{first_device};
+    write_tag(memory, 0, 1, stream);
+  }
+  [[nodiscard]] bool has_contents() const {
+    const stream stream{first_device};
+    return has_tag(memory, 0, 1, stream);
+  }
+};
+
+std::vector<unsigned char> block_bytes(unsigned char value) {
+  return std::vector<unsigned char>(5000, value);
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+HIPVMM_CHILD("saves a checkpoint of regions and a pool") {
+  const sleeping_regions subject;
+  mr::pool_options options = at_most(64 * MiB);
+  options.tag = subject.tag;
+  mr::vmm_pool_resource pool{first_device, options};
+  std::vector<void*> blocks;
+  std::string notes;
+  for (unsigned char i = 0; i < 3; ++i) {
+    blocks.push_back(pool.allocate(subject.stream, 5000));
+    write_bytes(subject.stream, blocks.back(), block_bytes(i));
+    notes += std::to_string(reinterpret_cast<std::uintptr_t>(blocks.back())) + ' ';
+  }
+  pool.deallocate(subject.stream, blocks[1], 5000);
+  for (void* const each : {subject.base, subject.second_base})
+    notes += std::to_string(reinterpret_cast<std::uintptr_t>(each)) + ' ';
+  CHECK(save_checkpoint(subject.tag, path_of_child(), notes, subject.stream) >=
+        4 * subject.unit + 10000);
+  subject.check_awake();
+  for (const std::size_t i : {0U, 2U}) pool.deallocate(subject.stream, blocks[i], 5000);
+}
+
+HIPVMM_CHILD("loads it twice, and saves it again in between") {
+  const stream stream{first_device};
+  const std::size_t unit = granule();
+  const memory_tag tag;
+  for (const bool sleeps : {true, false}) {
+    const memory_checkpoint loaded = load_checkpoint(path_of_child(), first_device, tagged(tag));
+    std::vector<std::byte*> at;
+    const char* next = loaded.notes.c_str();
+    for (char* end = nullptr; *next != '\0'; next = end + 1)
+      at.push_back(reinterpret_cast<std::byte*>(std::strtoull(next, &end, 10)));
+    REQUIRE(at.size() == 5);
+    REQUIRE(loaded.regions.size() == 3);
+    const region& first = loaded.regions[0];
+    CHECK(first.base() == at[3]);
+    CHECK(first.max_bytes() == 16 * unit);
+    CHECK(first.committed_bytes() == 3 * unit);
+    CHECK(first.chunk_bytes_at(4 * unit) == unit);
+    CHECK(loaded.regions[1].base() == at[4]);
+    const auto check = [&] {
+      CHECK(has_tag(first, 0, 1, stream));
+      CHECK(has_tag(first, 1, 1, stream));
+      CHECK(has_tag(first, 4, 1, stream));
+      CHECK(has_tag(loaded.regions[1], 0, 2, stream));
+      CHECK(read_bytes(stream, at[0], 5000) == block_bytes(0));
+      CHECK(read_bytes(stream, at[2], 5000) == block_bytes(2));
+    };
+    check();
+    if (!sleeps) break;
+    suspend(tag, keep::contents);
+    resume(tag);
+    check();
+    save_checkpoint(tag, path_of_child(), loaded.notes);
+  }
+}
+
+TEST_CASE("memory_checkpoint: another process has the bytes at the same addresses") {
+  const saved_file file;
+  check_child("saves a checkpoint of regions and a pool", file.environment());
+  struct stat about {};
+  REQUIRE(::stat(file.path.c_str(), &about) == 0);
+  CHECK((about.st_mode & 07777) == 0600);
+  CHECK(file.count() == 1);
+  check_child("loads it twice, and saves it again in between", file.environment());
+}
+
+TEST_CASE("memory_checkpoint: addresses that others have are named, and those before are freed") {
+  const sleeping_regions subject;
+  const saved_file file;
+  save_checkpoint(subject.tag, file.path);
+  const std::string text = refusal_of_load<out_of_memory>(file.path);
+  std::ostringstream address;
+  address << subject.base;
+  CHECK(text.find(address.str()) != std::string::npos);
+}
+
+TEST_CASE("memory_checkpoint: hints that HIP ignores are a refusal") {
+  const saved_file file;
+  save_checkpoint(sleeping_regions{}.tag, file.path);
+  drain_retired_memory();
+  const planned_faults rule{"hints=ignored"};
+  CHECK(refusal_of_load<out_of_memory>(file.path).find("ignores") != std::string::npos);
+}
+
+TEST_CASE("memory_checkpoint: a damaged file is refused before anything is reserved") {
+  const saved_file file;
+  save_checkpoint(saved_chunk{}.tag, file.path, "notes");
+  drain_retired_memory();
+  const std::string good = file.bytes();
+  const call_counter reserves{"hipMemAddressReserve"};
+  const std::size_t contents = good.size() - granule();
+  std::fstream one{file.path, std::ios::binary | std::ios::in | std::ios::out};
+  const auto put = [&](std::size_t at, char value) {
+    one.seekp(static_cast<std::streamoff>(at)).put(value).flush();
+  };
+  for (std::size_t at = 0; at < contents; ++at) {
+    CAPTURE(at);
+    put(at, static_cast<char>(good[at] ^ 0x10));
+    CHECK_THROWS_AS(load_checkpoint(file.path, first_device), std::invalid_argument);
+    put(at, good[at]);
+  }
+  for (const std::size_t size : {good.size() + 1, good.size() - 1, contents, contents - 1,
+                                 std::size_t{39}, std::size_t{0}}) {
+    CAPTURE(size);
+    std::filesystem::resize_file(file.path, size);
+    CHECK_THROWS_AS(load_checkpoint(file.path, first_device), std::invalid_argument);
+  }
+  CHECK(reserves.count() == 0);
+  file.write(good);
+  CHECK(load_checkpoint(file.path, first_device).notes == "notes");
+}
+
+TEST_CASE("memory_checkpoint: files that others may have written are refused") {
+  const saved_file file;
+  save_checkpoint(memory_tag{}, file.path);
+  CHECK(load_checkpoint(file.path, first_device).regions.empty());
+  REQUIRE(::chmod(file.path.c_str(), 0620) == 0);
+  refusal_of_load<std::invalid_argument>(file.path);
+  REQUIRE(::chmod(file.path.c_str(), 0600) == 0);
+  const std::string link = file.path + "-link";
+  std::filesystem::create_symlink(file.path, link);
+  refusal_of_load<std::system_error>(link);
+  refusal_of_load<std::system_error>(file.path + "-missing");
+  refusal_of_load<std::invalid_argument>(file.folder.path().string());
+  // The link is replaced, and its target stays.
+  save_checkpoint(memory_tag{}, link, "new");
+  CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(link)));
+  CHECK(load_checkpoint(file.path, first_device).notes.empty());
+  CHECK(load_checkpoint(link, first_device).notes == "new");
+  region_options reads;
+  reads.access = {{first_device, access_right::read}};
+  save_checkpoint(memory_tag{}, link);
+  refusal_of_load<std::invalid_argument>(link, reads);
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "memory_checkpoint: a save that fails leaves no file") {
+  const saved_file file;
+  CHECK_THROWS_AS(save_checkpoint(tag, file.path + "/missing"), std::system_error);
+  CHECK_THROWS_AS(save_checkpoint(tag, file.folder.path().string()), std::system_error);
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  struct rlimit small = before;
+  small.rlim_cur = 2 * unit;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  CHECK_THROWS_AS(save_checkpoint(tag, file.path), std::system_error);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  suspend(tag, keep::contents);
+  CHECK_THROWS_AS(save_checkpoint(tag, file.path), std::logic_error);
+  resume(tag);
+  CHECK(std::filesystem::is_empty(file.folder.path()));
+  check_awake();
+}
+
+TEST_CASE("memory_checkpoint: a save whose HIP calls fail leaves the memory, and no file") {
+  const saved_chunk subject;
+  const saved_file file;
+  fault_sweep{"save_checkpoint"}.run([] { return 0; },
+                                     [&](int) { save_checkpoint(subject.tag, file.path); },
+                                     [&](int) { CHECK(file.count() == 0); },
+                                     [&](int) { CHECK(std::filesystem::remove(file.path)); });
+  CHECK(subject.has_contents());
+}
+
+TEST_CASE("memory_checkpoint: a load whose HIP calls fail leaves nothing") {
+  const saved_file file;
+  fault_sweep{"load_checkpoint", nothing_but_pinned()}.run(
+      [&] {
+        // At other addresses each time: HIP may have refused to free the last ones, and ROCm 6
+        // keeps the start of some.
+        save_checkpoint(saved_chunk{}.tag, file.path);
+        drain_retired_memory();
+        return 0;
+      },
+      [&](int) { static_cast<void>(load_checkpoint(file.path, first_device)); }, [](int) {},
+      [](int) {});
+}
+
+TEST_CASE("memory_checkpoint: slots that share memory are refused") {
+  if (capability_of(first_device).needs(quirk::no_aliases)) return;
+  const memory_tag tag;
+  slot_arena_options options = small_slots();
+  options.tag = tag;
+  slot_arena arena{first_device, options};
+  const stream stream{first_device};
+  arena.commit(sizes{1}, sizes{2 * granule()}, stream);
+  const saved_file file;
+  CHECK(save_checkpoint(tag, file.path) >= 2 * granule());
+  CHECK(std::filesystem::remove(file.path));
+  arena.share_prefix(1, sizes{2}, granule(), stream);
+  CHECK_THROWS_AS(save_checkpoint(tag, file.path), unsupported);
+  CHECK(file.count() == 0);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
