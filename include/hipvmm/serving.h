@@ -187,6 +187,31 @@ hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* 
  * it. */
 hipvmm_status hipvmm_require_awake(const void* address);
 
+/* ---- A checkpoint: memory of a tag in a file, for another process at the same addresses ---- */
+
+typedef struct hipvmm_checkpoint_handle* hipvmm_checkpoint;
+
+/** Writes all memory that carries the tag, and the text `notes` of the program, which may be null,
+ * into a file, in place of any other at `path`. The memory stays as it is. It waits for the stream
+ * to which `stream` points, or, if that is null, for all work of every device with access; calls
+ * for buffers and arenas of the tag wait meanwhile, and no other work may write the memory.
+ * `bytes`, which may be null, gets the bytes of contents. After a failure there is no new file.
+ * HIPVMM_ERROR_INVALID_STATE while the tag sleeps. */
+hipvmm_status hipvmm_checkpoint_save(const char* tag, const char* path, const char* notes,
+                                     void* const* stream, size_t* bytes);
+/** Backs the same addresses in this process by memory of the device, and fills it. `tag`, which may
+ * be null: the memory carries it. HIPVMM_ERROR_INVALID_ARGUMENT for a file that is damaged, of
+ * another device, or that other users may write; HIPVMM_ERROR_OUT_OF_MEMORY with
+ * HIPVMM_EXHAUSTED_ADDRESSES if others have some of the addresses: load before other memory is
+ * made, or start the process again. After a failure nothing stays reserved.
+ * docs/reference/sleep.md. */
+hipvmm_status hipvmm_checkpoint_load(const char* path, int device, const char* tag,
+                                     hipvmm_checkpoint* checkpoint);
+hipvmm_status hipvmm_checkpoint_notes(hipvmm_checkpoint checkpoint, char* text, size_t capacity,
+                                      size_t* length);
+/** The memory is released when all work has passed that the devices have now. */
+hipvmm_status hipvmm_checkpoint_destroy(hipvmm_checkpoint checkpoint);
+
 /* ---- Memory that is evicted ----
  *
  * Memory of a tag that leaves its device if a request of this process, or another process of its

@@ -24,7 +24,7 @@ def header():
 def ctype_of(parameter):
     """What ctypes calls the type of a parameter of C."""
     handles = (r"hipvmm_(buffer|resource|stream|event|publication|attachment|slot_arena|budget"
-               r"|pressure|evictable)")
+               r"|pressure|evictable|checkpoint)")
     kinds = [
         (rf"{handles}\* \w+", ctypes.POINTER(ctypes.c_void_p)),
         (rf"{handles} \w+", ctypes.c_void_p),

@@ -60,6 +60,12 @@ hipvmm_status guarded(const char* function, Body body) noexcept {
   }
 }
 
+/// Throws: bad_argument when it is null.
+inline std::string path_of(const char* path) {
+  if (path == nullptr) throw bad_argument{"path is null"};
+  return path;
+}
+
 /// Returns the target of a result. Throws: bad_argument when it is null.
 template <typename T>
 T& out(T* result, const char* name) {

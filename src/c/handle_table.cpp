@@ -36,7 +36,7 @@ const char* name_of(handle_kind kind) noexcept {
   static constexpr std::array names{
       "an object",     "a buffer",     "a resource", "a stream", "a publication",
       "an attachment", "a slot arena", "a budget",   "an event", "a pressure subscription",
-      "an evictable"};
+      "an evictable",  "a checkpoint"};
   const auto index = static_cast<std::size_t>(kind);
   return names[index < names.size() ? index : 0];
 }

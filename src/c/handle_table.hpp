@@ -24,6 +24,7 @@ enum class handle_kind : std::uint8_t {
   event,
   pressure,
   evictable,
+  checkpoint,
 };
 
 /// The kind in messages, such as "a buffer".

@@ -18,6 +18,8 @@
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/region/memory_checkpoint.hpp>
+#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -173,6 +175,20 @@ struct evictable_object {
   static constexpr handle_kind handle = handle_kind::evictable;
 
   evictable memory;
+};
+
+struct checkpoint_object {
+  static constexpr handle_kind handle = handle_kind::checkpoint;
+
+  call_mutex mutex;
+  memory_checkpoint loaded;
+
+  checkpoint_object() = default;
+  checkpoint_object(const checkpoint_object&) = delete;
+  checkpoint_object& operator=(const checkpoint_object&) = delete;
+  ~checkpoint_object() {
+    for (region& each : loaded.regions) each.retire();
+  }
 };
 
 /// A memory_tag by its name, with the locks of the objects that carry it: these calls wait while it

@@ -27,11 +27,6 @@ hipvmm_status with_attachment(const char* function, hipvmm_attachment attachment
   });
 }
 
-std::string path_of(const char* path) {
-  if (path == nullptr) throw bad_argument{"path is null"};
-  return path;
-}
-
 }  // namespace
 
 extern "C" {

@@ -270,6 +270,37 @@ TEST_CASE("C sleep: threads that append while the memory sleeps and wakes are re
   CHECK(statistics_of("c_threads").objects == 1);
 }
 
+TEST_CASE("C checkpoint: a file has the memory of a tag, and its notes") {
+  const temporary_folder folder;
+  const std::string path = (folder.path() / "memory").string();
+  std::size_t bytes = 0;
+  void* address = nullptr;
+  {
+    const owned_buffer one = make_buffer("max=64MiB,sleep_tag=c_saved");
+    require_ok(hipvmm_buffer_append(one, "abc", 3, nullptr));
+    require_ok(hipvmm_buffer_data(one, &address));
+    void* const default_stream = nullptr;
+    require_ok(hipvmm_checkpoint_save("c_saved", path.c_str(), "notes", &default_stream, &bytes));
+    CHECK(bytes >= 3);
+    CHECK(fails(hipvmm_checkpoint_save("c_saved", nullptr, nullptr, nullptr, nullptr),
+                HIPVMM_ERROR_INVALID_ARGUMENT, "path is null"));
+    hipvmm_checkpoint refused = nullptr;
+    CHECK(fails(hipvmm_checkpoint_load(path.c_str(), 0, nullptr, &refused),
+                HIPVMM_ERROR_OUT_OF_MEMORY, "the addresses from"));
+  }
+  require_ok(hipvmm_drain_retired_memory());
+  owned_handle<hipvmm_checkpoint, hipvmm_checkpoint_destroy> loaded;
+  require_ok(hipvmm_checkpoint_load(path.c_str(), 0, "c_loaded", loaded.out()));
+  char text[8];
+  std::size_t length = 0;
+  require_ok(hipvmm_checkpoint_notes(loaded, text, sizeof text, &length));
+  CHECK(std::string(text, length) == "notes");
+  char host[3];
+  require_ok(hipvmm_copy(host, address, 3, nullptr));
+  CHECK(std::string(host, 3) == "abc");
+  CHECK(statistics_of("c_loaded").objects == 1);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

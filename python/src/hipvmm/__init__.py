@@ -31,6 +31,7 @@ from ._errors import (
 )
 from ._version import __version__
 from .budget import BudgetHolder, BudgetStatistics, IdleStatistics, MemoryBudget, idle_statistics
+from .checkpoint import Checkpoint, save_checkpoint
 from .device import (
     DEFAULT_STREAM,
     DeviceMemory,
@@ -75,6 +76,7 @@ __all__ = [
     "Attachment",
     "BudgetHolder",
     "BudgetStatistics",
+    "Checkpoint",
     "DEFAULT_STREAM",
     "DeviceBuffer",
     "DeviceMemory",
@@ -140,6 +142,7 @@ __all__ = [
     "reinitialize",
     "report",
     "resume",
+    "save_checkpoint",
     "set_flush_level",
     "set_logging_level",
     "should_log",

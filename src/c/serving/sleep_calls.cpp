@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The C interface: memory that sleeps and wakes, by the name of its tag.
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
+#include <hipvmm/region/memory_checkpoint.hpp>
+#include <hipvmm/region/region_options.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/guard.hpp"
@@ -95,6 +98,46 @@ hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* 
                   "statistics");
     });
   });
+}
+
+hipvmm_status hipvmm_checkpoint_save(const char* tag, const char* path, const char* notes,
+                                     void* const* stream, size_t* bytes) {
+  return guarded(__func__, [&] {
+    named_tag& named = named_tag::find(tag);
+    const auto in = stream == nullptr ? std::nullopt : std::optional{stream_of(*stream)};
+    named.with_all([&](const memory_tag& of) {
+      const std::size_t saved =
+          save_checkpoint(of, path_of(path), notes == nullptr ? "" : notes, in);
+      if (bytes != nullptr) *bytes = saved;
+    });
+  });
+}
+
+hipvmm_status hipvmm_checkpoint_load(const char* path, int device, const char* tag,
+                                     hipvmm_checkpoint* checkpoint) {
+  return guarded(__func__, [&] {
+    create(checkpoint, "checkpoint", [&] {
+      region_options options;
+      if (tag != nullptr) options.tag = named_tag::of(tag).get();
+      const auto make = [&] {
+        auto made = std::make_shared<checkpoint_object>();
+        made->loaded = load_checkpoint(path_of(path), device_of(device), options);
+        return made;
+      };
+      return tag != nullptr ? named_tag::of(tag).add(make) : make();
+    });
+  });
+}
+
+hipvmm_status hipvmm_checkpoint_notes(hipvmm_checkpoint checkpoint, char* text, size_t capacity,
+                                      size_t* length) {
+  return guarded(__func__, [&] {
+    copy_text(find<checkpoint_object>(checkpoint)->loaded.notes, text, capacity, length);
+  });
+}
+
+hipvmm_status hipvmm_checkpoint_destroy(hipvmm_checkpoint checkpoint) {
+  return guarded(__func__, [&] { destroy<checkpoint_object>(checkpoint); });
 }
 
 hipvmm_status hipvmm_require_awake(const void* address) {
