@@ -49,6 +49,22 @@ resource_pointer adapt(const char* kind, const resource_pointer& upstream, Args&
       kind, upstream, std::make_unique<Resource>(upstream->resource, std::forward<Args>(args)...));
 }
 
+/// Writes the handle of the resource that `make` makes, or null.
+template <typename Make>
+hipvmm_status create_resource(const char* function, hipvmm_resource* resource, Make make) noexcept {
+  return guarded(function, [&] { create(resource, "resource", make); });
+}
+
+/// The same over `upstream`: `make` gets it.
+template <typename Make>
+hipvmm_status create_on(const char* function, hipvmm_resource upstream, hipvmm_resource* resource,
+                        Make make, const char* name = "resource") noexcept {
+  return guarded(function, [&] {
+    const auto from = find(upstream);
+    create(resource, name, [&] { return make(from); });
+  });
+}
+
 mr::failure_callback_t failure_function(hipvmm_failure_callback callback) {
   if (callback == nullptr) throw bad_argument{"callback is null"};
   return [callback](std::size_t bytes, void* argument) { return callback(bytes, argument) != 0; };
@@ -64,114 +80,90 @@ std::string filename_of(const char* filename) {
 extern "C" {
 
 hipvmm_status hipvmm_hip_create(int device, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [&] { return make<mr::hip_resource>("hip", device_ref{device}); });
-  });
+  return create_resource(__func__, resource,
+                         [&] { return make<mr::hip_resource>("hip", device_ref{device}); });
 }
 
 hipvmm_status hipvmm_managed_create(hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [] { return make<mr::managed_resource>("managed"); });
-  });
+  return create_resource(__func__, resource, [] { return make<mr::managed_resource>("managed"); });
 }
 
 hipvmm_status hipvmm_pinned_create(const char* options, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource",
-           [&] { return make<mr::pinned_host_resource>("pinned", pinned_settings(options)); });
+  return create_resource(__func__, resource, [&] {
+    return make<mr::pinned_host_resource>("pinned", pinned_settings(options));
   });
 }
 
 hipvmm_status hipvmm_system_create(int device, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource",
-           [&] { return make<mr::system_resource>("system", device_ref{device}); });
-  });
+  return create_resource(__func__, resource,
+                         [&] { return make<mr::system_resource>("system", device_ref{device}); });
 }
 
 hipvmm_status hipvmm_sam_headroom_create(int device, size_t headroom, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [&] {
-      return make<mr::sam_headroom_resource>("sam_headroom", device_ref{device}, headroom);
-    });
+  return create_resource(__func__, resource, [&] {
+    return make<mr::sam_headroom_resource>("sam_headroom", device_ref{device}, headroom);
   });
 }
 
 hipvmm_status hipvmm_async_view_create(int device, void* pool, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [&] {
-      return make<mr::hip_async_resource>("async", device_of(device),
-                                          static_cast<ihipMemPoolHandle_t*>(pool));
-    });
+  return create_resource(__func__, resource, [&] {
+    return make<mr::hip_async_resource>("async", device_of(device),
+                                        static_cast<ihipMemPoolHandle_t*>(pool));
   });
 }
 
 hipvmm_status hipvmm_async_create(int device, const char* options, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [&] {
-      const device_ref owner = device_of(device);
-      return make<mr::hip_async_resource>("async", owner, async_settings(owner, options));
-    });
+  return create_resource(__func__, resource, [&] {
+    const device_ref owner = device_of(device);
+    return make<mr::hip_async_resource>("async", owner, async_settings(owner, options));
   });
 }
 
 hipvmm_status hipvmm_pool_create(int device, const char* options, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [&] {
-      const device_ref owner = device_of(device);
-      const mr::pool_options chosen = pool_settings(owner, options);
-      join_configured_budget(owner, configured_budget(owner));
-      return pool_object(owner, chosen);
-    });
+  return create_resource(__func__, resource, [&] {
+    const device_ref owner = device_of(device);
+    const mr::pool_options chosen = pool_settings(owner, options);
+    join_configured_budget(owner, configured_budget(owner));
+    return pool_object(owner, chosen);
   });
 }
 
 hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,
                                   hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource", [&] {
-      const arena_options settings = arena_settings(device_of(*from->resource), options);
-      auto made =
-          adapt<mr::arena_resource>("arena", from, settings.maximum_bytes, settings.dumps_log);
-      // It allocates only on demand; memory that was freed stays.
-      made->resource->deallocate_sync(made->resource->allocate_sync(settings.initial_bytes),
-                                      settings.initial_bytes);
-      return made;
-    });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    const arena_options settings = arena_settings(device_of(*from->resource), options);
+    auto made =
+        adapt<mr::arena_resource>("arena", from, settings.maximum_bytes, settings.dumps_log);
+    // It allocates only on demand; memory that was freed stays.
+    made->resource->deallocate_sync(made->resource->allocate_sync(settings.initial_bytes),
+                                    settings.initial_bytes);
+    return made;
   });
 }
 
 hipvmm_status hipvmm_fixed_size_create(hipvmm_resource upstream, const char* options,
                                        hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource", [&] {
-      const fixed_size_options settings = fixed_size_settings(device_of(*from->resource), options);
-      return adapt<mr::fixed_size_resource>("fixed_size", from, settings.block_size,
-                                            settings.blocks);
-    });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    const fixed_size_options settings = fixed_size_settings(device_of(*from->resource), options);
+    return adapt<mr::fixed_size_resource>("fixed_size", from, settings.block_size, settings.blocks);
   });
 }
 
 hipvmm_status hipvmm_graph_pool_create(hipvmm_resource upstream, hipvmm_resource* graph_pool) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(graph_pool, "graph_pool", [&] { return adapt<mr::graph_pool>("graph_pool", from); });
-  });
+  return create_on(
+      __func__, upstream, graph_pool,
+      [&](const resource_pointer& from) { return adapt<mr::graph_pool>("graph_pool", from); },
+      "graph_pool");
 }
 
 hipvmm_status hipvmm_binning_create(hipvmm_resource upstream, const char* options,
                                     hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource", [&] {
-      const binning_options settings = binning_settings(options);
-      if (!settings.min_exponent) return adapt<mr::binning_resource>("binning", from);
-      return adapt<mr::binning_resource>("binning", from,
-                                         static_cast<std::int8_t>(*settings.min_exponent),
-                                         static_cast<std::int8_t>(*settings.max_exponent));
-    });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    const binning_options settings = binning_settings(options);
+    if (!settings.min_exponent) return adapt<mr::binning_resource>("binning", from);
+    return adapt<mr::binning_resource>("binning", from,
+                                       static_cast<std::int8_t>(*settings.min_exponent),
+                                       static_cast<std::int8_t>(*settings.max_exponent));
   });
 }
 
@@ -200,83 +192,64 @@ hipvmm_status hipvmm_binning_add_bin_resource(hipvmm_resource binning, size_t by
 
 hipvmm_status hipvmm_logging_create(hipvmm_resource upstream, const char* filename,
                                     const char* options, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource", [&] {
-      return adapt<mr::logging_resource_adaptor>("logging", from, filename_of(filename),
-                                                 flag_setting("a log", "auto_flush", options));
-    });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    return adapt<mr::logging_resource_adaptor>("logging", from, filename_of(filename),
+                                               flag_setting("a log", "auto_flush", options));
   });
 }
 
 hipvmm_status hipvmm_statistics_create(hipvmm_resource upstream, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource",
-           [&] { return adapt<mr::statistics_resource_adaptor>("statistics", from); });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    return adapt<mr::statistics_resource_adaptor>("statistics", from);
   });
 }
 
 hipvmm_status hipvmm_tracking_create(hipvmm_resource upstream, const char* options,
                                      hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource", [&] {
-      return adapt<mr::tracking_resource_adaptor>("tracking", from,
-                                                  flag_setting("a list", "stacks", options));
-    });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    return adapt<mr::tracking_resource_adaptor>("tracking", from,
+                                                flag_setting("a list", "stacks", options));
   });
 }
 
 hipvmm_status hipvmm_limiting_create(hipvmm_resource upstream, size_t limit, const char* options,
                                      hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource", [&] {
-      return adapt<mr::limiting_resource_adaptor>("limiting", from, limit,
-                                                  alignment_setting(options));
-    });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    return adapt<mr::limiting_resource_adaptor>("limiting", from, limit,
+                                                alignment_setting(options));
   });
 }
 
 hipvmm_status hipvmm_failure_callback_create(hipvmm_resource upstream,
                                              hipvmm_failure_callback callback, void* argument,
                                              hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource", [&] {
-      return adapt<mr::failure_callback_resource_adaptor>("failure_callback", from,
-                                                          failure_function(callback), argument);
-    });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    return adapt<mr::failure_callback_resource_adaptor>("failure_callback", from,
+                                                        failure_function(callback), argument);
   });
 }
 
 hipvmm_status hipvmm_prefetch_create(hipvmm_resource upstream, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    const auto from = find(upstream);
-    create(resource, "resource",
-           [&] { return adapt<mr::prefetch_resource_adaptor>("prefetch", from); });
+  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+    return adapt<mr::prefetch_resource_adaptor>("prefetch", from);
   });
 }
 
 hipvmm_status hipvmm_callback_create(hipvmm_allocate_callback allocate,
                                      hipvmm_deallocate_callback deallocate, void* argument,
                                      hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [&] {
-      if (allocate == nullptr || deallocate == nullptr)
-        throw bad_argument{std::string{allocate == nullptr ? "allocate" : "deallocate"} +
-                           " is null"};
-      return make<mr::callback_resource>(
-          "callback",
-          [allocate](std::size_t bytes, stream_ref stream, void* of) {
-            return allocate(bytes, stream.get(), of);
-          },
-          [deallocate](void* pointer, std::size_t bytes, stream_ref stream, void* of) {
-            deallocate(pointer, bytes, stream.get(), of);
-          },
-          argument, argument);
-    });
+  return create_resource(__func__, resource, [&] {
+    if (allocate == nullptr || deallocate == nullptr)
+      throw bad_argument{std::string{allocate == nullptr ? "allocate" : "deallocate"} + " is null"};
+    return make<mr::callback_resource>(
+        "callback",
+        [allocate](std::size_t bytes, stream_ref stream, void* of) {
+          return allocate(bytes, stream.get(), of);
+        },
+        [deallocate](void* pointer, std::size_t bytes, stream_ref stream, void* of) {
+          deallocate(pointer, bytes, stream.get(), of);
+        },
+        argument, argument);
   });
 }
 
