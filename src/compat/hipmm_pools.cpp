@@ -25,8 +25,7 @@ pool_memory_resource<cuda_memory_resource>::pool_memory_resource(
     : resource_of{std::in_place,
                   hipvmm::mr::require_resource("pool_memory_resource", upstream)->device().value(),
                   [&] {
-                    hipvmm::mr::pool_options options;
-                    options.initial_bytes = initial_pool_size;
+                    hipvmm::mr::pool_options options{.initial_bytes = initial_pool_size};
                     options.maximum_bytes = maximum_pool_size.value_or(options.maximum_bytes);
                     return options;
                   }()},

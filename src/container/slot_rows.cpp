@@ -38,11 +38,10 @@ void require_some(const char* option, std::size_t value) {
 
 region reserve(device_ref device, const slot_geometry& geometry, const slot_arena_options& options,
                chunk_cache* cache) {
-  region_options chosen;
-  chosen.cache = cache;
-  chosen.access = options.access;
-  chosen.when_empty = empty_policy::keeps_addresses;
-  chosen.registrar = options.registrar;
+  const region_options chosen{.cache = cache,
+                              .when_empty = empty_policy::keeps_addresses,
+                              .access = options.access,
+                              .registrar = options.registrar};
   const std::size_t wanted = bytes_for(geometry.planes, geometry.plane);
   region result =
       options.tag ? detail::region_aside(device, wanted, chosen) : region{device, wanted, chosen};

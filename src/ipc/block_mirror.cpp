@@ -48,11 +48,10 @@ void require_whole(const exported_range& block) {
 
 region reserve_mirror(device_ref device, std::size_t max_bytes, const access_list& rights,
                       const std::string& advice, const chunk_placement& placement) {
-  region_options chosen;
-  chosen.placement = placement;
-  chosen.access = rights;
-  chosen.when_empty = empty_policy::keeps_addresses;
-  region reserved{device, max_bytes, chosen};
+  region reserved{
+      device,
+      max_bytes,
+      {.when_empty = empty_policy::keeps_addresses, .access = rights, .placement = placement}};
   if (reserved.max_bytes() < max_bytes)
     throw out_of_memory{exhausted::addresses, device.ordinal(), max_bytes, reserved.max_bytes(),
                         advice};

@@ -17,8 +17,8 @@ struct settings {
   /// A program without an allocation for so long is quiet: its freed memory is released to the
   /// device. For tests: no text sets it.
   std::chrono::milliseconds quiet{1000};
-  std::string statistics;  ///< a file or "stderr"; empty: none
-  std::string json;        ///< the same
+  std::string statistics = {};  ///< a file or "stderr"; empty: none
+  std::string json = {};        ///< the same
 };
 
 /// Reads "threshold=64KiB,statistics=stderr". Throws: std::invalid_argument, as apply_options().

@@ -237,9 +237,7 @@ TEST_CASE("memory_viz_json: events go back from the snapshot to nothing allocate
 }
 
 TEST_CASE("memory_viz_json: a request that was refused is an oom") {
-  pool_options options;
-  options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
   memory_event_subscription events;
   CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(GiB)), std::bad_alloc);
   const json parsed = json::parse(memory_viz_json({pool.snapshot()}, events.read()));

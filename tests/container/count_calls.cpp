@@ -79,10 +79,7 @@ void make_region(hipvmm::region& made, std::size_t chunks) {
 }
 
 call_counts grow(std::size_t chunks) {
-  hipvmm::growth_options options;
-  options.max_bytes = chunks * unit;
-  options.step_limit = 0;
-  hipvmm::growable_storage vector{device, options};
+  hipvmm::growable_storage vector{device, {.max_bytes = chunks * unit, .step_limit = 0}};
   return calls_of([&] {
     for (std::size_t i = 1; i <= chunks; ++i) vector.grow(i * unit);
   });
@@ -113,15 +110,12 @@ struct sixteen_slots {
   std::vector<std::size_t> all;
 
   explicit sixteen_slots(std::size_t chunks)
-      : blocks{chunks / slots / 2}, arena{device, [this] {
-                                            hipvmm::slot_arena_options options;
-                                            options.slots = slots;
-                                            options.planes = 2;
-                                            options.bytes_per_slot = blocks * unit;
-                                            options.block_bytes = unit;
-                                            options.prefetch_blocks = 0;
-                                            return options;
-                                          }()} {
+      : blocks{chunks / slots / 2},
+        arena{device, hipvmm::slot_arena_options{.slots = slots,
+                                                 .bytes_per_slot = blocks * unit,
+                                                 .planes = 2,
+                                                 .block_bytes = unit,
+                                                 .prefetch_blocks = 0}} {
     for (std::size_t i = 0; i < slots; ++i) all.push_back(arena.acquire(stream));
   }
   void commit(std::size_t length) {
@@ -169,11 +163,7 @@ struct sleeping_region {
   hipvmm::memory_tag tag{"calls"};
   hipvmm::region memory;
   explicit sleeping_region(std::size_t chunks)
-      : memory{device, chunks * unit, [this] {
-                 hipvmm::region_options options;
-                 options.tag = tag;
-                 return options;
-               }()} {
+      : memory{device, chunks * unit, hipvmm::region_options{.tag = tag}} {
     make_region(memory, chunks);
   }
 };
@@ -194,9 +184,7 @@ template <class Body>
 call_counts attached(std::size_t chunks, Body body) {
   std::string folder = (std::filesystem::temp_directory_path() / "hipvmm-calls-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error{"no folder for a socket"};
-  hipvmm::region_options options;
-  options.shareable = hipvmm::handle_type::posix_fd;
-  hipvmm::region memory{device, chunks * unit, options};
+  hipvmm::region memory{device, chunks * unit, {.shareable = hipvmm::handle_type::posix_fd}};
   make_region(memory, chunks);
   const hipvmm::stream stream{device};
   call_counts calls{};
@@ -234,9 +222,7 @@ call_counts withdraw(std::size_t chunks) {
 }
 
 call_counts import(std::size_t chunks) {
-  hipvmm::region_options options;
-  options.shareable = hipvmm::handle_type::posix_fd;
-  hipvmm::region memory{device, chunks * unit, options};
+  hipvmm::region memory{device, chunks * unit, {.shareable = hipvmm::handle_type::posix_fd}};
   make_region(memory, chunks);
   hipvmm::imported_blocks seen{device, chunks * unit};
   return calls_of([&] {
@@ -247,10 +233,10 @@ call_counts import(std::size_t chunks) {
 
 /// The memory moves to other chunks, with its contents, as move_range() to another device has it.
 call_counts move(std::size_t chunks) {
-  hipvmm::region_options options;
-  options.access = {{device, hipvmm::access_right::read_write},
-                    {other_device, hipvmm::access_right::read_write}};
-  hipvmm::region memory{device, chunks * unit, options};
+  hipvmm::region memory{device,
+                        chunks * unit,
+                        {.access = {{device, hipvmm::access_right::read_write},
+                                    {other_device, hipvmm::access_right::read_write}}}};
   make_region(memory, chunks);
   const hipvmm::stream stream{device};
   // Not the calls of its probe.

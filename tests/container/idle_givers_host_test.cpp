@@ -50,9 +50,7 @@ std::size_t bytes_in_use() {
 
 std::unique_ptr<mr::vmm_pool_resource> pool_with(std::size_t idle, int priority,
                                                  std::size_t floor = 0) {
-  mr::pool_options options;
-  options.priority = priority;
-  options.floor_bytes = floor;
+  const mr::pool_options options{.floor_bytes = floor, .priority = priority};
   auto made = std::make_unique<mr::vmm_pool_resource>(first_device, options);
   const stream stream;
   made->deallocate(stream, made->allocate(stream, idle), idle);
@@ -62,13 +60,12 @@ std::unique_ptr<mr::vmm_pool_resource> pool_with(std::size_t idle, int priority,
 
 /// Slots of 8 MiB, `count` of which were used.
 std::unique_ptr<slot_arena> arena_with(std::size_t count, int priority, std::size_t floor = 0) {
-  slot_arena_options options;
-  options.slots = 8;
-  options.bytes_per_slot = 8 * MiB;
-  options.prefetch_blocks = 0;
-  options.priority = priority;
-  options.floor_bytes = floor;
-  auto made = std::make_unique<slot_arena>(first_device, options);
+  auto made =
+      std::make_unique<slot_arena>(first_device, slot_arena_options{.slots = 8,
+                                                                    .bytes_per_slot = 8 * MiB,
+                                                                    .floor_bytes = floor,
+                                                                    .priority = priority,
+                                                                    .prefetch_blocks = 0});
   const stream stream;
   std::vector<std::size_t> used;
   for (std::size_t i = 0; i < count; ++i) {
@@ -84,9 +81,7 @@ std::unique_ptr<slot_arena> arena_with(std::size_t count, int priority, std::siz
 std::unique_ptr<bytes_vector> prepared_vector(prefetch_level how) {
   drain_retired_memory();
   chunk_cache::shared().trim();
-  growth_options options;
-  options.step_limit = 0;
-  options.grow_ahead = {how, 8 * MiB, 16 * MiB};
+  const growth_options options{.step_limit = 0, .grow_ahead = {how, 8 * MiB, 16 * MiB}};
   auto made = std::make_unique<bytes_vector>(first_device, options);
   made->resize_uninitialized(2 * MiB);
   detail::wait_for_background_tasks();
@@ -159,8 +154,7 @@ HIPVMM_TEST_CASE_IN("idle givers: a prepared chunk serves a request of its size"
     const idle_memory_statistics before = idle_memory();
     const auto prepared = prepared_vector(how);
     REQUIRE(prepared->statistics().ahead_bytes == 16 * MiB);
-    growth_options exact;
-    exact.step_limit = 0;
+    const growth_options exact{.step_limit = 0};
     bytes_vector other{first_device, exact};
     other.resize_uninitialized(40 * MiB);
     bytes_vector vector{first_device, exact};
@@ -317,11 +311,7 @@ HIPVMM_TEST_CASE_IN("idle givers: any call of HIP may fail while a vector gives"
                     {"HIPVMM_HOST_MEMORY=4GiB"}) {
   struct short_of_prepared {
     std::unique_ptr<bytes_vector> prepared = prepared_vector(prefetch_level::mapped);
-    bytes_vector vector{first_device, [] {
-                          growth_options exact;
-                          exact.step_limit = 0;
-                          return exact;
-                        }()};
+    bytes_vector vector{first_device, growth_options{.step_limit = 0}};
     physical_chunk rest{first_device, 40 * MiB};
     short_of_prepared() { chunk_cache::shared().trim(); }
     [[nodiscard]] std::size_t held() const {

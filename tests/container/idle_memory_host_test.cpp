@@ -43,12 +43,8 @@ constexpr const char* small_device = "HIPVMM_HOST_MEMORY=64MiB";
 
 slot_arena_options slots_of(std::size_t bytes, std::size_t slots = 4,
                             chunk_cache* cache = nullptr) {
-  slot_arena_options result;
-  result.slots = slots;
-  result.bytes_per_slot = bytes;
-  result.prefetch_blocks = 0;
-  result.cache = cache;
-  return result;
+  return slot_arena_options{
+      .slots = slots, .bytes_per_slot = bytes, .prefetch_blocks = 0, .cache = cache};
 }
 
 bool has_virtual_memory() { return capability_of(first_device).path() != memory_path::fallback; }
@@ -239,9 +235,7 @@ HIPVMM_TEST_CASE_IN("idle memory: objects that sleep are left alone", {small_dev
   if (!has_virtual_memory()) return;
   const memory_tag tag;
   const stream stream;
-  mr::pool_options of_pool;
-  of_pool.tag = tag;
-  const auto pool = idle_pool(of_pool);
+  const auto pool = idle_pool(mr::pool_options{.tag = tag});
   slot_arena_options of_arena = slots_of(8 * MiB);
   of_arena.tag = tag;
   slot_arena arena{first_device, of_arena};
@@ -259,9 +253,7 @@ HIPVMM_TEST_CASE_IN("idle memory: objects that sleep are left alone", {small_dev
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: a pool keeps its initial bytes", {small_device}) {
-  mr::pool_options options;
-  options.initial_bytes = 48 * MiB;
-  const auto pool = idle_pool(options);
+  const auto pool = idle_pool(mr::pool_options{.initial_bytes = 48 * MiB});
   growable_device_vector<char> vector{first_device};
   CHECK_THROWS_AS(vector.resize_uninitialized(32 * MiB), out_of_memory);
   CHECK(pool->usage().reserved_current == 48 * MiB);

@@ -139,8 +139,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 
 TEST_CASE("malloc_storage: chunks to share are refused with the reason and the way out" *
           needs_fallback) {
-  region_options options;
-  options.shareable = handle_type::posix_fd;
+  const region_options options{.shareable = handle_type::posix_fd};
   for (const char* part : {"virtual_memory: ", "set it to handle_type::none"})
     CHECK_THROWS_WITH_AS((detail::malloc_storage{first_device, granule(), options}),
                          doctest::Contains(part), unsupported);
@@ -418,8 +417,7 @@ TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was" * 
 }
 
 TEST_CASE("malloc_storage: rights of its options are there from the start" * needs_fallback) {
-  region_options options;
-  options.access = {{second_device, access_right::read_write}};
+  const region_options options{.access = {{second_device, access_right::read_write}}};
   detail::malloc_storage memory{first_device, granule(), options};
   CHECK(memory.rights().get(second_device) == access_right::read_write);
   memory.commit(0, granule());

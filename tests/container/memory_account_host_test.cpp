@@ -50,10 +50,7 @@ struct region_holder final : holder {
   explicit region_holder(const memory_tag& tag, empty_policy policy = empty_policy::re_reserves)
       : all{first_device, most * granule(), options(tag, policy)} {}
   static region_options options(const memory_tag& tag, empty_policy policy) {
-    region_options result;
-    result.when_empty = policy;
-    result.tag = tag;
-    return result;
+    return region_options{.when_empty = policy, .tag = tag};
   }
   void resize(std::size_t units) override {
     const std::size_t end = units * granule();
@@ -88,11 +85,7 @@ struct vector_holder final : holder {
   explicit vector_holder(const memory_tag& tag, past_max_size past = past_max_size::move)
       : all{first_device, options(tag, past)} {}
   static growth_options options(const memory_tag& tag, past_max_size past) {
-    growth_options result;
-    result.max_bytes = most * granule();
-    result.past_max = past;
-    result.chunks.tag = tag;
-    return result;
+    return growth_options{.max_bytes = most * granule(), .past_max = past, .chunks = {.tag = tag}};
   }
   void resize(std::size_t units) override {
     all.resize(units * granule(), stream);
@@ -109,10 +102,8 @@ struct vector_holder final : holder {
 struct exporting_vector final : holder {
   explicit exporting_vector(const memory_tag&) : all{first_device, options()} {}
   static growth_options options() {
-    growth_options result;
-    result.max_bytes = most * granule();
-    result.chunks.shareable = handle_type::posix_fd;
-    return result;
+    return growth_options{.max_bytes = most * granule(),
+                          .chunks = {.shareable = handle_type::posix_fd}};
   }
   void resize(std::size_t units) override {
     all.resize(units * granule(), stream);
@@ -129,11 +120,7 @@ struct exporting_vector final : holder {
 struct pool_holder final : holder {
   explicit pool_holder(const memory_tag& tag) : pool{first_device, options(tag)} {}
   ~pool_holder() override { blocks.clear(); }
-  static mr::pool_options options(const memory_tag& tag) {
-    mr::pool_options result;
-    result.tag = tag;
-    return result;
-  }
+  static mr::pool_options options(const memory_tag& tag) { return mr::pool_options{.tag = tag}; }
   void resize(std::size_t units) override {
     while (blocks.size() > units) blocks.pop_back();
     while (blocks.size() < units) blocks.emplace_back(granule(), stream, &pool);

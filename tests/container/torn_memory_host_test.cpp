@@ -115,13 +115,10 @@ void require_refusal(Use use) {
 struct torn_vector {
   memory_tag tag{"t"};
   hipvmm::stream stream{first_device};
-  growable_device_vector<char> vector{first_device, [this] {
-                                        growth_options options;
-                                        options.chunks.tag = tag;
-                                        options.granule_bytes = granule();
-                                        options.step_limit = 0;
-                                        return options;
-                                      }()};
+  growable_device_vector<char> vector{
+      first_device, [this] {
+        return growth_options{.step_limit = 0, .granule_bytes = granule(), .chunks = {.tag = tag}};
+      }()};
   torn_vector() {
     vector.resize(granule(), 1, stream);
     vector.resize(2 * granule() + 1, 2, stream);
@@ -146,13 +143,9 @@ struct torn_vector {
 struct torn_pool {
   memory_tag tag{"t"};
   hipvmm::stream stream{first_device};
-  mr::vmm_pool_resource pool{first_device, [this] {
-                               mr::pool_options options;
-                               options.tag = tag;
-                               options.largest_chunk = granule();
-                               options.maximum_bytes = 8 * granule();
-                               return options;
-                             }()};
+  mr::vmm_pool_resource pool{
+      first_device,
+      mr::pool_options{.maximum_bytes = 8 * granule(), .largest_chunk = granule(), .tag = tag}};
   void* blocks[3];
   torn_pool() {
     for (void*& each : blocks) {

@@ -23,12 +23,10 @@ namespace hipvmm::test {
 namespace {
 
 growth_options registered_growth(const registrar_ptr& registrar) {
-  growth_options options;
-  options.max_bytes = 8 * granule();
-  options.granule_bytes = granule();
-  options.step_limit = 0;
-  options.chunks.registrar = registrar;
-  return options;
+  return growth_options{.max_bytes = 8 * granule(),
+                        .step_limit = 0,
+                        .granule_bytes = granule(),
+                        .chunks = {.registrar = registrar}};
 }
 
 std::string refusal_of(const growth_options& options) {
@@ -125,14 +123,13 @@ TEST_CASE("registrar: blocks of slots are known, shared ones at each address") {
   {
     const hipvmm::stream stream{first_device};
     memory_tag tag;
-    slot_arena_options options;
-    options.slots = 3;
-    options.bytes_per_slot = 4 * granule();
-    options.block_bytes = granule();
-    options.prefetch_blocks = 0;
-    options.registrar = registrar;
-    options.tag = tag;
-    slot_arena arena{first_device, options};
+    slot_arena arena{first_device,
+                     {.slots = 3,
+                      .bytes_per_slot = 4 * granule(),
+                      .block_bytes = granule(),
+                      .prefetch_blocks = 0,
+                      .tag = tag,
+                      .registrar = registrar}};
     arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{2 * granule()}, stream);
     CHECK(registrar->known().size() == 2);
     arena.share_prefix(0, std::vector<std::size_t>{1}, granule(), stream);
@@ -154,14 +151,13 @@ TEST_CASE("registrar: a commit of slots whose registration fails changes none") 
     CAPTURE(nth);
     const auto registrar = std::make_shared<recording_registrar>();
     const hipvmm::stream stream{first_device};
-    slot_arena_options options;
-    options.slots = 2;
-    options.planes = 2;
-    options.bytes_per_slot = 2 * granule();
-    options.block_bytes = granule();
-    options.prefetch_blocks = 0;
-    options.registrar = registrar;
-    slot_arena arena{first_device, options};
+    slot_arena arena{first_device,
+                     {.slots = 2,
+                      .bytes_per_slot = 2 * granule(),
+                      .planes = 2,
+                      .block_bytes = granule(),
+                      .prefetch_blocks = 0,
+                      .registrar = registrar}};
     arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{granule()}, stream);
     const std::vector<std::size_t> both{0, 1};
     registrar->fail_at(nth);
@@ -181,13 +177,12 @@ TEST_CASE("registrar: a commit of slots whose registration fails changes none") 
 TEST_CASE("registrar: blocks prefetched whose registration fails are counted") {
   const auto registrar = std::make_shared<recording_registrar>();
   const hipvmm::stream stream{first_device};
-  slot_arena_options options;
-  options.slots = 1;
-  options.bytes_per_slot = 4 * granule();
-  options.block_bytes = granule();
-  options.prefetch_blocks = 1;
-  options.registrar = registrar;
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device,
+                   {.slots = 1,
+                    .bytes_per_slot = 4 * granule(),
+                    .block_bytes = granule(),
+                    .prefetch_blocks = 1,
+                    .registrar = registrar}};
   // The commit's own is the first.
   registrar->fail_at(2);
   arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{granule()}, stream);

@@ -18,10 +18,7 @@ namespace hipvmm::test {
 namespace {
 
 growth_options with_tag(const memory_tag& tag) {
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  options.chunks.tag = tag;
-  return options;
+  return growth_options{.max_bytes = 64 * MiB, .chunks = {.tag = tag}};
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");

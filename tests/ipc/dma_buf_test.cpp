@@ -202,8 +202,7 @@ TEST_CASE("export_dma_bufs: a part of a region, over two chunks") {
 
 TEST_CASE("export_dma_bufs: a vector that grew, and a block of a pool") {
   const stream work{first_device};
-  growth_options options;
-  options.chunks.shareable = handle_type::posix_fd;
+  const growth_options options{.chunks = {.shareable = handle_type::posix_fd}};
   growable_device_vector<int> numbers{first_device, options};
   CHECK_THROWS_AS(static_cast<void>(export_dma_bufs(numbers)), std::invalid_argument);
   numbers.resize(1000, 1, work);
@@ -211,9 +210,7 @@ TEST_CASE("export_dma_bufs: a vector that grew, and a block of a pool") {
   HIPVMM_REQUIRE_DMA_BUFS(all, export_dma_bufs(numbers));
   check_dma_bufs(all, numbers.data(), numbers.size() * sizeof(int));
 
-  mr::pool_options shareable;
-  shareable.shareable = handle_type::posix_fd;
-  mr::vmm_pool_resource pool{first_device, shareable};
+  mr::vmm_pool_resource pool{first_device, {.shareable = handle_type::posix_fd}};
   void* const block = pool.allocate(work, 5000);
   const std::size_t bytes = pool.export_block(block).bytes;
   CHECK(bytes >= 5000);

@@ -29,11 +29,7 @@ namespace {
 constexpr const char* with_fabric = "HIPVMM_HOST_FABRIC=1";
 constexpr const char* handle_variable = "HIPVMM_TEST_FABRIC_HANDLE";
 
-region_options made_as(handle_type shareable) {
-  region_options options;
-  options.shareable = shareable;
-  return options;
-}
+region_options made_as(handle_type shareable) { return region_options{.shareable = shareable}; }
 
 std::string in_hex(const fabric_handle& handle) {
   std::string result;
@@ -73,8 +69,7 @@ TEST_CASE("fabric: what was made without it is not exported so") {
   plain.commit(0, granule());
   CHECK_THROWS_WITH_AS(static_cast<void>(plain.export_fabric_chunks()),
                        doctest::Contains("region_options::shareable"), std::invalid_argument);
-  mr::hip_async_options pool;
-  pool.shareable = handle_type::fabric;
+  const mr::hip_async_options pool{.shareable = handle_type::fabric};
   CHECK_THROWS_AS(mr::hip_async_resource(first_device, pool), std::invalid_argument);
   CHECK_THROWS_AS(static_cast<void>(exports_fabric(device_ref{99})), std::invalid_argument);
 }
@@ -125,14 +120,11 @@ HIPVMM_TEST_CASE_IN("fabric: a chunk that was asked for as both is exported as e
   seen.adopt(granule(), import_chunk(memory.export_fabric_chunks()[0].handle, first_device));
   CHECK(has_tag(seen, 0, 1, work));
   // Grown and exported by vectors and pools alike.
-  growth_options growth;
-  growth.chunks.shareable = handle_type::posix_fd_and_fabric;
+  const growth_options growth{.chunks = {.shareable = handle_type::posix_fd_and_fabric}};
   growable_device_vector<int> numbers{first_device, growth};
   numbers.resize(10, work);
   CHECK(numbers.export_fabric_chunks().size() == numbers.export_chunks().size());
-  mr::pool_options pooled;
-  pooled.shareable = handle_type::fabric;
-  mr::vmm_pool_resource pool{first_device, pooled};
+  mr::vmm_pool_resource pool{first_device, {.shareable = handle_type::fabric}};
   void* const block = pool.allocate(work, 1000);
   CHECK(pool.export_fabric_chunks().size() == pool.chunks().size());
   pool.deallocate(work, block, 1000);

@@ -30,11 +30,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-channel_options impatient() {
-  channel_options options;
-  options.timeout = 20ms;
-  return options;
-}
+channel_options impatient() { return channel_options{.timeout = 20ms}; }
 
 /// Memory that stands for a chunk's.
 shareable_handle some_memory(std::size_t bytes) {
@@ -94,8 +90,7 @@ TEST_CASE_FIXTURE(channel_pair, "fd_channel: the end of the other side is nothin
 }
 
 TEST_CASE("fd_channel: the longest limit of time is one") {
-  channel_options options;
-  options.timeout = std::chrono::milliseconds::max();
+  const channel_options options{.timeout = std::chrono::milliseconds::max()};
   auto [left, right] = fd_channel::make_pair(options);
   left.send_note("x");
   CHECK(right.receive()->note == "x");
@@ -219,9 +214,7 @@ TEST_CASE("fd_channel: a peer of another user is refused before the first read")
     } catch (const ipc_error& error) {
       if (error.reason() != ipc_failure::refused) return false;
     }
-    channel_options named;
-    named.other_users = {0};
-    fd_channel accepted{path, named};
+    fd_channel accepted{path, {.other_users = {0}}};
     accepted.send_note("hello");
     return true;
   }));
@@ -232,9 +225,7 @@ TEST_CASE("fd_channel: a peer of another user is refused before the first read")
   };
   const std::string text = check_ipc_error(ipc_failure::refused, [&] { fd_channel{accept()}; });
   CHECK(text.find("user 54321, this one as 0") != std::string::npos);
-  channel_options named;
-  named.other_users = {other};
-  fd_channel channel{accept(), named};
+  fd_channel channel{accept(), {.other_users = {other}}};
   CHECK(channel.receive()->note == "hello");
 }
 

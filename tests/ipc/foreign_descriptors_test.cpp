@@ -236,9 +236,7 @@ HIPVMM_CHILD("publishes while nobody reads") {
   // Root may have any number of descriptors on their way.
   REQUIRE(::setresuid(54321, 54321, 54321) == 0);
   const descriptor_limit limit{400};
-  publication_options options;
-  options.max_importers = 16;
-  options.patience = 60s;
+  const publication_options options{.patience = 60s, .max_importers = 16};
   const temporary_folder folder;
   const std::string path = path_in(folder);
   const stream stream;

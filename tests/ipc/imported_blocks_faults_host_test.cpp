@@ -23,11 +23,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 /// A region of three chunks, its mirror, and a block of the first chunk that is mapped there.
 struct mirrored_region {
-  static region_options shareable() {
-    region_options options;
-    options.shareable = handle_type::posix_fd;
-    return options;
-  }
+  static region_options shareable() { return region_options{.shareable = handle_type::posix_fd}; }
 
   hipvmm::stream stream;
   region exporting{first_device, 8 * granule(), shareable()};
@@ -114,10 +110,7 @@ TEST_CASE("imported_blocks: without descriptors nothing is exported or imported"
 TEST_CASE("vmm_pool_resource: calls of export_block that fail export nothing") {
   struct exporting_pool {
     static mr::pool_options shareable() {
-      mr::pool_options options;
-      options.maximum_bytes = 16 * granule();
-      options.shareable = handle_type::posix_fd;
-      return options;
+      return mr::pool_options{.maximum_bytes = 16 * granule(), .shareable = handle_type::posix_fd};
     }
     hipvmm::stream stream;
     mr::vmm_pool_resource pool{first_device, shareable()};

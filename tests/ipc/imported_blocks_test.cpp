@@ -32,10 +32,7 @@ namespace hipvmm::test {
 namespace {
 
 mr::pool_options shareable_pool() {
-  mr::pool_options options;
-  options.maximum_bytes = 256 * MiB;
-  options.shareable = handle_type::posix_fd;
-  return options;
+  return mr::pool_options{.maximum_bytes = 256 * MiB, .shareable = handle_type::posix_fd};
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -406,8 +403,7 @@ exported_range block_of(std::size_t chunks) {
 }
 
 TEST_CASE("fd_channel: a block arrives with all its chunks") {
-  channel_options options;
-  options.timeout = std::chrono::milliseconds{100};
+  const channel_options options{.timeout = std::chrono::milliseconds{100}};
   auto [left, right] = fd_channel::make_pair(options);
   for (const std::size_t count : {std::size_t{1}, std::size_t{16}, std::size_t{40}}) {
     left.send(block_of(count));
@@ -431,8 +427,7 @@ TEST_CASE("fd_channel: a block arrives with all its chunks") {
 
 TEST_CASE("fd_channel: a block that does not end is an error, not memory") {
   const std::size_t before = open_descriptors();
-  channel_options options;
-  options.timeout = std::chrono::milliseconds{50};
+  const channel_options options{.timeout = std::chrono::milliseconds{50}};
   {
     auto ends = fd_channel::make_pair(options);
     fd_channel& left = ends.first;

@@ -68,8 +68,7 @@ TEST_CASE_FIXTURE(published_region,
       CAPTURE(std::strerror(code));
       keep_step_left = step;
       keep_step_code = code;
-      publication_options options;
-      options.patience = 500ms;
+      const publication_options options{.patience = 500ms};
       try {
         const publication kept = publication::keep(path, to, options);
       } catch (const ipc_error&) {

@@ -103,9 +103,7 @@ TEST_CASE_FIXTURE(kept_region, "publication::keep: memory and path outlive the o
   attached_region after{kept_path(path)};
   check_tags_of(after, 2, stream);
   CHECK(get_access(after.data(), first_device) == access_right::read);
-  attach_options options;
-  options.right = access_right::read_write;
-  attached_region writer{kept_path(path), options};
+  attached_region writer{kept_path(path), {.right = access_right::read_write}};
   write_tags(seen_from{writer}, 0, 2, 5, stream);
   check_tags(seen_from{before}, 0, 2, 5, stream);
   CHECK(kept.importers() == 3);
@@ -115,11 +113,10 @@ TEST_CASE_FIXTURE(kept_region, "publication::keep: memory and path outlive the o
 TEST_CASE("publication::keep: a vector's type and devices are those of the owner") {
   const temporary_folder folder;
   const stream stream;
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  options.past_max = past_max_size::refuse;
-  options.chunks.shareable = handle_type::posix_fd;
-  growable_device_vector<int> numbers{first_device, options};
+  growable_device_vector<int> numbers{first_device,
+                                      {.max_bytes = 64 * MiB,
+                                       .past_max = past_max_size::refuse,
+                                       .chunks = {.shareable = handle_type::posix_fd}}};
   numbers.resize(1000, 7, stream);
   publication published{path_in(folder), numbers};
   published.announce(numbers, stream);
@@ -232,8 +229,7 @@ TEST_CASE_FIXTURE(published_region, "publication::keep: refuses what it cannot k
   std::ofstream{to} << "a user's";
   check_ipc_error(ipc_failure::refused, [&] { keep(path, to); });
   std::filesystem::remove(to);
-  publication_options options;
-  options.other_devices = {first_device};
+  const publication_options options{.other_devices = {first_device}};
   CHECK_THROWS_AS(keep(path, to, options), std::invalid_argument);
   CHECK_THROWS_AS(keep(path, ""), std::invalid_argument);
   CHECK_THROWS_AS(keep(path, std::string(200, 'x')), std::invalid_argument);
@@ -322,9 +318,7 @@ TEST_CASE("publication::keep: an owner of another user is refused, and so is suc
     return;
   }
   constexpr unsigned stranger = 65534;
-  publication_options options;
-  options.other_users = {stranger};
-  published_region memory{options};
+  published_region memory{{.other_users = {stranger}}};
   REQUIRE(::chmod(memory.folder.path().c_str(), 0777) == 0);
   const auto is_refused = [&](auto action) {
     return succeeds_in_forked_child([&] {

@@ -135,8 +135,7 @@ TEST_CASE("attached_region: HIP calls that fail in an attach to striped memory l
   options.placement = chunk_placement::striped({first_device, second_device}, granule());
   region owned{first_device, 2 * granule(), options};
   owned.commit(0, 2 * granule());
-  publication_options also;
-  also.other_devices = {second_device};
+  const publication_options also{.other_devices = {second_device}};
   publication published{path_in(folder), first_device, 2 * granule(), {}, also};
   published.announce(owned, 2 * granule(), stream);
   stream.synchronize();
@@ -346,9 +345,7 @@ TEST_CASE("publication: a stranger is refused though memory has run out") {
     return;
   }
   constexpr unsigned stranger = 65534;
-  publication_options options;
-  options.other_users = {1};
-  published_region memory{options};
+  published_region memory{{.other_users = {1}}};
   REQUIRE(::chmod(memory.folder.path().c_str(), 0755) == 0);
   sweep_thread_allocations("getsockopt", [&] {
     CHECK(succeeds_in_forked_child([&] {
@@ -438,13 +435,10 @@ TEST_CASE_FIXTURE(published_region,
 }
 
 TEST_CASE_FIXTURE(published_region, "publication: limits of time may be as long as can be said") {
-  publication_options patient;
-  patient.patience = std::chrono::milliseconds::max();
+  const publication_options patient{.patience = std::chrono::milliseconds::max()};
   publication other{path + "2", first_device, 8 * granule(), {}, patient};
   other.announce(owned, 2 * granule(), stream);
-  attach_options options;
-  options.timeout = std::chrono::milliseconds::max();
-  attached_region seen{path + "2", options};
+  attached_region seen{path + "2", {.timeout = std::chrono::milliseconds::max()}};
   CHECK(seen.wait_for(2 * granule(), std::chrono::milliseconds::max(), stream));
   CHECK(other.importers() == 1);
   CHECK(other.wait_until_withdrawn(std::chrono::milliseconds::max()));

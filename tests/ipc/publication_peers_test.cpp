@@ -75,15 +75,11 @@ TEST_CASE("publication: drops peers that are silent, or do not read, and serves 
   const std::string path = path_in(folder);
   const stream stream;
   {
-    publication_options options;
-    options.patience = 50ms;
-    const published_region memory{options};
+    const published_region memory{{.patience = 50ms}};
     raw_importer silent{memory.path};
     CHECK_FALSE(silent.receive().has_value());
   }
-  publication_options options;
-  options.patience = 60s;
-  options.max_importers = 3;
+  const publication_options options{.patience = 60s, .max_importers = 3};
   region owned{first_device, 64 * granule(), shareable_chunks()};
   publication published{path, first_device, 64 * granule(), {}, options};
   const std::size_t before = open_descriptors();
@@ -108,10 +104,7 @@ TEST_CASE("publication: drops peers that are silent, or do not read, and serves 
 }
 
 TEST_CASE("publication: silent connections keep nobody out") {
-  publication_options options;
-  options.patience = 60s;
-  options.max_importers = 2;
-  published_region memory{options};
+  published_region memory{{.patience = 60s, .max_importers = 2}};
   const attached_region first{memory.path};
   std::vector<std::unique_ptr<raw_importer>> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<raw_importer>(memory.path));

@@ -126,9 +126,8 @@ TEST_CASE_FIXTURE(four_chunks,
 
 TEST_CASE("attached_vector: follows a vector that is erased at the front") {
   constexpr std::size_t step = 500'000;
-  growth_options options;
-  options.max_bytes = 16 * MiB;
-  options.chunks.shareable = handle_type::posix_fd;
+  const growth_options options{.max_bytes = 16 * MiB,
+                               .chunks = {.shareable = handle_type::posix_fd}};
   const temporary_folder folder;
   const stream stream;
   growable_device_vector<int> numbers{first_device, options};
@@ -167,9 +166,7 @@ region_options striped_chunks(device_ref peer) {
 }
 
 publication_options also_of(std::vector<device_ref> devices) {
-  publication_options options;
-  options.other_devices = std::move(devices);
-  return options;
+  return publication_options{.other_devices = std::move(devices)};
 }
 
 // Where a chunk beside a hole and chunks of other sizes is refused, as the first of two that take
@@ -238,9 +235,7 @@ TEST_CASE("publication: striped memory is on the same devices in other processes
   CHECK(get_access(seen.data(), first_device) == access_right::read);
   CHECK(get_access(seen.data(), peer) == access_right::read);
   CHECK(get_access(advance(seen.data(), granule()), first_device) == access_right::read);
-  attach_options named;
-  named.device = first_device;
-  named.other_devices = {peer};
+  attach_options named{.device = first_device, .other_devices = {peer}};
   CHECK(attached_region{path_in(folder), named}.bytes() == 4 * granule());
   named.other_devices = {peer, peer};
   CHECK_THROWS_AS((attached_region{path_in(folder), named}), std::invalid_argument);

@@ -42,11 +42,9 @@ using namespace std::chrono_literals;
 constexpr std::size_t ints_of_a_step = 1'000'000;
 
 growth_options shareable_vector() {
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  options.past_max = past_max_size::refuse;
-  options.chunks.shareable = handle_type::posix_fd;
-  return options;
+  return growth_options{.max_bytes = 64 * MiB,
+                        .past_max = past_max_size::refuse,
+                        .chunks = {.shareable = handle_type::posix_fd}};
 }
 
 std::string path_of_child() {
@@ -330,9 +328,7 @@ TEST_CASE_FIXTURE(region_owner, "publication: memory with older chunks may be an
 TEST_CASE_FIXTURE(region_owner, "attached_region: reads only, unless more is asked for") {
   attached_region reader{path};
   CHECK(get_access(reader.data(), first_device) == access_right::read);
-  attach_options options;
-  options.right = access_right::read_write;
-  attached_region writer{path, options};
+  attached_region writer{path, {.right = access_right::read_write}};
   fill_async(stream, writer.data(), 0x42, granule());
   CHECK(read_bytes(stream, owned.base(), 16) == byte_vector(16, 0x42));
 }

@@ -34,9 +34,7 @@ namespace hipvmm::test {
 inline constexpr const char* path_variable = "HIPVMM_TEST_PATH";
 
 inline region_options shareable_chunks() {
-  region_options options;
-  options.shareable = handle_type::posix_fd;
-  return options;
+  return region_options{.shareable = handle_type::posix_fd};
 }
 
 inline std::string path_in(const temporary_folder& folder) {
@@ -44,15 +42,11 @@ inline std::string path_in(const temporary_folder& folder) {
 }
 
 inline attach_options attach_within(std::chrono::milliseconds timeout) {
-  attach_options options;
-  options.timeout = timeout;
-  return options;
+  return attach_options{.timeout = timeout};
 }
 
 inline publication_options with_lease(std::chrono::milliseconds lease) {
-  publication_options options;
-  options.lease = lease;
-  return options;
+  return publication_options{.lease = lease};
 }
 
 /// A region of two chunks under a path.

@@ -139,10 +139,7 @@ TEST_CASE("ranges: those of a vector that are not all in it are refused") {
 
 TEST_CASE("ranges: those of slots, blocks and registered memory are refused") {
   const stream in{first_device};
-  slot_arena_options options;
-  options.slots = 2;
-  options.bytes_per_slot = 4 * granule();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, {.slots = 2, .bytes_per_slot = 4 * granule()}};
   const std::size_t slot = arena.acquire(in);
   arena.commit(std::vector<std::size_t>{slot}, std::vector<std::size_t>{1000}, in);
   const std::vector<range> beyond = ranges_beyond(1000, 1);

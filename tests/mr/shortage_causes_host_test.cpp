@@ -68,11 +68,7 @@ void check_cause(const std::optional<out_of_memory>& refused, exhausted cause,
   if (cause != exhausted::device_memory) CHECK(text.find("other programs") == std::string::npos);
 }
 
-pool_options at_most(std::size_t bytes) {
-  pool_options options;
-  options.maximum_bytes = bytes;
-  return options;
-}
+pool_options at_most(std::size_t bytes) { return pool_options{.maximum_bytes = bytes}; }
 
 /// Blocks of a little less than a chunk, every second of which is free.
 struct scattered {
@@ -126,9 +122,7 @@ TEST_CASE("shortage: a limit is named by each resource that has one") {
     check_cause(refused, exhausted::limit, {"allocation_limit"});
     CHECK(refused->why().owner.find("allocation_limit") != std::string::npos);
   }
-  growth_options on_limit;
-  on_limit.resource = &limiting;
-  growable_device_vector<char> bytes{first_device, on_limit};
+  growable_device_vector<char> bytes{first_device, {.resource = &limiting}};
   check_cause(refusal([&] { bytes.reserve(2 * MiB); }), exhausted::limit, {"allocation_limit"});
 }
 
@@ -220,11 +214,7 @@ TEST_CASE("shortage: a callback that frees nothing is not asked for ever") {
 }
 
 TEST_CASE("shortage: an arena of slots names its budget") {
-  slot_arena_options options;
-  options.slots = 4;
-  options.bytes_per_slot = 4 * MiB;
-  options.budget_bytes = 4 * MiB;
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, {.slots = 4, .bytes_per_slot = 4 * MiB, .budget_bytes = 4 * MiB}};
   const stream used{first_device};
   std::vector<std::size_t> slots{arena.acquire(used), arena.acquire(used)};
   check_cause(refusal([&] {
@@ -276,9 +266,7 @@ HIPVMM_TEST_CASE_IN(
     "vmm_pool_resource: what it says would fit needs no more descriptors than there are",
     {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_MEMORY=1GiB"}) {
   for (const std::size_t largest : {std::size_t{0}, 8 * MiB}) {
-    pool_options options;
-    options.largest_chunk = largest;
-    vmm_pool_resource pool{first_device, options};
+    vmm_pool_resource pool{first_device, {.largest_chunk = largest}};
     // The pool's own, for what it does besides.
     pool.deallocate_sync(pool.allocate_sync(MiB), MiB);
     // Those of the pool before are closed behind its end.
@@ -303,10 +291,8 @@ HIPVMM_TEST_CASE_IN("slot_arena: as many slots as it says fit, and no more",
   for (int round = 0; round < 40; ++round) {
     chunk_cache::shared().trim();
     drain_retired_memory();
-    slot_arena_options options;
-    options.slots = 100;
-    options.planes = 1 + random() % 3;
-    options.bytes_per_slot = (2 + 2 * (random() % 8)) * MiB;
+    slot_arena_options options{
+        .slots = 100, .bytes_per_slot = (2 + 2 * (random() % 8)) * MiB, .planes = 1 + random() % 3};
     if (random() % 2 != 0) options.budget_bytes = (16 + random() % 100) * MiB;
     slot_arena arena{first_device, options};
     const stream used{first_device};
@@ -365,10 +351,7 @@ HIPVMM_TEST_CASE_IN("shortage: descriptors are named by all that makes chunks",
                     {"HIPVMM_HOST_PROFILE=rocm-7.14"}) {
   vmm_pool_resource pool{first_device};
   growable_device_vector<char> bytes{first_device};
-  slot_arena_options options;
-  options.slots = 4;
-  options.bytes_per_slot = 4 * MiB;
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, {.slots = 4, .bytes_per_slot = 4 * MiB}};
   const stream used{first_device};
   const std::vector<std::size_t> slots{arena.acquire(used)};
   const test::no_descriptors_left none;
@@ -410,10 +393,7 @@ HIPVMM_TEST_CASE_IN("address_share: a pool leaves addresses to those that come a
   vmm_pool_resource second{first_device};
   second.deallocate_sync(second.allocate_sync(GiB), GiB);
   CHECK(second.maximum_bytes() <= second.statistics().address_bytes);
-  slot_arena_options options;
-  options.slots = 4;
-  options.bytes_per_slot = 64 * MiB;
-  const slot_arena arena{first_device, options};
+  const slot_arena arena{first_device, {.slots = 4, .bytes_per_slot = 64 * MiB}};
   std::vector<growable_device_vector<int>> many;
   for (int i = 0; i < 200; ++i) many.emplace_back(first_device).resize(1000, 1, used);
   // What addresses refuse is no lack of memory.

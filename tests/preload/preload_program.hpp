@@ -21,8 +21,7 @@ inline outcome run_replaced(std::vector<std::string> options, const std::string&
                             const std::vector<std::string>& environment = {}) {
   options.emplace_back(PRELOAD_MEMORY_PROGRAM);
   options.push_back(task);
-  surroundings given;
-  given.environment = environment;
+  const surroundings given{.environment = environment};
   return run(PRELOAD_RUN_PROGRAM, options, given);
 }
 
@@ -32,8 +31,7 @@ inline outcome run_preloaded(const std::string& task, std::vector<std::string> e
   environment.push_back(
       "LD_PRELOAD=" + (before == nullptr ? std::string{} : std::string{before} + ":") +
       PRELOAD_LIBRARY);
-  surroundings given;
-  given.environment = std::move(environment);
+  const surroundings given{.environment = std::move(environment)};
   return run(PRELOAD_MEMORY_PROGRAM, {task}, given);
 }
 

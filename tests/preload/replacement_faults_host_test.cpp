@@ -172,9 +172,7 @@ TEST_CASE("preload: questions whose HIP calls fail") {
 }
 
 TEST_CASE("preload: a call of HIP that succeeds when idle memory is released leaves no error") {
-  preload::settings chosen;
-  chosen.most = MiB;
-  preload::replacement calls{chosen};
+  preload::replacement calls{{.most = MiB}};
   void* made = nullptr;
   const planned_fault full{"hipMalloc", 1, hipErrorOutOfMemory};
   REQUIRE(calls.allocate(hip_calls, &made, 2 * MiB) == 0);
@@ -213,10 +211,7 @@ TEST_CASE("preload: where HIP does not say whose pool is the current one, it ser
 TEST_CASE("preload: statistics are written where HIP has ended") {
   const temporary_file text;
   const temporary_file json;
-  preload::settings chosen;
-  chosen.statistics = text.path();
-  chosen.json = json.path();
-  preload::replacement calls{chosen};
+  preload::replacement calls{{.statistics = text.path(), .json = json.path()}};
   void* made = nullptr;
   REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
   {

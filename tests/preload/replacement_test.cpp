@@ -63,9 +63,7 @@ HIPVMM_TEST_CASE_IN("preload: memory of a stream that ends waits for its work, w
 }
 
 TEST_CASE("preload: memory that hipFree returned without a wait is not reused before its work") {
-  preload::settings returning;
-  returning.free_waits = false;
-  preload::replacement calls{returning};
+  preload::replacement calls{{.free_waits = false}};
   blocked_stream busy{device_ref{0}};
   void* const first = allocate(calls, busy);
   opened_by_wait opener{[&] { busy.release(); }, std::chrono::seconds{1}};
@@ -166,9 +164,7 @@ struct quiet_program {
     before = bytes_in_use();
   }
   static preload::settings brief() {
-    preload::settings made;
-    made.quiet = std::chrono::milliseconds{1};
-    return made;
+    return preload::settings{.quiet = std::chrono::milliseconds{1}};
   }
   [[nodiscard]] bool is_released() const { return bytes_in_use() + bytes <= before; }
 };
@@ -320,9 +316,7 @@ HIPVMM_CHILD("preload: has a pool that is smaller than its budget") {
 }
 
 HIPVMM_CHILD("preload: cannot be in its budget") {
-  preload::settings chosen;
-  chosen.threshold = 1024;
-  preload::replacement calls{chosen};
+  preload::replacement calls{{.threshold = 1024}};
   check_refused(calls);
   check_refused(calls);
   // What is to pass does not count anyway.
@@ -379,9 +373,7 @@ HIPVMM_TEST_CASE_IN("preload: idle memory of a program as it is goes to who need
   });
   REQUIRE(comes_true([&] { return std::ifstream{(files.path() / "holds").string()}.good(); }));
   {
-    budget_options options;
-    options.patience = std::chrono::seconds{20};
-    memory_budget budget{device_ref{0}, "shared", 1, options};
+    memory_budget budget{device_ref{0}, "shared", 1, {.patience = std::chrono::seconds{20}}};
     CHECK(budget.report().limit == 24 * MiB);
     CHECK(budget.report().bytes >= 16 * MiB);
     std::string held;

@@ -14,8 +14,7 @@ namespace {
 
 outcome hipvmm_run(const std::vector<std::string>& arguments,
                    const std::vector<std::string>& environment = {}) {
-  surroundings given;
-  given.environment = environment;
+  const surroundings given{.environment = environment};
   return run(PRELOAD_RUN_PROGRAM, arguments, given);
 }
 

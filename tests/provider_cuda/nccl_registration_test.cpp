@@ -94,12 +94,10 @@ struct registered_rank {
   registered_rank& operator=(const registered_rank&) = delete;
 
   [[nodiscard]] growth_options plain_options() const {
-    growth_options result;
-    result.max_bytes = GiB;
-    result.granule_bytes = chunk;
-    result.step_limit = 0;
-    result.chunks.shareable = handle_type::posix_fd;
-    return result;
+    return growth_options{.max_bytes = GiB,
+                          .step_limit = 0,
+                          .granule_bytes = chunk,
+                          .chunks = {.shareable = handle_type::posix_fd}};
   }
   [[nodiscard]] growth_options options() const {
     growth_options result = plain_options();

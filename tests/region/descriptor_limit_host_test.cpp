@@ -103,9 +103,7 @@ TEST_CASE("physical_chunk: what fails with many descriptors left is told as what
 }
 
 TEST_CASE("region: a lack of descriptors leaves what was committed") {
-  region_options options;
-  options.shareable = handle_type::posix_fd;
-  region region{first_device, 4 * granule(), options};
+  region region{first_device, 4 * granule(), {.shareable = handle_type::posix_fd}};
   region.commit(0, granule());
   const no_descriptors_left limit;
   check_descriptors_are_named([&] { region.commit(granule(), granule()); });

@@ -23,11 +23,7 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-region_options shareable() {
-  region_options options;
-  options.shareable = handle_type::posix_fd;
-  return options;
-}
+region_options shareable() { return region_options{.shareable = handle_type::posix_fd}; }
 
 /// Two chunks of a granule each from the base on, with tags, in 16 granules.
 struct shared_region {
@@ -199,9 +195,8 @@ TEST_CASE_FIXTURE(shared_region, "region: another process uses chunks at the sam
 }
 
 TEST_CASE("growable_device_vector: another range shows the vector's elements as it grows") {
-  growth_options options;
-  options.chunks.shareable = handle_type::posix_fd;
-  options.max_bytes = 64 * MiB;
+  const growth_options options{.max_bytes = 64 * MiB,
+                               .chunks = {.shareable = handle_type::posix_fd}};
   growable_device_vector<int> vector{first_device, options};
   const stream stream;
   region mirror{first_device, options.max_bytes};
@@ -223,9 +218,7 @@ TEST_CASE("growable_device_vector: another range shows the vector's elements as 
 
 TEST_CASE("growable_device_vector: memory of a resource has no chunks") {
   mr::hip_resource resource{first_device};
-  growth_options options;
-  options.resource = &resource;
-  growable_device_vector<int> vector{first_device, options};
+  growable_device_vector<int> vector{first_device, {.resource = &resource}};
   vector.reserve(100);
   CHECK_THROWS_WITH_AS(static_cast<void>(vector.chunks()),
                        doctest::Contains("growth_options::resource"), unsupported);

@@ -315,11 +315,7 @@ TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps t
 
 /// Two chunks that may be shared, with tags, and one that is in no region.
 struct shared_region_and_chunk {
-  static region_options shareable() {
-    region_options options;
-    options.shareable = handle_type::posix_fd;
-    return options;
-  }
+  static region_options shareable() { return region_options{.shareable = handle_type::posix_fd}; }
 
   const std::size_t unit = granule();
   hipvmm::stream stream;

@@ -109,8 +109,7 @@ TEST_CASE("region: destruction that fails is reported and not thrown") {
 
 TEST_CASE("region: a chunk that could not be unmapped is not used again") {
   chunk_cache cache{GiB};
-  region_options options;
-  options.cache = &cache;
+  const region_options options{.cache = &cache};
   const error_recorder reported;
   {
     region region{first_device, 4 * granule(), options};
@@ -126,8 +125,7 @@ TEST_CASE("region: a chunk that could not be unmapped is not used again") {
 
 TEST_CASE("region: a chunk is not used again while its old address stays mapped") {
   chunk_cache cache{GiB};
-  region_options options;
-  options.cache = &cache;
+  const region_options options{.cache = &cache};
   const error_recorder reported;
   {
     region region{first_device, 4 * granule(), options};
@@ -189,9 +187,7 @@ TEST_CASE("region: a device that fills up in the middle of a commit leaves none 
 
 TEST_CASE("region: decommitted chunks return to the cache and are mapped again from it") {
   chunk_cache cache{GiB};
-  region_options options;
-  options.cache = &cache;
-  region region{first_device, 8 * granule(), options};
+  region region{first_device, 8 * granule(), {.cache = &cache}};
   region.commit(0, 2 * granule());
   region.decommit(0, 2 * granule());
   CHECK(cache.statistics().bytes == 2 * granule());
@@ -203,8 +199,7 @@ TEST_CASE("region: decommitted chunks return to the cache and are mapped again f
 
 TEST_CASE("region: destruction returns its chunks to the cache") {
   chunk_cache cache{GiB};
-  region_options options;
-  options.cache = &cache;
+  const region_options options{.cache = &cache};
   {
     region region{first_device, 8 * granule(), options};
     commit_as_granted(region, 0, 2 * granule());
@@ -214,8 +209,7 @@ TEST_CASE("region: destruction returns its chunks to the cache") {
 }
 
 TEST_CASE("region: shareable chunks cost a descriptor each, others none") {
-  region_options options;
-  options.shareable = handle_type::posix_fd;
+  const region_options options{.shareable = handle_type::posix_fd};
   const std::uint64_t before = live_objects().descriptors;
   region shareable{first_device, 8 * granule(), options};
   shareable.commit(0, granule());

@@ -151,9 +151,7 @@ constexpr std::size_t model_granules = 24;
 void run(chunk_cache& cache, std::size_t most_at_once) {
   std::mt19937 generator = seeded_generator();
   const stream stream;
-  region_options options;
-  options.cache = &cache;
-  region region{first_device, model_granules * granule(), options};
+  region region{first_device, model_granules * granule(), {.cache = &cache}};
   const std::size_t unit = region.granularity();
   const bool moves = region.can_move_chunks();
   region_model model{model_granules};

@@ -174,8 +174,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: rights reach both addresses of a chunk
 
 TEST_CASE("region: one that ends or is retired amid a move gives everything back") {
   chunk_cache keeps_all{64 * granule()};
-  region_options options;
-  options.cache = &keeps_all;
+  const region_options options{.cache = &keeps_all};
   for (const bool retires : {false, true}) {
     region one{first_device, 16 * granule(), options};
     REQUIRE_MOVES(one);

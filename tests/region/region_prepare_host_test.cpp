@@ -149,9 +149,7 @@ TEST_CASE("region: a preparation that fails surfaces at no one and is not repeat
 TEST_CASE("region: a prepared chunk that cannot be unmapped is not used again") {
   const std::size_t unit = granule();
   chunk_cache cache{GiB};
-  region_options options;
-  options.cache = &cache;
-  region region{first_device, 16 * unit, options};
+  region region{first_device, 16 * unit, {.cache = &cache}};
   region.prepare(2 * unit, prefetch_level::mapped);
   wait_for_background_tasks();
   {

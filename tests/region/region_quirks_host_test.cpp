@@ -344,9 +344,7 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory they are renewed when a
 
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory those of an emptied one outlast all work",
                     under("rocm-6.4", kept_memory)) {
-  region_options options;
-  options.when_empty = empty_policy::keeps_addresses;
-  row_of_three subject{options};
+  row_of_three subject{{.when_empty = empty_policy::keeps_addresses}};
   blocked_stream other{first_device};
   subject.region.trim(0, subject.stream);
   const call_counter frees{"hipMemAddressFree"};
@@ -386,9 +384,7 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory one that may not move k
                     under("rocm-6.4", kept_memory)) {
   const held_memory held;
   {
-    region_options options;
-    options.when_empty = empty_policy::keeps_addresses;
-    row_of_three subject{options};
+    row_of_three subject{{.when_empty = empty_policy::keeps_addresses}};
     const call_counter frees{"hipMemAddressFree"};
     CHECK(subject.region.trim(0, subject.stream, tail_chunk::replace) == 3 * subject.unit);
     CHECK(frees.count() == 0);

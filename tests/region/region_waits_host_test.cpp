@@ -78,9 +78,7 @@ TEST_CASE("region: trim in a stream of a peer with access waits for nothing") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   constexpr device_ref peer{1};
   const std::size_t unit = granule();
-  region_options options;
-  options.when_empty = empty_policy::keeps_addresses;
-  region region{first_device, 8 * unit, options};
+  region region{first_device, 8 * unit, {.when_empty = empty_policy::keeps_addresses}};
   region.grant(peer);
   for (const std::size_t index : {0U, 1U}) region.commit(index * unit, unit);
   blocked_stream user{peer};
@@ -102,9 +100,7 @@ TEST_CASE("region: trim in a stream of a peer with access waits for nothing") {
 TEST_CASE("region: decommit in a stream waits for nothing, a commit of its addresses does") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   const std::size_t unit = granule();
-  region_options options;
-  options.when_empty = empty_policy::keeps_addresses;
-  region region{first_device, 8 * unit, options};
+  region region{first_device, 8 * unit, {.when_empty = empty_policy::keeps_addresses}};
   for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * unit, unit);
   blocked_stream user{first_device};
   fill_async(user, region.base(), 1, 3 * unit);
@@ -142,9 +138,7 @@ TEST_CASE("region: where a copy cannot be waited for its device is") {
 
 TEST_CASE("region: a chunk moves to retired addresses behind the work that uses them") {
   const std::size_t unit = granule();
-  region_options options;
-  options.when_empty = empty_policy::keeps_addresses;
-  region region{first_device, 8 * unit, options};
+  region region{first_device, 8 * unit, {.when_empty = empty_policy::keeps_addresses}};
   if (!region.can_move_chunks()) {
     MESSAGE("skipped: two addresses of one chunk do not show the same bytes");
     return;

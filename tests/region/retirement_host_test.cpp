@@ -362,9 +362,7 @@ TEST_CASE("retirement: a cache may end before the chunks that would go to it") {
   const hipvmm_host_counters before = live_objects();
   {
     auto cache = std::make_unique<chunk_cache>(GiB);
-    region_options options;
-    options.cache = cache.get();
-    region_in_use subject{first_device, options};
+    region_in_use subject{first_device, {.cache = cache.get()}};
     subject.region.retire();
     cache.reset();
     subject.stream.release();
@@ -375,9 +373,7 @@ TEST_CASE("retirement: a cache may end before the chunks that would go to it") {
 
 TEST_CASE("retirement: chunks go to the cache of their region") {
   chunk_cache cache{GiB};
-  region_options options;
-  options.cache = &cache;
-  region_in_use subject{first_device, options};
+  region_in_use subject{first_device, {.cache = &cache}};
   subject.region.trim(subject.unit, subject.stream);
   CHECK(cache.statistics().chunks == 0);
   subject.stream.release();
@@ -442,9 +438,7 @@ void ask_what_waits(const char*, int, const char*) noexcept {
 
 TEST_CASE("retirement: the chunks of a cache that is gone are released under no lock") {
   auto cache = std::make_unique<chunk_cache>(GiB);
-  region_options options;
-  options.cache = cache.get();
-  region_in_use subject{first_device, options};
+  region_in_use subject{first_device, {.cache = cache.get()}};
   subject.region.retire();
   cache.reset();
   waiting_when_told = 0;

@@ -125,11 +125,10 @@ HIPVMM_CHILD("fills by a device without a link are refused") {
 
 /// Two stripes of devices 0 and 1, which device 2 may use as far as it has links.
 growth_options two_stripes() {
-  growth_options options;
-  options.chunks.placement = chunk_placement::striped({device_ref{0}, device_ref{1}}, granule());
-  options.past_max = past_max_size::refuse;
-  options.max_bytes = 4 * granule();
-  return options;
+  return growth_options{
+      .max_bytes = 4 * granule(),
+      .past_max = past_max_size::refuse,
+      .chunks = {.placement = chunk_placement::striped({device_ref{0}, device_ref{1}}, granule())}};
 }
 
 HIPVMM_CHILD("each part of a range needs its link") {
@@ -163,8 +162,7 @@ HIPVMM_CHILD("each part of a range needs its link") {
 
 HIPVMM_CHILD("a part in memory of the host needs no link") {
   const stream own{device_ref{1}};
-  growth_options options;
-  options.chunks.placement = chunk_placement::spill(granule());
+  const growth_options options{.chunks = {.placement = chunk_placement::spill(granule())}};
   growable_device_vector<unsigned char> bytes{device_ref{1}, options};
   bytes.resize(3 * granule(), 7, own);
   own.synchronize();

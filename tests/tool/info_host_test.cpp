@@ -89,15 +89,14 @@ TEST_CASE("info: links are told under every profile, to every other device" * na
 }
 
 TEST_CASE("info: without a device one sentence says so") {
-  surroundings given;
-  given.environment = {"HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"};
+  const surroundings given{.environment = {"HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"}};
   check_fails(info({}, given), 1, {"no HIP device", "HIPVMM_HOST_DEVICES says how many"});
   check_fails(info({"--json"}, given), 1, {"no HIP device"});
 }
 
 TEST_CASE("info: devices that fail are told of, and what is known without them") {
-  surroundings given;
-  given.environment = {"HIPVMM_HOST_FAULTS=hipDeviceTotalMem error=hipErrorUnknown"};
+  const surroundings given{
+      .environment = {"HIPVMM_HOST_FAULTS=hipDeviceTotalMem error=hipErrorUnknown"}};
   const outcome ended = info({"--json"}, given);
   CHECK(ended.status == 1);
   CHECK(contains(ended.err, "hipvmm-info: device 1: "));
@@ -126,7 +125,6 @@ TEST_CASE("info: what HIPVMM_CAPABILITY assumes is told in the record" * names_i
 }
 
 TEST_CASE("info: a HIPVMM_CAPABILITY that means nothing is refused") {
-  surroundings given;
-  given.environment = {"HIPVMM_CAPABILITY=bogus=1"};
+  const surroundings given{.environment = {"HIPVMM_CAPABILITY=bogus=1"}};
   check_fails(info({}, given), 1, {"HIPVMM_CAPABILITY", "bogus=1"});
 }

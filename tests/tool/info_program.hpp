@@ -19,9 +19,7 @@ inline outcome info(const std::vector<std::string>& arguments, const surrounding
 /// What a run that goes well prints; it is silent on standard error.
 inline std::string info_text(const std::vector<std::string>& arguments,
                              const std::vector<std::string>& environment = {}) {
-  surroundings given;
-  given.environment = environment;
-  const outcome ended = info(arguments, given);
+  const outcome ended = info(arguments, surroundings{.environment = environment});
   CAPTURE(ended.err);
   CHECK(ended.err.empty());
   REQUIRE(ended.status == 0);

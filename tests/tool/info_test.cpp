@@ -138,20 +138,16 @@ TEST_CASE("info: a file that cannot be made is named") {
 
 TEST_CASE("info: a report that fails leaves the last one") {
   const temporary_file file{"last"};
-  surroundings given;
-  given.environment = {"HIPVMM_CAPABILITY=bogus=1"};
+  const surroundings given{.environment = {"HIPVMM_CAPABILITY=bogus=1"}};
   check_fails(info({"--json", file.path()}, given), 1, {"bogus=1"});
   CHECK(file.contents() == "last");
   check_fails(info({"--json=/dev/full"}), 1, {"'/dev/full'", "No space left"});
 }
 
 TEST_CASE("info: an output that takes nothing is a failure") {
-  surroundings closed;
-  closed.closed_output = true;
-  surroundings deserted;
-  deserted.deserted_output = true;
-  surroundings full;
-  full.output_file = "/dev/full";
+  const surroundings closed{.closed_output = true};
+  const surroundings deserted{.deserted_output = true};
+  const surroundings full{.output_file = "/dev/full"};
   for (const std::vector<std::string>& arguments :
        std::array<std::vector<std::string>, 2>{{{}, {"--json"}}}) {
     check_fails(info(arguments, closed), 1, {"standard output is closed"});

@@ -78,8 +78,7 @@ TEST_CASE("hipvmm-ctl keep: weights stay when their process ends, until it is st
   const std::string from = (folder.path() / "weights").string();
   const std::string to = (folder.path() / "kept").string();
   const stream stream;
-  region_options options;
-  options.shareable = handle_type::posix_fd;
+  const region_options options{.shareable = handle_type::posix_fd};
   std::optional<region> owned{std::in_place, first_device, 4 * granule(), options};
   owned->commit(0, granule());
   fill_async(stream, owned->base(), 42, granule());

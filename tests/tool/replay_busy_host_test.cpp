@@ -48,9 +48,7 @@ const std::string one_block_after_the_other =
 TEST_CASE("replay: busy_bytes of each block are filled, and no byte more") {
   zeroed_resource resource;
   plain_subject subject{resource};
-  tool::replay_options options;
-  options.busy_bytes = 400;
-  options.epochs = 2;
+  const tool::replay_options options{.epochs = 2, .busy_bytes = 400};
   CHECK(tool::replay(trace_of(one_block_after_the_other), subject, options).failures.count() == 0);
   const unsigned char filled = resource.memory()[0];
   CHECK(filled != 0);
@@ -83,9 +81,7 @@ TEST_CASE("replay: blocks are deallocated with their fills in flight, an epoch e
     int deallocated_busy = 0;
   } resource;
   plain_subject subject{resource};
-  tool::replay_options options;
-  options.busy_bytes = MiB;
-  options.epochs = 2;
+  const tool::replay_options options{.epochs = 2, .busy_bytes = MiB};
   const tool::trace recorded = trace_of("0,0,allocate,a,5000,1\n0,1,free,a,5000,1\n");
   const auto waits = [] { return hipvmm_host_call_count("hipStreamSynchronize"); };
   const std::uint64_t waits_before = waits();

@@ -45,8 +45,7 @@ class slab_resource : public scripted_resource {
 tool::replay_result checked(mr::memory_resource& resource, const std::string& rows,
                             std::size_t bytes = 64 * KiB) {
   plain_subject subject{resource};
-  tool::replay_options options;
-  options.check_bytes = bytes;
+  const tool::replay_options options{.check_bytes = bytes};
   return tool::replay(trace_of(rows), subject, options);
 }
 
@@ -223,11 +222,9 @@ TEST_CASE("block_checker: a block holds another word in the next epoch") {
     std::vector<std::uint32_t> words;
   } resource;
   plain_subject subject{resource};
-  tool::replay_options options;
-  options.check_bytes = 64;
-  options.epochs = 2;
   const tool::replay_result result =
-      tool::replay(trace_of("0,0,allocate,a,64,0\n0,1,free,a,64,0\n"), subject, options);
+      tool::replay(trace_of("0,0,allocate,a,64,0\n0,1,free,a,64,0\n"), subject,
+                   tool::replay_options{.check_bytes = 64, .epochs = 2});
   CHECK(result.failures.count() == 0);
   REQUIRE(result.checked.has_value());
   CHECK(result.checked->blocks == 2);

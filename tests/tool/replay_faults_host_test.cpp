@@ -57,10 +57,7 @@ HIPVMM_TEST_CASE_IN("replay: each HIP call that fails is told and leaves nothing
       tool::replay_failures failures;
       {
         const auto subject = kind.make({device_ref{0}, std::nullopt});
-        tool::replay_options options;
-        options.check_bytes = KiB;
-        options.sample_windows = 2;
-        options.epochs = 2;
+        const tool::replay_options options{.check_bytes = KiB, .sample_windows = 2, .epochs = 2};
         failures = tool::replay(recorded, *subject, options).failures;
       }
       // The pool recovers from some: it takes fewer addresses, or sets rights from another place

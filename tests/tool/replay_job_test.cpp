@@ -89,8 +89,7 @@ TEST_CASE("replay: asks for each block in the order of the rows and frees what i
 TEST_CASE("replay: each epoch makes all requests anew after everything was freed") {
   noting_resource resource;
   plain_subject subject{resource};
-  replay_options options;
-  options.epochs = 3;
+  replay_options options{.epochs = 3};
   std::vector<std::size_t> told;
   options.on_progress = [&told](std::size_t events) { told.push_back(events); };
   const replay_result result = replay(trace_of(two_streams), subject, options);
@@ -130,9 +129,7 @@ TEST_CASE("replay: a request that fails is no call of its epoch") {
   noting_resource resource;
   resource.refuse_from = 200;
   plain_subject subject{resource};
-  replay_options options;
-  options.epochs = 2;
-  const replay_result result = replay(trace_of(two_streams), subject, options);
+  const replay_result result = replay(trace_of(two_streams), subject, replay_options{.epochs = 2});
   CHECK(result.failures.count() == 4);
   REQUIRE(result.epochs.size() == 2);
   for (const tool::replay_epoch& epoch : result.epochs) {
@@ -146,8 +143,7 @@ TEST_CASE("replay: each stream of the trace is a stream, or all are one") {
   for (const replay_streams streams : {replay_streams::real, replay_streams::one}) {
     noting_resource resource;
     plain_subject subject{resource};
-    replay_options options;
-    options.streams = streams;
+    const replay_options options{.streams = streams};
     const replay_result result = replay(trace_of(two_streams), subject, options);
     const bool apart = streams == replay_streams::real;
     CHECK(result.streams == (apart ? 2 : 1));
@@ -207,8 +203,7 @@ TEST_CASE("replay: what the library reports is a failure") {
 TEST_CASE("replay: samples what is held, at the highest and the last event of each window") {
   noting_resource resource;
   plain_subject subject{resource};
-  replay_options options;
-  options.sample_windows = 2;
+  const replay_options options{.sample_windows = 2};
   const replay_result result = replay(trace_of(two_streams), subject, options);
   REQUIRE(result.samples.size() == 3);  // rows 3 and 4 of the first window, row 7 of the second
   const std::size_t requested[] = {300, 200, 350};

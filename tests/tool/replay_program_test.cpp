@@ -13,8 +13,7 @@
 namespace hipvmm::test {
 
 TEST_CASE("hipvmm-replay: a trace from standard input ends in figures") {
-  surroundings given;
-  given.standard_input = small_trace;
+  const surroundings given{.standard_input = small_trace};
   const outcome ended = replay_program({"--check", "--resource", "hip"}, given);
   CAPTURE(ended.err);
   CHECK(ended.status == 0);
@@ -133,9 +132,7 @@ TEST_CASE("hipvmm-replay: options that make no sense are refused") {
 }
 
 TEST_CASE("hipvmm-replay: a terminal to read from is refused") {
-  surroundings given;
-  given.terminal_input = true;
-  check_fails(replay_program({}, given), 2, {"nothing to read"});
+  check_fails(replay_program({}, surroundings{.terminal_input = true}), 2, {"nothing to read"});
 }
 
 bool has_gnuplot() {
@@ -219,8 +216,7 @@ TEST_CASE("hipvmm-replay: --pool sets options of the resource, and refuses other
 
 TEST_CASE("hipvmm-replay: a result that cannot be written is a failure") {
   const temporary_file trace{small_trace, ".csv"};
-  surroundings given;
-  given.closed_output = true;
+  surroundings given{.closed_output = true};
   check_fails(replay_program({trace.path(), "--resource", "hip"}, given), 1,
               {"standard output is closed"});
   given = {};
@@ -245,10 +241,9 @@ TEST_CASE("hipvmm-replay: no result is written onto the trace, or onto another r
   check_fails(replay_program({trace.path(), "--json", result.path(), "--timeline", result.path()}),
               2, {"--timeline", "is the same file as --json"});
   check_fails(replay_program({trace.path(), "--json", ""}), 2, {"--json", "name a file"});
-  surroundings given;
-  given.output_file = result.path();
-  check_fails(replay_program({trace.path(), "--json", result.path()}, given), 2,
-              {"--json", "is the same file as standard output"});
+  check_fails(replay_program({trace.path(), "--json", result.path()},
+                             surroundings{.output_file = result.path()}),
+              2, {"--json", "is the same file as standard output"});
   CHECK(trace.contents() == small_trace);
   CHECK(result.contents() == "earlier");
 }
@@ -274,8 +269,7 @@ TEST_CASE("hipvmm-replay: --json /dev/stdout is written after the text") {
 TEST_CASE("hipvmm-replay: without gnuplot --timeline says what to install and leaves no file") {
   const temporary_file trace{small_trace, ".csv"};
   const std::string picture = trace.path() + ".svg";
-  surroundings given;
-  given.environment = {"PATH=/nonexistent"};
+  const surroundings given{.environment = {"PATH=/nonexistent"}};
   check_fails(replay_program({trace.path(), "--resource", "hip", "--timeline", picture}, given), 1,
               {"gnuplot-nox"});
   CHECK_FALSE(std::filesystem::exists(picture));
@@ -287,8 +281,7 @@ TEST_CASE("hipvmm-replay: a replay that fails leaves the picture of the last one
   const auto draw = [&](const surroundings& given) {
     return replay_program({trace.path(), "--resource", "hip", "--timeline", picture.path()}, given);
   };
-  surroundings given;
-  given.environment = {"PATH=/nonexistent"};
+  const surroundings given{.environment = {"PATH=/nonexistent"}};
   check_fails(draw(given), 1, {"gnuplot-nox"});
   CHECK(picture.contents() == "<svg>last</svg>");
   if (!has_gnuplot()) return;

@@ -62,9 +62,7 @@ TEST_CASE("replay: a random trace passes the check on every resource") {
       CAPTURE(kind.name);
       const auto subject = subject_named(kind.name);
       if (!subject) break;
-      tool::replay_options options;
-      options.streams = mode;
-      options.check_bytes = 64 * KiB;
+      const tool::replay_options options{.streams = mode, .check_bytes = 64 * KiB};
       const tool::replay_result result = tool::replay(recorded, *subject, options);
       INFO("first failure: " << (result.failures.count() == 0
                                      ? std::string{}
@@ -90,8 +88,7 @@ TEST_CASE("replay: each byte of blocks larger than the staging memory is looked 
                std::to_string(bytes) + ",5\n");
   const auto subject = subject_named("hip");
   REQUIRE(subject);
-  tool::replay_options options;
-  options.check_bytes = static_cast<std::size_t>(-1);
+  const tool::replay_options options{.check_bytes = static_cast<std::size_t>(-1)};
   const tool::replay_result result = tool::replay(recorded, *subject, options);
   CHECK(result.failures.count() == 0);
   REQUIRE(result.checked.has_value());

@@ -296,9 +296,7 @@ TEST_CASE("chunk_cache: a region with a cache of its own gets what the shared on
   const shared_cache_keeps keeps;
   const std::size_t kept = keep_half();
   chunk_cache own{GiB};
-  region_options options;
-  options.cache = &own;
-  region grown{first_device, free_granules() + kept, options};
+  region grown{first_device, free_granules() + kept, {.cache = &own}};
   grown.commit(0, align_down(free_granules() + kept / 2, granule()));
   CHECK(chunk_cache::shared().statistics(first_device).bytes == 0);
 }

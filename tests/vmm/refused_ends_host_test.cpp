@@ -220,9 +220,7 @@ HIPVMM_TEST_CASE_IN("sleep: memory of addresses that HIP forgot as they were ren
   const call_counter frees{"hipMemAddressFree"};
   {
     memory_tag tag{"t"};
-    region_options options;
-    options.tag = tag;
-    region asleep{first_device, granule(), options};
+    region asleep{first_device, granule(), {.tag = tag}};
     asleep.commit(0, granule());
     {
       const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};

@@ -243,8 +243,7 @@ TEST_CASE("region: neighbours that HIP refuses to unmap together are unmapped on
 TEST_CASE("region: its end reports an unmap of neighbours that fails, and unmaps one by one") {
   if (unmaps_one_by_one()) return;
   chunk_cache cache{GiB};
-  region_options options;
-  options.cache = &cache;
+  const region_options options{.cache = &cache};
   const error_recorder reported;
   {
     row_of_chunks row{6, options};
@@ -257,9 +256,7 @@ TEST_CASE("region: its end reports an unmap of neighbours that fails, and unmaps
 
 TEST_CASE("region: a registrar knows what HIP refuses to unmap with its neighbours") {
   const auto known = std::make_shared<recording_registrar>();
-  region_options options;
-  options.registrar = known;
-  row_of_chunks row{6, options};
+  row_of_chunks row{6, {.registrar = known}};
   {
     const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
     CHECK_THROWS_AS(row.region.decommit(0, 6 * granule()), hip_error);

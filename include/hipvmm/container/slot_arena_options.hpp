@@ -53,7 +53,7 @@ struct slot_arena_options {
   ///   nothing; acquire(), commit(), share_prefix() and make_writable() throw std::logic_error. It
   ///   must not move or destroy the arena.
   /// - Its exceptions leave commit(), which has changed nothing.
-  std::function<void(std::size_t missing_bytes)> evict;
+  std::function<void(std::size_t missing_bytes)> evict = {};
   /// Rights to all slots, as region_options::access.
   access_list access = {};
   /// The cache that chunks come from and return to; null: a cache of the arena's own, which keeps

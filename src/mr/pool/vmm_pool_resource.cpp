@@ -87,11 +87,10 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
 
   [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
     const std::size_t wanted = maximum_from(owner, options);
-    region_options chunks;
-    chunks.shareable = options.shareable;
-    chunks.memory = options.memory;
-    chunks.registrar = options.registrar;
-    chunks.tag = options.tag;
+    const region_options chunks{.shareable = options.shareable,
+                                .memory = options.memory,
+                                .tag = options.tag,
+                                .registrar = options.registrar};
     auto from = make_backend(owner, wanted, chunks, options.fallback);
     if (options.tag && !from->moves_chunks())
       throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +

@@ -109,8 +109,7 @@ int keep(const options& chosen) {
   ::sigemptyset(&ends);
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, each);
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-  hipvmm::publication_options served;
-  served.other_users = chosen.users;
+  const hipvmm::publication_options served{.other_users = chosen.users};
   const hipvmm::publication kept = hipvmm::publication::keep(chosen.from, chosen.path, served);
   tool::write_to_standard_output("keeps " + chosen.from + " at " + chosen.path + '\n');
   int signal = 0;

@@ -81,12 +81,10 @@ window_ptr window_of_all() {
   return std::make_shared<mpi_window>(mpi_world(MPI_THREAD_MULTIPLE), first_device);
 }
 growth_options of_granules(const window_ptr& window) {
-  growth_options options;
-  options.max_bytes = 16 * granule();
-  options.granule_bytes = granule();
-  options.step_limit = 0;
-  options.chunks.registrar = window;
-  return options;
+  return growth_options{.max_bytes = 16 * granule(),
+                        .step_limit = 0,
+                        .granule_bytes = granule(),
+                        .chunks = {.registrar = window}};
 }
 
 /// Made before MPI is initialized, and so ended behind MPI_Finalize. MPI ends a process that calls
@@ -161,13 +159,12 @@ TEST_CASE("mpi_window: an attach that fails in the middle of a commit undoes wha
   const int before = calls.attached;
   {
     const stream own{first_device};
-    slot_arena_options options;
-    options.slots = 2;
-    options.bytes_per_slot = 4 * granule();
-    options.block_bytes = granule();
-    options.prefetch_blocks = 0;
-    options.registrar = window;
-    slot_arena arena{first_device, options};
+    slot_arena arena{first_device,
+                     {.slots = 2,
+                      .bytes_per_slot = 4 * granule(),
+                      .block_bytes = granule(),
+                      .prefetch_blocks = 0,
+                      .registrar = window}};
     const std::vector<std::size_t> slots{0, 1};
     int failed = 0;
     for (;; ++failed) {

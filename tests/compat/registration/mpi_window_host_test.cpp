@@ -32,12 +32,10 @@ int own_rank() {
 }
 
 growth_options windowed(const std::shared_ptr<mpi_window>& window) {
-  growth_options options;
-  options.max_bytes = 16 * granule();
-  options.granule_bytes = granule();
-  options.step_limit = 0;
-  options.chunks.registrar = window;
-  return options;
+  return growth_options{.max_bytes = 16 * granule(),
+                        .step_limit = 0,
+                        .granule_bytes = granule(),
+                        .chunks = {.registrar = window}};
 }
 
 /// Writes to the vector of rank `to`, from its element `first` on.

@@ -72,12 +72,11 @@ TEST_CASE("mpi_window: host memory that one rank lacks for update() fails all, a
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   {
-    growth_options options;
-    options.max_bytes = 16 * granule();
-    options.granule_bytes = granule();
-    options.step_limit = 0;
-    options.chunks.registrar = window;
-    growable_device_vector<char> vector{first_device, options};
+    growable_device_vector<char> vector{first_device,
+                                        {.max_bytes = 16 * granule(),
+                                         .step_limit = 0,
+                                         .granule_bytes = granule(),
+                                         .chunks = {.registrar = window}}};
     vector.resize_uninitialized(granule());
     window->update(vector.data());
     vector.resize_uninitialized(2 * granule());

@@ -36,11 +36,7 @@ struct stand_in {
   stand_in& operator=(const stand_in&) = delete;
 };
 
-region_options exportable() {
-  region_options options;
-  options.shareable = handle_type::posix_fd;
-  return options;
-}
+region_options exportable() { return region_options{.shareable = handle_type::posix_fd}; }
 
 std::string refusal() {
   try {
@@ -75,8 +71,7 @@ TEST_CASE("nccl_registration: versions are named, the one found and the one need
 TEST_CASE("nccl_registration: what memory lacks is named") {
   CHECK_THROWS_WITH_AS(nccl_registration{region_options{}},
                        doctest::Contains("region_options::shareable is none"), unsupported);
-  growth_options growth;
-  growth.chunks = exportable();
+  growth_options growth{.chunks = exportable()};
   CHECK_NOTHROW((nccl_registration{first_device, growth}));
   growth.granule_bytes = granularity_of(first_device).recommended + granule() / 2;
   CHECK_THROWS_WITH_AS((nccl_registration{first_device, growth}),
@@ -122,11 +117,10 @@ struct registered_vector {
     registration->remove_communicator(late);
   }
   [[nodiscard]] growth_options options() const {
-    growth_options result;
-    result.max_bytes = 16 * granule();
-    result.granule_bytes = granule();
-    result.step_limit = 0;
-    result.chunks = exportable();
+    growth_options result{.max_bytes = 16 * granule(),
+                          .step_limit = 0,
+                          .granule_bytes = granule(),
+                          .chunks = exportable()};
     result.chunks.registrar = registration;
     return result;
   }
@@ -225,8 +219,7 @@ void finish_registration(ncclComm_t comm) {
 }
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: waits for NCCL have a limit") {
-  communicator_options options;
-  options.limit = std::chrono::milliseconds{0};
+  communicator_options options{.limit = std::chrono::milliseconds{0}};
   const lone_comm nonblocking{first_device, false};
   CHECK_THROWS_WITH_AS(registration->add_communicator(nonblocking, options),
                        doctest::Contains("limit is 0 ms"), std::invalid_argument);
@@ -347,9 +340,7 @@ TEST_CASE("nccl_registration: what sleeps is not registered") {
   registration->add_communicator(ranks);
   {
     memory_tag tag;
-    growth_options options;
-    options.max_bytes = 4 * granule();
-    options.chunks = exportable();
+    growth_options options{.max_bytes = 4 * granule(), .chunks = exportable()};
     options.chunks.registrar = registration;
     options.chunks.tag = tag;
     growable_device_vector<char> vector{first_device, options};

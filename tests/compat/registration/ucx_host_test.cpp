@@ -143,12 +143,11 @@ TEST_CASE("ucx_registration: a chunk can be written by its key as long as it is 
   const auto registered = std::make_shared<ucx_registration>(context.context, first_device);
   {
     const stream own{first_device};
-    growth_options options;
-    options.max_bytes = 8 * granule();
-    options.granule_bytes = granule();
-    options.step_limit = 0;
-    options.chunks.registrar = registered;
-    growable_device_vector<int> vector{first_device, options};
+    growable_device_vector<int> vector{first_device,
+                                       {.max_bytes = 8 * granule(),
+                                        .step_limit = 0,
+                                        .granule_bytes = granule(),
+                                        .chunks = {.registrar = registered}}};
     const std::size_t per_chunk = granule() / sizeof(int);
     for (std::size_t chunk = 1; chunk <= 3; ++chunk) vector.resize(chunk * per_chunk, 0, own);
     own.synchronize();
@@ -193,12 +192,11 @@ TEST_CASE("ucx_registration: what UCX refuses leaves nothing mapped for it") {
   const auto registered = std::make_shared<ucx_registration>(context.context, first_device);
   const int before = calls.mapped;
   {
-    growth_options options;
-    options.max_bytes = 8 * granule();
-    options.granule_bytes = granule();
-    options.step_limit = 0;
-    options.chunks.registrar = registered;
-    growable_device_vector<char> vector{first_device, options};
+    growable_device_vector<char> vector{first_device,
+                                        {.max_bytes = 8 * granule(),
+                                         .step_limit = 0,
+                                         .granule_bytes = granule(),
+                                         .chunks = {.registrar = registered}}};
     vector.resize_uninitialized(granule());
     for (const char* const text : {"ucp_mem_map: ", "ucp_rkey_pack: "}) {
       calls.fails = text == std::string{"ucp_mem_map: "} ? 1 : 2;

@@ -197,8 +197,7 @@ TEST_CASE("device_appender: runs in a row make few chunks, as appends in a row d
 TEST_CASE("device_appender: what fitted moves along when growth must leave the reservation" *
           needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
-  growth_options options;
-  options.max_bytes = 8 * MiB;
+  const growth_options options{.max_bytes = 8 * MiB};
   const stream stream;
   growable_device_vector<element300> vector{first_device, options};
   vector.append(series<element300>(0, roomy_size), stream);

@@ -153,11 +153,7 @@ TEST_CASE("pressure: a pool reports its requests, and the callback may use it") 
 }
 
 TEST_CASE("pressure: an arena's commit reports, and the callback may use the arena") {
-  slot_arena_options shape;
-  shape.slots = 8;
-  shape.bytes_per_slot = 8 * MiB;
-  shape.prefetch_blocks = 0;
-  slot_arena arena{first_device, shape};
+  slot_arena arena{first_device, {.slots = 8, .bytes_per_slot = 8 * MiB, .prefetch_blocks = 0}};
   const stream stream;
   noted notes;
   std::vector<std::size_t> lengths;

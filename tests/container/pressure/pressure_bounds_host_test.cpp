@@ -57,9 +57,7 @@ TEST_CASE("pressure: each device has its own levels") {
 }
 
 TEST_CASE("pressure: free memory of the device is asked near marks and after a while only") {
-  pressure_options options;
-  options.low = {0.5, 0};
-  pressure_subscription pressure{first_device, options};
+  pressure_subscription pressure{first_device, {.low = {0.5, 0}}};
   if (pressure.now().level != pressure_level::none) return;
   const call_counter asked{"hipMemGetInfo"};
   std::vector<bytes_vector> vectors;
@@ -77,9 +75,7 @@ TEST_CASE("pressure: free memory of the device is asked near marks and after a w
 }
 
 TEST_CASE("pressure: an interval sees memory of others") {
-  pressure_options options;
-  options.low = {0.5, 0};
-  options.interval = milliseconds{5};
+  const pressure_options options{.low = {0.5, 0}, .interval = milliseconds{5}};
   noted notes;
   pressure_subscription pressure{first_device, notes.callback(), options};
   if (pressure.now().level != pressure_level::none) return;
@@ -97,13 +93,12 @@ TEST_CASE("pressure: the room in a budget is a bound, which others lower") {
   const std::string name = "pressure-" + std::to_string(::getpid());
   {
     memory_budget budget{first_device, name, held_bytes() + 64 * MiB};
-    pressure_options options;
-    options.device_memory = false;
-    options.hysteresis = 0;
-    options.low = {0, 32 * MiB};
-    options.high = {0, 16 * MiB};
-    options.interval = milliseconds{5};
-    pressure_subscription pressure{first_device, options};
+    pressure_subscription pressure{first_device,
+                                   {.low = {0, 32 * MiB},
+                                    .high = {0, 16 * MiB},
+                                    .hysteresis = 0,
+                                    .device_memory = false,
+                                    .interval = milliseconds{5}}};
     const bytes_vector vector = vector_of(40 * MiB);
     const auto low = pressure.wait(longest);
     REQUIRE(low);
@@ -280,10 +275,10 @@ HIPVMM_TEST_CASE_IN("pressure: the driver counts what the library holds after pr
   const std::size_t before = counted();
   {
     noted notes;
-    pressure_options options;
-    options.low = {0.5, 0};
-    options.delivery = pressure_delivery::requesting_thread;
-    pressure_subscription pressure{first_device, notes.callback(), options};
+    pressure_subscription pressure{
+        first_device,
+        notes.callback(),
+        {.low = {0.5, 0}, .delivery = pressure_delivery::requesting_thread}};
     std::vector<bytes_vector> vectors;
     try {
       for (;;) vectors.push_back(vector_of(16 * MiB));

@@ -34,14 +34,12 @@ inline std::size_t held_bytes(device_ref device = first_device) {
 
 /// A limit of 64 MiB beyond what is held; levels begin at 32, 16 and 8 MiB.
 inline pressure_options within_64(device_ref device = first_device) {
-  pressure_options options;
-  options.limit = held_bytes(device) + 64 * MiB;
-  options.low = {0, 32 * MiB};
-  options.high = {0, 16 * MiB};
-  options.critical = {0, 8 * MiB};
-  options.hysteresis = 0;
-  options.device_memory = false;
-  return options;
+  return pressure_options{.low = {0, 32 * MiB},
+                          .high = {0, 16 * MiB},
+                          .critical = {0, 8 * MiB},
+                          .hysteresis = 0,
+                          .limit = held_bytes(device) + 64 * MiB,
+                          .device_memory = false};
 }
 
 inline pressure_options in_request(pressure_options options = within_64()) {
@@ -50,9 +48,7 @@ inline pressure_options in_request(pressure_options options = within_64()) {
 }
 
 inline bytes_vector vector_of(std::size_t bytes, device_ref device = first_device) {
-  growth_options exact;
-  exact.step_limit = 0;
-  bytes_vector made{device, exact};
+  bytes_vector made{device, {.step_limit = 0}};
   made.resize_uninitialized(bytes);
   return made;
 }

@@ -15,13 +15,11 @@ using sizes = std::vector<std::size_t>;
 
 /// Slots of four blocks of one granule in two planes, and nothing prefetched.
 inline slot_arena_options small_slots(std::size_t slots = 4) {
-  slot_arena_options result;
-  result.slots = slots;
-  result.bytes_per_slot = 4 * granule();
-  result.planes = 2;
-  result.block_bytes = granule();
-  result.prefetch_blocks = 0;
-  return result;
+  return slot_arena_options{.slots = slots,
+                            .bytes_per_slot = 4 * granule(),
+                            .planes = 2,
+                            .block_bytes = granule(),
+                            .prefetch_blocks = 0};
 }
 
 /// Bytes of a block in both planes.

@@ -93,9 +93,7 @@ bool all_chunks_give(const vector_of_8& vector, device_ref device, access_right 
 TEST_CASE("growable_device_vector: its options give rights to all elements, when it moves too") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream;
-  growth_options options;
-  options.max_bytes = 2 * MiB;
-  options.chunks.access = {{peer, peer_right()}};
+  const growth_options options{.max_bytes = 2 * MiB, .chunks = {.access = {{peer, peer_right()}}}};
   vector_of_8 vector{first_device, options};
   CHECK(vector.access(peer) == peer_right());
   vector.append(series<element8>(0, 1000), stream);
@@ -112,8 +110,8 @@ TEST_CASE("growable_device_vector: its options give rights to all elements, when
 }
 
 TEST_CASE("growable_device_vector: options with rights that cannot be are refused") {
-  growth_options options;
-  options.chunks.access = {{device_ref{device_count()}, access_right::read_write}};
+  growth_options options{
+      .chunks = {.access = {{device_ref{device_count()}, access_right::read_write}}}};
   CHECK_THROWS_AS((vector_of_8{first_device, options}), std::invalid_argument);
   HIPVMM_REQUIRE_DEVICE(stranger, stranger_to(first_device), "device that cannot reach the first");
   options.chunks.access = {{stranger, access_right::read_write}};
@@ -141,9 +139,7 @@ TEST_CASE("growable_device_vector: set_access replaces all rights, to elements t
 TEST_CASE("growable_device_vector: a clone has no right that was revoked from the options'") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream;
-  growth_options options;
-  options.chunks.access = {{peer, peer_right()}};
-  vector_of_8 vector{first_device, options};
+  vector_of_8 vector{first_device, {.chunks = {.access = {{peer, peer_right()}}}}};
   vector.append(series<element8>(0, 10), stream);
   vector.revoke(peer);
   const vector_of_8 copy = vector.clone(stream);

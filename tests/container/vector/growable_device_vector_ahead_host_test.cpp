@@ -31,11 +31,8 @@ using detail::wait_for_background_tasks;
 
 /// Eight granules ahead, once fewer than four are.
 growth_options eight_ahead(prefetch_level how) {
-  growth_options result;
-  result.max_bytes = 512 * MiB;
-  result.step_limit = 0;
-  result.grow_ahead = {how, 8 * MiB, 16 * MiB};
-  return result;
+  return growth_options{
+      .max_bytes = 512 * MiB, .step_limit = 0, .grow_ahead = {how, 8 * MiB, 16 * MiB}};
 }
 
 /// Leaves `granules` of 2 MiB free on the first device while it lives.

@@ -23,11 +23,8 @@ using detail::wait_for_background_tasks;
 
 /// Sixteen granules ahead, once fewer than eight are.
 growth_options sixteen_ahead(prefetch_level how) {
-  growth_options result;
-  result.max_bytes = 512 * MiB;
-  result.step_limit = 0;
-  result.grow_ahead = {how, 16 * MiB, 32 * MiB};
-  return result;
+  return growth_options{
+      .max_bytes = 512 * MiB, .step_limit = 0, .grow_ahead = {how, 16 * MiB, 32 * MiB}};
 }
 
 TEST_CASE("growable_device_vector: without grow_ahead nothing is made ahead") {

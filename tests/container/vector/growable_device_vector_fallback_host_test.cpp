@@ -138,10 +138,7 @@ TEST_CASE("growable_device_vector on hipMalloc: shrinking moves to less only whe
 }
 
 growth_options refusing(std::size_t max_bytes) {
-  growth_options options;
-  options.past_max = past_max_size::refuse;
-  options.max_bytes = max_bytes;
-  return options;
+  return growth_options{.max_bytes = max_bytes, .past_max = past_max_size::refuse};
 }
 
 TEST_CASE("growable_device_vector on hipMalloc: a pointer for life takes all memory at once" *
@@ -202,8 +199,7 @@ TEST_CASE("growable_device_vector: explain says how the memory is used" * needs_
 HIPVMM_TEST_CASE_IN(
     "without virtual memory: growable_device_vector that must not do without says why",
     {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
-  growth_options options;
-  options.fallback = without_vmm::refuse;
+  const growth_options options{.fallback = without_vmm::refuse};
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
                        doctest::Contains("hipDeviceAttributeVirtualMemoryManagementSupported is 0"),
                        unsupported);

@@ -36,11 +36,7 @@ struct moving_vector {
     vector.append(series<element12>(0, size_before), stream);
     stream.synchronize();  // other streams read it, too
   }
-  static growth_options options() {
-    growth_options result;
-    result.max_bytes = 8 * MiB;
-    return result;
-  }
+  static growth_options options() { return growth_options{.max_bytes = 8 * MiB}; }
   [[nodiscard]] std::vector<element12> contents() const { return vector.copy_to_host(stream); }
   void check_unchanged() const {
     CHECK(vector.size() == size_before);
@@ -132,11 +128,7 @@ struct full_queue {
     data = vector.data();
     drain_retired_memory();
   }
-  static growth_options options() {
-    growth_options result;
-    result.max_bytes = 8 * MiB;
-    return result;
-  }
+  static growth_options options() { return growth_options{.max_bytes = 8 * MiB}; }
 };
 using queue_ptr = std::unique_ptr<full_queue>;
 
@@ -341,9 +333,8 @@ TEST_CASE("growable_device_vector: set_access that fails changes no right") {
 
 TEST_CASE("growable_device_vector: a construction with rights that fails leaves nothing") {
   fault_sweep{"construction with rights"}.run([] {
-    growth_options options;
-    options.chunks.access = {{reading_device, access_right::read_write}};
-    vector_of_12 vector{first_device, options};
+    vector_of_12 vector{first_device,
+                        {.chunks = {.access = {{reading_device, access_right::read_write}}}}};
     vector.reserve(1000);
   });
 }

@@ -35,9 +35,7 @@ TEST_CASE("growable_device_vector: growth copies no byte" * needs_virtual_memory
 }
 
 TEST_CASE("growable_device_vector: growth past the maximum copies no byte" * needs_virtual_memory) {
-  growth_options options;
-  options.max_bytes = 8 * MiB;
-  vector_of_8 vector{first_device, options};
+  vector_of_8 vector{first_device, {.max_bytes = 8 * MiB}};
   vector.resize_uninitialized(vector.max_size());
   const std::size_t old_max = vector.max_size();
   const calls_of copies{copying_functions};
@@ -134,9 +132,7 @@ TEST_CASE("growable_device_vector: slack is at most an eighth of what was backed
 }
 
 TEST_CASE("growable_device_vector: the step limit bounds the slack" * needs_virtual_memory) {
-  growth_options options;
-  options.step_limit = 8 * MiB;
-  growable_device_vector<element<2 * MiB>> vector{first_device, options};
+  growable_device_vector<element<2 * MiB>> vector{first_device, {.step_limit = 8 * MiB}};
   for (std::size_t count = 1; count <= 480; ++count) {
     vector.resize_uninitialized(count);
     CHECK(vector.capacity() - count <= 4);
@@ -153,8 +149,7 @@ TEST_CASE("growable_device_vector: push_back reaches capacity without a step for
 
 HIPVMM_CHILD("two thousand vectors") {
   const stream stream;
-  growth_options options;
-  options.granule_bytes = 64 * KiB;
+  const growth_options options{.granule_bytes = 64 * KiB};
   std::vector<vector_of_8> vectors;
   for (std::size_t index = 0; index < 2000; ++index) {
     vectors.emplace_back(first_device, options);

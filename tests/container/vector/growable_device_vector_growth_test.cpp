@@ -36,8 +36,7 @@ TEST_CASE("growable_device_vector: a new one is empty and has addresses") {
 
 TEST_CASE("growable_device_vector: reserves the device's total memory unless told otherwise") {
   CHECK(vector_of_8{}.max_size() >= first_device.total_memory() / sizeof(element8));
-  growth_options options;
-  options.max_bytes = 64 * MiB;
+  const growth_options options{.max_bytes = 64 * MiB};
   CHECK(vector_of_8{first_device, options}.max_size() == 64 * MiB / sizeof(element8));
 }
 
@@ -58,9 +57,7 @@ TEST_CASE("growable_device_vector: lies on the current device unless told otherw
 TEST_CASE("growable_device_vector: data stays the same while it grows to its maximum" *
           needs_virtual_memory) {
   const stream stream;
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  vector_of_8 vector{first_device, options};
+  vector_of_8 vector{first_device, {.max_bytes = 64 * MiB}};
   const element8* const data = vector.data();
   while (vector.size() < vector.max_size()) {
     vector.resize_uninitialized(std::min(vector.size() * 2 + 1000, vector.max_size()));
@@ -101,9 +98,7 @@ TEST_CASE("growable_device_vector: reserve of less than there is changes nothing
 }
 
 TEST_CASE("growable_device_vector: a step limit of zero makes every step exact") {
-  growth_options options;
-  options.step_limit = 0;
-  vector_of_8 vector{first_device, options};
+  vector_of_8 vector{first_device, {.step_limit = 0}};
   const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());
   for (std::size_t steps = 1; steps <= 40; ++steps) {
     vector.resize_uninitialized(steps * step / sizeof(element8));
@@ -112,16 +107,13 @@ TEST_CASE("growable_device_vector: a step limit of zero makes every step exact")
 }
 
 TEST_CASE("growable_device_vector: every step is a multiple of the granule asked for") {
-  growth_options options;
-  options.granule_bytes = 8 * granule();
-  vector_of_8 vector{first_device, options};
+  vector_of_8 vector{first_device, {.granule_bytes = 8 * granule()}};
   vector.resize_uninitialized(1);
   CHECK(vector.capacity() * sizeof(element8) == 8 * granule());
 }
 
 TEST_CASE("growable_device_vector: a granule off the granularity throws and is named") {
-  growth_options options;
-  options.granule_bytes = granule() + 1;
+  const growth_options options{.granule_bytes = granule() + 1};
   CHECK_THROWS_WITH_AS((vector_of_8{first_device, options}),
                        doctest::Contains(std::to_string(granule() + 1).c_str()),
                        std::invalid_argument);
@@ -174,8 +166,7 @@ TEST_CASE_TEMPLATE("growable_device_vector: sizes beyond the address space throw
 }
 
 TEST_CASE("growable_device_vector: a max_bytes beyond the address space is named") {
-  growth_options options;
-  options.max_bytes = std::numeric_limits<std::size_t>::max();
+  const growth_options options{.max_bytes = std::numeric_limits<std::size_t>::max()};
   CHECK_THROWS_WITH_AS(growable_device_vector<char>(first_device, options),
                        doctest::Contains("growth_options::max_bytes is 18446744073709551615"),
                        std::length_error);

@@ -33,11 +33,7 @@ struct guarded_vector {
     vector.append(series<element12>(0, guarded_size), stream);
     stream.synchronize();
   }
-  static growth_options options() {
-    growth_options result;
-    result.max_bytes = 8 * MiB;
-    return result;
-  }
+  static growth_options options() { return growth_options{.max_bytes = 8 * MiB}; }
   [[nodiscard]] std::vector<element12> contents() const { return vector.copy_to_host(stream); }
 };
 

@@ -158,8 +158,7 @@ TEST_CASE("growable_device_vector: gets what the shared cache keeps when the dev
 TEST_CASE("growable_device_vector: chunks come from and return to the cache it was given" *
           needs_virtual_memory) {
   chunk_cache cache{GiB};
-  growth_options options;
-  options.chunks.cache = &cache;
+  const growth_options options{.chunks = {.cache = &cache}};
   {
     vector_of_granules vector{first_device, options};
     vector.resize_uninitialized(10);
@@ -219,9 +218,7 @@ TEST_CASE(
   const hipvmm_host_counters before = live_objects();
   for (const past_max_size past : {past_max_size::move, past_max_size::refuse}) {
     for (const std::size_t bytes : {std::size_t{1} << 47, std::size_t{1} << 60}) {
-      growth_options options;
-      options.max_bytes = bytes;
-      options.past_max = past;
+      const growth_options options{.max_bytes = bytes, .past_max = past};
       try {
         const vector_of_granules vector{first_device, options};
         FAIL("reserved " << bytes);
@@ -240,9 +237,7 @@ HIPVMM_TEST_CASE_IN(
     "growable_device_vector: where twice the maximum is refused what is needed is reserved" *
         needs_virtual_memory,
     {"HIPVMM_HOST_ADDRESS_SPACE=80MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
-  growth_options options;
-  options.max_bytes = 16 * 2 * MiB;
-  vector_of_granules vector{first_device, options};
+  vector_of_granules vector{first_device, {.max_bytes = 16 * 2 * MiB}};
   REQUIRE(vector.max_size() == 16);
   vector.reserve(1);
   // Of 80 MiB 46 are left, in one piece or not: twice the maximum are 64.

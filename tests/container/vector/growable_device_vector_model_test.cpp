@@ -129,9 +129,7 @@ TEST_CASE_TEMPLATE("growable_device_vector: random calls on several streams agre
 
 TEST_CASE(
     "growable_device_vector: random calls past one maximum after another agree with std::vector") {
-  growth_options options;
-  options.max_bytes = granule();
-  twins<element<100>> subject{options};
+  twins<element<100>> subject{{.max_bytes = granule()}};
   for (int step = 0; step < 300; ++step) {
     CAPTURE(step);
     subject.step();
@@ -143,11 +141,8 @@ TEST_CASE(
 TEST_CASE("growable_device_vector: random calls with memory made ahead agree with std::vector") {
   for (const prefetch_level how : {prefetch_level::created, prefetch_level::mapped}) {
     for (const std::size_t max_bytes : {std::size_t{0}, granule()}) {
-      growth_options options;
-      options.max_bytes = max_bytes;
-      options.granule_bytes = granule();
-      options.grow_ahead = {how, 0, 2 * MiB};
-      twins<element<24>> subject{options};
+      twins<element<24>> subject{
+          {.max_bytes = max_bytes, .granule_bytes = granule(), .grow_ahead = {how, 0, 2 * MiB}}};
       for (int step = 0; step < 200; ++step) {
         CAPTURE(step);
         subject.step();

@@ -123,10 +123,7 @@ TEST_CASE_FIXTURE(two_vectors,
 TEST_CASE("growable_device_vector: a clone has the device, options and rights") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream{peer};
-  growth_options options;
-  options.max_bytes = 4 * granule();
-  options.past_max = past_max_size::refuse;
-  vector_of_8 original{peer, options};
+  vector_of_8 original{peer, {.max_bytes = 4 * granule(), .past_max = past_max_size::refuse}};
   original.grant(first_device, peer_right());
   original.append(series<element8>(0, 10), stream);
   vector_of_8 copied = original.clone(stream);
@@ -138,9 +135,7 @@ TEST_CASE("growable_device_vector: a clone has the device, options and rights") 
 }
 
 TEST_CASE("growable_device_vector: an assigned one grows in the steps of the other") {
-  growth_options options;
-  options.granule_bytes = 6 * granule();
-  vector_of_8 source{first_device, options};
+  vector_of_8 source{first_device, {.granule_bytes = 6 * granule()}};
   vector_of_8 target;
   target = std::move(source);
   target.reserve(1);
@@ -148,9 +143,7 @@ TEST_CASE("growable_device_vector: an assigned one grows in the steps of the oth
 }
 
 TEST_CASE("growable_device_vector: a moved-from one counts from zero") {
-  growth_options options;
-  options.max_bytes = granule();
-  vector_of_8 source{first_device, options};
+  vector_of_8 source{first_device, {.max_bytes = granule()}};
   source.reserve(1);
   source.reserve(source.max_size() + 1);
   const vector_of_8 target = std::move(source);

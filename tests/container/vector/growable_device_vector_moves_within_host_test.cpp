@@ -47,10 +47,7 @@ numbers counting(std::size_t count, std::uint32_t first = 0) {
 auto at(numbers& of, std::size_t index) { return of.begin() + static_cast<std::ptrdiff_t>(index); }
 
 growth_options up_to(std::size_t max_bytes, past_max_size past = past_max_size::move) {
-  growth_options result;
-  result.max_bytes = max_bytes;
-  result.past_max = past;
-  return result;
+  return growth_options{.max_bytes = max_bytes, .past_max = past};
 }
 
 /// Calls `test` with the options of each kind of memory: chunks, hipMalloc and a resource. What was

@@ -157,8 +157,7 @@ TEST_CASE("growable_device_vector: destruction of one that backs nothing waits f
 }
 
 TEST_CASE("growable_device_vector: work submitted before growth past the maximum finishes whole") {
-  growth_options options;
-  options.max_bytes = 8 * MiB;
+  const growth_options options{.max_bytes = 8 * MiB};
   const stream stream;
   const pinned_memory result{MiB};
   vector_of_8 vector{first_device, options};

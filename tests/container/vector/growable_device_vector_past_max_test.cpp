@@ -29,10 +29,7 @@ struct small_vector {
     vector.append(series<element8>(0, 1000), stream);
   }
   static growth_options options(past_max_size past_max) {
-    growth_options result;
-    result.max_bytes = align_up(8 * MiB, granule());
-    result.past_max = past_max;
-    return result;
+    return growth_options{.max_bytes = align_up(8 * MiB, granule()), .past_max = past_max};
   }
   void check_moves(std::size_t expected) const {
     const std::size_t moves = vector.statistics().base_moves;

@@ -24,10 +24,7 @@ constexpr std::size_t step_bytes = 2 * MiB;
 constexpr std::size_t steps_reserved = 8;
 
 growth_options exact_steps(std::size_t steps = steps_reserved) {
-  growth_options result;
-  result.max_bytes = steps * step_bytes;
-  result.step_limit = 0;
-  return result;
+  return growth_options{.max_bytes = steps * step_bytes, .step_limit = 0};
 }
 
 /// A queue of four chunks, all bytes of which are 0x42.

@@ -27,12 +27,10 @@ std::size_t per_granule() { return granule() / sizeof(element300); }
 
 /// Steps of one granule each in a reservation of `granules`.
 growth_options by_granules(std::size_t granules, past_max_size past_max = past_max_size::move) {
-  growth_options result;
-  result.max_bytes = granules * granule();
-  result.granule_bytes = granule();
-  result.step_limit = 0;
-  result.past_max = past_max;
-  return result;
+  return growth_options{.max_bytes = granules * granule(),
+                        .past_max = past_max,
+                        .step_limit = 0,
+                        .granule_bytes = granule()};
 }
 
 /// A vector of three granules and a bit, appended in steps, so that each granule is a chunk.

@@ -49,11 +49,7 @@ struct foreign_device_vector {
 };
 
 /// A maximum that the next doubling exceeds.
-growth_options small_maximum() {
-  growth_options options;
-  options.max_bytes = 4 * MiB;
-  return options;
-}
+growth_options small_maximum() { return growth_options{.max_bytes = 4 * MiB}; }
 
 }  // namespace
 

@@ -29,11 +29,7 @@ struct vector_on_resource {
     vector.append(series<element12>(0, 1000), stream);
     stream.synchronize();
   }
-  growth_options options() {
-    growth_options result;
-    result.resource = &counted;
-    return result;
-  }
+  growth_options options() { return growth_options{.resource = &counted}; }
   void check(std::size_t size) const {
     REQUIRE(vector.size() == size);
     CHECK(vector.element(0, stream) == numbered<element12>(0));

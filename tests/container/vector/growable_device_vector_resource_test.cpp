@@ -27,11 +27,7 @@ struct counted_pool {
   mr::statistics_resource_adaptor counted{&pool};
   hipvmm::stream stream;
 
-  [[nodiscard]] growth_options options() {
-    growth_options result;
-    result.resource = &counted;
-    return result;
-  }
+  [[nodiscard]] growth_options options() { return growth_options{.resource = &counted}; }
   [[nodiscard]] auto bytes() const { return counted.get_bytes_counter().value; }
 };
 
@@ -122,9 +118,7 @@ TEST_CASE("growable_device_vector on a resource: what the resource refuses chang
   const stream stream;
   mr::hip_resource upstream{first_device};
   mr::limiting_resource_adaptor limited{&upstream, 20'000};
-  growth_options options;
-  options.resource = &limited;
-  pooled_vector vector{first_device, options};
+  pooled_vector vector{first_device, {.resource = &limited}};
   vector.append(series<element12>(0, 800), stream);
   const element12* const data = vector.data();
   CHECK_THROWS_WITH_AS(vector.append(series<element12>(800, 800), stream),

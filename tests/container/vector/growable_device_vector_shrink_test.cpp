@@ -96,10 +96,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit works with an element across th
 
 TEST_CASE("growable_device_vector: shrink_to_fit of a full one of no whole number of steps") {
   const stream stream;
-  growth_options options;
-  options.max_bytes = 8 * granule();
-  options.granule_bytes = 3 * granule();
-  vector_of_8 full{first_device, options};
+  vector_of_8 full{first_device, {.max_bytes = 8 * granule(), .granule_bytes = 3 * granule()}};
   full.resize_uninitialized(full.max_size());
   CHECK(full.capacity() == full.max_size());
   CHECK_NOTHROW(full.shrink_to_fit(stream));

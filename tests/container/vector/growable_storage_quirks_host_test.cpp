@@ -19,12 +19,11 @@ constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=ye
 
 /// A storage of 64 granules whose steps are exact.
 growable_storage exact_storage(past_max_size past_max = past_max_size::move) {
-  growth_options options;
-  options.granule_bytes = storage_step;
-  options.step_limit = 0;
-  options.max_bytes = 256 * storage_step;
-  options.past_max = past_max;
-  growable_storage result{first_device, options};
+  growable_storage result{first_device,
+                          {.max_bytes = 256 * storage_step,
+                           .past_max = past_max,
+                           .step_limit = 0,
+                           .granule_bytes = storage_step}};
   result.reserve(64 * storage_step);
   return result;
 }

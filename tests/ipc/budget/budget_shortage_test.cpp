@@ -39,9 +39,7 @@ TEST_CASE_FIXTURE(budget_of_this_process,
   const memory_budget budget{first_device, "adaptor", 64 * MiB};
   mr::vmm_pool_resource pool{first_device};
   mr::limiting_resource_adaptor limiting{&pool, 1 * MiB};
-  growth_options options;
-  options.resource = &limiting;
-  growable_device_vector<char> bytes{first_device, options};
+  growable_device_vector<char> bytes{first_device, {.resource = &limiting}};
   try {
     bytes.reserve(2 * MiB);
     FAIL("reserved");
@@ -70,10 +68,7 @@ TEST_CASE_FIXTURE(budget_of_this_process, "memory_budget: what would fit counts 
   growable_device_vector<char> held{first_device};
   held.resize(24 * MiB, 'x', used);
   REQUIRE(budget.bytes() == 24 * MiB);
-  slot_arena_options options;
-  options.slots = 16;
-  options.bytes_per_slot = 8 * MiB;
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, {.slots = 16, .bytes_per_slot = 8 * MiB}};
   CHECK(arena.slots_that_fit(8 * MiB) == 1);
   CHECK(arena.slots_that_fit(2 * MiB) == 4);
   {

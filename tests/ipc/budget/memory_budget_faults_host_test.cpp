@@ -59,11 +59,10 @@ TEST_CASE("memory_budget: a holder answers when the work that uses trimmed memor
   used.emplace(first_device);
   used->resize(unit, 'x', work);
   std::atomic<std::size_t> wanted{0};
-  budget_options options;
-  options.trim = [&](std::size_t bytes) {
+  const budget_options options{.trim = [&](std::size_t bytes) {
     used.reset();
     wanted = bytes;
-  };
+  }};
   const memory_budget budget{first_device, "retired", unit, options};
   const auto file = detail::budget_file::open({"retired", first_device.uuid()}, 0);
   detail::budget_table other{file->shared()};
@@ -120,8 +119,7 @@ TEST_CASE("memory_budget: a callback is not asked for what is on its way already
   used->resize(unit, 'x', work);
   used.reset();
   std::atomic<std::size_t> wanted{0};
-  budget_options options;
-  options.trim = [&](std::size_t bytes) { wanted = bytes; };
+  const budget_options options{.trim = [&](std::size_t bytes) { wanted = bytes; }};
   const memory_budget budget{first_device, "retired", 2 * unit, options};
   const auto file = detail::budget_file::open({"retired", first_device.uuid()}, 0);
   detail::budget_table other{file->shared()};

@@ -74,8 +74,7 @@ HIPVMM_CHILD("holds memory of a budget") {
   // A region each: some releases return memory only when a region is empty (quirk::re_reserve).
   std::vector<region> memory;
   std::size_t held = 0;
-  budget_options options;
-  options.priority = number_of(priority_variable);
+  budget_options options{.priority = number_of(priority_variable)};
   if (gives != has_none) {
     options.trim = [&](std::size_t bytes) {
       make(mine + ".asked");
@@ -156,19 +155,14 @@ struct budget_peers : budget_folder {
 };
 
 budget_options waits(std::chrono::milliseconds patience, int priority = 0) {
-  budget_options options;
-  options.patience = patience;
-  options.priority = priority;
-  return options;
+  return budget_options{.priority = priority, .patience = patience};
 }
 
 slot_arena_options one_plane(std::size_t prefetched) {
-  slot_arena_options options;
-  options.slots = 2;
-  options.bytes_per_slot = 8 * budget_unit();
-  options.block_bytes = budget_unit();
-  options.prefetch_blocks = prefetched;
-  return options;
+  return slot_arena_options{.slots = 2,
+                            .bytes_per_slot = 8 * budget_unit(),
+                            .block_bytes = budget_unit(),
+                            .prefetch_blocks = prefetched};
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -176,15 +170,10 @@ TEST_SUITE_BEGIN("needs virtual memory");
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: what would fit counts what other processes hold") {
   start("other", 5, has_none);
   const memory_budget budget{first_device, "shared", 8 * unit};
-  slot_arena_options options;
-  options.slots = 16;
-  options.bytes_per_slot = unit;
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, {.slots = 16, .bytes_per_slot = unit}};
   CHECK(arena.slots_that_fit(unit) == 3);
   {
-    mr::pool_options small_chunks;
-    small_chunks.largest_chunk = unit;
-    mr::vmm_pool_resource pool{first_device, small_chunks};
+    mr::vmm_pool_resource pool{first_device, {.largest_chunk = unit}};
     CHECK(pool.statistics().largest_possible == 3 * unit);
     CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(4 * unit)), out_of_memory);
     pool.deallocate_sync(pool.allocate_sync(3 * unit), 3 * unit);
@@ -440,12 +429,11 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: one that attends late is not ask
   start("late", 3, attends_late);
   std::vector<region> memory;
   for (int i = 0; i < 4; ++i) memory.emplace_back(first_device, unit).commit(0, unit);
-  budget_options options;
-  options.trim = [&](std::size_t) {
+  const budget_options options{.trim = [&](std::size_t) {
     make(file("late", ".go"));
     CHECK(comes_true([&] { return is_there(file("late", ".again")) || was_asked("late"); }));
     memory.pop_back();
-  };
+  }};
   memory_budget budget{first_device, "shared", unit, options};
   REQUIRE(comes_true([&] { return is_there(file("late", ".late")); }));
   const auto shared_file = detail::budget_file::look_at(detail::budget_file::all().at(0));

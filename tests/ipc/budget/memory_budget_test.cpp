@@ -248,12 +248,10 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: a lowered limit has the proces
   region given{first_device, unit};
   given.commit(0, unit);
   std::atomic<std::size_t> wanted{0};
-  budget_options options;
-  options.trim = [&](std::size_t bytes) {
-    wanted = bytes;
-    given.decommit(0, bytes);
-  };
-  memory_budget budget{first_device, "lowered", 8 * unit, options};
+  memory_budget budget{first_device, "lowered", 8 * unit, {.trim = [&](std::size_t bytes) {
+                         wanted = bytes;
+                         given.decommit(0, bytes);
+                       }}};
   budget.set_limit(3 * unit);
   CHECK(comes_true([&] { return budget.bytes() == 3 * unit; }));
   CHECK(wanted == unit);

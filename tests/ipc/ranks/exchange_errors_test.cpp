@@ -172,9 +172,7 @@ TEST_CASE("exchange: a stream of another device fails on all ranks") {
 
 TEST_CASE("exchange: a rank whose vector may not grow fails all ranks") {
   check_failure<std::length_error>("growth_options::past_max is refuse", [](exchanging_rank& its) {
-    growth_options options;
-    options.max_bytes = granule();
-    options.past_max = past_max_size::refuse;
+    const growth_options options{.max_bytes = granule(), .past_max = past_max_size::refuse};
     growable_device_vector<element> full{its.one.ranks.device(), options};
     full.resize(full.max_size(), its.one.stream);
     const std::size_t size = full.size();
@@ -190,9 +188,7 @@ TEST_CASE("exchange: a rank whose vector may not grow fails all ranks") {
 TEST_CASE("exchange: a vector that sleeps fails all ranks" * needs_virtual_memory) {
   check_failure<std::logic_error>("", [](exchanging_rank& its) {
     const memory_tag tag;
-    growth_options options;
-    options.chunks.tag = tag;
-    growable_device_vector<element> asleep{its.one.ranks.device(), options};
+    growable_device_vector<element> asleep{its.one.ranks.device(), {.chunks = {.tag = tag}}};
     asleep.append({1}, its.one.stream);
     suspend(tag, keep::contents, its.one.stream);
     exchange(its.source, {1, 2, 3}, asleep, its.one.ranks, its.one.stream);
@@ -205,9 +201,7 @@ TEST_CASE("gather: a vector that sleeps fails all ranks, also where it receives 
     exchanging_rank subject{one};
     if (one.ranks.rank() == 1) {
       const memory_tag tag;
-      growth_options options;
-      options.chunks.tag = tag;
-      growable_device_vector<element> asleep{one.ranks.device(), options};
+      growable_device_vector<element> asleep{one.ranks.device(), {.chunks = {.tag = tag}}};
       asleep.append({1}, one.stream);
       suspend(tag, keep::contents, one.stream);
       CHECK(throws<std::logic_error>(

@@ -42,8 +42,7 @@ bool exchange_without_memory(const exchange_case& which, int poor, std::uint64_t
   CAPTURE(nth);
   bool struck = false;
   std::array<std::array<bool, 2>, 2> worked{};
-  communicator_options limited;
-  limited.limit = std::chrono::seconds{5};
+  const communicator_options limited{.limit = std::chrono::seconds{5}};
   const auto ends = run_ranks_to_end(2, {first_device}, limited, [&](thread_rank& one) {
     const auto rank = static_cast<std::size_t>(one.ranks.rank());
     growable_device_vector<element> source{one.ranks.device()};

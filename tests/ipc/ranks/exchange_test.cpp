@@ -123,17 +123,14 @@ TEST_CASE("exchange: devices that do not reach each other exchange too, or are n
 
 TEST_CASE("exchange: ranks whose vectors grow in different ways exchange as in a plain model") {
   constexpr int size = 5;
-  growth_options copies;
-  copies.fallback = without_vmm::always;
-  growth_options exact;
-  exact.step_limit = 0;
-  exact.max_bytes = step_count * size * most_sent * sizeof(element);
-  exact.past_max = past_max_size::refuse;
+  const growth_options copies{.fallback = without_vmm::always};
+  const growth_options exact{.max_bytes = step_count * size * most_sent * sizeof(element),
+                             .past_max = past_max_size::refuse,
+                             .step_limit = 0};
   growth_options ahead;
   ahead.grow_ahead.prepare = prefetch_level::mapped;
   mr::hip_resource memory{first_device};
-  growth_options small;
-  small.resource = &memory;
+  const growth_options small{.resource = &memory};
   auto generator = seeded_generator();
   random_exchange{size,
                   {first_device},
@@ -177,10 +174,8 @@ TEST_CASE("all_gather: every rank gets what all have, from vectors of any kind")
 }
 
 TEST_CASE("exchange: elements of the vector that grows are sent, also where it moves") {
-  growth_options small;
-  small.max_bytes = granule();
-  growth_options copies;
-  copies.fallback = without_vmm::always;
+  const growth_options small{.max_bytes = granule()};
+  const growth_options copies{.fallback = without_vmm::always};
   for (const growth_options& options : {growth_options{}, small, copies}) {
     const std::size_t many = options.max_bytes == 0 ? 16 : granule() / sizeof(element);
     run_ranks(2, {first_device}, [&](thread_rank& one) {

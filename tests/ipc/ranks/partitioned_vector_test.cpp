@@ -185,9 +185,7 @@ TEST_CASE("partitioned_vector: only elements that come in front of others move t
 TEST_CASE("partitioned_vector: what leaves the front goes back to the device" *
           needs_virtual_memory) {
   run_ranks(2, {first_device}, [&](thread_rank& one) {
-    growth_options options;
-    options.granule_bytes = granule();
-    numbers of{one.ranks, options};
+    numbers of{one.ranks, {.granule_bytes = granule()}};
     const std::size_t step = granule() / sizeof(std::uint32_t);
     if (one.ranks.rank() == 1)
       for (int i = 0; i < 4; ++i) {  // a chunk each
@@ -214,8 +212,7 @@ bool is_mapped(const void* address) {
 TEST_CASE("partitioned_vector: a default stream is that of the rank's device, for the front too" *
           needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
-  growth_options options;
-  options.granule_bytes = granule();
+  const growth_options options{.granule_bytes = granule()};
   const std::size_t step = granule() / sizeof(std::uint32_t);
   const stream_ref by_default = stream_ref::legacy_default();
   run_ranks(2, {first_device}, [&](thread_rank& one) {
@@ -281,9 +278,7 @@ TEST_CASE("partitioned_vector: a part that its device may only read stays so in 
 TEST_CASE(
     "partitioned_vector: a rank without room fails the rebalance of all, and nothing is lost") {
   run_ranks(2, {first_device}, [&](thread_rank& one) {
-    growth_options options;
-    options.max_bytes = 2 * granule();
-    options.past_max = past_max_size::refuse;
+    const growth_options options{.max_bytes = 2 * granule(), .past_max = past_max_size::refuse};
     numbers of = one.ranks.rank() == 0 ? numbers{one.ranks, options} : numbers{one.ranks};
     const std::size_t many = 2 * of.ranks().size() * granule();
     if (one.ranks.rank() == 1) of.local().resize(many, 7, one.stream);
@@ -318,10 +313,8 @@ TEST_CASE("partitioned_vector: an exception that is no std::exception fails all 
     void add(const mapped_memory&) override { throw 7; }
     void remove(const mapped_memory&) noexcept override {}
   };
-  growth_options options;
-  options.chunks.registrar = std::make_shared<refuses_all>();
-  communicator_options limited;
-  limited.limit = std::chrono::seconds{5};
+  const growth_options options{.chunks = {.registrar = std::make_shared<refuses_all>()}};
+  const communicator_options limited{.limit = std::chrono::seconds{5}};
   const auto ends = run_ranks_to_end(2, {first_device}, limited, [&](thread_rank& one) {
     numbers of = one.ranks.rank() == 0 ? numbers{one.ranks, options} : numbers{one.ranks};
     if (one.ranks.rank() == 1)

@@ -50,8 +50,7 @@ TEST_CASE("thread_communicator: all_to_all gives each rank its piece of all") {
 TEST_CASE("thread_communicator: a rank that does not exist, or is made twice, is refused") {
   CHECK_THROWS_WITH_AS(thread_ranks{0}, "thread_ranks: there must be at least one rank, not 0",
                        std::invalid_argument);
-  communicator_options options;
-  options.limit = 0ms;
+  const communicator_options options{.limit = 0ms};
   CHECK_THROWS_AS((thread_ranks{1, options}), std::invalid_argument);
   thread_ranks group{2};
   CHECK(group.size() == 2);
@@ -228,8 +227,7 @@ TEST_CASE("thread_communicator: a rank that was never made is lost when its grou
 }
 
 TEST_CASE("thread_communicator: a rank that does not come is named when the limit ends") {
-  communicator_options options;
-  options.limit = 20ms;
+  const communicator_options options{.limit = 20ms};
   std::atomic<int> gave_up{0};
   const auto ends = run_ranks_to_end(3, {first_device}, options, [&](thread_rank& one) {
     if (one.ranks.rank() == 1) {
@@ -254,8 +252,7 @@ TEST_CASE("thread_communicator: a rank that does not come is named when the limi
 }
 
 TEST_CASE("thread_communicator: no limit is too long") {
-  communicator_options options;
-  options.limit = std::chrono::milliseconds::max();
+  const communicator_options options{.limit = std::chrono::milliseconds::max()};
   for (const rank_end& each :
        run_ranks_to_end(2, {first_device}, options, [](thread_rank& one) { meet(one.ranks); }))
     CHECK(each.thrown == "");

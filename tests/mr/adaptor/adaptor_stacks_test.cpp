@@ -90,9 +90,7 @@ TEST_CASE("adaptors: each keeps the contract of a resource") {
 
 TEST_CASE("adaptors: ten random stacks of three to six keep the contract") {
   std::mt19937 generator = test::seeded_generator();
-  pool_options options;
-  options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
   hip_resource plain{first_device};
   managed_resource managed;
   new_delete_resource host;
@@ -113,9 +111,7 @@ TEST_CASE("adaptors: ten random stacks of three to six keep the contract") {
 }
 
 TEST_CASE("aligned_resource_adaptor: gives every sub-allocator alignments up to 2 MiB") {
-  pool_options options;
-  options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
   hip_resource plain{first_device};
   arena_resource arena{&plain, 64 * MiB};
   fixed_size_resource fixed{&plain, 6 * MiB, 2};

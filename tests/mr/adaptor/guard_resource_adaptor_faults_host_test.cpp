@@ -19,8 +19,7 @@ namespace {
 
 struct guarded_memory {
   explicit guarded_memory(std::size_t quarantine) {
-    guard_options options;
-    options.quarantine_bytes = quarantine;
+    const guard_options options{.quarantine_bytes = quarantine};
     guard = std::make_unique<guard_resource_adaptor>(&upstream, options);
   }
 
@@ -30,10 +29,7 @@ struct guarded_memory {
 };
 
 guard_options at_once_without_quarantine() {
-  guard_options options;
-  options.check = guard_check::at_once;
-  options.quarantine_bytes = 0;
-  return options;
+  return guard_options{.quarantine_bytes = 0, .check = guard_check::at_once};
 }
 
 }  // namespace

@@ -49,10 +49,7 @@ struct guarded_pool {
 };
 
 guard_options without_quarantine(guard_check check) {
-  guard_options options;
-  options.quarantine_bytes = 0;
-  options.check = check;
-  return options;
+  return guard_options{.quarantine_bytes = 0, .check = check};
 }
 
 }  // namespace
@@ -155,9 +152,7 @@ TEST_CASE("guard_resource_adaptor: the ends of the canaries are compared too, an
 }
 
 TEST_CASE("guard_resource_adaptor: a write to a freed block is found when it leaves quarantine") {
-  guard_options options;
-  options.quarantine_bytes = 4 * MiB;
-  guarded_pool all{options};
+  guarded_pool all{{.quarantine_bytes = 4 * MiB}};
   void* const one = all.guard->allocate(all.queue, MiB);
   all.guard->deallocate(all.queue, one, MiB);
   all.write(one, 700'000);
@@ -173,8 +168,7 @@ TEST_CASE("guard_resource_adaptor: a write to a freed block is found when it lea
 }
 
 TEST_CASE("guard_resource_adaptor: the quarantine's limit holds for small and aligned blocks") {
-  guard_options options;
-  options.capture_stacks = false;
+  guard_options options{.capture_stacks = false};
   const std::size_t most = test::test_bytes(MiB, 64 * KiB);
   options.quarantine_bytes = most;
   guarded_pool all{options};
@@ -190,9 +184,7 @@ TEST_CASE("guard_resource_adaptor: the quarantine's limit holds for small and al
 
 TEST_CASE("guard_resource_adaptor: a refusal empties the quarantine first") {
   const test::error_recorder recorder;
-  pool_options limited;
-  limited.maximum_bytes = 8 * MiB;
-  vmm_pool_resource pool{first_device, limited};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 8 * MiB}};
   const stream queue{first_device};
   guard_resource_adaptor guard{&pool};
   for (int i = 0; i < 3; ++i) {
@@ -204,9 +196,7 @@ TEST_CASE("guard_resource_adaptor: a refusal empties the quarantine first") {
 }
 
 TEST_CASE("guard_resource_adaptor: the oldest freed block leaves quarantine first") {
-  guard_options options;
-  options.quarantine_bytes = 3 * (MiB + 512);
-  guarded_pool all{options};
+  guarded_pool all{{.quarantine_bytes = 3 * (MiB + 512)}};
   std::vector<void*> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(all.guard->allocate(all.queue, MiB));
   for (int i = 0; i < 3; ++i) {
@@ -308,8 +298,7 @@ TEST_CASE("guard_resource_adaptor: a refused request goes through, and a size be
   CHECK_THROWS_AS(static_cast<void>(all.guard->allocate(all.queue, SIZE_MAX)), std::bad_alloc);
   CHECK_THROWS_AS(static_cast<void>(all.guard->allocate_sync(SIZE_MAX - 300)), std::bad_alloc);
   CHECK(all.pool.statistics().used_current == 0);
-  guard_options options;
-  options.canary_bytes = 0;
+  const guard_options options{.canary_bytes = 0};
   CHECK_THROWS_AS(guard_resource_adaptor(&all.pool, options), std::invalid_argument);
   CHECK_THROWS_AS(guard_resource_adaptor(nullptr), std::invalid_argument);
 }

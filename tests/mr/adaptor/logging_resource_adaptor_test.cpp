@@ -193,9 +193,7 @@ TEST_CASE("logging_resource_adaptor: a file that cannot be a log is refused by i
 }
 
 TEST_CASE("logging_resource_adaptor: a full disk ends the log with a whole row, and is told once") {
-  pool_options options;
-  options.maximum_bytes = 16 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 16 * MiB}};
   // The host provider's devices are files, which the limit is for as well: the pool has its memory.
   allocate_and_free(pool, 1);
   const test::temporary_folder folder;

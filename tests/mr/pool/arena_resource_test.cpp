@@ -31,9 +31,7 @@ using test::refusal;
 
 TEST_CASE("arena_resource: keeps the contract of a resource, on hipMalloc and on a pool") {
   hip_resource below{first_device};
-  pool_options options;
-  options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
   memory_resource* upstream = &below;
   SUBCASE("hip_resource") {}
   SUBCASE("vmm_pool_resource") { upstream = &pool; }

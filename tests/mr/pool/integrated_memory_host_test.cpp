@@ -41,18 +41,14 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: on an APU it may hold all that is free b
 HIPVMM_TEST_CASE_IN("vmm_pool_resource: on an APU maximum_bytes may exceed the reported total",
                     {"HIPVMM_HOST_MEMORY=1GiB", "HIPVMM_HOST_REPORTED_MEMORY=64MiB",
                      "HIP_HIDDEN_FREE_MEM=1000"}) {
-  pool_options options;
-  options.maximum_bytes = 256 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 256 * MiB}};
   CHECK(pool.maximum_bytes() == 256 * MiB);
   CHECK(refusal_of(pool, 200 * MiB) == "served");
 }
 
 HIPVMM_TEST_CASE_IN("vmm_pool_resource: on an APU a refusal advises by what is free",
                     {"HIPVMM_HOST_MEMORY=1GiB", "HIPVMM_HOST_REPORTED_MEMORY=64MiB"}) {
-  pool_options options;
-  options.maximum_bytes = 128 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 128 * MiB}};
   const std::string raise = refusal_of(pool, 512 * MiB);
   CAPTURE(raise);
   CHECK(raise.find("raise maximum_bytes") != std::string::npos);
@@ -72,8 +68,7 @@ HIPVMM_TEST_CASE_IN("growable_device_vector: on an APU it reserves for all that 
 
 HIPVMM_TEST_CASE_IN("vmm_pool_resource: less free than the total changes nothing",
                     {"HIPVMM_HOST_MEMORY=1GiB", "HIPVMM_HOST_REPORTED_MEMORY=2GiB"}) {
-  pool_options options;
-  options.maximum_bytes = 4 * GiB;
+  const pool_options options{.maximum_bytes = 4 * GiB};
   CHECK(vmm_pool_resource{first_device}.maximum_bytes() == 2 * GiB);
   vmm_pool_resource pool{first_device, options};
   const std::string refused = refusal_of(pool, 1536 * MiB);

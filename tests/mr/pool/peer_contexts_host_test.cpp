@@ -20,8 +20,7 @@ namespace hipvmm::test {
 namespace {
 
 mr::pool_options for_all_peers() {
-  mr::pool_options options;
-  options.access = all_reachable_peers(first_device);
+  mr::pool_options options{.access = all_reachable_peers(first_device)};
   REQUIRE(options.access.find(second_device).has_value());
   return options;
 }

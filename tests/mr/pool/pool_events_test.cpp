@@ -124,9 +124,7 @@ TEST_CASE("memory events: a pool's growth and trims add up to what it holds") {
 }
 
 TEST_CASE("memory events: a request that is refused is out_of_memory") {
-  mr::pool_options options;
-  options.maximum_bytes = 64 * MiB;
-  mr::vmm_pool_resource pool{first_device, options};
+  mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
   const stream stream{first_device};
   observed events;
   CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, GiB)), std::bad_alloc);

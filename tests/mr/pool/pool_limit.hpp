@@ -11,9 +11,7 @@ namespace hipvmm::test {
 
 /// The options of a pool that holds no more than so many bytes.
 inline mr::pool_options at_most(std::size_t bytes) {
-  mr::pool_options options;
-  options.maximum_bytes = bytes;
-  return options;
+  return mr::pool_options{.maximum_bytes = bytes};
 }
 
 /// Whether chunks go back to the device one by one: else all of a pool must be idle.

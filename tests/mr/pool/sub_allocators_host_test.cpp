@@ -81,8 +81,7 @@ void verify_hand_over(memory_resource& resource) {
 /// Blocks of one size on hipMalloc, or an arena on a pool, with one block allocated.
 struct worn {
   explicit worn(bool fixed) : first{first_device}, second{first_device} {
-    pool_options options;
-    options.maximum_bytes = 32 * MiB;
+    const pool_options options{.maximum_bytes = 32 * MiB};
     if (!fixed)
       upstream = std::make_unique<vmm_pool_resource>(first_device, options);
     else
@@ -350,9 +349,7 @@ TEST_CASE("sub-allocators: their end in a child of fork() calls no HIP") {
 TEST_CASE("resources: in a child of fork() requests are refused, and memory ends without HIP") {
   hip_resource upstream{first_device};
   const stream used{first_device};
-  pool_options options;
-  options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
   arena_resource arena{&upstream, 64 * MiB};
   fixed_size_resource blocks{&upstream, 4096, 16};
   binning_resource bins{&pool, 10, 12};

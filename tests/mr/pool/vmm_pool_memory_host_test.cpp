@@ -238,9 +238,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: a request does not evict the pool itself
                     {"HIPVMM_HOST_MEMORY=64MiB"}) {
   if (capability_of(first_device).path() == memory_path::fallback) return;
   const memory_tag tag{"t"};
-  pool_options options;
-  options.tag = tag;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.tag = tag}};
   const evictable own{tag, first_device};
   const physical_chunk elsewhere{first_device, 16 * MiB};
   void* const kept = pool.allocate_sync(24 * MiB);

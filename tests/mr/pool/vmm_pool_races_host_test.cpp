@@ -174,9 +174,7 @@ TEST_CASE("vmm_pool_resource: a fence that falls into a capture is made anew") {
 TEST_CASE("vmm_pool_resource: no request fails while others hold less than the limit leaves") {
   // Each thread has one block at most, with a stream, without one or in its default stream.
   constexpr std::size_t bytes = 8 * MiB;
-  pool_options options;
-  options.maximum_bytes = 4 * bytes;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 4 * bytes}};
   std::atomic<int> refused{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -209,9 +207,7 @@ TEST_CASE("vmm_pool_resource: a stream that is destroyed while its fence is made
   for (const int code :
        {hipErrorInvalidHandle, hipErrorContextIsDestroyed, hipErrorInvalidValue, hipErrorUnknown}) {
     CAPTURE(code);
-    pool_options options;
-    options.maximum_bytes = 8 * MiB;
-    vmm_pool_resource pool{first_device, options};
+    vmm_pool_resource pool{first_device, {.maximum_bytes = 8 * MiB}};
     const stream first{first_device};
     const stream second{first_device};
     void* const one = pool.allocate(first, 8 * MiB);

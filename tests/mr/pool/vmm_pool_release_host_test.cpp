@@ -40,10 +40,7 @@ namespace {
 using test::first_device;
 
 pool_options keeping(std::size_t bytes) {
-  pool_options options;
-  options.maximum_bytes = 256 * MiB;
-  options.release_threshold = bytes;
-  return options;
+  return pool_options{.maximum_bytes = 256 * MiB, .release_threshold = bytes};
 }
 
 std::atomic<bool> exiting{false};

@@ -55,9 +55,7 @@ void touch(stream_ref stream, void* memory, std::size_t bytes) {
 struct worn_pool {
   explicit worn_pool(bool in_use = false) : first{first_device}, second{first_device} {
     if (in_use) held.emplace();
-    pool_options options;
-    options.maximum_bytes = most;
-    pool.emplace(first_device, options);
+    pool.emplace(first_device, pool_options{.maximum_bytes = most});
     for (int i = 0; i < 8; ++i)
       parts.push_back(pool->allocate(i % 4 == 2 ? second : first, 4 * MiB));
     for (std::size_t i = 0; i < parts.size(); i += 2) {
@@ -121,9 +119,7 @@ TEST_CASE("vmm_pool_resource: what is held and allocated is known where HIP has 
 
 TEST_CASE("vmm_pool_resource: construction that fails leaves nothing behind") {
   test::fault_sweep{"vmm_pool_resource"}.run([] {
-    pool_options options;
-    options.maximum_bytes = 64 * MiB;
-    options.initial_bytes = 12 * MiB;
+    const pool_options options{.initial_bytes = 12 * MiB, .maximum_bytes = 64 * MiB};
     const vmm_pool_resource pool{first_device, options};
   });
 }
@@ -189,9 +185,7 @@ TEST_CASE("vmm_pool_resource: a device that has less than a growth rounds up to 
 
 TEST_CASE("vmm_pool_resource: out_of_memory is not lost where HIP does not say what is free") {
   const test::error_recorder recorder;
-  pool_options options;
-  options.maximum_bytes = 8 * MiB;
-  vmm_pool_resource pool{first_device, options};
+  vmm_pool_resource pool{first_device, {.maximum_bytes = 8 * MiB}};
   const stream stream{first_device};
   test::planned_fault fault{"hipMemGetInfo", 1, hipErrorUnknown};
   CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, 16 * MiB)), out_of_memory);
@@ -266,9 +260,7 @@ TEST_CASE("vmm_pool_resource: addresses that HIP will not unmap cost only themse
           test::needs_virtual_memory) {
   const hipvmm_host_counters before = test::live_objects();
   {
-    pool_options options;
-    options.maximum_bytes = 64 * MiB;
-    vmm_pool_resource pool{first_device, options};
+    vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
     const stream used{first_device};
     const std::size_t outside = hipvmm_host_device_bytes(0);
     const test::error_recorder reported;

@@ -22,11 +22,7 @@
 namespace hipvmm::test {
 namespace {
 
-mr::hip_async_options shared() {
-  mr::hip_async_options options;
-  options.shareable = handle_type::posix_fd;
-  return options;
-}
+mr::hip_async_options shared() { return mr::hip_async_options{.shareable = handle_type::posix_fd}; }
 
 }  // namespace
 

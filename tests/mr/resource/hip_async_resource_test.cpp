@@ -236,8 +236,7 @@ TEST_CASE("hip_async_resource: more than the device has is out of memory") {
 
 TEST_CASE("hip_async_resource: the threshold and the switches that were set are told") {
   if (test::pools_are_missing()) return;
-  hip_async_options options;
-  options.release_threshold = 5 * MiB;
+  hip_async_options options{.release_threshold = 5 * MiB};
   options.reuse.allow_opportunistic = false;
   hip_async_resource resource{device_ref{0}, options};
   CHECK(resource.release_threshold() == 5 * MiB);
@@ -251,9 +250,7 @@ TEST_CASE("hip_async_resource: the threshold and the switches that were set are 
 
 TEST_CASE("hip_async_resource: initial bytes are taken and lie idle") {
   if (test::pools_are_missing()) return;
-  hip_async_options options;
-  options.initial_bytes = 6 * MiB;
-  const hip_async_resource resource{device_ref{0}, options};
+  const hip_async_resource resource{device_ref{0}, {.initial_bytes = 6 * MiB}};
   const auto found = resource.statistics();
   CHECK(found.used_current == 0);
   CHECK(found.reserved_high >= 6 * MiB);
@@ -262,9 +259,7 @@ TEST_CASE("hip_async_resource: initial bytes are taken and lie idle") {
 }
 
 TEST_CASE("hip_async_resource: initial bytes that the threshold would not keep are refused") {
-  hip_async_options options;
-  options.initial_bytes = 2;
-  options.release_threshold = 1;
+  const hip_async_options options{.initial_bytes = 2, .release_threshold = 1};
   CHECK_THROWS_WITH_AS(hip_async_resource(device_ref{0}, options),
                        doctest::Contains("beyond the release_threshold"), std::invalid_argument);
 }
@@ -358,11 +353,7 @@ namespace {
 constexpr int inherited_pool = 57;
 constexpr int inherited_pointer = 58;
 
-hip_async_options shared() {
-  hip_async_options options;
-  options.shareable = handle_type::posix_fd;
-  return options;
-}
+hip_async_options shared() { return hip_async_options{.shareable = handle_type::posix_fd}; }
 
 }  // namespace
 

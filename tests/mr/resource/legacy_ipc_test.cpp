@@ -116,10 +116,8 @@ HIPVMM_CHILD("opens a block of legacy IPC") {
 
 TEST_CASE("growable_device_vector: one allocation for life can be opened by legacy IPC") {
   constexpr std::size_t count = shared_bytes;
-  growth_options options;
-  options.fallback = without_vmm::always;
-  options.past_max = past_max_size::refuse;
-  options.max_bytes = 8 * MiB;
+  growth_options options{
+      .max_bytes = 8 * MiB, .past_max = past_max_size::refuse, .fallback = without_vmm::always};
   const stream used{first_device};
   growable_device_vector<std::byte> vector{first_device, options};
   CHECK_MESSAGE(vector.explain().find("without_vmm::always") != std::string::npos,

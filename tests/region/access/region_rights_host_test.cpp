@@ -39,11 +39,7 @@ const access_list peer_writes{{second_device, access_right::read_write}};
 const access_list peer_alone{{first_device, access_right::none},
                              {second_device, access_right::read}};
 
-region_options with(const access_list& rights) {
-  region_options options;
-  options.access = rights;
-  return options;
-}
+region_options with(const access_list& rights) { return region_options{.access = rights}; }
 
 std::uint64_t set_access_calls() {
   const std::vector<driver_calls> all = memory_calls();

@@ -41,8 +41,7 @@ struct three_chunks {
     write_tags(region, 0, chunks, 1, stream);
   }
   [[nodiscard]] region_options options() {
-    region_options result;
-    result.cache = &cache;
+    region_options result{.cache = &cache};
     // Else base() may change, which this is not about.
     result.when_empty = empty_policy::keeps_addresses;
     return result;

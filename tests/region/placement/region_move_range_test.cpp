@@ -99,9 +99,7 @@ TEST_CASE("region: move_range leaves what moved as every chunk is") {
 TEST_CASE("region: move_range frees memory of the old device") {
   REQUIRE_PEER();
   chunk_cache cache;
-  region_options options;
-  options.cache = &cache;
-  movable_region subject{peer, options};
+  movable_region subject{peer, {.cache = &cache}};
   auto& [unit, stream, region] = subject;
   drain_retired_memory();
   const std::size_t here = bytes_in_use();
@@ -169,9 +167,7 @@ TEST_CASE("region: move_range of what HIP would not grant again moves nothing") 
 
 TEST_CASE("growable_device_vector: move_range moves its chunks behind its address") {
   REQUIRE_PEER();
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  options.past_max = past_max_size::refuse;
+  const growth_options options{.max_bytes = 64 * MiB, .past_max = past_max_size::refuse};
   growable_device_vector<int> vector{first_device, options};
   const stream stream;
   vector.grant(peer);
@@ -244,8 +240,7 @@ TEST_CASE("region: move_range moves stripes, and growth goes on by stripes") {
   REQUIRE_PEER();
   const std::size_t unit = granule();
   const stream stream;
-  region_options options;
-  options.placement = chunk_placement::striped({first_device, peer}, unit);
+  const region_options options{.placement = chunk_placement::striped({first_device, peer}, unit)};
   region subject{first_device, 16 * unit, options};
   subject.commit(0, 4 * unit);
   write_tags(subject, 0, 4, 1, stream);

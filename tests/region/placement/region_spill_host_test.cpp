@@ -31,11 +31,9 @@ struct spilled_region {
     write_tags(region, 0, 2, 1, stream);
   }
   [[nodiscard]] region_options options() {
-    region_options result;
-    result.cache = &cache;
-    result.placement = chunk_placement::spill(unit);
-    result.when_empty = empty_policy::keeps_addresses;
-    return result;
+    return region_options{.cache = &cache,
+                          .when_empty = empty_policy::keeps_addresses,
+                          .placement = chunk_placement::spill(unit)};
   }
   [[nodiscard]] std::size_t on_host() const {
     std::size_t result = 0;
@@ -54,10 +52,8 @@ constexpr auto is_as_before = [](const spilled_ptr& subject) {
 
 TEST_CASE("region: memory that the device does not have is refused before addresses are reserved") {
   const assumed_capability without{"host_chunks=no,uncached_chunks=no"};
-  region_options spilling;
-  spilling.placement = chunk_placement::spill(granule());
-  region_options uncached;
-  uncached.memory = chunk_memory::uncached;
+  region_options spilling{.placement = chunk_placement::spill(granule())};
+  region_options uncached{.memory = chunk_memory::uncached};
   const call_counter reservations{"hipMemAddressReserve"};
   for (const region_options* const each : {&spilling, &uncached})
     CHECK_THROWS_AS((region{first_device, 4 * granule(), *each}), unsupported);

@@ -35,10 +35,7 @@ bool has_host_chunks() { return capability_of(first_device).has(trait::host_chun
   } while (false)
 
 region_options spilled(std::size_t budget, chunk_cache* cache = nullptr) {
-  region_options options;
-  options.placement = chunk_placement::spill(budget);
-  options.cache = cache;
-  return options;
+  return region_options{.cache = cache, .placement = chunk_placement::spill(budget)};
 }
 
 /// One letter for each granule: on the (d)evice, on the (h)ost, or (-) not backed.
@@ -139,9 +136,7 @@ TEST_CASE("region: bytes move to memory of the host and back") {
   const std::size_t unit = granule();
   const stream stream;
   chunk_cache cache;
-  region_options options;
-  options.cache = &cache;
-  region subject{first_device, 16 * unit, options};
+  region subject{first_device, 16 * unit, {.cache = &cache}};
   for (std::size_t i = 0; i < 4; ++i) subject.commit(i * unit, unit);
   write_tags(subject, 0, 4, 1, stream);
   const std::size_t before = bytes_in_use();
@@ -184,9 +179,7 @@ TEST_CASE("chunk_cache: memory of the host is not kept") {
 
 TEST_CASE("growable_device_vector: grows beyond its budget of the device") {
   REQUIRE_HOST_CHUNKS();
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  options.chunks = spilled(4 * MiB);
+  const growth_options options{.max_bytes = 64 * MiB, .chunks = spilled(4 * MiB)};
   growable_device_vector<int> vector{first_device, options};
   const stream stream;
   vector.resize(5'000'000, 7, stream);
@@ -225,8 +218,7 @@ TEST_CASE("chunk_placement: what is beyond the budget is the host or a node of i
 TEST_CASE("region: a release without chunks on nodes of the host says so") {
   const capability known = capability_of(first_device);
   if (known.has(trait::host_node_chunks)) return;
-  region_options options;
-  options.placement = chunk_placement::spill(granule(), node_0);
+  const region_options options{.placement = chunk_placement::spill(granule(), node_0)};
   const std::string& reason = known.reason(trait::host_node_chunks);
   CHECK_THROWS_WITH_AS((region{first_device, 8 * granule(), options}),
                        doctest::Contains(reason.c_str()), unsupported);
@@ -241,9 +233,7 @@ TEST_CASE("region: growth goes on in memory of the node that is named") {
   REQUIRE_HOST_NODES();
   const std::size_t unit = granule();
   const stream stream;
-  region_options options;
-  options.placement = chunk_placement::spill(unit, node_0);
-  region target{first_device, 8 * unit, options};
+  region target{first_device, 8 * unit, {.placement = chunk_placement::spill(unit, node_0)}};
   target.commit(0, 2 * unit);
   write_tags(target, 0, 2, 1, stream);
   REQUIRE(target.chunk_count() == 2);

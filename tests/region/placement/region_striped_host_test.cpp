@@ -23,9 +23,8 @@ namespace {
 TEST_SUITE_BEGIN("needs virtual memory");
 
 region_options two_stripes() {
-  region_options options;
-  options.placement = chunk_placement::striped({first_device, second_device}, granule());
-  return options;
+  return region_options{.placement =
+                            chunk_placement::striped({first_device, second_device}, granule())};
 }
 
 /// Four granules in stripes of one, and addresses for sixteen.

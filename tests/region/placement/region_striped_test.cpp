@@ -28,9 +28,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 #define REQUIRE_PEER() HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach")
 
 region_options striped_over(std::vector<device_ref> devices, std::size_t stripe) {
-  region_options options;
-  options.placement = chunk_placement::striped(std::move(devices), stripe);
-  return options;
+  return region_options{.placement = chunk_placement::striped(std::move(devices), stripe)};
 }
 
 /// The device of every granule of the region, as its chunks say; -1 for what is not backed.
@@ -221,10 +219,8 @@ TEST_CASE("region: rights to stripes are granted where a device reaches all of t
 
 TEST_CASE("growable_device_vector: grows in place over the stripes") {
   REQUIRE_PEER();
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  options.chunks = striped_over({first_device, peer}, 2 * MiB);
-  growable_device_vector<int> vector{first_device, options};
+  growable_device_vector<int> vector{
+      first_device, {.max_bytes = 64 * MiB, .chunks = striped_over({first_device, peer}, 2 * MiB)}};
   const stream stream;
   std::vector<int> expected;
   for (int round = 1; round <= 4; ++round) {
@@ -248,10 +244,8 @@ TEST_CASE("growable_device_vector: grows in place over the stripes") {
 // and tests of retirement keep one of them busy.
 HIPVMM_TEST_CASE_IN("growable_device_vector: copies from a device into stripes of another", {}) {
   REQUIRE_PEER();
-  growth_options options;
-  options.max_bytes = 64 * MiB;
-  options.chunks = striped_over({first_device, peer}, 2 * MiB);
-  growable_device_vector<int> vector{first_device, options};
+  growable_device_vector<int> vector{
+      first_device, {.max_bytes = 64 * MiB, .chunks = striped_over({first_device, peer}, 2 * MiB)}};
   growable_device_vector<int> source{peer};
   source.grant(first_device);
   const stream stream;
@@ -265,9 +259,8 @@ HIPVMM_TEST_CASE_IN("growable_device_vector: copies from a device into stripes o
 TEST_CASE("growable_device_vector: memory that is no chunks cannot be placed") {
   REQUIRE_PEER();
   mr::hip_resource resource{first_device};
-  growth_options options;
-  options.resource = &resource;
-  options.chunks = striped_over({first_device, peer}, 2 * MiB);
+  const growth_options options{.chunks = striped_over({first_device, peer}, 2 * MiB),
+                               .resource = &resource};
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
                        doctest::Contains("region_options::placement"), unsupported);
 }

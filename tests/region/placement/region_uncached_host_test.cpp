@@ -30,11 +30,9 @@ struct uncached_region {
     write_tags(region, 0, 1, 1, stream);
   }
   [[nodiscard]] region_options options() {
-    region_options result;
-    result.cache = &cache;
-    result.memory = chunk_memory::uncached;
-    result.when_empty = empty_policy::keeps_addresses;
-    return result;
+    return region_options{.cache = &cache,
+                          .when_empty = empty_policy::keeps_addresses,
+                          .memory = chunk_memory::uncached};
   }
 };
 using uncached_ptr = std::unique_ptr<uncached_region>;
@@ -72,8 +70,7 @@ TEST_CASE("region: uncached chunks need each device to make them") {
 
 HIPVMM_TEST_CASE_IN("growable_device_vector: there are no uncached vectors on hipMalloc",
                     {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
-  growth_options options;
-  options.chunks.memory = chunk_memory::uncached;
+  const growth_options options{.chunks = {.memory = chunk_memory::uncached}};
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
                        doctest::Contains("region_options::memory on device 0"), unsupported);
 }

@@ -36,11 +36,7 @@ const std::string& why_none() { return capability_of(first_device).reason(trait:
   } while (false)
 
 region_options uncached(chunk_cache* cache = nullptr, handle_type shareable = handle_type::none) {
-  region_options options;
-  options.memory = chunk_memory::uncached;
-  options.cache = cache;
-  options.shareable = shareable;
-  return options;
+  return region_options{.shareable = shareable, .cache = cache, .memory = chunk_memory::uncached};
 }
 
 bool are_all(const region& target, chunk_memory memory) {
@@ -53,8 +49,7 @@ TEST_CASE("region: a release without uncached chunks says so before anything is 
   if (capability_of(first_device).has(trait::uncached_chunks)) return;
   CHECK_THROWS_WITH_AS((region{first_device, granule(), uncached()}),
                        doctest::Contains(why_none().c_str()), unsupported);
-  growth_options options;
-  options.chunks = uncached();
+  const growth_options options{.chunks = uncached()};
   CHECK_THROWS_AS((growable_device_vector<int>{first_device, options}), unsupported);
   CHECK_THROWS_AS((physical_chunk{first_device, granule(), chunk_memory::uncached}), hip_error);
 }
@@ -85,9 +80,7 @@ TEST_CASE("region: uncached chunks are never kept for others") {
   const std::size_t unit = granule();
   chunk_cache cache{GiB};
   region target{first_device, 4 * unit, uncached(&cache)};
-  region_options standard;
-  standard.cache = &cache;
-  region plain{first_device, 4 * unit, standard};
+  region plain{first_device, 4 * unit, {.cache = &cache}};
   plain.commit(0, unit);
   plain.decommit(0, unit);
   CHECK(cache.statistics().bytes == unit);
@@ -159,9 +152,7 @@ TEST_CASE("region: uncached chunks are exported, imported and retained") {
 TEST_CASE("growable_device_vector: a vector of uncached memory grows") {
   REQUIRE_UNCACHED_CHUNKS();
   const stream stream;
-  growth_options options;
-  options.chunks = uncached();
-  growable_device_vector<int> flags{first_device, options};
+  growable_device_vector<int> flags{first_device, {.chunks = uncached()}};
   flags.append(std::vector<int>{1, 2, 3}, stream);
   CHECK(flags.copy_to_host(stream) == std::vector<int>{1, 2, 3});
   CHECK(flags.chunks().front().memory == chunk_memory::uncached);

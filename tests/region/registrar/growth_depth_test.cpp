@@ -39,9 +39,7 @@ int recorded() {
 TEST_SUITE("needs virtual memory") {
   TEST_CASE("growable_device_vector: a growth makes no more calls one in another than recorded") {
     const auto registrar = std::make_shared<depth_registrar>();
-    growth_options options;
-    options.chunks.registrar = registrar;
-    growable_device_vector<int> numbers{first_device, options};
+    growable_device_vector<int> numbers{first_device, {.chunks = {.registrar = registrar}}};
     const int before = depth();
     numbers.reserve(1);
     REQUIRE(registrar->added > before);

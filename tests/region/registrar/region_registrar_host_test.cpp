@@ -282,10 +282,9 @@ TEST_CASE("registrar: what is restored and cannot be registered keeps its bytes"
     bool fails = false;
   };
   const auto registrar = std::make_shared<failing>();
-  region_options options;
-  options.access = {{second_device, access_right::read_write}};
-  options.registrar = registrar;
-  region moves{first_device, 4 * subject.unit, options};
+  region moves{first_device,
+               4 * subject.unit,
+               {.access = {{second_device, access_right::read_write}}, .registrar = registrar}};
   moves.commit(0, subject.unit);
   write_tags(moves, 0, 1, 5, subject.stream);
   registrar->fails = true;

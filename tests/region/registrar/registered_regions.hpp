@@ -11,9 +11,7 @@
 namespace hipvmm::test {
 
 inline region_options registered_by(const registrar_ptr& registrar) {
-  region_options options;
-  options.registrar = registrar;
-  return options;
+  return region_options{.registrar = registrar};
 }
 
 /// The registrar knows the chunks of `region`, and no others.

@@ -34,10 +34,7 @@ struct adopter {
 
   adopter() { write_tags(memory, 0, 3, 1, stream); }
   [[nodiscard]] region_options options() {
-    region_options result;
-    result.cache = &cache;
-    result.when_empty = empty_policy::keeps_addresses;
-    return result;
+    return region_options{.cache = &cache, .when_empty = empty_policy::keeps_addresses};
   }
 };
 using adopter_ptr = std::unique_ptr<adopter>;

@@ -161,8 +161,7 @@ TEST_CASE("retain_chunk: what a region here is done with goes to nobody else mea
   HIPVMM_REQUIRE_RETAINING();
   const stream stream;
   chunk_cache cache{8 * granule()};
-  region_options options;
-  options.cache = &cache;
+  const region_options options{.cache = &cache};
   region source{first_device, 8 * granule(), options};
   source.commit(0, granule());
   write_tags(source, 0, 1, 1, stream);

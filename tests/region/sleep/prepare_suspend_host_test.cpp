@@ -46,10 +46,7 @@ TEST_CASE("prepare_suspend: suspend of an arena, a vector and a pool makes and p
   slot_arena arena{first_device, slots};
   arena.commit(sizes{0, 1}, sizes{granule() / 2, 2 * granule()}, stream);
   for (const std::size_t slot : {0U, 1U}) write_end(arena, slot, 64, 1, stream);
-  growth_options growth;
-  growth.max_bytes = 64 * MiB;
-  growth.chunks.tag = tag;
-  growable_device_vector<int> vector{first_device, growth};
+  growable_device_vector<int> vector{first_device, {.max_bytes = 64 * MiB, .chunks = {.tag = tag}}};
   vector.append({1, 2, 3}, stream);
   mr::pool_options options = at_most(64 * MiB);
   options.tag = tag;
@@ -144,10 +141,9 @@ TEST_CASE_FIXTURE(sleeping_regions, "prepare_suspend: suspend that fails leaves 
 TEST_CASE_FIXTURE(sleeping_regions,
                   "prepare_suspend: dropped, zero and mapped parts take none; refusals") {
   const void* const stays = advance(base, 4 * unit);
-  suspend_options options;
-  options.ranges = {{base, unit, keep::zeros},
-                    {advance(base, unit), unit / 2, keep::nothing},
-                    {stays, unit, keep::mapped}};
+  suspend_options options{.ranges = {{base, unit, keep::zeros},
+                                     {advance(base, unit), unit / 2, keep::nothing},
+                                     {stays, unit, keep::mapped}}};
   CHECK(prepare_suspend(tag, keep::contents, options) == unit + unit / 2);
   CHECK(prepare_suspend(tag, keep::zeros) == 0);
   {
@@ -197,8 +193,7 @@ class looking_registrar final : public memory_registrar {
   explicit looking_registrar(const memory_tag& tag) : tag_{tag} {}
   void add(const mapped_memory&) override {
     look = std::async(std::launch::async, [this] {
-      suspend_options parts;
-      parts.ranges = {{&parts, 1, keep::zeros}};
+      const suspend_options parts{.ranges = {{&parts, 1, keep::zeros}}};
       CHECK_THROWS_AS(prepare_suspend(tag_, keep::contents, parts), std::invalid_argument);
     });
     waited = look.wait_for(std::chrono::milliseconds{20}) == std::future_status::timeout;

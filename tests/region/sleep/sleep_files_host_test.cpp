@@ -36,10 +36,7 @@ constexpr const char* folder_variable = "HIPVMM_TEST_FOLDER";
 constexpr const char* moment_variable = "HIPVMM_TEST_MOMENT";
 
 suspend_options to_folder(const std::string& folder) {
-  suspend_options options;
-  options.storage = sleep_storage::file;
-  options.folder = folder;
-  return options;
+  return suspend_options{.storage = sleep_storage::file, .folder = folder};
 }
 
 std::string variable(const char* name) {

@@ -107,9 +107,7 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: a suspend that fails keeps no new me
 
 TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents come back from a file that has no name") {
   const temporary_folder folder;
-  suspend_options options;
-  options.storage = sleep_storage::file;
-  options.stream = stream;
+  suspend_options options{.storage = sleep_storage::file, .stream = stream};
   CHECK_THROWS_AS(suspend(tag, keep::contents, options), std::invalid_argument);
   check_awake();
   options.folder = (folder.path() / "missing").string();
@@ -128,8 +126,7 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents come back from a file that 
 
 TEST_CASE_FIXTURE(sleeping_regions,
                   "sleep: a file that may not be so long leaves all awake, and says so") {
-  suspend_options options;
-  options.storage = sleep_storage::file;
+  suspend_options options{.storage = sleep_storage::file};
   const temporary_folder folder;
   options.folder = folder.path().string();
   // A limit of the process, whose signal would end it.

@@ -37,8 +37,8 @@ TEST_CASE("sleep: blocks of a pool are zeros, dropped, or stay with their chunks
     return found == std::vector<unsigned char>(sizes[which], value);
   };
   const bool may_stay = !capability_of(first_device).needs(quirk::re_reserve);
-  suspend_options parts;
-  parts.ranges = {{blocks[1], sizes[1], keep::zeros}, {blocks[2], sizes[2], keep::nothing}};
+  suspend_options parts{
+      .ranges = {{blocks[1], sizes[1], keep::zeros}, {blocks[2], sizes[2], keep::nothing}}};
   if (may_stay) parts.ranges.push_back({blocks[3], sizes[3], keep::mapped});
   const std::size_t before = first_device.free_memory();
   const std::size_t released = suspend(tag, keep::contents, parts);

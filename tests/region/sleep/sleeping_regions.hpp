@@ -12,11 +12,7 @@
 
 namespace hipvmm::test {
 
-inline region_options tagged(const memory_tag& tag) {
-  region_options options;
-  options.tag = tag;
-  return options;
-}
+inline region_options tagged(const memory_tag& tag) { return region_options{.tag = tag}; }
 
 /// Two regions of one tag: three chunks in one, the last behind a hole, and one chunk in the other.
 struct sleeping_regions {

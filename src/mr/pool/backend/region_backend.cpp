@@ -29,13 +29,11 @@ namespace {
 
 // Blocks are known by their addresses, which neither copies nor renewal by the region may change.
 region_options options_for(const region_options& chunks, chunk_cache& cache) {
-  region_options options;
-  options.shareable = chunks.shareable;
-  options.memory = chunks.memory;
-  options.cache = &cache;
-  options.when_empty = empty_policy::keeps_addresses;
-  options.registrar = chunks.registrar;
-  return options;
+  return region_options{.shareable = chunks.shareable,
+                        .cache = &cache,
+                        .when_empty = empty_policy::keeps_addresses,
+                        .memory = chunks.memory,
+                        .registrar = chunks.registrar};
 }
 
 /// As many chunks as take half of the descriptors that the process may have; 0 where chunks cost
