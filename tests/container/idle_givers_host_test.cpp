@@ -21,7 +21,6 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/background_task.hpp"
@@ -30,6 +29,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/prefetch_levels.hpp"
+#include "support/region/shared_cache.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::test {
@@ -43,8 +43,7 @@ bool pins_by_addresses() { return capability_of(first_device).needs(quirk::re_re
 
 /// The bytes of the first device that HIP counts in use.
 std::size_t bytes_in_use() {
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   return first_device.total_memory() - first_device.free_memory();
 }
 
@@ -79,8 +78,7 @@ std::unique_ptr<slot_arena> arena_with(std::size_t count, int priority, std::siz
 
 /// A vector of 2 MiB with 16 MiB ready behind them.
 std::unique_ptr<bytes_vector> prepared_vector(prefetch_level how) {
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const growth_options options{.step_limit = 0, .grow_ahead = {how, 8 * MiB, 16 * MiB}};
   auto made = std::make_unique<bytes_vector>(first_device, options);
   made->resize_uninitialized(2 * MiB);
@@ -261,8 +259,7 @@ class sweep_budget {
 
  private:
   [[nodiscard]] std::size_t counted() const {
-    drain_retired_memory();
-    chunk_cache::shared().trim();
+    release_idle_memory();
     return joined_->bytes();
   }
 

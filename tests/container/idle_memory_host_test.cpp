@@ -33,6 +33,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
+#include "support/region/shared_cache.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -182,8 +183,7 @@ HIPVMM_TEST_CASE_IN("idle memory: chunks of one pool move to another without a c
   stream.synchronize();
   giver.deallocate(stream, had[0], 16 * MiB);
   giver.trim_to(0);
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   CHECK(bytes_in_use() == 0);
 }
 

@@ -28,6 +28,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/region/shared_cache.hpp"
 #include "vmm/chunk_limit.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -238,8 +239,7 @@ void run_randomly(const made_holder& kind, unsigned seed) {
   one->resize(0);
   one->trim();
   one.reset();
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   CHECK(hipvmm_host_device_bytes(0) == 0);
   CHECK(detail::created_chunk_bytes(first_device) == 0);
 }

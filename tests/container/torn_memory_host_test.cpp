@@ -17,7 +17,6 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -25,6 +24,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/region/shared_cache.hpp"
 
 // A call that fails, and whose undoing fails too: whoever owns the memory refuses it or has it, and
 // loses nothing.
@@ -69,8 +69,7 @@ class pair_sweep {
   bool strikes(std::uint64_t last, std::optional<std::uint64_t> first, Operation operation) const {
     CAPTURE(last);
     CAPTURE(first.value_or(0));
-    drain_retired_memory();
-    chunk_cache::shared().trim();
+    release_idle_memory();
     const hipvmm_host_counters outside = live_objects();
     const std::size_t used_outside = hipvmm_host_device_bytes(0);
     error_recorder reported;
@@ -92,16 +91,14 @@ class pair_sweep {
       static_cast<void>(hipGetLastError());
       REQUIRE(hipSetDevice(0) == hipSuccess);
       subject.check();
-      drain_retired_memory();
-      chunk_cache::shared().trim();
+      release_idle_memory();
       // Where memory returns with its addresses only, a refused renewal leaves it to the next one.
       if (!lost_objects(reported) && !capability_of(first_device).needs(quirk::re_reserve))
         // A thread of the library may be unmapping what no longer counts.
         CHECK(comes_true(
             [&] { return hipvmm_host_device_bytes(0) - used_outside == subject.held_bytes(); }));
     }
-    drain_retired_memory();
-    chunk_cache::shared().trim();
+    release_idle_memory();
     if (!lost_objects(reported)) CHECK(live_objects() == outside);
     return struck;
   }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
@@ -15,6 +14,7 @@
 #include "support/held_worker.hpp"
 #include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/region/shared_cache.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -251,8 +251,7 @@ TEST_CASE("region: a move takes what was prepared or is on its way along") {
 
 TEST_CASE("region: one that dies takes its preparation back") {
   const std::size_t unit = granule();
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const std::size_t before = bytes_in_use();
   for (const prefetch_level how : both_ways) {
     {
@@ -266,8 +265,7 @@ TEST_CASE("region: one that dies takes its preparation back") {
     prepare_and_wait(ready, unit, how);
     CHECK(ready.prepared_bytes() == unit);
   }
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   CHECK(bytes_in_use() == before);
 }
 

@@ -10,7 +10,6 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "region/retirement.hpp"
@@ -50,8 +49,7 @@ struct limited_device {
   std::shared_ptr<counted_limit> limit = std::make_shared<counted_limit>(4 * granule());
   const std::size_t unit = granule();
   limited_device() {
-    drain_retired_memory();
-    chunk_cache::shared().trim();
+    release_idle_memory();
     detail::set_chunk_limit(first_device, limit);
   }
   ~limited_device() { detail::end_chunk_limit(first_device); }

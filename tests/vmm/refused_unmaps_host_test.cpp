@@ -12,7 +12,6 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -20,6 +19,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/region/shared_cache.hpp"
 #include "support/waiting_thread.hpp"
 #include "vmm/refused_unmaps.hpp"
 
@@ -70,8 +70,7 @@ struct tagged_region {
 /// Fails each pair of HIP calls of an operation.
 template <typename Operation>
 void sweep_pairs(Operation operation) {
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   constexpr std::uint64_t most_calls = 300;
   for (std::uint64_t first = 1;; ++first) {
     std::uint64_t second = first + 1;
@@ -97,8 +96,7 @@ void sweep_pairs(Operation operation) {
         REQUIRE(hipSetDevice(0) == hipSuccess);
         one.verify();
       }
-      drain_retired_memory();
-      chunk_cache::shared().trim();
+      release_idle_memory();
       // What HIP refused to release is lost, which was reported.
       if (!has_lost_objects(reported)) CHECK(live_objects() == outside);
     }
@@ -148,8 +146,7 @@ TEST_CASE("region: retired chunks that HIP refuses to unmap cost no later commit
 TEST_CASE("region: what HIP keeps refusing to unmap blocks only its own addresses" *
           needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(no_tail_access);
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const hipvmm_host_counters before = live_objects();
   {
     const std::size_t unit = granule();
@@ -171,8 +168,7 @@ TEST_CASE("region: what HIP keeps refusing to unmap blocks only its own addresse
     CHECK(one.committed_bytes() == 3 * unit);
     CHECK(live_objects().mappings == before.mappings + 2);
   }
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   CHECK(live_objects() == before);
 }
 

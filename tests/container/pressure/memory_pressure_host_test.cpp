@@ -25,8 +25,6 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include "container/pressure/pressure_marks.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -34,6 +32,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/region/shared_cache.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {
@@ -66,8 +65,7 @@ TEST_CASE("pressure: a level is reported once for each crossing, with figures an
   vector.resize_uninitialized(52 * MiB);
   CHECK_FALSE(pressure.wait(a_moment));
   vector = {};
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const auto none = pressure.wait(longest);
   REQUIRE(none);
   CHECK(none->level == pressure_level::none);

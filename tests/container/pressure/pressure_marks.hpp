@@ -10,10 +10,9 @@
 #include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/idle/pressure_subscription.hpp>
 #include "support/devices.hpp"
+#include "support/region/shared_cache.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test::pressure_marks {
@@ -27,8 +26,7 @@ inline constexpr milliseconds a_moment{20};
 
 /// Bytes that the process holds when it holds nothing.
 inline std::size_t held_bytes(device_ref device = first_device) {
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   return detail::created_chunk_bytes(device);
 }
 

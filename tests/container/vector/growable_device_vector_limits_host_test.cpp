@@ -119,8 +119,7 @@ TEST_CASE("growable_device_vector: destruction gives all memory and addresses ba
     vector_of_granules vector;
     for (std::size_t size = 1; size < 100; ++size) vector.resize_uninitialized(size);
   }
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   CHECK(live_objects() == before);
 }
 

@@ -22,7 +22,6 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
@@ -31,6 +30,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/region/shared_cache.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -202,8 +202,7 @@ TEST_CASE("growable_device_vector: a short distance takes bounded memory, until 
       vector.erase(0, 1, stream);
       CHECK(vector.copy_to_host(stream) == sevens);
     }
-    drain_retired_memory();
-    chunk_cache::shared().trim();
+    release_idle_memory();
     CHECK(first_device.free_memory() == free);
   });
 }
@@ -252,8 +251,7 @@ TEST_CASE(
     numbers model = counting(vector.max_size());
     vector.append(model, stream);
     stream.synchronize();
-    drain_retired_memory();
-    chunk_cache::shared().trim();
+    release_idle_memory();
     for (const std::size_t left : {std::size_t{0}, granule(), MiB}) {
       CAPTURE(left);
       const device_allocation rest{first_device, first_device.free_memory() - left};

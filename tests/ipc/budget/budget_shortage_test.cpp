@@ -12,22 +12,17 @@
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include "ipc/budget/budget_folder.hpp"
 #include "support/devices.hpp"
+#include "support/region/shared_cache.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 struct budget_of_this_process : budget_folder {
-  budget_of_this_process() { release_all(); }
-  ~budget_of_this_process() { release_all(); }
-  static void release_all() {
-    drain_retired_memory();
-    chunk_cache::shared().trim();
-  }
+  budget_of_this_process() { release_idle_memory(); }
+  ~budget_of_this_process() { release_idle_memory(); }
 };
 
 }  // namespace
@@ -78,8 +73,7 @@ TEST_CASE_FIXTURE(budget_of_this_process, "memory_budget: what would fit counts 
     CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(fits + 2 * MiB)), out_of_memory);
     pool.deallocate_sync(pool.allocate_sync(fits), fits);
   }
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const std::vector<std::size_t> slots{arena.acquire(used)};
   arena.commit(slots, std::vector<std::size_t>{8 * MiB}, used);
   CHECK(arena.slots_that_fit(2 * MiB) == 0);

@@ -33,8 +33,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE("memory_budget: chunks that HIP did not create do not count") {
   const budget_folder folder;
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const std::size_t unit = budget_unit();
   const memory_budget budget{first_device, "faults", 64 * unit};
   fault_sweep{"region::commit with a budget"}.run(
@@ -44,15 +43,13 @@ TEST_CASE("memory_budget: chunks that HIP did not create do not count") {
       [&](region& memory) { memory.commit(0, unit); },
       [&](region& memory) { CHECK(memory.committed_bytes() == 0); },
       [&](region& memory) { CHECK(budget.bytes() >= memory.committed_bytes()); });
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   CHECK(budget.bytes() == 0);
 }
 
 TEST_CASE("memory_budget: a holder answers when the work that uses trimmed memory is done") {
   const budget_folder folder;
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const std::size_t unit = budget_unit();
   blocked_stream work{first_device};
   std::optional<growable_device_vector<char>> used;
@@ -85,8 +82,7 @@ TEST_CASE("memory_budget: a holder answers when the work that uses trimmed memor
 
 TEST_CASE("memory_budget: a holder answers when what another thread releases is released") {
   const budget_folder folder;
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const shared_cache_keeps cache;
   const std::size_t unit = budget_unit();
   const memory_budget budget{first_device, "leaving", unit};
@@ -108,8 +104,7 @@ TEST_CASE("memory_budget: a holder answers when what another thread releases is 
 
 TEST_CASE("memory_budget: a callback is not asked for what is on its way already") {
   const budget_folder folder;
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const std::size_t unit = budget_unit();
   region idle{first_device, 8 * unit};
   idle.commit(0, unit);

@@ -21,8 +21,6 @@
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
@@ -115,10 +113,7 @@ struct budget_peers : budget_folder {
   std::vector<std::pair<std::string, std::future<child_result>>> children;
   const std::size_t unit = budget_unit();
 
-  budget_peers() {
-    drain_retired_memory();
-    chunk_cache::shared().trim();
-  }
+  budget_peers() { release_idle_memory(); }
   ~budget_peers() {
     for (auto& [name, result] : children) {
       make(file(name, ".end"));
@@ -178,8 +173,7 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: what would fit counts what other
     CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(4 * unit)), out_of_memory);
     pool.deallocate_sync(pool.allocate_sync(3 * unit), 3 * unit);
   }
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_idle_memory();
   const stream used{first_device};
   std::vector<std::size_t> slots;
   for (int i = 0; i < 3; ++i) slots.push_back(arena.acquire(used));

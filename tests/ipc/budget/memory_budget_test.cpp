@@ -40,12 +40,8 @@ using namespace std::chrono_literals;
 
 /// A process that has released all it kept, and a folder for its budgets.
 struct budget_process : budget_folder {
-  budget_process() { release_all(); }
-  ~budget_process() { release_all(); }
-  static void release_all() {
-    drain_retired_memory();
-    chunk_cache::shared().trim();
-  }
+  budget_process() { release_idle_memory(); }
+  ~budget_process() { release_idle_memory(); }
 };
 
 std::string refusal_of(const std::string& name) {
@@ -115,7 +111,7 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: vectors, pools and arenas coun
     CHECK(budget.report().bytes == of_vector + of_pool);
     pool.deallocate(stream, block, unit);
   }
-  release_all();
+  release_idle_memory();
   CHECK(budget.bytes() == 0);
 }
 

@@ -15,12 +15,11 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/region/shared_cache.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -35,10 +34,6 @@ void wait_for_all(communicator& ranks) {
 }
 
 /// Threads of the library, which release memory, have nothing left to do then.
-void release_all() {
-  drain_retired_memory();
-  chunk_cache::shared().trim();
-}
 
 /// Ranks that exchange twice, with one call of HIP failing.
 struct exchange_sweep {
@@ -59,7 +54,7 @@ struct exchange_sweep {
   bool strikes(std::uint64_t nth) const {
     REQUIRE(nth < 2000);
     CAPTURE(nth);
-    release_all();
+    release_idle_memory();
     const hipvmm_host_counters before = live_objects();
     const error_recorder reported;
     std::optional<planned_fault> fault;
@@ -99,7 +94,7 @@ struct exchange_sweep {
     });
     for (const auto& each : worked) CHECK(each == worked[0]);
     CHECK((worked[0][0] || worked[0][1]));
-    release_all();
+    release_idle_memory();
     if (reported.count() == 0) CHECK(live_objects() == before);
     static_cast<void>(hipGetLastError());
     return struck;
@@ -112,7 +107,7 @@ TEST_CASE("exchange: each HIP call that fails on a rank fails all ranks or none,
 }
 
 TEST_CASE("exchange: a rank without memory fails all ranks, which give theirs back") {
-  release_all();
+  release_idle_memory();
   growable_device_vector<char> filler{second_device};
   const stream filling{second_device};
   filler.resize_uninitialized(second_device.free_memory() - 32 * MiB);
@@ -150,7 +145,7 @@ TEST_CASE("exchange: a rank without memory fails all ranks, which give theirs ba
 }
 
 TEST_CASE("exchange: makes a copy for each pair of ranks and waits for no work") {
-  release_all();
+  release_idle_memory();
   run_ranks(1, {first_device}, [](thread_rank& one) {
     growable_device_vector<element> source{first_device};
     growable_device_vector<element> out{first_device};
@@ -161,7 +156,7 @@ TEST_CASE("exchange: makes a copy for each pair of ranks and waits for no work")
     CHECK(copies.count() == 1);
     if (!on_fallback()) CHECK(waits.count() == 0);
   });
-  release_all();
+  release_idle_memory();
   std::optional<calls_of<copying_functions.size()>> copies;
   std::optional<calls_of<waiting_functions.size()>> waits;
   run_ranks(3, {first_device}, [&](thread_rank& one) {
@@ -190,7 +185,7 @@ TEST_CASE("exchange: makes a copy for each pair of ranks and waits for no work")
 }
 
 TEST_CASE("exchange: most memory held is what was sent and what came" * needs_virtual_memory) {
-  release_all();
+  release_idle_memory();
   const std::size_t before = hipvmm_host_device_bytes(first_device.ordinal());
   hipvmm_host_reset_peak_device_bytes(first_device.ordinal());
   const std::size_t count = 8 * MiB;

@@ -5,9 +5,16 @@
 #include <cstddef>
 #include <limits>
 
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 
 namespace hipvmm::test {
+
+/// Gives HIP all memory that regions released: waits for retired memory, then empties the cache.
+inline void release_idle_memory() {
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+}
 
 /// While this lives, chunk_cache::shared() keeps all that regions release, for `retention`.
 class shared_cache_keeps {
