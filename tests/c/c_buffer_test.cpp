@@ -199,10 +199,7 @@ TEST_CASE("C buffer: a buffer that is destroyed during a call ends after it") {
 }
 
 TEST_CASE("C buffer: a null stream is that of the buffer's device, not of the current one") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has one device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   int release = 0;
   REQUIRE(hipRuntimeGetVersion(&release) == hipSuccess);
   if (HIPVMM_TEST_ON_AMD != 0 && release / 10'000'000 == 6) {

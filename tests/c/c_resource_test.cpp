@@ -269,10 +269,7 @@ TEST_CASE("C resources: one is set for a device, lives as long, and C++ code get
 }
 
 TEST_CASE("C resources: a resource of another device is refused, and the one in use stays") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has one device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   const owned_resource other = make_pool(nullptr, 1);
   const mr::memory_resource* const before = mr::get_per_device_resource(first_device);
   CHECK(hipvmm_set_device_resource(0, other) == HIPVMM_ERROR_INVALID_ARGUMENT);

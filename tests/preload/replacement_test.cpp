@@ -199,10 +199,7 @@ TEST_CASE("preload: a device beyond those that have pools has none to end or to 
 }
 
 TEST_CASE("preload: the reset of a device takes no memory of another") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has one device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   preload::replacement calls{preload::settings{}};
   const stream on{device_ref{1}};
   void* made = nullptr;
@@ -218,10 +215,7 @@ TEST_CASE("preload: the reset of a device takes no memory of another") {
 }
 
 TEST_CASE("preload: a device may be reset while threads use others") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has one device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   preload::replacement calls{preload::settings{}};
   std::atomic<bool> ends{false};
   std::atomic<int> asked{0};

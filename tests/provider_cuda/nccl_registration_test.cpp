@@ -140,10 +140,7 @@ struct registered_rank {
 TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE("nccl_registration: two devices exchange registered chunks while they grow and shrink") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   two_ranks ranks;
   std::array<std::size_t, 2> registered{};
   std::array<bool, 2> is_right{true, true};
@@ -176,10 +173,7 @@ TEST_CASE("nccl_registration: two devices exchange registered chunks while they 
 }
 
 TEST_CASE("nccl_registration: a range of chunks as one buffer, and as a window where NCCL has it") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   two_ranks ranks;
   std::array<std::string, 2> window{"made", "made"};
   std::array<bool, 2> is_right{true, true};

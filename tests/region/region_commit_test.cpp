@@ -193,10 +193,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE("region: lies on the device asked for") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   const device_ref second{1};
   const stream stream{second};
   region region{second, 4 * granule()};

@@ -61,3 +61,11 @@ inline std::optional<device_ref> stranger_to(device_ref device) {
     return;                                         \
   }                                                 \
   const ::hipvmm::device_ref name = *name##_found
+
+/// Ends the case, and says why, on a machine with one device.
+#define HIPVMM_REQUIRE_TWO_DEVICES()                       \
+  if (::hipvmm::device_count() < 2) {                      \
+    MESSAGE("skipped: this machine has no second device"); \
+    return;                                                \
+  }                                                        \
+  static_assert(true)

@@ -78,10 +78,7 @@ TEST_CASE("chunk_cache: the handle type must match") {
 }
 
 TEST_CASE("chunk_cache: the device must match") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   chunk_cache cache{64 * granule()};
   cache.recycle(cache.acquire(first_device, granule()));
   CHECK(cache.acquire(device_ref{1}, granule()).device() == device_ref{1});
@@ -89,10 +86,7 @@ TEST_CASE("chunk_cache: the device must match") {
 }
 
 TEST_CASE("chunk_cache: each device has the limit to itself") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   const device_ref second{1};
   chunk_cache cache{2 * granule()};
   cache.recycle(cache.acquire(second, granule()));
@@ -108,10 +102,7 @@ TEST_CASE("chunk_cache: each device has the limit to itself") {
 }
 
 TEST_CASE("chunk_cache: trim of a device leaves the others") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   const device_ref second{1};
   chunk_cache cache{8 * granule()};
   for (const device_ref device : {first_device, second}) {

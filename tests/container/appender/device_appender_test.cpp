@@ -155,10 +155,7 @@ TEST_CASE("device_appender: an appender alone backs no chunk" * needs_virtual_me
 }
 
 TEST_CASE("device_appender: works on a vector of another device") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   const device_ref second{1};
   const hipvmm::stream stream{second};
   growable_device_vector<element12> vector{second};

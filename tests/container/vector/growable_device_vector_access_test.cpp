@@ -175,10 +175,7 @@ TEST_CASE("growable_device_vector: its own elements can be made read-only" * nee
 }
 
 TEST_CASE("growable_device_vector: one on another device grows, shrinks and keeps its elements") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   const device_ref second{1};
   const stream stream{second};
   vector_of_8 vector{second};

@@ -45,10 +45,7 @@ TEST_CASE("growable_device_vector: an unknown device throws invalid_argument") {
 }
 
 TEST_CASE("growable_device_vector: lies on the current device unless told otherwise") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has no second device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   const scoped_device scope{device_ref{1}};
   CHECK(vector_of_8{}.device() == device_ref{1});
   CHECK(vector_of_8{first_device}.device() == first_device);

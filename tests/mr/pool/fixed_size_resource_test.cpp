@@ -289,10 +289,7 @@ TEST_CASE("binning_resource: a bin added while threads allocate gets back what i
 }
 
 TEST_CASE("binning_resource: a bin of another device is refused") {
-  if (device_count() < 2) {
-    MESSAGE("skipped: this machine has one device");
-    return;
-  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
   hip_resource here{first_device};
   hip_resource there{device_ref{1}};
   binning_resource bins{&here};
