@@ -28,6 +28,8 @@
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
 
+TEST_SUITE_BEGIN("on hipMalloc");
+
 namespace hipvmm::test {
 namespace {
 
@@ -37,8 +39,7 @@ struct sixteen_granules {
   detail::malloc_storage memory{first_device, 16 * unit};
 };
 
-TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: a new one allocates nothing" * needs_fallback) {
+TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: a new one allocates nothing") {
   CHECK(live_objects().allocations == 0);
   CHECK(memory.base() == nullptr);
   CHECK(memory.max_bytes() == 16 * unit);
@@ -48,8 +49,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: commit backs all bytes up to the end of the range" *
-                      needs_fallback) {
+                  "malloc_storage: commit backs all bytes up to the end of the range") {
   memory.commit(2 * unit, unit);
   CHECK(memory.committed_bytes() == 3 * unit);
   CHECK(memory.chunk_count() == 1);
@@ -57,8 +57,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: commit of what is backed or of nothing makes no HIP call" *
-                      needs_fallback) {
+                  "malloc_storage: commit of what is backed or of nothing makes no HIP call") {
   memory.commit(0, 4 * unit);
   const std::uint64_t calls = hipvmm_host_call_count(nullptr);
   memory.commit(unit, 2 * unit);
@@ -67,8 +66,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: growth keeps the contents and frees the old memory" *
-                      needs_fallback) {
+                  "malloc_storage: growth keeps the contents and frees the old memory") {
   memory.commit(0, 2 * unit);
   write_tags(memory, 0, 2, 1, stream);
   memory.commit(2 * unit, 3 * unit);
@@ -78,8 +76,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
   CHECK(hipvmm_host_device_bytes(0) == 5 * unit);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: a first commit waits for nothing" * needs_fallback) {
+TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: a first commit waits for nothing") {
   blocked_stream busy{first_device};
   const calls_of waits{waiting_functions};
   memory.commit(0, unit);
@@ -87,7 +84,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
   CHECK_FALSE(busy.is_done());
 }
 
-TEST_CASE("malloc_storage: growth waits for work of every device with access" * needs_fallback) {
+TEST_CASE("malloc_storage: growth waits for work of every device with access") {
   for (const device_ref device : {first_device, second_device}) {
     CAPTURE(device.ordinal());
     const std::size_t unit = granule();
@@ -109,8 +106,7 @@ TEST_CASE("malloc_storage: growth waits for work of every device with access" * 
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: a peer that was granted uses what growth allocates" *
-                      needs_fallback) {
+                  "malloc_storage: a peer that was granted uses what growth allocates") {
   memory.grant(second_device);
   memory.commit(0, unit);
   memory.commit(unit, unit);
@@ -123,8 +119,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: rights that hipMalloc cannot give are refused" *
-                      needs_fallback) {
+                  "malloc_storage: rights that hipMalloc cannot give are refused") {
   CHECK_THROWS_WITH_AS(memory.grant(second_device, access_right::read),
                        doctest::Contains("ask for access_right::read_write"), unsupported);
   CHECK_THROWS_AS(memory.grant(first_device, access_right::none), unsupported);
@@ -137,15 +132,14 @@ TEST_CASE_FIXTURE(sixteen_granules,
   CHECK(memory.rights().get(first_device) == access_right::read_write);
 }
 
-TEST_CASE("malloc_storage: chunks to share are refused with the reason and the way out" *
-          needs_fallback) {
+TEST_CASE("malloc_storage: chunks to share are refused with the reason and the way out") {
   const region_options options{.shareable = handle_type::posix_fd};
   for (const char* part : {"virtual_memory: ", "set it to handle_type::none"})
     CHECK_THROWS_WITH_AS((detail::malloc_storage{first_device, granule(), options}),
                          doctest::Contains(part), unsupported);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: prepare makes nothing" * needs_fallback) {
+TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: prepare makes nothing") {
   memory.commit(0, unit);
   const std::uint64_t calls = hipvmm_host_call_count(nullptr);
   memory.prepare(unit, prefetch_level::mapped);
@@ -155,8 +149,7 @@ TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: prepare makes nothing" * ne
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: extend raises the bound and keeps the contents" *
-                      needs_fallback) {
+                  "malloc_storage: extend raises the bound and keeps the contents") {
   memory.commit(0, unit);
   write_tags(memory, 0, 1, 1, stream);
   void* const base = memory.base();
@@ -181,8 +174,7 @@ struct memory_in_use {
   }
 };
 
-TEST_CASE("malloc_storage: trim of one in use waits for nothing and comes back behind it" *
-          needs_fallback) {
+TEST_CASE("malloc_storage: trim of one in use waits for nothing and comes back behind it") {
   memory_in_use subject;
   const calls_of waits{waiting_functions};
   CHECK(subject.memory.trim(0, subject.stream) == 4 * subject.unit);
@@ -197,8 +189,7 @@ TEST_CASE("malloc_storage: trim of one in use waits for nothing and comes back b
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: a grant lets the device reach the memory of the owner" *
-                      needs_fallback) {
+                  "malloc_storage: a grant lets the device reach the memory of the owner") {
   const call_counter enabled{"hipDeviceEnablePeerAccess"};
   memory.grant(second_device);
   CHECK(enabled.count() == 1);
@@ -207,8 +198,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: growth returns when the bytes are there for every stream" *
-                      needs_fallback) {
+                  "malloc_storage: growth returns when the bytes are there for every stream") {
   memory.commit(0, 4 * unit);
   // Else the end of the stream that copies waits as well.
   detail::set_device_wait_rules({true, false});
@@ -220,7 +210,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
       {known.has(trait::counts_ending_streams), known.has(trait::free_waits)});
 }
 
-TEST_CASE("malloc_storage: trim waits for a stream of a device without access" * needs_fallback) {
+TEST_CASE("malloc_storage: trim waits for a stream of a device without access") {
   memory_in_use subject;
   subject.stream.release();
   static_cast<stream_ref>(subject.stream).synchronize();
@@ -238,7 +228,7 @@ TEST_CASE("malloc_storage: trim waits for a stream of a device without access" *
   CHECK(subject.memory.committed_bytes() == 0);
 }
 
-TEST_CASE("malloc_storage: retire of one in use waits for nothing" * needs_fallback) {
+TEST_CASE("malloc_storage: retire of one in use waits for nothing") {
   memory_in_use subject;
   subject.memory.retire();
   CHECK_FALSE(subject.stream.is_done());
@@ -248,7 +238,7 @@ TEST_CASE("malloc_storage: retire of one in use waits for nothing" * needs_fallb
   CHECK(live_objects().allocations == 0);
 }
 
-TEST_CASE("malloc_storage: destruction waits for no other work of the device" * needs_fallback) {
+TEST_CASE("malloc_storage: destruction waits for no other work of the device") {
   blocked_stream busy{first_device};
   {
     detail::malloc_storage idle{first_device, granule()};
@@ -260,8 +250,7 @@ TEST_CASE("malloc_storage: destruction waits for no other work of the device" * 
   CHECK(live_objects().allocations == 0);
 }
 
-TEST_CASE("malloc_storage: no device's hipFree holds up what another device used" *
-          needs_fallback) {
+TEST_CASE("malloc_storage: no device's hipFree holds up what another device used") {
   blocked_stream busy{first_device};
   memory_in_use first;
   memory_in_use second{second_device};
@@ -279,8 +268,7 @@ TEST_CASE("malloc_storage: no device's hipFree holds up what another device used
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: trim to some bytes keeps all unless told to replace" *
-                      needs_fallback) {
+                  "malloc_storage: trim to some bytes keeps all unless told to replace") {
   memory.commit(0, 10 * unit);
   write_tags(memory, 0, 10, 1, stream);
   CHECK(memory.trim(3 * unit, stream) == 0);
@@ -296,8 +284,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: trim without memory for the smaller one keeps all" *
-                      needs_fallback) {
+                  "malloc_storage: trim without memory for the smaller one keeps all") {
   memory.commit(0, 10 * unit);
   write_tags(memory, 0, 10, 1, stream);
   const device_allocation rest{first_device, first_device.free_memory()};
@@ -306,8 +293,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: growth on a full device says what is held and keeps it" *
-                      needs_fallback) {
+                  "malloc_storage: growth on a full device says what is held and keeps it") {
   memory.commit(0, 4 * unit);
   write_tags(memory, 0, 4, 1, stream);
   void* const base = memory.base();
@@ -325,8 +311,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: growth on a full device has what was retired before" *
-                      needs_fallback) {
+                  "malloc_storage: growth on a full device has what was retired before") {
   const std::size_t all = first_device.free_memory();
   for (int turn = 0; turn < 4; ++turn) {
     detail::malloc_storage most{first_device, all};
@@ -356,7 +341,7 @@ void check_unchanged(const fixture_ptr& subject) {
   check_tags(subject->memory, 0, 3, 1, subject->stream);
 }
 
-TEST_CASE("malloc_storage: growth that fails leaves it as it was" * needs_fallback) {
+TEST_CASE("malloc_storage: growth that fails leaves it as it was") {
   const std::size_t unit = granule();
   fault_sweep{"commit"}.run(
       make_subject, [&](fixture_ptr& subject) { subject->memory.commit(3 * unit, 2 * unit); },
@@ -367,7 +352,7 @@ TEST_CASE("malloc_storage: growth that fails leaves it as it was" * needs_fallba
       });
 }
 
-TEST_CASE("malloc_storage: a first commit that fails leaves nothing" * needs_fallback) {
+TEST_CASE("malloc_storage: a first commit that fails leaves nothing") {
   fault_sweep{"commit"}.run(
       [] { return std::make_unique<sixteen_granules>(); },
       [](fixture_ptr& subject) { subject->memory.commit(0, subject->unit); },
@@ -375,7 +360,7 @@ TEST_CASE("malloc_storage: a first commit that fails leaves nothing" * needs_fal
       [](const fixture_ptr& subject) { CHECK(subject->memory.committed_bytes() != 0); });
 }
 
-TEST_CASE("malloc_storage: extend that fails leaves it as it was" * needs_fallback) {
+TEST_CASE("malloc_storage: extend that fails leaves it as it was") {
   const std::size_t unit = granule();
   fault_sweep{"extend"}.run(
       make_subject, [&](fixture_ptr& subject) { subject->memory.extend(32 * unit, 20 * unit); },
@@ -387,7 +372,7 @@ TEST_CASE("malloc_storage: extend that fails leaves it as it was" * needs_fallba
       });
 }
 
-TEST_CASE("malloc_storage: trim that fails leaves it as it was" * needs_fallback) {
+TEST_CASE("malloc_storage: trim that fails leaves it as it was") {
   const std::size_t unit = granule();
   fault_sweep{"trim to nothing"}.run(
       make_subject, [](fixture_ptr& subject) { subject->memory.trim(0, subject->stream); },
@@ -403,7 +388,7 @@ TEST_CASE("malloc_storage: trim that fails leaves it as it was" * needs_fallback
       [](const fixture_ptr& subject) { check_tags(subject->memory, 0, 1, 1, subject->stream); });
 }
 
-TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was" * needs_fallback) {
+TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was") {
   fault_sweep{"trim in use"}.run(
       [] {
         auto subject = make_subject();
@@ -416,7 +401,7 @@ TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was" * 
       [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); });
 }
 
-TEST_CASE("malloc_storage: rights of its options are there from the start" * needs_fallback) {
+TEST_CASE("malloc_storage: rights of its options are there from the start") {
   const region_options options{.access = {{second_device, access_right::read_write}}};
   detail::malloc_storage memory{first_device, granule(), options};
   CHECK(memory.rights().get(second_device) == access_right::read_write);
@@ -428,7 +413,7 @@ TEST_CASE("malloc_storage: rights of its options are there from the start" * nee
   CHECK(memory.rights().get(second_device) == access_right::none);
 }
 
-TEST_CASE("malloc_storage: a grant that fails gives no right" * needs_fallback) {
+TEST_CASE("malloc_storage: a grant that fails gives no right") {
   fault_sweep{"grant"}.run(
       [] { return std::make_unique<sixteen_granules>(); },
       [](fixture_ptr& subject) { subject->memory.grant(second_device); },
@@ -440,7 +425,7 @@ TEST_CASE("malloc_storage: a grant that fails gives no right" * needs_fallback) 
       });
 }
 
-TEST_CASE("malloc_storage: its end in a child of fork() calls no HIP" * needs_fallback) {
+TEST_CASE("malloc_storage: its end in a child of fork() calls no HIP") {
   std::optional<detail::malloc_storage> one{std::in_place, first_device, granule()};
   detail::malloc_storage other{first_device, granule()};
   one->commit(0, granule());
@@ -489,10 +474,11 @@ HIPVMM_CHILD("trims an allocation in use after the library's exit handler") {
   std::exit(0);
 }
 
-TEST_CASE("malloc_storage: after the library's exit handler a trim waits for the stream itself" *
-          needs_fallback) {
+TEST_CASE("malloc_storage: after the library's exit handler a trim waits for the stream itself") {
   check_child_ends(0, "trims an allocation in use after the library's exit handler");
 }
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();
