@@ -117,3 +117,39 @@ def test_misuse():
     held.close()
     with pytest.raises(hipvmm.InvalidHandleError):
         held.prefetch()
+
+
+def test_strides_and_views_stay(budget):
+    module = torch.nn.Module()
+    flat = torch.arange(48.0)
+    module.flat = torch.nn.Parameter(flat)
+    module.turned = torch.nn.Parameter(flat[8:40].view(4, 8).t())
+    module.images = torch.nn.Parameter(
+        torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last))
+    module.first, module.second = torch.nn.Linear(3, 5), torch.nn.Linear(3, 5)
+    module.second.weight = module.first.weight
+    module.register_buffer("row", torch.randn(1, 6).expand(4, 6))
+    module.register_buffer("gaps", torch.arange(20, dtype=torch.int16)[3::4])
+    module.register_buffer("none", torch.empty(0, 4))
+    before = {name: each.detach().clone() for name, each in module.state_dict().items()}
+    strides = {name: each.stride() for name, each in module.state_dict().items()}
+    held = hipvmm.torch.evictable(module)
+    other, _ = array(15 * MIB)
+    assert held.statistics().evictions == 1
+    other.close()
+    with held.use():
+        after = module.state_dict()
+        assert {name: each.stride() for name, each in after.items()} == strides
+        assert all(torch.equal(after[name].cpu(), each) for name, each in before.items())
+        assert module.second.weight is module.first.weight
+        assert module.images.is_contiguous(memory_format=torch.channels_last)
+        module.turned.data[0, 0] = -1.0
+        assert module.flat[8].item() == -1.0
+    shared = torch.nn.Linear(3, 5)
+    shared.weight = module.first.weight
+    with pytest.raises(hipvmm.InvalidArgumentError, match="make one of both"):
+        hipvmm.torch.evictable(shared)
+    shared = torch.nn.Module()
+    shared.register_buffer("sparse", torch.eye(3).to_sparse())
+    with pytest.raises(hipvmm.InvalidArgumentError, match="make it dense"):
+        hipvmm.torch.evictable(shared)

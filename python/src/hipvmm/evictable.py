@@ -6,8 +6,9 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from ._errors import InvalidArgumentError, OutOfMemoryError
 from ._handle import HeldHandle, Owner
@@ -34,6 +35,7 @@ __all__ = ["Evictable", "EvictableModule", "EvictableStatistics", "EvictableUse"
 
 _ALIGNMENT = 256  # bytes, of tensors
 _numbers = itertools.count(1)
+_modules: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,59 @@ class Evictable(Owner):
         return stream
 
 
+class _Piece:
+    """Neighbouring bytes that tensors use, which may be views of each other."""
+
+    def __init__(self, begin: int, end: int, tensor: Any) -> None:
+        self.begin = begin // 16 * 16  # so that elements of any type stay aligned
+        self.end = end
+        self.tensors = [tensor]
+
+    @property
+    def room(self) -> int:
+        return -(-(self.end - self.begin) // _ALIGNMENT) * _ALIGNMENT
+
+    def move(self, memory: Any, moved: Dict[int, Any]) -> None:
+        """Copies all to `memory`, and adds tensors there, by the identity of the old ones."""
+        for each in self.tensors:
+            first = each.data_ptr() - self.begin if each.numel() else 0
+            every = memory[first:first + _span(each)].view(each.dtype)
+            every.copy_(each.as_strided(every.shape, (1,), each.storage_offset()))
+            moved[id(each)] = every.as_strided(each.shape, each.stride(), every.storage_offset())
+
+
+def _span(tensor: Any) -> int:
+    """Bytes from the first to the last element, with those between them."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride()))
+    return (last + 1) * tensor.element_size()
+
+
+def _pieces(tensors: Iterable[Any]) -> List[_Piece]:
+    """The memory of different tensors, each byte once. Raises InvalidArgumentError."""
+    import torch
+
+    different = {id(each): each for each in tensors}.values()  # modules may share them
+    for each in different:
+        if each.layout != torch.strided:
+            raise InvalidArgumentError(f"the module has a tensor of {each.layout}: make it dense")
+        if any(one.has(each) for one in _modules):
+            raise InvalidArgumentError(
+                "the module shares a tensor with one that is evictable already: make one of both")
+    pieces: List[_Piece] = []
+    for each in sorted(different, key=lambda one: (str(one.device), one.data_ptr(), _span(one))):
+        begin = each.data_ptr()
+        end = begin + _span(each)
+        before = pieces[-1] if pieces else None
+        if before and begin < before.end and each.device == before.tensors[0].device:
+            before.end = max(before.end, end)
+            before.tensors.append(each)
+        else:
+            pieces.append(_Piece(begin, end, each))
+    return pieces
+
+
 class EvictableModule(Evictable):
     """A module of PyTorch whose parameters and buffers are evictable: see evictable().
 
@@ -167,13 +222,8 @@ class EvictableModule(Evictable):
 
         ordinal = ordinal_in_torch(device)
         self._is_on_host = is_host_accessible(ordinal)
-        places: Dict[int, Any] = {}  # by the identity of tensors, which modules may share
-        nbytes = 0
-        for each in itertools.chain(module.parameters(), module.buffers()):
-            if id(each) not in places:
-                places[id(each)] = (each, nbytes)
-                size = each.numel() * each.element_size()
-                nbytes += -(-size // _ALIGNMENT) * _ALIGNMENT
+        pieces = _pieces(itertools.chain(module.parameters(), module.buffers()))
+        nbytes = sum(piece.room for piece in pieces)
         if nbytes == 0:
             raise InvalidArgumentError("the module has neither parameters nor buffers")
         tag = f"hipvmm.torch.evictable {next(_numbers)}"
@@ -185,12 +235,11 @@ class EvictableModule(Evictable):
             self._memory.commit(nbytes)
         super().__init__(tag, device=ordinal, **options)
         with self.use(), torch.no_grad():
-            moved = {}
-            for key, (each, offset) in places.items():
-                size = each.numel() * each.element_size()
-                moved[key] = self._memory.tensor[offset:offset + size].view(each.dtype).view(
-                    each.shape)
-                moved[key].copy_(each)
+            moved: Dict[int, Any] = {}
+            offset = 0
+            for piece in pieces:
+                piece.move(self._memory.tensor[offset:offset + piece.room], moved)
+                offset += piece.room
             for part in module.modules():
                 for name, each in part._buffers.items():
                     if each is not None:
@@ -198,6 +247,12 @@ class EvictableModule(Evictable):
             for each in module.parameters():
                 each.data = moved[id(each)]
         self.nbytes = nbytes
+        _modules.add(self)
+
+    def has(self, tensor: Any) -> bool:
+        """Whether a tensor's memory is this one's, and may be evicted."""
+        first = self._memory.tensor.data_ptr()
+        return not self.closed and first <= tensor.data_ptr() < first + self.nbytes
 
     def _stream(self, stream: Any) -> Any:
         if stream is not None or self._is_on_host:
@@ -218,8 +273,9 @@ def evictable(module: Any, *, device: Any = None, priority: int = 0, storage: Op
 
     Use the module within use() of what it returns, which is to be held as long as the module: the
     memory stays as it is when that ends. Addresses stay for good, so that captured graphs may be
-    launched in a use. All of a module comes and goes at once; make it of parts that are used one
-    after the other. Modules that share a tensor belong in one. Options: as Evictable.
+    launched in a use. Strides stay, and so do views of one memory. All of a module comes and goes
+    at once; make it of parts that are used one after the other. Modules that share a tensor belong
+    in one: the second is refused. Options: as Evictable.
     """
     return EvictableModule(module, device=device, priority=priority, storage=storage,
                            folder=folder, fill=fill)
