@@ -215,9 +215,9 @@ hipvmm_status hipvmm_checkpoint_destroy(hipvmm_checkpoint checkpoint);
 /* ---- Memory that is evicted ----
  *
  * Memory of a tag that leaves its device if a request of this process, or another process of its
- * budget, lacks memory there, and returns to the same addresses when it is used. All calls for its
- * buffers and arenas, but their end, are in a use: evictions do not wait for those of other
- * threads. docs/reference/sleep.md. */
+ * budget, lacks memory there, and returns to the same addresses when it is used. Calls that need
+ * the memory are HIPVMM_ERROR_INVALID_STATE outside a use; others wait for an eviction under way.
+ * docs/reference/sleep.md. */
 
 typedef struct hipvmm_evictable_handle* hipvmm_evictable;
 

@@ -141,6 +141,7 @@ std::size_t slot_table::next_free() {
 
 std::size_t slot_table::acquire(stream_ref stream) {
   require_not_evicting("acquire");
+  const auto still = membership_.hold_still();
   const pause stopped{*this};
   const std::size_t best = next_free();
   if (best == no_slot)
@@ -199,6 +200,7 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
 }
 
 void slot_table::release(std::size_t which, stream_ref stream) {
+  const auto still = membership_.hold_still();
   slot& one = require_in_use("release", which, stream);
   require_outside_batch("release", which);
   mark("release", which, stream);
@@ -221,6 +223,7 @@ void slot_table::release(std::size_t which, stream_ref stream) {
 }
 
 void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stream) {
+  const auto still = membership_.hold_still();
   slot& one = require_in_use("truncate", which, stream);
   require_outside_batch("truncate", which);
   const std::size_t present = one.length.load(std::memory_order_relaxed);
@@ -268,6 +271,7 @@ std::size_t slot_table::slots_that_fit(std::size_t length) {
   if (length > geometry_.most)
     throw std::out_of_range{"slot_arena::slots_that_fit: " + std::to_string(length) +
                             " bytes: bytes_per_slot is " + std::to_string(geometry_.most)};
+  const auto still = membership_.hold_still();
   const pause stopped{*this};
   std::vector<bool> needed = needed_rows();
   const std::size_t present = needed_bytes(needed) / geometry_.row_bytes();
@@ -315,6 +319,7 @@ std::size_t slot_table::trim() {
 }
 
 slot_arena_statistics slot_table::statistics() {
+  const auto still = membership_.hold_still();
   const pause stopped{*this};
   slot_arena_statistics result{};
   for (const slot& each : slots_) {

@@ -144,6 +144,10 @@ class slot_table final : sleeper, idle_holder {
     return rows_.chunks().addresses_of();
   }
   void begin_asleep() noexcept override { is_asleep_ = true; }
+  [[nodiscard]] std::size_t held_bytes() override {
+    const pause stopped{*this};
+    return rows_.chunks().held_bytes();
+  }
   void prepare_to_sleep(const sleep_plan& plan) override;
   void stay_awake() noexcept override;
   void wait_for_work() override { rows_.chunks().wait_for_work(); }

@@ -173,7 +173,7 @@ physical_chunk mapped_region::take_pinned(memory_location where, std::size_t byt
 
 physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t offset,
                                          std::size_t bytes, const chunk_place& place,
-                                         bool is_last_gap) const {
+                                         std::size_t gap, bool is_last_gap) const {
   // Retired chunks may still be mapped behind the gap.
   const std::size_t room = is_last_gap && prefetch.ready().empty() && addresses.use_count() == 1
                                ? std::min(range.longest_at(offset), place.bytes)
@@ -186,6 +186,7 @@ physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t
   if (place.where.device() && options.memory == chunk_memory::standard &&
       (cache().byte_limit() != 0 || strategy->pins(*place.where.device())))
     asks = {.taker = &cache(), .chunk_bytes = bytes, .shareable = options.shareable};
+  if (bytes < gap && options.placement.is_one_device()) asks.bytes = not_cached(gap);
   static_cast<void>(attempt([&] { kept = make_with_reclaim(acquire_new, asks); },
                             [&](const shortage&) {
                               kept = take_pinned(place.where, bytes, room);

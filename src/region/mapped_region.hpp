@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +40,7 @@ class region_sleep final : public sleeper {
   explicit region_sleep(mapped_region& of) noexcept : region_{of} {}
 
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override;
+  [[nodiscard]] std::size_t held_bytes() override;
   void prepare_to_sleep(const sleep_plan& plan) override;
   void wait_for_work() override;
   [[nodiscard]] std::size_t sleeping_bytes() const override;
@@ -213,11 +215,16 @@ class mapped_region final : idle_holder {
   /// or without use_pinned_chunks().
   [[nodiscard]] physical_chunk take_pinned(memory_location where, std::size_t bytes,
                                            std::size_t most) const;
-  /// A chunk for [offset, offset + bytes), a part of a commit that makes `made`. If the rest of
-  /// the range is free, it may have more bytes than that, and it may have less.
+  /// A chunk for [offset, offset + bytes), the start of a gap of so many bytes that a commit fills.
+  /// If the rest of the range is free, it may have more bytes than that, and it may have less.
   [[nodiscard]] physical_chunk make_chunk(const address_range& range, std::size_t offset,
                                           std::size_t bytes, const chunk_place& place,
-                                          bool is_last_gap) const;
+                                          std::size_t gap, bool is_last_gap) const;
+  /// The bytes that others are to give, or nothing, for chunks of so many in all that follow. Those
+  /// that the cache keeps may serve.
+  [[nodiscard]] std::size_t not_cached(std::size_t bytes) const {
+    return bytes - std::min(bytes, cache().statistics(device).bytes);
+  }
   /// Throws: unsupported if chunks of this region cannot be memory of the host at `where`.
   static void require_host_chunks(const char* what, const memory_strategy& devices,
                                   handle_type shareable, memory_location where);

@@ -41,7 +41,7 @@ backing_map mapped_region::make_missing(const address_range& range, std::size_t 
         // Chunks that are still to be released hold on to the region's addresses.
         if (addresses.use_count() > 1) finish_retired(range, offset, size);
         physical_chunk chunk =
-            make_chunk(range, offset, size, place,
+            make_chunk(range, offset, size, place, gap_end - offset,
                        size == gap_end - offset && next == backings.end() && end >= this->end());
         const std::size_t backed = chunk.bytes();
         made.try_emplace(offset).first->second.chunk = std::move(chunk);

@@ -142,6 +142,12 @@ std::pair<const void*, std::size_t> region_sleep::addresses_of() const noexcept 
   return {region_.base(), region_.max_bytes()};
 }
 
+std::size_t region_sleep::held_bytes() {
+  std::size_t sum = bytes_of(contents()) + region_.prefetch.ready_bytes();
+  if (region_.options.cache != nullptr) sum += region_.cache().statistics().bytes;
+  return std::max(sum, region_.addresses->pinned_bytes());
+}
+
 void region_sleep::map_again() { region_.map_again(); }
 
 void region_sleep::wait_for_work() { wait_for_users(region_.users); }
@@ -241,14 +247,21 @@ void region_sleep::begin_to_wake(const mapped_again& each) {
     release_all(waking_, *region_.addresses, region_.cache());
   }
   if (region_.addresses.use_count() > 1) finish_retired(*region_.addresses, 0, region_.max_bytes());
-  const auto make = [this](std::size_t offset, const sleeping_chunk& one) {
+  const bool is_one_place = std::ranges::all_of(asleep_, [this](const auto& one) {
+    return one.second.where == asleep_.begin()->second.where;
+  });
+  std::size_t left = is_one_place ? sleeping_bytes() : 0;
+  const auto make = [&](std::size_t offset, const sleeping_chunk& one) {
     backing& fresh = waking_.try_emplace(offset).first->second;
     fresh.own_rights = one.own_rights;
-    if (one.first != offset)
+    if (one.first != offset) {
       fresh.chunk = reference_to(waking_.at(one.first).chunk);
-    else
-      fresh.chunk = make_with_reclaim(
-          [&, &of = region_] { return of.acquire(one.where, one.bytes, one.memory); });
+      return;
+    }
+    fresh.chunk = make_with_reclaim(
+        [&, &of = region_] { return of.acquire(one.where, one.bytes, one.memory); },
+        {.bytes = left > one.bytes ? region_.not_cached(left) : 0});
+    left -= std::min(left, one.bytes);
   };
   // If rights depend on neighbours, or addresses keep the memory of a failure, all chunks come
   // first. Otherwise one is filled while the next ones are made.

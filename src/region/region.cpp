@@ -111,6 +111,14 @@ void require_not_captured(const char* function, stream_ref stream) {
                                 function + " when the capture has ended"};
 }
 
+/// Returns the number that `read` gives, while no eviction changes the region; 0 for an empty one.
+template <typename Read>
+std::size_t when_still(const detail::mapped_region* self, Read read) noexcept {
+  if (self == nullptr) return 0;
+  const auto still = self->membership.hold_still();
+  return read(*self);
+}
+
 }  // namespace
 
 region::region(device_ref device, std::size_t max_bytes, const region_options& options)
@@ -208,7 +216,9 @@ void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chu
 }
 
 std::vector<chunk_view> region::chunks() const {
-  return mapped_ ? mapped_->chunks() : std::vector<chunk_view>{};
+  if (!mapped_) return {};
+  const auto still = mapped_->membership.hold_still();
+  return mapped_->chunks();
 }
 
 std::vector<exported_chunk> region::export_chunks(std::uint64_t since) {
@@ -232,8 +242,10 @@ void region::prepare(std::size_t bytes, prefetch_level how) {
 }
 
 std::size_t region::cancel_or_wait() noexcept {
-  if (mapped_) mapped_->prefetch.cancel_or_wait();
-  return prepared_bytes();
+  if (!mapped_) return 0;
+  const auto still = mapped_->membership.hold_still();
+  mapped_->prefetch.cancel_or_wait();
+  return mapped_->prefetch.ready_bytes();
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
@@ -358,7 +370,7 @@ access_right region::access(device_ref device) const noexcept {
 const access_map& region::rights() const { return live().rights; }
 
 std::size_t region::prepared_bytes() const noexcept {
-  return mapped_ ? mapped_->prefetch.ready_bytes() : 0;
+  return when_still(mapped_.get(), [](const auto& self) { return self.prefetch.ready_bytes(); });
 }
 
 std::size_t region::failed_preparations() const noexcept {
@@ -369,16 +381,20 @@ void* region::base() const noexcept { return mapped_ ? mapped_->base() : nullptr
 
 std::size_t region::max_bytes() const noexcept { return mapped_ ? mapped_->max_bytes() : 0; }
 
-std::size_t region::committed_bytes() const noexcept { return mapped_ ? mapped_->committed : 0; }
-
-std::size_t region::committed_from(std::size_t offset) const noexcept {
-  return mapped_ ? mapped_->committed_from(offset) : 0;
+std::size_t region::committed_bytes() const noexcept {
+  return when_still(mapped_.get(), [](const auto& self) { return self.committed; });
 }
 
-std::size_t region::chunk_count() const noexcept { return mapped_ ? mapped_->chunk_count() : 0; }
+std::size_t region::committed_from(std::size_t offset) const noexcept {
+  return when_still(mapped_.get(), [&](const auto& self) { return self.committed_from(offset); });
+}
+
+std::size_t region::chunk_count() const noexcept {
+  return when_still(mapped_.get(), [](const auto& self) { return self.chunk_count(); });
+}
 
 std::size_t region::chunk_bytes_at(std::size_t offset) const noexcept {
-  return mapped_ ? mapped_->chunk_bytes_at(offset) : 0;
+  return when_still(mapped_.get(), [&](const auto& self) { return self.chunk_bytes_at(offset); });
 }
 
 std::size_t region::granularity() const noexcept { return mapped_ ? mapped_->granularity : 0; }

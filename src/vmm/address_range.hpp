@@ -153,6 +153,12 @@ class address_range final : public detail::refused_end {
     for (const reserved_part& each : parts_) sum += each.pins.count();
     return sum;
   }
+  /// Their memory.
+  [[nodiscard]] std::size_t pinned_bytes() const noexcept {
+    std::size_t sum = 0;
+    for (const reserved_part& each : parts_) sum += each.pins.bytes();
+    return sum;
+  }
   /// Mappings that still exist here though nobody uses them.
   [[nodiscard]] refused_unmaps& refused() const noexcept { return refused_; }
 

@@ -341,6 +341,12 @@ void detail::chunk_pins::remove(const physical_chunk& chunk) noexcept {
   if (charges_.erase(chunk.charge_) != 0) --chunk.charge_->pins;
 }
 
+std::size_t detail::chunk_pins::bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const std::shared_ptr<chunk_charge>& each : charges_) sum += each->bytes();
+  return sum;
+}
+
 void detail::chunk_pins::end() noexcept {
   if (charges_.empty()) return;
   for (const std::shared_ptr<chunk_charge>& each : charges_) --each->pins;

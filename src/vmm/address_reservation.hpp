@@ -27,6 +27,7 @@ class chunk_pins {
   /// HIP refused to map it.
   void remove(const physical_chunk& chunk) noexcept;
   [[nodiscard]] std::size_t count() const noexcept { return charges_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept;
   /// The reservation was freed: memory that nothing else pins returns to the device when its chunk
   /// is released. Caches release chunks that they kept only because of pins.
   void end() noexcept;

@@ -71,6 +71,7 @@ class chunk_charge {
   /// Throws: out_of_memory with exhausted::budget if the device's limit refuses it.
   chunk_charge(device_ref device, std::size_t bytes);
   ~chunk_charge();
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// HIP has made the chunk: its memory is the process's, until the object ends.
   void note_creation() noexcept;
   /// HIP keeps the memory for good: the limit counts it after the end of the object too.

@@ -58,6 +58,18 @@ TEST_CASE("C evictable: an allocation of the whole device evicts it, and a use b
               HIPVMM_ERROR_INVALID_ARGUMENT, "folder"));
 }
 
+TEST_CASE("C evictable: a pool allocates in a use alone") {
+  const owned_resource pool = make_pool("sleep_tag=c_evictable_pool");
+  const owned_evictable held = make_evictable("c_evictable_pool");
+  void* memory = nullptr;
+  CHECK(fails(hipvmm_allocate(pool, 256, 0, nullptr, &memory), HIPVMM_ERROR_INVALID_STATE,
+              "may be evicted: call use()"));
+  require_ok(hipvmm_evictable_use(held, nullptr, 1));
+  require_ok(hipvmm_allocate(pool, 256, 0, nullptr, &memory));
+  require_ok(hipvmm_evictable_done(held, nullptr));
+  require_ok(hipvmm_deallocate(pool, memory, 256, 0, nullptr));
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -2,8 +2,10 @@
 // Slots and sleep where devices are busy or HIP fails, as the host provider can have it.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/hipvmm.h>
@@ -114,6 +116,41 @@ HIPVMM_TEST_CASE_IN("C idle memory: requests that got it are counted",
   CHECK(now.refused == 0);
   CHECK(now.released_bytes + now.moved_bytes >= 16 << 20);
   CHECK(now.nanoseconds > 0);
+}
+
+HIPVMM_TEST_CASE_IN("C evictable: threads ask for the numbers of what others evict",
+                    {"HIPVMM_HOST_MEMORY=64MiB"}) {
+  const owned_buffer buffer = make_buffer("max=1GiB,step_limit=0,sleep_tag=c_asked");
+  require_ok(hipvmm_buffer_resize(buffer, 32 << 20, nullptr));
+  owned_handle<hipvmm_evictable, hipvmm_evictable_destroy> held;
+  require_ok(hipvmm_evictable_create("c_asked", 0, nullptr, nullptr, nullptr, held.out()));
+  std::atomic<bool> is_over{false};
+  std::thread asker{[&] {
+    while (!is_over) {
+      std::size_t bytes = 0;
+      require_ok(hipvmm_buffer_capacity(buffer, &bytes));
+      CHECK(bytes == 32 << 20);
+      hipvmm_buffer_statistics now{};
+      now.struct_size = sizeof now;
+      require_ok(hipvmm_buffer_get_statistics(buffer, &now));
+      CHECK(now.chunks <= 1);
+    }
+  }};
+  const owned_buffer other = make_buffer("max=1GiB,step_limit=0");
+  for (int i = 0; i < 5; ++i) {
+    require_ok(hipvmm_evictable_use(held, nullptr, 1));
+    require_ok(hipvmm_evictable_done(held, nullptr));
+    require_ok(hipvmm_synchronize(nullptr));
+    require_ok(hipvmm_buffer_resize(other, 48 << 20, nullptr));
+    require_ok(hipvmm_buffer_resize(other, 0, nullptr));
+    require_ok(hipvmm_buffer_shrink(other, HIPVMM_TAIL_KEEP, nullptr, nullptr));
+  }
+  is_over = true;
+  asker.join();
+  hipvmm_evictable_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_evictable_get_statistics(held, &now));
+  CHECK(now.evictions == 5);
 }
 
 TEST_SUITE_END();

@@ -30,10 +30,11 @@ struct mapped_memory {
 ///   there before it is removed at the first. Memory that move_range() and trim() replace, and that
 ///   suspend() takes and resume() makes, is removed and added.
 /// - Changes of rights are not told.
-/// Both functions are called in the thread of the operation or one of the library's, at the same
-/// time for different memory. They may call HIP and other libraries, and allocate memory of the
-/// host. They must not use the object that owns the memory, nor wait for a thread that does: a pool
-/// may call them with a lock held. They must not wait for other processes.
+/// Both functions are called in the thread of the operation, of a request for which an evictable
+/// leaves, or one of the library's, at the same time for different memory. They may call HIP and
+/// other libraries, and allocate memory of the host. They must not use the object that owns the
+/// memory, nor wait for a thread that does: a pool may call them with a lock held. They must not
+/// wait for other processes.
 class memory_registrar {
  public:
   memory_registrar() = default;

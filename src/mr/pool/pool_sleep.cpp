@@ -24,10 +24,6 @@ pool_sleep::pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocat
       membership_{tag, *this} {}
 
 void pool_sleep::prepare_to_sleep(const detail::sleep_plan& plan) {
-  // It would wait for that request, which may be the one that asks for the eviction.
-  if (!plan.waits() && memory_.is_reclaiming())
-    throw std::invalid_argument{"suspend: a request of " + pool::name_of_pool(blocks_.base()) +
-                                " lacks memory itself"};
   blocks_.fall_asleep(refusal_);
   try {
     blocks_.release_idle(plan.waits());

@@ -24,10 +24,13 @@ class pool_sleep final : detail::sleeper {
 
   /// Whether the pool sleeps, or suspend() or resume() is at work on it.
   [[nodiscard]] bool is_asleep() const { return blocks_.is_asleep(); }
-  /// Throws: std::logic_error then.
+  /// Throws: std::logic_error then, and while the memory may be evicted.
   void require_awake(const char* function) const {
     if (is_asleep()) throw std::logic_error{membership_.refusal(function)};
+    membership_.require_awake(function);
   }
+  /// The same for requests, for which the allocator knows the turns of suspend().
+  void require_use() const { membership_.require_awake("vmm_pool_resource"); }
   /// Waits for a suspend() or resume() under way, and leaves the tag.
   void end() noexcept { membership_.end(); }
 
@@ -40,6 +43,12 @@ class pool_sleep final : detail::sleeper {
     });
   }
   void begin_asleep() noexcept override { blocks_.fall_asleep(refusal_); }
+  [[nodiscard]] std::size_t held_bytes() override {
+    return blocks_.with_backend([this] {
+      detail::sleeper& held = chunks();
+      return held.held_bytes();
+    });
+  }
   void prepare_to_sleep(const detail::sleep_plan& plan) override;
   void stay_awake() noexcept override;
   void wait_for_work() override { chunks().wait_for_work(); }

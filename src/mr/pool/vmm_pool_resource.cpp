@@ -147,6 +147,13 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     if (sleep) sleep->require_awake(function);
   }
 
+  /// Throws: std::logic_error while blocks are not to be allocated: asleep, or in no use of the
+  /// tag's evictable.
+  void require_use() const {
+    if (sleep) [[unlikely]]
+      sleep->require_use();
+  }
+
   [[nodiscard]] detail::given_memory give_idle(const detail::idle_request& wanted) override {
     // A pool that lacks memory itself uses all that it has.
     if (memory->is_reclaiming()) return {};
@@ -184,6 +191,7 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
     : state_{state::make(device, options)} {
   keep_to_process();
   state_->note_users(options.access);
+  if (options.initial_bytes != 0) state_->require_use();
   state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
   if (state_->allocator.physical_bytes() < options.initial_bytes)
     throw out_of_memory{state_->explain({options.initial_bytes, default_alignment}, std::nullopt)};
@@ -206,6 +214,7 @@ vmm_pool_resource::state& vmm_pool_resource::live() const {
 }
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  state_->require_use();
   return state_->allocate(stream, bytes, alignment);
 }
 
@@ -223,6 +232,7 @@ bool vmm_pool_resource::try_deallocate(stream_ref stream, void* pointer,
 }
 
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  state_->require_use();
   return state_->allocate_sync(bytes, alignment);
 }
 

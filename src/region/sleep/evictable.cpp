@@ -15,18 +15,11 @@
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/process_mark.hpp"
+#include "region/sleep/memory_tag.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm {
 namespace {
-
-void refuse_captured(const char* function, stream_ref stream) {
-  if (stream.is_capturing())
-    throw std::invalid_argument{std::string{"evictable::"} + function +
-                                ": the stream is being captured into a graph, which may be "
-                                "launched at any time: begin the use before the capture, and end "
-                                "it when no launch is to come"};
-}
 
 /// While one lives, evictions in its thread wait for the work of ended uses.
 using waits_for_work = detail::thread_mark<struct waits_for_work_kind>;
@@ -53,6 +46,8 @@ struct evictable::state final : detail::idle_holder {
         device{owner},
         options{std::move(chosen)},
         idle{*this, owner, detail::idle_membership::price::evicted, options.priority} {}
+  struct call;
+
   /// Returns whether no use is open, and the work of all has ended before `deadline`.
   bool is_unused(std::chrono::steady_clock::time_point deadline) {
     if (open != 0) return false;
@@ -166,7 +161,8 @@ struct evictable::state final : detail::idle_holder {
   }
   std::size_t idle_bytes() override {
     const detail::relaxed_captures others;
-    return is_unused({}) ? claimed.tag.state()->bytes_of_contents() : 0;
+    const bool may_be = open == 0 && (waits_for_work::is_set() || is_unused({}));
+    return may_be ? claimed.tag.state()->bytes_to_evict(options.storage) : 0;
   }
 
   const detail::process_mark process;
@@ -183,6 +179,28 @@ struct evictable::state final : detail::idle_holder {
   bool is_written = true;       // since the last return
   bool lacks_contents = false;  // which `fill` is to write
   detail::idle_membership idle;
+};
+
+/// A call in a stream, beside which no other call and no eviction runs.
+struct evictable::state::call {
+  call(state& of, const char* function, stream_ref stream)
+      : alone{require(of, std::string{"evictable::"} + function, stream)} {}
+
+  static detail::idle_membership& require(state& of, const std::string& function,
+                                          stream_ref stream) {
+    if (of.idle.is_of_caller())
+      throw std::logic_error{function +
+                             ": called by the function that fills this evictable, or by a "
+                             "registrar of its memory: call it when that has returned"};
+    if (stream.is_capturing())
+      throw std::invalid_argument{function +
+                                  ": the stream is being captured into a graph, which may be "
+                                  "launched at any time: begin the use before the capture, and "
+                                  "end it when no launch is to come"};
+    return of.idle;
+  }
+
+  const detail::idle_membership::lock alone;
 };
 
 evictable::evictable(const memory_tag& tag, device_ref device, evictable_options options) {
@@ -212,8 +230,7 @@ evictable::state& evictable::live() const {
 
 void evictable::use(stream_ref stream, access_right right) {
   state& self = live();
-  refuse_captured("use", stream);
-  const detail::idle_membership::lock alone{self.idle};
+  const state::call alone{self, "use", stream};
   self.prepare_end();
   self.bring_back(stream, true);
   ++self.open;
@@ -223,8 +240,7 @@ void evictable::use(stream_ref stream, access_right right) {
 
 void evictable::done(stream_ref stream) {
   state& self = live();
-  refuse_captured("done", stream);
-  const detail::idle_membership::lock alone{self.idle};
+  const state::call alone{self, "done", stream};
   if (self.open == 0)
     throw std::logic_error{"evictable::done: no use() is open: call it once after each"};
   self.spare.back().record(stream);
@@ -235,8 +251,7 @@ void evictable::done(stream_ref stream) {
 
 void evictable::prefetch(stream_ref stream) {
   state& self = live();
-  refuse_captured("prefetch", stream);
-  const detail::idle_membership::lock alone{self.idle};
+  const state::call alone{self, "prefetch", stream};
   self.bring_back(stream, false);
 }
 

@@ -132,6 +132,10 @@ std::unique_lock<std::mutex> tag_state::lock_when_still() {
   return lock;
 }
 
+std::unique_lock<std::mutex> tag_state::hold_still() {
+  return process_.is_of_parent() ? std::unique_lock<std::mutex>{} : lock_when_still();
+}
+
 tag_state::member_list::iterator tag_state::join(sleeper& who) {
   member_list one;
   one.push_back({&who});
@@ -246,13 +250,19 @@ void tag_state::read_awake(const char* function, const std::optional<stream_ref>
   body(members_);
 }
 
-std::size_t tag_state::bytes_of_contents() {
+std::size_t tag_state::bytes_to_evict(const suspend_options& options) {
+  const sleep_plan plan{keep::contents, options.ranges, false};
   std::unique_lock lock{mutex_};
-  if (is_turn_ || is_asleep()) return 0;
+  // Memory that a failed suspend() or resume() left can be released too.
+  const bool is_there = !is_asleep() || is_torn_ || is_filled_;
+  if (is_turn_ || !is_there) return 0;
   const turn mine{*this, lock};
   lock.unlock();
   std::size_t sum = 0;
-  for (const member& each : members_) sum += bytes_of(each.who->contents());
+  for (const member& each : members_) {
+    const std::size_t held = is_filled_ ? each.who->sleeping_bytes() : each.who->held_bytes();
+    sum += held - std::min(held, each.who->staying(plan).bytes);
+  }
   return sum;
 }
 

@@ -78,6 +78,8 @@ class sleeper {
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
   /// It was made while the tag sleeps.
   virtual void begin_asleep() noexcept {}
+  /// The most bytes of memory that it could release. Throws: std::bad_alloc.
+  [[nodiscard]] virtual std::size_t held_bytes() = 0;
   /// Checks that all of it can sleep. Throws: as suspend(); then nothing is to be undone.
   virtual void prepare_to_sleep(const sleep_plan& plan) = 0;
   /// Undoes prepare_to_sleep().
@@ -211,9 +213,12 @@ class tag_state {
   /// memory stays awake meanwhile. Throws: std::logic_error while it sleeps; as `body`.
   void read_awake(const char* function, const std::optional<stream_ref>& stream,
                   const std::function<void(const member_list&)>& body);
-  /// Bytes of all contents; 0 while it sleeps, or another thread's suspend() or resume() is at
-  /// work.
-  [[nodiscard]] std::size_t bytes_of_contents();
+  /// The most bytes that evict() with these ranges could release; 0 while another thread's
+  /// suspend() or resume() is at work.
+  [[nodiscard]] std::size_t bytes_to_evict(const suspend_options& options);
+  /// While the result lives, no suspend(), resume() or evict() changes a carrier: waits for one
+  /// under way. Not nested.
+  [[nodiscard]] std::unique_lock<std::mutex> hold_still();
 
   [[nodiscard]] member_list::iterator join(sleeper& who);
   void leave(member_list::iterator at) noexcept;
@@ -301,9 +306,13 @@ class tag_membership {
     state_.reset();
   }
   [[nodiscard]] bool is_asleep() const noexcept { return state_ && state_->is_asleep(); }
-  /// Throws: std::logic_error while the tag sleeps.
+  /// Throws: std::logic_error while the tag sleeps, and while it may be evicted.
   void require_awake(const char* function) const {
     if (state_) state_->require_awake(function);
+  }
+  /// As tag_state::hold_still(), for calls without require_awake().
+  [[nodiscard]] std::unique_lock<std::mutex> hold_still() const {
+    return state_ ? state_->hold_still() : std::unique_lock<std::mutex>{};
   }
   /// The text of the refusal. Pre: it is one of a tag.
   [[nodiscard]] std::string refusal(const char* function) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -64,7 +65,8 @@ class idle_holders {
     const std::lock_guard lock{mutex_};
     records_.erase(std::find(records_.begin(), records_.end(), removed));
   }
-  given_memory ask(idle_request wanted);
+  /// `missing`: contents are evicted only if there are as many bytes in all.
+  given_memory ask(idle_request wanted, std::size_t missing);
   [[nodiscard]] std::size_t idle_bytes(device_ref device);
   [[nodiscard]] idle_memory_statistics statistics() {
     const std::lock_guard lock{mutex_};
@@ -105,6 +107,17 @@ class idle_holders {
     record_list others_;
   };
 
+  /// Calls `work(holder)` for a record, if it has a holder and the lock comes briefly.
+  template <typename Work>
+  static void with_holder(idle_membership::record& one, Work work) {
+    if (!one.lock_briefly()) return;
+    const std::lock_guard locked{one.mutex, std::adopt_lock};
+    if (one.holder == nullptr) return;
+    one.owner = std::this_thread::get_id();
+    report_exceptions([&] { work(*one.holder); });
+    one.owner = std::thread::id{};
+  }
+
   /// The end of those of its order.
   [[nodiscard]] record_list::iterator behind(const idle_membership::record& one) noexcept {
     return std::partition_point(records_.begin(), records_.end(),
@@ -116,24 +129,34 @@ class idle_holders {
   idle_memory_statistics statistics_{};
 };
 
-given_memory idle_holders::ask(idle_request wanted) {
+given_memory idle_holders::ask(idle_request wanted, std::size_t missing) {
   given_memory sum;
   const asked_records asked{*this, wanted.device};
   const callbacks_wait until_unlocked;  // they may make and end holders
   const without_asking_others while_asking;
+  const auto is_evicted = [](const auto& each) { return std::get<0>(each->order); };
+  const auto can_evict_enough = [&] {
+    std::size_t most = sum.all();
+    for (const auto& each : asked.others()) {
+      if (most >= missing) break;
+      if (is_evicted(each))
+        with_holder(*each, [&](idle_holder& holder) { most += holder.idle_bytes(); });
+    }
+    return most >= missing;
+  };
   const auto ask_all = [&] {
+    std::optional<bool> may_evict;
     for (const auto& each : asked.others()) {
       if (wanted.bytes == 0) break;
-      if (!each->lock_briefly()) continue;
-      const std::lock_guard locked{each->mutex, std::adopt_lock};
-      if (each->holder == nullptr) continue;
-      each->owner = std::this_thread::get_id();
-      given_memory given;
-      report_exceptions([&] { given = each->holder->give_idle(wanted); });
-      each->owner = std::thread::id{};
-      sum.moved += given.moved;
-      sum.released += given.released;
-      wanted.bytes -= std::min(wanted.bytes, given.all());
+      if (is_evicted(each) && !may_evict) may_evict = can_evict_enough();
+      with_holder(*each, [&](idle_holder& holder) {
+        // One that has nothing to give counts the request.
+        if (may_evict == false && holder.idle_bytes() != 0) return;
+        const given_memory given = holder.give_idle(wanted);
+        sum.moved += given.moved;
+        sum.released += given.released;
+        wanted.bytes -= std::min(wanted.bytes, given.all());
+      });
     }
   };
   ask_all();
@@ -170,6 +193,10 @@ void idle_membership::end() noexcept {
 
 void idle_membership::note_use() noexcept { idle_holders::instance().move_behind(record_); }
 
+bool idle_membership::is_of_caller() const noexcept {
+  return record_->owner == std::this_thread::get_id();
+}
+
 idle_membership::lock::lock(idle_membership& of) noexcept : locked_{*of.record_} {
   locked_.mutex.lock();
   locked_.owner = std::this_thread::get_id();
@@ -198,10 +225,10 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
     if (why.requested > most_memory(wanted.device)) return;
     const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
     const std::size_t needed = std::max(why.requested, wanted.bytes);
-    wanted.bytes = needed - std::min(needed, why.available);
+    const std::size_t missing = needed - std::min(needed, why.available);
     // HIP may count more free memory than one request gets.
-    if (wanted.bytes == 0) wanted.bytes = std::max<std::size_t>(why.requested, 1);
-    given = idle_holders::instance().ask(wanted);
+    wanted.bytes = missing == 0 ? std::max<std::size_t>(why.requested, 1) : missing;
+    given = idle_holders::instance().ask(wanted, missing);
     idle_holders::instance().count(given, std::chrono::steady_clock::now() - begin);
   });
   return given.all() != 0;
@@ -209,7 +236,7 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
 
 std::size_t give_idle_memory(const idle_request& wanted) noexcept {
   given_memory given;
-  report_exceptions([&] { given = idle_holders::instance().ask(wanted); });
+  report_exceptions([&] { given = idle_holders::instance().ask(wanted, 0); });
   return given.all();
 }
 

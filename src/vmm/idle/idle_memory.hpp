@@ -75,6 +75,8 @@ class idle_membership {
   void end() noexcept;
   /// The holder is asked behind all others of its priority and price.
   void note_use() noexcept;
+  /// Whether the calling thread has a lock, or is in give_idle() or idle_bytes() of the holder.
+  [[nodiscard]] bool is_of_caller() const noexcept;
 
   /// While one lives, no other thread gives the holder's memory away. The thread may ask others
   /// meanwhile; its own holder is then not asked by anybody.

@@ -180,9 +180,12 @@ HIPVMM_TEST_CASE_IN("evictable: pools, arenas and vectors of a tag take part", {
                                std::vector<std::size_t>{MiB}, stream),
                   std::logic_error);
   void* block = nullptr;
+  void* small = nullptr;
   {
     const scoped_use use{held, stream};
     block = pool.allocate(stream, 8 * MiB);
+    small = pool.allocate(stream, 256 * KiB);
+    pool.deallocate(stream, pool.allocate(stream, 256 * KiB), 256 * KiB);
     void* const freed = pool.allocate(busy, 8 * MiB);
     pool.deallocate(busy, freed, 8 * MiB);  // no work of `busy` uses it
     const std::size_t slot = arena.acquire(stream);
@@ -190,6 +193,14 @@ HIPVMM_TEST_CASE_IN("evictable: pools, arenas and vectors of a tag take part", {
     vector.resize_uninitialized(8 * MiB);
     fill_async(stream, block, 7, 8 * MiB);
   }
+  // The caches of the pool have blocks of the size.
+  for (const std::size_t bytes : {256 * KiB, 8 * MiB})
+    CHECK_THROWS_WITH_AS(static_cast<void>(pool.allocate(stream, bytes)),
+                         doctest::Contains("may be evicted"), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(MiB)), std::logic_error);
+  of_pool.initial_bytes = MiB;
+  CHECK_THROWS_AS((mr::vmm_pool_resource{first_device, of_pool}), std::logic_error);
+  pool.deallocate(stream, small, 256 * KiB);
   stream.synchronize();
   if (quirks::unmap_waits.holds()) busy.release();
   request_bytes(60 * MiB);
@@ -287,6 +298,39 @@ HIPVMM_TEST_CASE_IN("evictable: file and pageable memory", {device_of_layers}) {
     CHECK(second.is_right());
     request_bytes(60 * MiB);
   }
+}
+
+HIPVMM_TEST_CASE_IN("evictable: a request that would fail nevertheless evicts nothing",
+                    {device_of_layers}) {
+  if (!can_sleep()) return;
+  layer first{12 * MiB, {}, 1};
+  layer second{20 * MiB, {}, 2};
+  region rest{first_device, 128 * MiB};
+  rest.commit(0, 16 * MiB);
+  CHECK(is_refused(56 * MiB));
+  CHECK_THROWS_AS(rest.commit(16 * MiB, 48 * MiB + granule(), 2 * MiB), out_of_memory);
+  CHECK(first.held->statistics().evictions + second.held->statistics().evictions == 0);
+  request_bytes(48 * MiB);
+  CHECK_FALSE(first.is_here());
+  CHECK_FALSE(second.is_here());
+  // The same for a return, chunk by chunk.
+  const memory_tag tag;
+  region large{first_device, 40 * MiB, tagged_by(tag)};
+  large.commit(0, 40 * MiB, 2 * MiB);
+  const evictable returning{tag, first_device};
+  CHECK(first.is_right());
+  drain_retired_memory();
+  CHECK(tag.is_asleep());
+  const stream stream;
+  first.held->prefetch(stream);
+  {
+    region more{first_device, 12 * MiB};
+    more.commit(0, 12 * MiB);
+    CHECK_THROWS_AS(resume(tag), out_of_memory);
+    CHECK(first.is_here());
+  }
+  resume(tag);
+  CHECK_FALSE(first.is_here());
 }
 
 HIPVMM_TEST_CASE_IN("evictable: memory that cannot sleep is passed over, with the reason",

@@ -239,12 +239,14 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: a request does not evict the pool itself
   if (capability_of(first_device).path() == memory_path::fallback) return;
   const memory_tag tag{"t"};
   vmm_pool_resource pool{first_device, {.tag = tag}};
-  const evictable own{tag, first_device};
+  evictable own{tag, first_device};
   const physical_chunk elsewhere{first_device, 16 * MiB};
+  const stream stream;
+  const scoped_use use{own, stream};
   void* const kept = pool.allocate_sync(24 * MiB);
   CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(32 * MiB)), out_of_memory);
   CHECK(own.statistics().evictions == 0);
-  CHECK(own.statistics().refused_by_failure != 0);
+  CHECK(own.statistics().refused_in_use != 0);
   pool.deallocate_sync(kept, 24 * MiB);
 }
 

@@ -23,8 +23,8 @@ struct evictable_options {
   /// no stream. `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
   suspend_options storage{sleep_storage::pinned_kept};
   /// Writes the contents by work in the stream, each time an eviction has ended. Then evictions
-  /// keep nothing. It may make calls that need the memory, and none of this evictable. Empty: the
-  /// contents are copied to `storage`.
+  /// keep nothing. It may make calls that need the memory; use(), done() and prefetch() of this
+  /// evictable throw std::logic_error in it. Empty: the contents are copied to `storage`.
   std::function<void(stream_ref)> fill = {};
 };
 
@@ -42,9 +42,10 @@ struct evictable_statistics {
 /// Memory of a tag that leaves its device if a request of this process, or another process of its
 /// budget, lacks memory there, and returns to the same addresses when it is used. Idle memory of
 /// other objects goes first.
-/// - All calls that need the memory (commit, append, copies to the host), and all work that uses
-///   it, are between use() and done(). Otherwise regions, vectors and arenas throw
-///   std::logic_error. So are calls that list or count chunks, which do not throw.
+/// - All calls that need the memory (commit, append, allocate, copies to the host), and all work
+///   that uses it, are between use() and done(). Otherwise regions, vectors, arenas and pools throw
+///   std::logic_error. Other calls wait for an eviction under way in another thread.
+/// - A request evicts nothing if it would fail even without all that may be evicted.
 /// - Nothing that an eviction does waits for work, so that memory is evicted only if all work
 ///   before each done() has ended. Unless `storage` is prepared (prepare_suspend()), the first
 ///   eviction pins it.

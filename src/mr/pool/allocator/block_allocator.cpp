@@ -257,6 +257,10 @@ void block_allocator::release_idle(bool may_wait) {
   // These blocks reach the index soon.
   while (blocks_.carriers.load() != 0) std::this_thread::yield();
   slow_path_turn turn{backing_.turns};
+  // This wait has no end if one of them waits for this thread, which may be one itself.
+  if (!may_wait && turn.do_others_wait())
+    throw std::invalid_argument{"suspend: a request of " + name_of_pool(base()) +
+                                " waits for memory: it can be evicted when that has ended"};
   // The background worker may be unmapping; it begins nothing more.
   turn.wait_for_others();
   maintenance at_work{blocks_, backing_, turn};

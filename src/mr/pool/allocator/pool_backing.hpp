@@ -108,6 +108,11 @@ class slow_path_turn {
     return std::any_of(turns_.absences.begin(), turns_.absences.end(),
                        [](const auto& each) { return each.unmapped_bytes.has_value(); });
   }
+  /// Whether requests wait without the lock.
+  [[nodiscard]] bool do_others_wait() const noexcept {
+    return !std::all_of(turns_.absences.begin(), turns_.absences.end(),
+                        [](const auto& each) { return each.unmapped_bytes.has_value(); });
+  }
   /// The bytes of chunks that other threads unmap without the lock, which still count as held.
   [[nodiscard]] std::size_t leaving_bytes() const noexcept {
     std::size_t bytes = 0;

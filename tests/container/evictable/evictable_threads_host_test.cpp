@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// Evictions beside other threads' calls, and requests made within callbacks.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
+#include "container/evictable/evictable_layer.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/happens.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/waiting_thread.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr const char* device_of_threads = "HIPVMM_HOST_MEMORY=64MiB";
+
+/// Calls a function each time that memory is to be unmapped.
+class unmap_watcher final : public memory_registrar {
+ public:
+  void add(const mapped_memory&) override {}
+  void remove(const mapped_memory&) noexcept override {
+    if (on_unmap) on_unmap();
+  }
+  std::function<void()> on_unmap;
+};
+
+bool request_is_served(std::size_t bytes) {
+  try {
+    request_bytes(bytes);
+    return true;
+  } catch (const out_of_memory&) {
+    return false;
+  }
+}
+
+HIPVMM_TEST_CASE_IN("evictable: calls outside a use wait for an eviction in another thread",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  const memory_tag tag;
+  const auto watcher = std::make_shared<unmap_watcher>();
+  growth_options of_vector;
+  of_vector.chunks.tag = tag;
+  of_vector.chunks.registrar = watcher;
+  growable_device_vector<char> vector{first_device, of_vector};
+  slot_arena_options of_arena;
+  of_arena.slots = 4;
+  of_arena.bytes_per_slot = 2 * MiB;
+  of_arena.tag = tag;
+  slot_arena arena{first_device, of_arena};
+  const stream stream;
+  vector.resize(8 * MiB, stream);
+  const std::size_t first = arena.acquire(stream);
+  const std::size_t second = arena.acquire(stream);
+  arena.commit(std::vector{first, second}, std::vector<std::size_t>{2 * MiB, 2 * MiB}, stream);
+  stream.synchronize();
+  const evictable held{tag, first_device};
+  const std::vector<std::function<void()>> calls{
+      [&] { CHECK(vector.capacity() == 8 * MiB); },
+      [&] { CHECK(vector.chunks().empty()); },
+      [&] { CHECK(vector.statistics().chunks == 0); },
+      [&] { CHECK_FALSE(vector.explain().empty()); },
+      [&] { CHECK(arena.statistics().held_bytes == 0); },
+      [&] { CHECK(arena.slots_that_fit(MiB) >= 1); },
+      [&] { arena.truncate(first, 1, hipvmm::stream{}); },
+      [&] { arena.release(second, hipvmm::stream{}); }};
+  std::vector<std::unique_ptr<watched_thread>> callers;
+  watcher->on_unmap = [&] {
+    if (!callers.empty()) return;
+    for (const auto& each : calls) {
+      callers.push_back(std::make_unique<watched_thread>([&each] { each(); }));
+      CHECK(callers.back()->comes_to_wait());
+    }
+  };
+  request_bytes(56 * MiB);
+  CHECK(tag.is_asleep());
+  for (const auto& each : callers) each->join();
+  CHECK(callers.size() == calls.size());
+  watcher->on_unmap = nullptr;
+}
+
+HIPVMM_TEST_CASE_IN("evictable: two functions that fill may request each other's memory",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  std::atomic<int> filling{0};
+  std::atomic<int> ended{0};
+  evictable_options options;
+  options.fill = [&](stream_ref) {
+    ++filling;
+    CHECK(comes_true([&] { return filling == 2; }));
+    static_cast<void>(request_is_served(20 * MiB));
+    ++ended;
+  };
+  evictable_layer first{24 * MiB, options, 1};
+  evictable_layer second{24 * MiB, options, 2};
+  request_bytes(60 * MiB);
+  const auto use = [](evictable_layer& one) {
+    const stream stream;
+    const scoped_use held{*one.held, stream};
+  };
+  watched_thread other{[&] { use(second); }};
+  use(first);
+  other.join();
+  CHECK(ended == 2);
+  CHECK(request_is_served(60 * MiB));
+}
+
+HIPVMM_TEST_CASE_IN("evictable: calls of its own in its callbacks are refused",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  evictable* of = nullptr;
+  int refused = 0;
+  const auto call_all = [&] {
+    const stream stream;
+    for (void (*const each)(evictable&, stream_ref) :
+         {+[](evictable&one, stream_ref in) { one.use(in); },
+          +[](evictable&one, stream_ref in) { one.done(in); },
+          +[](evictable&one, stream_ref in) { one.prefetch(in); }}) {
+      try {
+        each(*of, stream);
+      } catch (const std::logic_error&) {
+        ++refused;
+      }
+    }
+    CHECK(of->statistics().evictions <= 1);
+    CHECK_FALSE(request_is_served(64 * MiB));
+  };
+  const auto watcher = std::make_shared<unmap_watcher>();
+  evictable_options options;
+  options.fill = [&](stream_ref) { call_all(); };
+  const memory_tag tag;
+  region_options tagged = tagged_by(tag);
+  tagged.registrar = watcher;
+  region memory{first_device, 32 * MiB, tagged};
+  memory.commit(0, 32 * MiB);
+  evictable held{tag, first_device, options};
+  of = &held;
+  watcher->on_unmap = call_all;
+  request_bytes(48 * MiB);
+  watcher->on_unmap = nullptr;
+  CHECK(tag.is_asleep());
+  const stream stream;
+  held.prefetch(stream);
+  CHECK_FALSE(tag.is_asleep());
+  CHECK(refused == 6);
+}
+
+HIPVMM_TEST_CASE_IN("evictable: an eviction does not wait for a request that waits for work",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  const memory_tag tag;
+  mr::pool_options options;
+  options.tag = tag;
+  options.maximum_bytes = 8 * MiB;
+  mr::vmm_pool_resource pool{first_device, options};
+  evictable held{tag, first_device};
+  const stream stream;
+  blocked_stream busy{first_device};
+  held.use(stream);
+  pool.deallocate(busy, pool.allocate(busy, 8 * MiB), 8 * MiB);
+  void* block = nullptr;
+  watched_thread request{[&] { block = pool.allocate_sync(8 * MiB); }};
+  REQUIRE(request.comes_to_wait());
+  held.done(stream);  // too early
+  CHECK_FALSE(request_is_served(60 * MiB));
+  CHECK_FALSE(tag.is_asleep());
+  busy.release();
+  request.join();
+  pool.deallocate(stream, block, 8 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is evicted later",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  const memory_tag tag;
+  const stream stream;
+  region first{first_device, 16 * MiB, tagged_by(tag)};
+  region second{first_device, 16 * MiB, tagged_by(tag)};
+  for (region* const each : {&first, &second}) {
+    each->commit(0, 16 * MiB);
+    write_tag(*each, 0, 3, stream);
+  }
+  evictable held{tag, first_device};
+  stream.synchronize();
+  const error_recorder reported;
+  {
+    const planned_faults faults{
+        "hipMemUnmap nth=2 error=hipErrorOperatingSystem; "
+        "hipMemMap error=hipErrorOperatingSystem"};
+    CHECK_FALSE(request_is_served(48 * MiB));
+    CHECK(tag.is_asleep());  // it holds all of its memory
+    const std::uint64_t failures = held.statistics().refused_by_failure;
+    CHECK_FALSE(request_is_served(48 * MiB));
+    CHECK(held.statistics().refused_by_failure > failures);
+    CHECK(held.statistics().evictions == 0);
+  }
+  CHECK(request_is_served(48 * MiB));
+  CHECK(held.statistics().evictions == 1);
+  CHECK(held.statistics().evicted_bytes == 32 * MiB);
+  const scoped_use use{held, stream};
+  CHECK(has_tag(first, 0, 3, stream));
+  CHECK(has_tag(second, 0, 3, stream));
+}
+
+}  // namespace
+}  // namespace hipvmm::test
