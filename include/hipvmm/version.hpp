@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#if defined(__cplusplus) && __cplusplus < 201703L
+#error "hipvmm needs C++17: compile with -std=c++17"
+#endif
+
 // The only definition of the version: CMakeLists.txt and packaging/release.sh read these four
 // lines. A development version, 1, precedes the release of these numbers.
 #define HIPVMM_VERSION_MAJOR 0

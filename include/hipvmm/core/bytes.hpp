@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <hipvmm/version.hpp>
+
 namespace hipvmm {
 
 inline constexpr std::size_t KiB = std::size_t{1} << 10;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <hipvmm/version.hpp>
+
 // Marks of functions that kernels call. HIPVMM_DEVICE is defined only for a compiler of device code
 // (nvcc, hipcc). Programs may use HIPVMM_HOST_DEVICE too.
 #if defined(__CUDACC__)

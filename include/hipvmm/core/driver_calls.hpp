@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <hipvmm/version.hpp>
+
 namespace hipvmm {
 
 /// Number of calls of one HIP function, and the time spent in them.

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/version.hpp>
+
 namespace hipvmm {
 
 /// A HIP call that failed for a reason that is neither lack of a resource nor lack of support.

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string_view>
 
+#include <hipvmm/version.hpp>
+
 namespace hipvmm {
 
 /// Severity of a line of the debug log, like hipMM's levels. No line has the level `off`.
