@@ -48,7 +48,8 @@ struct grow_ahead_policy {
   std::size_t budget_bytes = 0;
 };
 
-/// How a growable vector reserves and grows. The defaults suit most programs.
+/// How a growable vector reserves and grows. The defaults suit most programs;
+/// HIPVMM_CONF changes those of the C interface only.
 struct growth_options {
   /// Addresses to reserve, in bytes. Zero: the total memory of the device, with stripes of all its
   /// devices, or a share of the addresses that the process has left, so that any number of vectors

@@ -15,6 +15,7 @@
 
 namespace hipvmm::mr {
 
+/// Of pools that C++ makes: HIPVMM_CONF has defaults for the C interface and the preload only.
 struct pool_options {
   /// Bytes held from the start; rounded up to whole granules (region::granularity).
   std::size_t initial_bytes = 0;
