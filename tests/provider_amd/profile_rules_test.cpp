@@ -2,7 +2,8 @@
 // Asks the linked runtime every question of providers/host/tests/profile/profile_*_rules.cpp and
 // compares with the column of its release. A question has a process of its own and ten seconds, so
 // a crash and a call that never returns are answers too. Where the runtime does not decide the
-// answer (decided_by), it is printed and not judged.
+// answer (decided_by), it is printed and not judged. On a real ROCr nothing is judged, because its
+// GPUs and links are those of the machine, and what needs held streams is left out.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>
@@ -82,12 +83,15 @@ std::size_t linked_column() {
 }
 
 void ask_all(std::span<const rule> rules) {
-  if (!is_on_stand_in()) {
-    MESSAGE("skipped: only a stand-in for ROCr can hold streams back and survive what crashes");
+  const bool judged = is_on_stand_in();
+  if (!judged && std::getenv("HIPVMM_TEST_REAL_ROCR") == nullptr) {
+    MESSAGE(
+        "skipped: on a real ROCr a crash may disturb other programs; HIPVMM_TEST_REAL_ROCR=1 asks");
     return;
   }
   const std::size_t column = linked_column();
   int agreed = 0;
+  int left_out = 0;
   for (const rule& each : rules) {
     const int expected = each.answers[column];
     if (expected == no_answer) continue;
@@ -97,18 +101,24 @@ void ask_all(std::span<const rule> rules) {
       ++agreed;
       continue;
     }
+    if (child.output.find(lacks_control) != std::string::npos) {
+      ++left_out;
+      continue;
+    }
     const std::string told = std::string{each.question} + ": " + text_of(given) + ", in column " +
                              std::string{profile_names[column]} + " " + text_of(expected) +
                              "; decided by " + text_of(each.who);
-    if (each.who == decided_by::user_space) {
+    if (judged && each.who == decided_by::user_space) {
       CAPTURE(child.output);
       FAIL_CHECK(told);
     } else {
       MESSAGE(told);
     }
   }
-  MESSAGE(agreed, " of ", rules.size(), " answers are those of column ", profile_names[column]);
+  MESSAGE(agreed, " of ", rules.size(), " answers are those of column ", profile_names[column],
+          ", ", left_out, " questions need the stand-in");
   CHECK(agreed > 0);
+  if (judged) CHECK(left_out == 0);
 }
 
 }  // namespace

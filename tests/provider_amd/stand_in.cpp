@@ -27,8 +27,7 @@ Function find(const char* name) {
 template <class Function>
 Function need(const char* name) {
   const auto found = find<Function>(name);
-  if (found == nullptr)
-    throw std::runtime_error{std::string{name} + " is not in the linked libhsa-runtime64"};
+  if (found == nullptr) throw std::runtime_error{std::string{name} + lacks_control};
   return found;
 }
 

@@ -397,7 +397,8 @@ const rule rules[] = {
        return code;
      },
      {value, good, good, good, good, good, good, good},
-     "ROCm/clr 6.4.3; H200"},
+     "ROCm/clr 6.4.3; H200; ROCr 7.2.4 of Debian ends the process by an assertion",
+     decided_by::rocr},
     {"rights to a pool that stay when the second of two entries is refused",
      [] {
        const pool memory;

@@ -194,7 +194,9 @@ const rule rules[] = {
        return int{seen};
      },
      {value, 7, 7, 7, 7, 7, 7, value},
-     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr; ROCr 7.2.4 of Debian ends the "
+     "process by an assertion",
+     decided_by::rocr},
     {"wishes for the addresses behind a reservation of 2 MiB that are all granted, of 20 (1)",
      [] {
        constexpr std::size_t bytes = 2U << 20U;
