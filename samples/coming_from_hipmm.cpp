@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The examples of hipMM's README in hipvmm's own names: what a program looks like once it has moved
+// The examples of hipMM's README in hipvmm's own names: the code of a program that has moved
 // altogether. Each checks its result.
 #include <cstdint>
 #include <cstdio>
@@ -47,7 +47,7 @@ void containers() {
           "a container lost what was put into it");
 }
 
-/// What grows is better not copied: hipMM has no such container.
+/// A container that grows without a copy: hipMM has none.
 void growing() {
   // [growing]
   const hipvmm::stream stream;
@@ -89,7 +89,7 @@ void incorrect_device(hipvmm::device_ref other) {
 
 int main() {
   try {
-    static_cast<void>(hipvmm::device_ref::current());  // says so where there is none
+    static_cast<void>(hipvmm::device_ref::current());  // throws if there is none
     pool_for_each_device();
     containers();
     growing();

@@ -34,7 +34,7 @@ HIPVMM_HOST_DEVICE bool is_inside(point p) {
   return 1ULL * p.x * p.x + 1ULL * p.y * p.y < 1ULL * side * side;
 }
 
-/// What a thread does: the filter of the elements.
+/// The work of a thread: keeps the point of its index if it is inside.
 struct keep_inside {
   hipvmm::device_appender_ref<point> kept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A vector in device memory grows while its pointer stays: nothing is copied. Where a device has no
+// A vector in device memory grows while its pointer stays: nothing is copied. If a device has no
 // virtual memory management it works all the same, and says that the pointer moved.
 #include <cstdio>
 #include <exception>

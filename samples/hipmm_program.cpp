@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The examples of hipMM's README, which move to hipvmm by an include and the line `namespace rmm`.
-// Where the README launches a kernel, HIP fills the memory here: this file is plain C++. Each
+// HIP fills the memory here instead of a kernel of the README: this file is plain C++. Each
 // example checks its result.
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>
@@ -81,7 +81,7 @@ void pool_for_each_device() {
   for (int i = 0; i < N; ++i) set_per_device_resource(cuda_device_id{i}, nullptr);
 }
 
-/// Undefined with hipMM; here an error that says what to do.
+/// Undefined with hipMM; here an error that names the remedy.
 void incorrect_device() {
   // [incorrect-device]
   RMM_CUDA_TRY(hipSetDevice(0));
@@ -174,7 +174,7 @@ void event_log() {
 }
 
 int run() {
-  const rmm::cuda_device_id device;  // the current one; says so where there is none
+  const rmm::cuda_device_id device;  // the current one; throws if there is none
   require(device.value() == 0, "a program does not begin with the first device");
   const int devices = rmm::get_num_cuda_devices();
   default_resource();

@@ -55,7 +55,7 @@ void declare(CLI::App& app, options& chosen) {
                     "Write the result as JSON, '-' for standard output only");
 }
 
-/// What the command line alone cannot tell: whether there is anything to read.
+/// Takes over the options, and checks that there is a device and something to read.
 void complete(options& chosen, const CLI::App& app) {
   if (chosen.method == "copy") chosen.job.method = ingest::growth_method::copy;
   if (chosen.method == "copy" && app.count("--max-size") != 0)

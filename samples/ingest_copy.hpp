@@ -7,7 +7,7 @@
 
 namespace ingest {
 
-/// Bytes in plain device memory. When they are full, twice as much is allocated, what is there is
+/// Bytes in plain device memory. When they are full, twice as much is allocated, the bytes are
 /// copied and the old memory freed: for a moment both exist, and every pointer into them dies.
 [[nodiscard]] std::unique_ptr<device_bytes> make_copied_bytes(hipvmm::device_ref device);
 

@@ -52,7 +52,7 @@ std::size_t read_some(int descriptor, unsigned char* block, std::size_t bytes,
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) throw_errno("read", name);
-    // Whoever gave us the descriptor made it non-blocking.
+    // The process that gave us the descriptor made it non-blocking.
     pollfd ready = {descriptor, POLLIN, 0};
     if (::poll(&ready, 1, -1) < 0 && errno != EINTR) throw_errno("wait for", name);
   }

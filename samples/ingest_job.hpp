@@ -12,7 +12,7 @@
 
 namespace ingest {
 
-/// What growing has cost.
+/// The cost of growth.
 struct growth_figures {
   std::size_t steps = 0;         ///< times memory was added
   std::size_t chunks = 0;        ///< pieces of physical memory held now
@@ -35,11 +35,11 @@ class device_bytes {
 };
 
 enum class growth_method {
-  vmm,   ///< map more memory behind what is there
-  copy,  ///< allocate twice as much, copy, free: what programs do without virtual memory management
+  vmm,   ///< map more memory behind the old
+  copy,  ///< allocate twice as much, copy, free: the way without virtual memory management
 };
 
-/// What to do; see ingest --help.
+/// The options of a run; see ingest --help.
 struct job {
   growth_method method = growth_method::vmm;
   hipvmm::device_ref device{0};
@@ -63,7 +63,7 @@ struct report {
 [[nodiscard]] std::unique_ptr<device_bytes> make_device_bytes(const job& job);
 
 /// Reads `source` to its end and appends all of it to `destination`.
-/// Throws: std::system_error when reading fails; whatever `destination` throws.
+/// Throws: std::system_error if reading fails; as `destination`.
 [[nodiscard]] report run(const job& job, input& source, device_bytes& destination);
 
 /// The same into bytes made for the job and released before it returns.

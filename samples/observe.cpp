@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a program can see of its memory: the events of a pool, a snapshot for PyTorch's memory
+// A program observes its memory: the events of a pool, a snapshot for PyTorch's memory
 // viewer, which is written to the file that is named, and a write behind a block.
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +14,7 @@
 #include <hipvmm/pool.hpp>
 #include <hipvmm/runtime/copy.hpp>
 
-/// What was allocated, freed, mapped and grown meanwhile, oldest first.
+/// The allocations, frees, mappings and growths meanwhile, oldest first.
 std::vector<hipvmm::memory_event> events_of_work(hipvmm::mr::vmm_pool_resource& pool,
                                                  const hipvmm::stream& stream) {
   hipvmm::memory_event_subscription events;
@@ -25,7 +25,7 @@ std::vector<hipvmm::memory_event> events_of_work(hipvmm::mr::vmm_pool_resource& 
   return events.read();
 }
 
-/// Writes what the pool holds, and the events that led to it, for PyTorch's memory viewer.
+/// Writes the memory of the pool, and the events that led to it, for PyTorch's memory viewer.
 bool write_snapshot(const hipvmm::mr::vmm_pool_resource& pool,
                     hipvmm::memory_event_subscription& events, const char* path) {
   std::ofstream file{path};
@@ -95,7 +95,7 @@ int run(const char* path) {
     std::fputs("observe: the guard found no write behind a block\n", stderr);
     return 1;
   }
-  // A pool without memory yet, so that it grows whatever its growth step is.
+  // A pool without memory yet, so that it grows with any growth step.
   hipvmm::mr::vmm_pool_resource empty{stream.device()};
   const std::vector<hipvmm::memory_event> events = events_of_work(empty, stream);
   for (const hipvmm::memory_event& each : events)

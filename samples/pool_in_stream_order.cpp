@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A pool reuses memory in the order of a stream: what work in flight still uses is allocated again
+// A pool reuses memory in the order of a stream: memory that work in flight uses is allocated again
 // for later work in the same stream, without a wait and without a call of HIP.
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One process grows a vector, two others follow it: the vector is published under a path, where
-// they attach. They map what is new when they look, read it in place, and never wait for one
+// One process grows a vector, two others follow it: the vector is published under a path, and
+// they attach there. They map new chunks when they look, read them in place, and never wait for one
 // another.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ bool is_as_written(const std::vector<int>& numbers) {
 // A driver that many processes start at once needs seconds for each.
 constexpr std::chrono::seconds patience = 60s;
 
-/// Attaches as soon as the vector is published. Returns false where it never is.
+/// Attaches as soon as the vector is published. Returns false if it never is.
 bool follow(const std::string& path) {
   const auto until = std::chrono::steady_clock::now() + patience;
   while (!std::filesystem::exists(path)) {
@@ -77,7 +77,7 @@ bool produce(const std::string& path, std::vector<::pid_t>& children) {
     numbers.resize(step * step_size, static_cast<int>(step), stream);
     published.announce(numbers, stream);  // readable once the stream has written them
   }
-  // The path is there as long as the publication, for those who attach late.
+  // The path is there as long as the publication, for processes that attach late.
   if (!all_succeeded(children)) return false;
   std::printf("%zu processes followed %zu ints on device %d through a path\n", consumers,
               numbers.size(), device.ordinal());
@@ -113,7 +113,7 @@ int main() {
   }
   const bool produced =
       children.size() == consumers && succeeds("producer", [&] { return produce(path, children); });
-  // Tells those who still wait for the path that nothing will be published.
+  // Tells processes that still wait for the path that nothing will be published.
   std::filesystem::remove_all(folder);
   return all_succeeded(children) && produced ? 0 : 1;
 }

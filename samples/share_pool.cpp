@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A loader process fills blocks of its pool, and a trainer process reads them where they are: each
+// A loader process fills blocks of its pool, and a trainer process reads them in place: each
 // block goes over a channel as the descriptors of its chunks. The trainer maps a chunk once,
 // however many blocks it has, and the loader deallocates a block when the trainer says that it is
 // done.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One grant lets a second device use a vector of the first, those elements that are there and those
 // that come later: growth needs no further call. With virtual memory the second device's pointer
-// stays right too; where the vector stands on hipMalloc, growth changes data() for both. Devices
-// without a link copy instead. `share_with_peer forget` leaves the grant out, to see what HIP says.
+// stays right too; if the vector stands on hipMalloc, growth changes data() for both. Devices
+// without a link copy instead. `share_with_peer forget` leaves the grant out, to show HIP's answer.
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -54,7 +54,7 @@ void share_pool(hipvmm::device_ref owner, hipvmm::device_ref peer) {
   const hipvmm::stream peer_stream{peer};
   int sum = 0;
   hipvmm::mr::vmm_pool_resource pool{owner};
-  pool.grant(peer);  // all memory of the pool, also what it takes later
+  pool.grant(peer);  // all memory of the pool, also memory that it takes later
   {
     const hipvmm::scoped_device current{owner};
     hipvmm::device_scalar<int> value{42, owner_stream, &pool};
@@ -80,7 +80,7 @@ void share_with_all(hipvmm::device_ref owner, hipvmm::device_ref peer) {
   // Memory of hipMalloc cannot be read-only.
   if (hipvmm::capability_of(owner).path() == hipvmm::memory_path::fallback) return;
   table.set_access({{owner, hipvmm::access_right::read}, {peer, hipvmm::access_right::read}});
-  for (const hipvmm::chunk_access& each : table.effective_access())  // what HIP says
+  for (const hipvmm::chunk_access& each : table.effective_access())  // HIP's answer
     require(each.rights.find(peer) == hipvmm::access_right::read, "the peer has another right");
   require(table.copy_to_host(peer_stream) == made_numbers(), "the peer read something else");
 }
@@ -100,7 +100,7 @@ void copy_across(hipvmm::device_ref owner, hipvmm::device_ref peer) {
   hipvmm::device_uvector<int> ours{numbers.size(), stream};
   hipvmm::copy(stream, ours.data(), numbers.data(), numbers.size() * sizeof(int));
 
-  const hipvmm::scoped_device there{peer};  // where the copy is to be
+  const hipvmm::scoped_device there{peer};  // the device of the copy
   const hipvmm::stream peer_stream{peer};
   const hipvmm::device_uvector<int> theirs{ours, peer_stream};
   std::vector<int> read(theirs.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A second process reads a vector of the first while it grows: the chunks behind it are exported as
-// file descriptors, which a Unix socket carries over, and the second process maps each where it is
-// in the vector. What it has stays mapped; only new chunks are sent.
+// file descriptors, which a Unix socket carries over, and the second process maps each at its place
+// in the vector. Old chunks stay mapped; only new chunks are sent.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,7 +60,7 @@ void send_size(int socket, std::size_t size) {
   if (::sendmsg(socket, &message.header, MSG_NOSIGNAL) < 0) throw_errno("sendmsg");
 }
 
-/// What came, and a chunk if one did; nothing where the other side has gone away.
+/// A message, and its chunk if it has one; nothing if the other side has gone away.
 struct received {
   std::optional<letter::content> what;
   hipvmm::shareable_handle chunk;
@@ -91,7 +91,7 @@ std::uint64_t send_new_chunks(int socket, hipvmm::growable_device_vector<int>& n
   return last;
 }
 
-/// What a vector says that was not made to be shared.
+/// The refusal by a vector that was not made to be shared.
 void export_plain_vector(hipvmm::device_ref device) {
   hipvmm::growable_device_vector<int> plain{device};
   plain.reserve(1);

@@ -16,7 +16,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
 
 usual_suites=(core vmm ipc c mr container)
-# Random operations, contract suites and what makes many pools, which take most of the time.
+# Random operations, contract suites and cases with many pools, which take most of the time.
 declare -A slow_cases=([mr]='*random*,*contract*,*numbers name are served*' [container]='*random*'
   [vmm]='*random*' [ipc]='*random*')
 
@@ -34,7 +34,7 @@ command -v "$emulator" >/dev/null || stop "$emulator is no command: set HIPVMM_E
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 export HIPVMM_TEST_BYTES=${HIPVMM_TEST_BYTES:-262144}
-export XDG_CACHE_HOME=$results/cache  # what is known of a GPU is not that of the user's
+export XDG_CACHE_HOME=$results/cache  # findings about this GPU are not for the user's
 end=$((SECONDS + ${HIPVMM_EMULATOR_SECONDS:-1800}))
 left_out=()
 
@@ -60,7 +60,7 @@ emulate() { timeout --kill-after=10 "$1" "$emulator" "${config[@]}" -- "$build/b
 # devices: how many GPUs hipvmm-info has described.
 devices() { grep -c '^      "ordinal": ' "$results/info.json" || true; }
 
-# finding TRAIT: what hipvmm-info has found for the first GPU.
+# finding TRAIT: the finding of hipvmm-info for the first GPU.
 finding() { sed -n "/^        \"$1\": {/,/}/s/.*\"finding\": \"\(.*\)\".*/\1/p" "$results/info.json" | head -n 1; }
 
 # counts LOG: passed and failed cases, and those that skipped. The end of the time is no failure of

@@ -4,11 +4,11 @@
 # there, in one call and without installing anything: bash tests/gpu.sh FOLDER [CTEST_OPTION...].
 # Without options the cases of a program share a process, because a driver needs two seconds to start
 # beside seven other processes; with `-R .` each has its own, which takes ten minutes and more.
-# FOLDER gets summary.txt, of at most 40 lines, for an issue; build.log, tests.log, info.json, the whole
-# of what hipvmm-info says, and defects.log, what samples/rocm_defects print: a defect of the HIP
+# FOLDER gets summary.txt, of at most 40 lines, for an issue; build.log, tests.log, info.json, the
+# output of hipvmm-info, and defects.log, that of samples/rocm_defects: a defect of the HIP
 # runtime is named in the summary, and no failure. Kernels are compiled if hipcc or nvcc is there.
-# What tests/support/packages.sh lists must be there; CMAKE_PREFIX_PATH names the folder of what is
-# not in the system's own. HIPVMM_COMMIT names the commit where git cannot.
+# The packages of tests/support/packages.sh must be there; CMAKE_PREFIX_PATH names the folder of any
+# not in the system's own. HIPVMM_COMMIT names the commit if git cannot.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines of unknown number in memory of a device, by C: lines [FILE]. Reads the file, or its own
- * text, into a buffer that grows in place, and shows what was copied back and what a pool refused.
+ * text, into a buffer that grows in place, and shows bytes copied back and the refusal by a pool.
  */
 #include <stdio.h>
 #include <stdlib.h>

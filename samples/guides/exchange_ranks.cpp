@@ -19,7 +19,7 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error{what};
 }
 
-/// Which rank is to have a number.
+/// The rank of a number.
 int owner_of(int number, int size) { return number % 10 % size; }
 
 /// Numbers, those for each rank together, and how many these are.
@@ -39,7 +39,7 @@ grouped_numbers numbers_of(int rank, int size) {
   return result;
 }
 
-/// Sends each number to its owner. Returns a line about what came.
+/// Sends each number to its owner. Returns a line about the received numbers.
 std::string send_to_owners(hipvmm::communicator& ranks, const hipvmm::stream& stream) {
   const grouped_numbers mine = numbers_of(ranks.rank(), ranks.size());
 
@@ -57,7 +57,7 @@ std::string send_to_owners(hipvmm::communicator& ranks, const hipvmm::stream& st
   return line;
 }
 
-/// One rank has no room: all are told, and all go on. Returns what this one was told.
+/// One rank has no room: all throw, and all go on. Returns the message of this one's exception.
 std::string run_short(hipvmm::communicator& ranks, const hipvmm::stream& stream) {
   const grouped_numbers mine = numbers_of(ranks.rank(), ranks.size());
   hipvmm::growable_device_vector<int> grouped{ranks.device()};
@@ -83,7 +83,7 @@ std::string run_short(hipvmm::communicator& ranks, const hipvmm::stream& stream)
   }
   require(!told.empty() && received.size() == before, "an exchange that fails must change nothing");
 
-  if (ranks.rank() == 1) received.clear();  // room for what comes
+  if (ranks.rank() == 1) received.clear();  // room for the numbers of the others
   hipvmm::exchange(grouped, mine.counts, received, ranks, stream);
   return told;
 }
@@ -94,7 +94,7 @@ struct rank_lines {
   std::string failure;
 };
 
-/// What each thread does: it makes its rank, whose end in any way the others notice.
+/// The work of each thread: makes its rank; the others notice its end, however it ends.
 void run_rank(hipvmm::thread_ranks& group, int rank, hipvmm::device_ref device, rank_lines& lines) {
   try {
     hipvmm::thread_communicator ranks{group, rank, device};

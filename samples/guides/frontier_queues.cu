@@ -41,7 +41,7 @@ HIPVMM_HOST_DEVICE bool claim(unsigned* level, unsigned depth) {
 #endif
 }
 
-/// What a thread does: appends the unvisited neighbours of one vertex in the half of its stream.
+/// The work of a thread: appends the unvisited neighbours of one vertex in the half of its stream.
 struct expand {
   hipvmm::device_span<const vertex> frontier;
   unsigned* levels;  // of the half, which begins at `first`
@@ -83,7 +83,7 @@ void launch(const expand& thread, hipvmm::stream_ref stream) {
 #endif
 
 /// The half of the vertices that one stream searches. Its queue holds all vertices that were found;
-/// those of the last level, the frontier, are at its end.
+/// the frontier, the vertices of the last level, is at its end.
 struct half_search {
   hipvmm::stream stream;
   hipvmm::growable_device_vector<vertex> queue;
@@ -110,7 +110,7 @@ std::size_t search_level(half_search (&halves)[2], unsigned depth) {
       if (!open[i]) continue;
       half_search& own = halves[i];
       const auto found = own.appender.prepare(room[i], own.stream);
-      for (const half_search& from : halves)  // the frontiers stay where they are, and are read
+      for (const half_search& from : halves)  // the frontiers do not move, and are read
         launch({from.frontier(), own.levels.data(), own.first, depth, found}, own.stream);
     }
     for (int i = 0; i < 2; ++i) {
@@ -146,7 +146,7 @@ std::vector<unsigned> expected_levels() {
 }
 
 void run() {
-  static_cast<void>(hipvmm::device_ref::current());  // says so where there is none
+  static_cast<void>(hipvmm::device_ref::current());  // throws if there is none
   half_search halves[2] = {half_search{0}, half_search{half}};
   halves[0].levels.set_element(0, 0, halves[0].stream);
   halves[0].queue.push_back(0, halves[0].stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The KV cache of a server: a growable vector for each sequence, and sequences that were not used
-// for long make room for others. kv_cache MEBIBYTES lets it have that much, 64 by default; where
+// for long make room for others. kv_cache MEBIBYTES lets it have that much, 64 by default; if
 // the device has less, its refusal evicts too.
 #include <cstddef>
 #include <cstdio>
@@ -59,8 +59,8 @@ class kv_cache {
     hipvmm::growable_device_vector<token_kv> tokens;
   };
 
-  /// An address for life, so that kernels and tables keep it, and steps of one size, so that what
-  /// an evicted sequence leaves fits the next one.
+  /// An address for life, so that kernels and tables keep it, and steps of one size, so that the
+  /// chunks of an evicted sequence fit the next one.
   static hipvmm::growth_options options() {
     hipvmm::growth_options result;
     result.max_bytes = context_tokens * sizeof(token_kv);
@@ -110,7 +110,7 @@ void run(std::size_t budget_bytes) {
     throw std::runtime_error{"the cache holds too much, or not what was put into it"};
 }
 
-/// Where one sequence alone does not fit, nothing is left to evict.
+/// If one sequence alone does not fit, nothing is left to evict.
 void fill_beyond_context(hipvmm::stream_ref stream) {
   kv_cache cache{hipvmm::device_ref::current(), hipvmm::GiB};
   const std::vector<token_kv> tokens(context_tokens / 4);

@@ -26,7 +26,7 @@ class kv_slots {
   kv_slots(hipvmm::device_ref device, std::size_t budget_bytes)
       : arena_{device, options(budget_bytes)} {}
 
-  /// A step of the batch: each sequence gets `tokens` more. One call, and none of HIP where the
+  /// A step of the batch: each sequence gets `tokens` more. One call, and none of HIP if the
   /// blocks are there.
   void step(const std::vector<int>& batch, std::size_t tokens, hipvmm::stream_ref stream) {
     std::vector<std::size_t> slots;
@@ -49,7 +49,7 @@ class kv_slots {
   void begin(int id, hipvmm::stream_ref stream) {
     sequences_[id] = {arena_.acquire(stream), ++now_};
   }
-  /// Begins sequences that go on from what `prompt` has, whose whole blocks they share.
+  /// Begins sequences that go on from the tokens of `prompt`, whose whole blocks they share.
   void begin_with(int prompt, const std::vector<int>& ids, hipvmm::stream_ref stream) {
     std::vector<std::size_t> slots;
     for (const int id : ids) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What happens when memory runs out, and what a program can do: what the exception says, a limit of
+// Memory runs out, and a program has remedies: the exception that names the cause, a limit of
 // the program's own, a callback that frees something, memory that waits for work, and memory that
 // is held idle.
 #include <cstddef>
@@ -43,7 +43,7 @@ void callback(hipvmm::stream_ref stream) {
   hipvmm::mr::pool_options options;
   options.maximum_bytes = 64 * MiB;
   hipvmm::mr::vmm_pool_resource pool{hipvmm::device_ref::current(), options};
-  std::vector<hipvmm::device_buffer> cached;  // what could be computed again
+  std::vector<hipvmm::device_buffer> cached;  // results that can be computed again
   cached.emplace_back(32 * MiB, stream, &pool);
   cached.emplace_back(16 * MiB, stream, &pool);
 
@@ -63,8 +63,8 @@ void retired_memory(const hipvmm::stream& stream) {
     hipvmm::growable_device_vector<int> numbers{stream.device()};
     numbers.resize(16'000'000, stream);  // work that is under way
   }  // nobody waits: the memory returns to the device when that work is done
-  hipvmm::drain_retired_memory();        // waits, for who needs the memory outside of hipvmm
-  hipvmm::chunk_cache::shared().trim();  // and what is kept for a second for the next vector
+  hipvmm::drain_retired_memory();        // waits: for a need of memory outside of hipvmm
+  hipvmm::chunk_cache::shared().trim();  // and frees chunks that are kept for a second
   std::printf("retired bytes that wait: %zu; kept: %zu\n", hipvmm::retired_memory().waiting_bytes,
               hipvmm::chunk_cache::shared().statistics().bytes);
 }

@@ -35,7 +35,7 @@ void append_all(hipvmm::growable_device_vector<char>& to, std::istream& input,
     input.read(block.data(), pinned_block::bytes);
     const auto got = static_cast<std::size_t>(input.gcount());
     if (got == 0) break;
-    to.append(block.data(), got, stream);  // grows where it must, and does not wait for the copy
+    to.append(block.data(), got, stream);  // grows if it must, and does not wait for the copy
     block.copied.record(stream);
   }
 }
@@ -62,7 +62,7 @@ void read(std::istream& input, const std::string* expected) {
     throw std::runtime_error{"the device has another text than was read"};
 }
 
-/// What a reader says whose input is longer than it allows.
+/// The refusal by a reader of input that is longer than its limit.
 void read_at_most(std::istream& input, std::size_t bytes) {
   const hipvmm::stream stream;
   hipvmm::growth_options options;
@@ -77,7 +77,7 @@ void read_at_most(std::istream& input, std::size_t bytes) {
 }
 
 void run(int count, char** arguments) {
-  static_cast<void>(hipvmm::device_ref::current());  // says so where there is none
+  static_cast<void>(hipvmm::device_ref::current());  // throws if there is none
   if (count > 1) {
     std::ifstream file{arguments[1], std::ios::binary};
     if (!file) throw std::runtime_error{std::string{"cannot open "} + arguments[1]};

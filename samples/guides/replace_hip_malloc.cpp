@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The same loop with hipMalloc and hipFree, with a pool in their place, and with a pool in stream
-// order; then two mistakes, and what the pool says of them.
+// order; then two mistakes, and the pool's reports of them.
 #include <hip/hip_runtime_api.h>
 
 #include <cstddef>
@@ -73,7 +73,7 @@ void run() {
   by_hip(stream);
   {
     hipvmm::mr::vmm_pool_resource pool{hipvmm::device_ref::current()};
-    hipvmm::mr::set_current_device_resource(&pool);  // what containers use by default
+    hipvmm::mr::set_current_device_resource(&pool);  // the default of containers
     by_name(pool, stream);
     show("one for one", pool);
     hipvmm::mr::set_current_device_resource(nullptr);

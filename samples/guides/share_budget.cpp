@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two processes that share a cap on a device's memory: one fills a cache with what is left, the
+// Two processes that share a cap on a device's memory: one fills a cache with the rest, the
 // other needs memory, and gets it from the cache.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ constexpr std::size_t entry_bytes = 16 * MiB;
 // Made before the processes part. One that is to be found by others has a name that they know.
 const std::string budget_name = "share_budget-" + std::to_string(::getpid());
 
-/// What could be computed again. Its entries go when others need their memory.
+/// Results that can be computed again. Entries go when others need their memory.
 class cache {
  public:
   explicit cache(hipvmm::device_ref device) : device_{device}, stream_{device} {}
@@ -88,7 +88,7 @@ void run_needy(hipvmm::device_ref device, int from_other, int to_other) {
   wait_for(from_other);
 
   hipvmm::growable_device_vector<char> numbers{device};
-  numbers.resize(40 * MiB, 'x', stream);  // the cache trims what is missing
+  numbers.resize(40 * MiB, 'x', stream);  // the cache frees the missing bytes
   if (budget.report().bytes > limit) throw std::runtime_error{"they hold more than the limit"};
   tell(to_other);
   wait_for(from_other);
@@ -141,7 +141,7 @@ int main() {
   if (other == 0) {
     ::close(down[1]);
     ::close(up[0]);
-    // The other one says what it lacks.
+    // If no byte comes, the other process has said why.
     char has_device = 0;
     if (::read(down[0], &has_device, 1) != 1) return 1;
     return succeeds("cache", run_cache, down[0], up[1]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A server and a trainer take turns on one device, as in a loop of reinforcement learning. While
 // the trainer works, the server's weights wait on the host, its cache is dropped, and the addresses
-// of both stay, so that what was captured or stored with them is valid when the server goes on.
+// of both stay, so that graphs and stored pointers are valid when the server goes on.
 #include <cstdio>
 #include <exception>
 #include <hipvmm/hipvmm.hpp>
@@ -49,7 +49,7 @@ class server {
   /// Returns the bytes that the device received.
   std::size_t sleep() {
     hipvmm::suspend(cache_, hipvmm::keep::nothing, stream_);
-    // Pinned once, for the server will sleep again.
+    // Pinned once, because the server will sleep again.
     hipvmm::suspend(weights_, hipvmm::keep::contents, stream_, hipvmm::sleep_storage::pinned_kept);
     return weights_.statistics().bytes_asleep + cache_.statistics().bytes_asleep;
   }
@@ -66,7 +66,7 @@ class server {
   hipvmm::device_uvector<char> keys_and_values_;
 };
 
-/// Needs what the server had; all of it goes back at the end.
+/// Needs the memory that the server had; all of it goes back at the end.
 void train(hipvmm::device_ref device) {
   const hipvmm::stream stream{device};
   hipvmm::mr::vmm_pool_resource pool{device};
@@ -82,7 +82,7 @@ void run(hipvmm::device_ref device) {
     if (serving.sleep() < weight_count * sizeof(int) + cache_bytes)
       throw std::runtime_error{"not all of the server's memory returned"};
     train(device);
-    // The cache is not there yet: the trainer may still hold what it would take.
+    // The cache is not there yet: the trainer may still hold its memory.
     serving.wake_weights();
     serving.load(round);
     serving.wake_cache();

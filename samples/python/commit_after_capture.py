@@ -20,7 +20,7 @@ LEFT = (16 << 20) if ON_HOST else (1 << 30)  # bytes that other allocations need
 
 
 def capture(size, keys, rows, positions, seen):
-    """A function that writes `size` rows where `positions` says, and sums up what is there then."""
+    """A function that writes `size` rows at `positions`, and sums up those that are there then."""
 
     def step():
         keys.index_copy_(0, positions[:size], rows[:size])
@@ -31,7 +31,7 @@ def capture(size, keys, rows, positions, seen):
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        step()  # what a kernel needs once is allocated before the capture
+        step()  # memory that a kernel needs once is allocated before the capture
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -52,7 +52,7 @@ def main():
     seen = torch.zeros(len(SIZES), device=DEVICE)
     steps = [capture(size, cache.tensor, rows, positions, seen) for size in reversed(SIZES)]
 
-    # 2. Commit what is left now. Others may use the device too: try less if they were faster.
+    # 2. Commit the memory left now. Others may use the device too: try less if they were faster.
     tokens = cache.committed + (hipvmm.device_memory(0).free - LEFT) // row_bytes
     while True:
         try:

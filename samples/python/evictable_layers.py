@@ -118,7 +118,7 @@ def rival():
 def measure(name, make, options):
     step, copied = make(options)
     x = torch.ones(options.batch, options.width, dtype=DTYPE, device=DEVICE)
-    result = step(x)  # the first token loads what the rest finds
+    result = step(x)  # the first token loads the layers for the rest
     synchronize()
     before, begin = copied(), time.perf_counter()
     for _ in range(options.tokens):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What docs/guides/python.md shows: an array that grows, a pool, and errors. Checks itself."""
+"""The examples of docs/guides/python.md: an array that grows, a pool, and errors. Checks itself."""
 
 import numpy as np
 

@@ -31,7 +31,7 @@ struct owner_of_to {
   HIPVMM_HOST_DEVICE unsigned operator()(const edge& of) const { return of.to / rank_vertices; }
 };
 
-/// What a thread does: makes an edge of the graph, in both directions.
+/// The work of a thread: makes an edge of the graph, in both directions.
 struct make_edge {
   edge* edges;
   std::size_t first;
@@ -44,7 +44,7 @@ struct make_edge {
   }
 };
 
-/// Finds where the edges of a vertex begin.
+/// Finds the first edge of a vertex.
 struct find_begin {
   hipvmm::device_span<const edge> edges;
   unsigned* begins;
@@ -92,7 +92,7 @@ struct settle {
   }
 };
 
-/// One rank's vertices, and what it has found.
+/// One rank's vertices, and those that it has found.
 class search {
  public:
   search(hipvmm::communicator& ranks, const graph_size& size)
@@ -140,7 +140,7 @@ class search {
   }
 
  private:
-  /// Each rank makes a share of the edges and sends them to who has their vertices.
+  /// Each rank makes a share of the edges and sends them to the ranks of their vertices.
   void get_edges() {
     const auto shares =
         hipvmm::partition::even(std::size_t{size_.vertices} * edges_per_vertex, ranks_.size());
@@ -193,7 +193,7 @@ class search {
   hipvmm::growable_device_vector<vertex> parents_;
   hipvmm::growable_device_vector<unsigned> seen_;
   hipvmm::partitioned_vector<vertex> queue_;  // all that were found
-  std::size_t frontier_ = 0;                  // where those of the last level begin
+  std::size_t frontier_ = 0;                  // the first of the last level
   hipvmm::growable_device_vector<edge> found_;
   hipvmm::growable_device_vector<edge> arrived_;
   hipvmm::device_appender<edge> appender_{found_};

@@ -7,7 +7,7 @@
 
 #include "kernels.hpp"
 
-/// What a thread does to count the items of each rank.
+/// The work of a thread that counts the items of each rank.
 template <typename T, typename RankOf>
 struct count_item {
   const T* items;
@@ -19,7 +19,7 @@ struct count_item {
   }
 };
 
-/// What a thread does to put an item behind the others of its rank.
+/// The work of a thread that puts an item behind the others of its rank.
 template <typename T, typename RankOf>
 struct place_item {
   const T* items;
@@ -33,7 +33,7 @@ struct place_item {
 };
 
 /// Items by the rank that they go to, as exchange() takes them. Its memory is used again by each
-/// fill(), and grows where more items come.
+/// fill(), and grows if more items come.
 template <typename T>
 class buckets {
  public:

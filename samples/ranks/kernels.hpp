@@ -36,7 +36,7 @@ HIPVMM_HOST_DEVICE inline bool claim(unsigned* at, unsigned from, unsigned to) {
 #endif
 }
 
-/// Adds to `*at` and returns what was there.
+/// Adds to `*at` and returns the old value.
 HIPVMM_HOST_DEVICE inline unsigned long long add(unsigned long long* at, unsigned long long value) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   return atomicAdd(at, value);
@@ -58,7 +58,7 @@ HIPVMM_HOST_DEVICE std::size_t lower_bound(const T* sorted, std::size_t count, T
   return first;
 }
 
-// What a launch does with memory, which the order checker of the host provider judges.
+// The uses of memory by a launch, for the order checker of the host provider.
 template <typename Container>
 hipvmm::used_memory reads(const Container& elements) {
   return {elements.data(), elements.size() * sizeof(*elements.data()), hipvmm::memory_use::read};

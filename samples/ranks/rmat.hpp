@@ -7,7 +7,7 @@
 
 using vertex = unsigned;
 
-/// Two vertices: an edge, or a vertex that was found and from where.
+/// Two vertices: an edge, or a vertex that was found and its predecessor.
 struct edge {
   vertex from;
   vertex to;

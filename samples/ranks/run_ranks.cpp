@@ -50,11 +50,11 @@ choice read_options(int count, char** arguments, std::size_t size) {
 
 /// The device of a rank: they take turns.
 hipvmm::device_ref device_of(int rank) {
-  static_cast<void>(hipvmm::device_ref::current());  // says so where there is none
+  static_cast<void>(hipvmm::device_ref::current());  // throws if there is none
   return hipvmm::device_ref{rank % hipvmm::device_count()};
 }
 
-/// Runs `of_rank` in `size` threads. Throws what the first rank at fault threw: the others' errors
+/// Runs `of_rank` in `size` threads. Throws the error of the first rank at fault: the other errors
 /// only say that it is gone.
 void run_threads(int size, const std::function<void(int)>& of_rank) {
   if (size < 1) throw std::invalid_argument{"--ranks needs at least one rank"};
@@ -110,7 +110,7 @@ class mpi_world {
   }
 };
 
-/// Ends all ranks, which may wait for this one, where MPI is still in use.
+/// Ends all ranks, which may wait for this one, if MPI is still in use.
 void abort_mpi() {
   int initialized = 0;
   int finalized = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sorts keys that are on ranks: each rank sorts its own, samples choose where the parts of the
-// others begin, and the keys go there by exchange(), into a vector that grows. How many a rank gets
-// depends on the keys; rebalance() makes the parts even. The result is compared with what was made.
+// Sorts keys that are on ranks: each rank sorts its own, samples choose the first keys of the
+// ranks' parts, and the keys go there by exchange(), into a vector that grows. How many a rank gets
+// depends on the keys; rebalance() makes the parts even. The result is checked against the input.
 //   sample_sort --ranks threads:4 --size 100000   (so many keys on each rank, on average)
 #include <algorithm>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 using key = std::uint64_t;
 
-/// What a thread does: makes a key. Small ones are more frequent than large ones.
+/// The work of a thread: makes a key. Small ones are more frequent than large ones.
 struct make_key {
   key* keys;
   std::size_t first;
@@ -26,7 +26,7 @@ struct make_key {
   }
 };
 
-/// Takes a key at regular distances; the greatest key where there are none.
+/// Takes a key at regular distances; the greatest key if there are none.
 struct take_sample {
   hipvmm::device_span<const key> sorted;
   key* samples;
@@ -38,17 +38,17 @@ struct take_sample {
   }
 };
 
-/// Finds where the keys of a rank begin.
+/// Finds the first key of a rank.
 struct find_bound {
   hipvmm::device_span<const key> sorted;
-  key* at;  // the least key of a rank, then where its keys begin
+  key* at;  // the least key of a rank, then the index of its first key
 
   HIPVMM_HOST_DEVICE void operator()(std::size_t index) const {
     at[index] = lower_bound(sorted.data(), sorted.size(), at[index]);
   }
 };
 
-/// What shows that no key was lost or changed, and whether keys are in order.
+/// Shows that no key was lost or changed, and whether keys are in order.
 struct summary {
   unsigned long long sum;        // of the keys, mixed
   unsigned long long misplaced;  // keys that are less than those before them

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The dispatch of a mixture of experts: each token goes to the two experts that its gate chooses,
-// which are on ranks, and what they make of it comes back and is added up. How many tokens an
+// which are on ranks, and their results come back and are added up. How many tokens an
 // expert gets is known only when they come: exchange() appends them to a vector that grows, and
 // takes them back by the counts that it returned. The result is compared with that of one rank.
 //   token_dispatch --ranks threads:4 --size 2000   (so many tokens on each rank)
@@ -45,12 +45,12 @@ HIPVMM_HOST_DEVICE inline float weight(std::uint64_t number, unsigned which) {
   return which == 0 ? first : 1 - first;
 }
 
-/// What an expert makes of a value.
+/// An expert's result for a value.
 HIPVMM_HOST_DEVICE inline float applied(unsigned expert, float value) {
   return value * static_cast<float>(expert + 1) + static_cast<float>(expert % 3);
 }
 
-/// What a thread does for a token and one of its choices: writes the message.
+/// The work of a thread for a token and one of its choices: writes the message.
 struct route {
   message* messages;
   std::uint64_t first;  // number of this rank's first token
@@ -83,7 +83,7 @@ struct run_expert {
   }
 };
 
-/// Puts what came back where it belongs.
+/// Puts each result at its place.
 struct take_back {
   const message* messages;
   token* slots;
@@ -109,7 +109,7 @@ struct combine {
   }
 };
 
-/// The vectors of a layer, whose memory grows to what the largest batch needed.
+/// The vectors of a layer, whose memory grows to the need of the largest batch.
 struct layer {
   explicit layer(hipvmm::communicator& of) : ranks{of}, routed{of} {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// hipMemSetAccess of one whole mapping, where other mappings of the same reservation have other
-// sizes or a hole lies between. In units of the granularity: what is mapped in which order.
+// hipMemSetAccess of one whole mapping, if other mappings of the same reservation have other
+// sizes or a hole lies between. In units of the granularity: the mappings in their order.
 #include "virtual_memory.hpp"
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Calls with an argument that HIP can check and refuse: each in a process of its own.
-#include "virtual_memory.hpp"  // IWYU pragma: keep: HIP, with what older headers lack
+#include "virtual_memory.hpp"  // IWYU pragma: keep: HIP, with names that older headers lack
 
 namespace {
 

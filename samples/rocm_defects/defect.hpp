@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the programs of this folder share: see README.md for how to build, run and report.
+// The common parts of this folder's programs. README.md says how to build, run and report.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -17,7 +17,7 @@
 
 enum outcome { as_documented = 0, defect_seen = 1, cannot_ask = 77 };
 
-// Prints the result and ends the program, whatever its threads and streams still do.
+// Prints the result and ends the program, even if its threads and streams still work.
 [[noreturn]] inline void finish(outcome result, const std::string& reason) {
   const char* const words = result == as_documented ? "as documented"
                             : result == defect_seen ? "DEFECT SEEN"
@@ -34,7 +34,7 @@ inline void require(hipError_t result, const char* call) {
     finish(cannot_ask, std::string{call} + " gave " + hipGetErrorName(result));
 }
 
-// Prints what is asked of which device, and ends the program after a minute.
+// Prints the question and its device, and ends the program after a minute.
 inline int begin(const char* question, int gpus = 1) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::signal(SIGALRM, [](int) {
@@ -84,7 +84,7 @@ bool comes_true(Condition done, int limit = 2000) {
   return done();
 }
 
-// A callback that holds a stream: what is enqueued behind it does not begin before open(). ROCm 5.2
+// A callback that holds a stream: work enqueued behind it does not begin before open(). ROCm 5.2
 // has no hipLaunchHostFunc yet.
 struct gate {
   std::atomic<bool> is_open{false};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// hipMemMap where something is mapped already, as a program does by mistake once. All is undone
+// hipMemMap at addresses with a mapping, as a program does by mistake once. All is undone
 // then, and the addresses are reserved again, for mappings that are as good as any.
 #include "virtual_memory.hpp"
 

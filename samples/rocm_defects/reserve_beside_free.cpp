@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Threads reserve, map, grant, unmap and free addresses, each for itself. A race: what one thread
+// Threads reserve, map, grant, unmap and free addresses, each for itself. A race: a range that one
 // frees, another may reserve at once. Control: the same with a lock around reserve and free.
 #include "virtual_memory.hpp"
 

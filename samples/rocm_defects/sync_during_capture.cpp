@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// hipDeviceSynchronize while another thread captures a stream. It is refused where the captured
+// hipDeviceSynchronize while another thread captures a stream. It is refused if the captured
 // stream is of the same device; when the capture has ended, and for other devices, it must work.
 #include "defect.hpp"
 

@@ -24,13 +24,13 @@ std::size_t lost_by_allocations(bool waits) {
     REQUIRE(hipMalloc(&memory, bytes));
     fill_and_destroy(memory, bytes, waits);
     REQUIRE(hipFree(memory));
-    // What the first round adds is the runtime's own.
+    // The runtime itself allocates in the first round.
     REQUIRE(hipMemGetInfo(round == 0 ? &before : &after, &all));
   }
   return before > after ? before - after : 0;
 }
 
-// How the free of a smaller reservation ends that starts where a used one was.
+// The result of the free of a smaller reservation at the start of a used one.
 hipError_t free_of_next_reservation(bool waits) {
   const std::size_t bytes = granularity();
   char* const at = reserve(4 * bytes);

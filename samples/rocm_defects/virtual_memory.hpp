@@ -18,7 +18,7 @@ inline hipError_t grant(void* at, std::size_t bytes, int device) {
   return hipMemSetAccess(at, bytes, &right, 1);
 }
 
-// Unit of sizes; ends the program where the device has no virtual memory management.
+// Unit of sizes; ends the program if the device has no virtual memory management.
 inline std::size_t granularity(int device = 0) {
   const hipMemAllocationProp properties = properties_on(device);
   std::size_t bytes = 0;

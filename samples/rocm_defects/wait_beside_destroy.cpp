@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Threads, each with a stream of its own, make it wait for events of the other threads' streams,
 // then wait for it and destroy it. An event may be waited for after its stream. A race: while one
-// thread asks for the wait, another destroys the event's stream. What the host frees is
+// thread asks for the wait, another destroys the event's stream. Freed host memory is
 // overwritten, so that its use is seen. Control: no thread destroys its stream before all have
 // asked. The argument: milliseconds.
 #include <malloc.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Whether ggml's pool of virtual memory works on this machine's HIP devices: samples/slots/ggml_vmm.sh
-# [HIPVMM_INFO] prints the option for ggml's CMake on standard output and what decided it on standard
+# [HIPVMM_INFO] prints the option for ggml's CMake on standard output and its reason on standard
 # error. HIPVMM_INFO is the program hipvmm-info, which probes each device, by default that of PATH.
 #
 # The pool (ggml_cuda_pool_vmm) asks each device for one attribute, and aborts when a call fails

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Works with arrays of JAX in memory of its own allocators, and of hipvmm under hipvmm-run.
 
-JAX has no hook for an allocator (docs/guides/slots.md). What it calls for each allocation with
-XLA_PYTHON_CLIENT_ALLOCATOR=platform is served by hipvmm-run, where that was built: HIPVMM_RUN names
+JAX has no hook for an allocator (docs/guides/slots.md). Its calls for each allocation with
+XLA_PYTHON_CLIENT_ALLOCATOR=platform are served by hipvmm-run, if that was built: HIPVMM_RUN names
 it. Arrays that grow are given to JAX without a copy. Needs a GPU, JAX and the package hipvmm:
 
     python3 samples/slots/jax_arrays.py [--steps N] [--rounds N] [--csv FILE]

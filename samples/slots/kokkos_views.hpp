@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Kokkos views of memory of hipvmm. Kokkos has no hook for what its memory spaces allocate: a View
-// that allocates calls hipMalloc or cudaMalloc itself. What it offers are views of memory that the
+// Kokkos views of memory of hipvmm. Memory spaces of Kokkos have no hook for allocations: a View
+// that allocates calls hipMalloc or cudaMalloc itself. It offers views of memory that the
 // program owns. A header to copy into a program; written for Kokkos 4. CI has no Kokkos.
 #include <Kokkos_Core.hpp>
 

@@ -3,7 +3,7 @@
 """Serves requests on a small transformer in PyTorch, with four ways to keep keys and values.
 
 Continuous batching: a step computes one token of each sequence of the batch; sequences begin as soon
-as there is memory, and where it does not suffice the one that began last gives way and is computed
+as there is memory, and if it does not suffice the one that began last gives way and is computed
 again later. All weights are random. A line for each way, all of which get the same bytes:
 
 - growing: hipvmm.torch.KVCache, slots that grow in place;
@@ -11,9 +11,9 @@ again later. All weights are random. A line for each way, all of which get the s
 - paged: pages of 64 tokens, found by a table;
 - concatenated: a tensor for each sequence, which torch.cat makes longer.
 
-One kernel serves all: it finds pages of 64 tokens by a table, which is arithmetic where a sequence is
+One kernel serves all: it finds pages of 64 tokens by a table, which is arithmetic if a sequence is
 contiguous. The batch has always the same shape. So every way must find the same tokens, bit by bit;
-the status is 1 where one does not. Needs the package hipvmm, and a GPU with Triton, or the host
+the status is 1 if one does not. Needs the package hipvmm, and a GPU with Triton, or the host
 provider (then small, and without meaning for the times):
 
     python3 samples/slots/kv_engine.py [--csv FILE] [--steps REQUESTS] [--budget MIB]
@@ -188,7 +188,7 @@ class Request:
 
 
 def serve(model, store, requests):
-    """Computes all requests. Returns what was measured."""
+    """Computes all requests. Returns the measurements."""
     shape = model.shape
     attention_of = attend_by_kernel if shape.device.type == "cuda" else attend_on_host
     waiting, active, free = deque(requests), {}, list(range(shape.rows))

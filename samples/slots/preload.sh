@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Programs that know nothing of hipvmm on an NVIDIA GPU, with and without hipvmm-run:
 # preload.sh BUILD [PYTHON]. BUILD is a build for the provider cuda (HIPVMM_PROVIDER=cuda). Prints a
-# line for each: whether what it computes is the same, how many calls were replaced, and the seconds
-# of both. A program that is not here is skipped. Exits with 1 where results differ, or where none
+# line for each: whether its results are the same, how many calls were replaced, and the seconds
+# of both. A program that is not here is skipped. Exits with 1 if results differ, or if none
 # of a program's calls was replaced.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program of the CUDA runtime for preload.sh, which knows nothing of hipvmm: prints what it has
+// A program of the CUDA runtime for preload.sh, which knows nothing of hipvmm: prints results
 // computed in memory of cudaMalloc and cudaMallocAsync.
 #include <cuda_runtime.h>
 

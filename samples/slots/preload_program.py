@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Programs for preload.sh, which know nothing of hipvmm: prints what one library has computed."""
+"""Programs for preload.sh, which know nothing of hipvmm: prints the results of one library."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@
 # was (machine.txt). A sample whose library is not installed says so and is skipped; one that fails
 # does not stop the others, and the status is then 1.
 #
-# BUILD is the folder of the build, build/slots by default; HIP_INCLUDE that of HIP's headers, where
-# CMake does not find them; PYTHON the interpreter that has the libraries; SLOTS_OPTIONS what the
-# samples get, such as "--steps 20 --rounds 1".
+# BUILD is the folder of the build, build/slots by default; HIP_INCLUDE that of HIP's headers, if
+# CMake does not find them; PYTHON the interpreter that has the libraries; SLOTS_OPTIONS the
+# samples' options, such as "--steps 20 --rounds 1".
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 (($# > 0)) || { echo "usage: samples/slots/run.sh OUT [NAME...]" >&2; exit 2; }

@@ -3,8 +3,8 @@
 """Weights and a cache of PyTorch sleep and wake: the device has their memory in between.
 
 A model's weights are allocated in hipvmm.torch.pool(tag="weights"), a tensor that stands for a cache
-in pool(tag="cache"). The first sleeps with its contents, the second without. Prints what the driver
-has free before, meanwhile and after, and how long it took; checks that the model computes the same
+in pool(tag="cache"). The first sleeps with its contents, the second without. Prints the free memory
+of the driver before, meanwhile and after, and the time; checks that the model computes the same
 afterwards, also by a graph that was captured before, and that all memory came back. Needs a GPU, the
 package hipvmm and PyTorch 2.5 or newer, on CUDA or ROCm:
 
@@ -27,7 +27,7 @@ WIDTH = 4096
 
 
 def timed(call):
-    """What a call returned, and its seconds."""
+    """The result of a call, and its seconds."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
     result = call()

@@ -185,7 +185,7 @@ def graphs_of_cuda(torch, steps):
         with torch.no_grad():
             current = torch.cuda.current_stream()
             made, given, result = captured[int(torch.randint(5, (1,), generator=order))]
-            # All that reads the inputs and results of graphs is behind what the side stream did.
+            # All that reads the inputs and results of graphs is behind the work of the side stream.
             current.wait_stream(side)
             given.copy_(torch.randn(given.shape, generator=values, device="cuda"))
             made.replay()
@@ -217,7 +217,7 @@ def graphs_of_cuda(torch, steps):
 
 
 def use_allocator(name):
-    """Before the first tensor. Returns what has been allocated and held at most, when called."""
+    """Before the first tensor. Returns a function for the most bytes allocated and held so far."""
     if name == "expandable":
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
@@ -238,7 +238,7 @@ def prepare(model):
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
     torch.use_deterministic_algorithms(True, warn_only=model not in STRICT)
-    # Nothing may depend on what memory held before, which this would hide.
+    # Nothing may depend on old contents of memory, which this would hide.
     torch.utils.deterministic.fill_uninitialized_memory = False
     return torch
 
@@ -264,7 +264,7 @@ def run(model, allocator, steps):
 
 
 def record(model, steps, folder):
-    """Writes what a model requests of PyTorch's own allocator, for hipvmm-replay."""
+    """Writes the requests of a model to PyTorch's own allocator, for hipvmm-replay."""
     torch = prepare(model)
     memory = torch.cuda.memory
     memory._record_memory_history("all", context=None, max_entries=10_000_000)
@@ -293,7 +293,7 @@ def record(model, steps, folder):
 
 
 def child(arguments, **environment):
-    """Runs this script in a process of its own. Returns what it prints last."""
+    """Runs this script in a process of its own. Returns its last line."""
     done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True,
                           check=False, env={**os.environ, **environment})
     if done.returncode != 0:
@@ -302,7 +302,7 @@ def child(arguments, **environment):
 
 
 def difference(one, other):
-    """Says where two lists of losses differ first, and how much at most."""
+    """Names the first step at which two lists of losses differ, and the largest difference."""
     pairs = [(float.fromhex(a), float.fromhex(b)) for a, b in zip(one, other)]
     first = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), None)
     if first is None:
@@ -312,7 +312,7 @@ def difference(one, other):
 
 
 def commit():
-    """The commit of this checkout, where it is one."""
+    """The commit of this checkout, if it is one."""
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         return subprocess.run(["git", "-C", Path(__file__).parent, "rev-parse", "--short", "HEAD"],
                               capture_output=True, text=True, check=True).stdout.strip()
@@ -352,7 +352,7 @@ def compare(model, options, variants):
 
 
 def line_of(rows):
-    """What was found out about a model."""
+    """The results of a model."""
     by_name = {row["allocator"]: row for row in rows}
     default, expandable = by_name["default"], by_name["expandable"]
     parts = [rows[0]["model"] + ": " + (

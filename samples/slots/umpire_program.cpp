@@ -12,7 +12,7 @@
 #include "umpire_strategy.hpp"
 
 int main() {
-  // Umpire deallocates what it has left when the process ends, so the pool is never destroyed.
+  // Umpire deallocates its remaining memory when the process ends, so the pool is never destroyed.
   static auto& pool = *new hipvmm::mr::vmm_pool_resource{hipvmm::device_ref{0}};
   auto& manager = umpire::ResourceManager::getInstance();
 #if defined(UMPIRE_ENABLE_HIP)

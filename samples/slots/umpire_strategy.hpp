@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Umpire over a resource of hipvmm: a strategy, Umpire's name for what an allocator allocates by.
+// Umpire over a resource of hipvmm: a strategy, Umpire's name for an allocator's way to allocate.
 // A header to copy into a program; written for Umpire 2024.07 and newer. CI has no Umpire.
 #include <umpire/strategy/AllocationStrategy.hpp>
 #include <umpire/util/MemoryResourceTraits.hpp>
@@ -12,7 +12,7 @@
 
 #include <hipvmm/mr/memory_resource.hpp>
 
-/// Passes what Umpire allocates to a resource, which must live longer than Umpire's allocator.
+/// Passes Umpire's allocations to a resource, which must live longer than Umpire's allocator.
 /// - Umpire's interface has no stream: memory may be used by any stream at once, and deallocation
 ///   is as safe as hipFree. A pool does not wait for it, but reuses the memory only when the work
 ///   submitted so far has passed.
@@ -20,7 +20,7 @@
 ///   sizes.
 class hipvmm_strategy final : public umpire::strategy::AllocationStrategy {
  public:
-  /// What makeAllocator() is given; it writes its arguments as text to Umpire's record of events.
+  /// An argument of makeAllocator(), which writes it as text to Umpire's record of events.
   /// The platform decides by which calls Umpire copies and sets the memory.
   struct memory {
     hipvmm::mr::memory_resource* resource;

@@ -61,7 +61,7 @@ struct c_budgets : budget_folder {
 
 bool is_there(const std::string& file) { return std::ifstream{file}.good(); }
 
-/// What a trim callback of a test is called with.
+/// The trim callback of a test.
 using trimming = std::function<void(std::size_t)>;
 
 void call_trimming(std::size_t bytes, void* argument) {
@@ -93,7 +93,7 @@ HIPVMM_CHILD("C: trims a buffer for others") {
   joined = budget.get();
   std::ofstream{files + "/holds"} << "x";
   comes_true([&] { return is_there(files + "/end"); });
-  budget.reset();  // its callback uses what ends before it
+  budget.reset();  // its callback uses objects that end before it
 }
 
 HIPVMM_CHILD("C: is in the budget of HIPVMM_CONF") {
@@ -273,7 +273,7 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: a limit refuses, and is changed at run t
   require_ok(hipvmm_budget_make_room(budget, 6 * unit, &has_room));
   CHECK(has_room == 1);
   require_ok(hipvmm_buffer_resize_uninitialized(buffer, 6 * unit));
-  // Who leaves has no limit.
+  // An owner without a budget has no limit.
   budget.reset();
   require_ok(hipvmm_buffer_resize_uninitialized(buffer, 10 * unit));
 }

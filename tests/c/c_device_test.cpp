@@ -73,7 +73,7 @@ TEST_CASE("C device memory: each device has its own") {
   int device = 0;
   require_ok(hipvmm_resource_device(pool, &device));
   CHECK(device == 1);
-  // Whatever device is current, and whatever is said here.
+  // The current device and the device of this call do not matter.
   deallocate_in(own, memory);
   CHECK(used_of(pool) == 0);
   require_ok(hipvmm_pool_trim(pool, 0, 1000, nullptr));

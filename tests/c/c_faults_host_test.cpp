@@ -26,7 +26,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// Throws where a function has failed, for the sweep; what failed must have a sentence.
+/// Throws if a function has failed, for the sweep; a failure must have a sentence.
 void throw_unless_ok(hipvmm_status status) {
   if (status == HIPVMM_OK) return;
   CHECK(status != HIPVMM_ERROR_INTERNAL);
@@ -295,7 +295,7 @@ TEST_CASE("handle_table: an insertion without host memory leaves the table as it
 }
 
 /// Runs `call` with its first allocation of host memory failing, then its second, until none does.
-/// `end` destroys what it made.
+/// `end` destroys its result.
 template <typename Call, typename End>
 void sweep_allocations(const std::string& name, Call call, End end) {
   CAPTURE(name);
@@ -416,7 +416,7 @@ TEST_CASE("C device memory: what the host has no memory to note is not allocated
   }
 }
 
-/// Destroys what `make` makes with its first allocation of host memory failing, then its second,
+/// Destroys the result of `make` with its first allocation of host memory failing, then its second,
 /// until none does.
 template <typename Make, typename Destroy>
 void sweep_destruction(const std::string& name, Make make, Destroy destroy) {

@@ -92,7 +92,7 @@ struct right_handles {
   owned_resource binning;
   owned_stream stream;
   temporary_folder folder;
-  owned_publication publication;  // these two are null where there is no virtual memory
+  owned_publication publication;  // these two are null if there is no virtual memory
   owned_slot_arena arena;
 
   right_handles() {
@@ -311,7 +311,7 @@ std::vector<entry> entries(const right_handles& right) {
 }
 
 /// Each parameter of a handle in the headers, as "function(parameter)". There is no publication for
-/// the buffer of hipvmm_publication_announce where there is no virtual memory.
+/// the buffer of hipvmm_publication_announce if there is no virtual memory.
 std::set<std::string> parameters_in_header() {
   std::ostringstream content;
   for (const char* const each : {"hipvmm.h", "serving.h"})

@@ -88,7 +88,7 @@ inline std::size_t live_handles() {
   return count;
 }
 
-/// What a function that copies a text copies.
+/// The text from a function that copies one.
 template <typename Function>
 std::string text_of(Function function) {
   std::size_t length = 0;

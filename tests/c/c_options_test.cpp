@@ -26,7 +26,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// Two options, and what they were set to.
+/// Two options, and their values.
 struct two_options {
   std::size_t size = 1;
   bool flag = false;
@@ -106,7 +106,7 @@ TEST_CASE("options: numbers, lists and rights") {
 }
 
 TEST_CASE("options: any text is applied or refused, and nothing else") {
-  // Each text of up to five of these parts, which are what the parser distinguishes.
+  // Each text of up to five of these parts, which the parser distinguishes.
   const std::vector<std::string> parts{"size", "flag", "=", ",", "1", "%", "on", "+", " ", ":"};
   std::size_t refused = 0;
   for (std::size_t code = 0; code < 100'000; ++code) {

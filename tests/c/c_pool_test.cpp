@@ -51,7 +51,7 @@ TEST_CASE("C pool: memory is allocated, counted, freed both ways and trimmed") {
 TEST_CASE("C pool: new chunks are as large as the option allows" * needs_virtual_memory) {
   const owned_resource pool = make_pool("maximum=128MiB,largest_chunk=5MiB");
   void* const memory = allocate(pool, 64 * MiB);
-  // 16 of 4 MiB, more where all are of one size, fewer where each takes a descriptor; 1 otherwise.
+  // 16 of 4 MiB, more if all are of one size, fewer if each takes a descriptor; 1 otherwise.
   CHECK(statistics_of(pool).chunks_created >= 8);
   CHECK(statistics_of(pool).reserved_current == 64 * MiB);
   require_ok(hipvmm_deallocate(pool, memory, 64 * MiB, 0, nullptr));

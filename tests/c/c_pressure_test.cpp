@@ -18,7 +18,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// A limit of 64 MiB beyond what is held.
+/// A limit of 64 MiB beyond the memory held.
 std::string within_64(const std::string& rest) {
   require_ok(hipvmm_drain_retired_memory());
   chunk_cache::shared().trim();

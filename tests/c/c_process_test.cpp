@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The C interface in what a process does around it: callbacks that call back in, the ends of
+// The C interface amid events of its process: callbacks that call back in, the ends of
 // threads, and fork().
 #include <doctest/doctest.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// Memory of a resource, from a callback that uses what a case says first.
+/// Memory of a resource, from a callback that first uses the buffer of a case.
 struct calling_back {
   owned_resource memory;
   hipvmm_buffer buffer = nullptr;
@@ -123,7 +123,7 @@ bool fails_with_a_sentence() {
 }
 
 TEST_CASE("C interface: the last error of a thread can be read while its objects end") {
-  // What a thread has by a key of POSIX ends behind its C++ objects.
+  // A thread's value for a key of POSIX ends behind its C++ objects.
   static std::atomic<bool> was_right{false};
   ::pthread_key_t key{};
   REQUIRE(::pthread_key_create(&key, [](void*) { was_right = fails_with_a_sentence(); }) == 0);

@@ -276,7 +276,7 @@ TEST_CASE("C resources: a resource of another device is refused, and the one in 
   CHECK(mr::get_per_device_resource(first_device) == before);
 }
 
-std::string handled;  // NOLINT(runtime/string): what a plain function writes to
+std::string handled;  // NOLINT(runtime/string): a plain function writes to it
 void keep_message(const char* call, int, const char* message) {
   handled = std::string{call} + ": " + message;
 }

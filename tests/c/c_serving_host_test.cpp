@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Slots and sleep where devices are busy or HIP fails, as the host provider can have it.
+// Slots and sleep while devices are busy or HIP fails, as the host provider can have it.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -55,7 +55,7 @@ TEST_CASE("C sleep: work in streams that suspend is not given is not waited for"
   require_ok(hipvmm_resume("c_one_stream", nullptr));
 }
 
-/// The arena of the handler below, and what a call of it returned there.
+/// The arena of the handler below, and the results of its calls there.
 hipvmm_slot_arena failing_arena = nullptr;
 std::vector<hipvmm_status> answers;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program with rights of its own: no variable of its caller changes what it does.
+// A program with rights of its own: no variable of its caller changes its behaviour.
 #include <doctest/doctest.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* path_variable = "HIPVMM_TEST_PATH";
 constexpr const char* shareable = "max=64MiB,past_max=refuse,shareable=posix_fd";
 
-/// Reads what is published at a path, once there are that many bytes.
+/// Reads the publication at a path, once it has that many bytes.
 std::string read_published(const std::string& path, std::size_t bytes) {
   owned_attachment attached;
   require_ok(hipvmm_attach(path.c_str(), "right=read", attached.out()));

@@ -222,7 +222,7 @@ TEST_CASE("C slots: what an eviction callback returns is what the commit returns
   full.evict = [&](std::size_t) { return hipvmm_slot_arena_release(full.arena, 0, nullptr); };
   CHECK(fails(full.grow(), HIPVMM_ERROR_INVALID_ARGUMENT, "slot 0 is of the batch"));
   full.check_unchanged();
-  // What failed before is not what the callback says.
+  // The message names the callback, not the earlier failure.
   full.evict = [](std::size_t) { return HIPVMM_ERROR_INVALID_ARGUMENT; };
   CHECK(fails(full.grow(), HIPVMM_ERROR_INVALID_ARGUMENT, "returned invalid_argument (1)"));
   full.evict = [](std::size_t) { return HIPVMM_ERROR_OUT_OF_MEMORY; };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// PyTorch's allocator where HIP calls and allocations of host memory fail one after another, where
+// PyTorch's allocator while HIP calls and allocations of host memory fail one after another, while
 // captures fail, and at the end of processes.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -114,7 +114,7 @@ TEST_CASE("torch_pool: calls whose HIP calls fail in turn leave what there was")
         s->torch.deallocate(s->memory, bytes_each, s->own);
         serves(s);
       });
-  // Whatever fails, the memory is free then: at worst once the device has done all it has.
+  // After any failure the memory is free: at worst once the device has done all its work.
   fault_sweep{"deallocate what another stream uses", after_failure::capacity}.run(
       pool_with_shared_memory,
       [](const subject_pointer& s) { s->torch.deallocate(s->memory, bytes_each, s->own); },
@@ -222,7 +222,7 @@ TEST_CASE("torch_pool: a lack of host memory leaves what there was") {
   sweep_host_memory(
       "deallocate what another stream uses",
       [] {
-        // The stream that waits is there: the provider ends where a new one has no memory.
+        // The stream that waits is there: the provider ends if a new one has no memory.
         subject_pointer made = pool_with_shared_memory();
         made->torch.deallocate(made->memory, bytes_each, made->own);
         made->memory = made->torch.allocate(bytes_each, made->own);
@@ -299,7 +299,7 @@ void lose_capture(const stream& captured) {
 }
 
 TEST_CASE("torch_pool: a capture that fails costs none of its memory") {
-  // Where HIP reports a failure of the capture, PyTorch never ends the allocation to its pool.
+  // If HIP reports a failure of the capture, PyTorch never ends the allocation to its pool.
   for (const bool is_ended : {true, false}) {
     CAPTURE(is_ended);
     faulty_torch s;

@@ -95,7 +95,7 @@ TEST_CASE_FIXTURE(torch_subject,
 
 TEST_CASE_FIXTURE(torch_subject,
                   "torch_pool: memory of a stream that ended is freed all the same") {
-  // CUDA crashes where it is given one.
+  // CUDA crashes if it is given one.
   if (HIPVMM_TEST_ON_CUDA) return;
   void* const memory = torch.allocate(block, own);
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// PyTorch's allocator in processes of their own: at exit, after fork(), and beside what stands in
+// PyTorch's allocator in processes of their own: at exit, after fork(), and beside a stand-in
 // for PyTorch's library.
 #include <dlfcn.h>
 #include <doctest/doctest.h>

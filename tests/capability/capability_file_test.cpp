@@ -49,7 +49,7 @@ struct kept_record {
   std::string path = (folder.path() / "deeper" / "hipvmm" / "record.txt").string();
 };
 
-/// That reading gives nothing, and one warning with `why`.
+/// Checks that reading gives nothing, and one warning with `why`.
 void check_ignored(const kept_record& kept, const char* why) {
   const error_recorder told;
   CHECK_FALSE(kept.read());
@@ -181,7 +181,7 @@ TEST_CASE("capability file: no folder above the cache's own is made") {
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-/// A folder of another user, whatever this one may.
+/// A folder of another user, also if this one is root.
 struct foreign_folder {
   foreign_folder() {
     if (::geteuid() != 0) return;
@@ -216,7 +216,7 @@ TEST_CASE("capability file: another user's cache is passed over without a warnin
   const error_recorder told;
   CHECK_FALSE(kept.read());
   CHECK(told.count() == 0);
-  // Nor is one of root's own in a user's folder, where an earlier run made it.
+  // Nor is one of root's own in a user's folder, if an earlier run made it.
   for (const std::filesystem::path& each : {std::filesystem::path{kept.path}, folder})
     REQUIRE(::chown(each.c_str(), 0, 0) == 0);
   REQUIRE(::chown(folder.parent_path().c_str(), 65534, 65534) == 0);

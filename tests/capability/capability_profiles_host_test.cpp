@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the probes find of each release that the host provider imitates. Each row is a process of
+// The probes' findings for each release that the host provider imitates. Each row is a process of
 // its own, with a cache of its own.
 #include <doctest/doctest.h>
 
@@ -36,13 +36,13 @@ HIPVMM_CHILD("tells what it has") {
               static_cast<long long>(known.visibility_delay().count()));
 }
 
-/// What a process with this environment and an empty cache tells of its first device.
+/// The report of a process with this environment and an empty cache on its first device.
 class told_by_child {
  public:
   explicit told_by_child(std::vector<std::string> environment) {
     ask_again(std::move(environment));
   }
-  /// Another process, with what the first one left in the cache.
+  /// Another process, with the findings of the first one in the cache.
   void ask_again(std::vector<std::string> environment) {
     environment.push_back("XDG_CACHE_HOME=" + cache_.path().string());
     // Else main() probes all devices.
@@ -99,7 +99,7 @@ TEST_CASE("capability: probes find no defect in the other profiles") {
   };
   for (const profile_row& each :
        {profile_row{"strict", {"host_chunks", "host_node_chunks", "uncached_chunks"}, {}},
-        // Asked in the process, where these would take another one.
+        // Probed in the process: the unknown ones need another process.
         profile_row{"cuda-13",
                     {"uncached_chunks"},
                     {"peer_access", "peer_copies", "keeps_read_only", "host_access"}}}) {
@@ -150,7 +150,7 @@ TEST_CASE("capability: without a process of their own, risky probes are answered
     CHECK(told.tells("<imports_by_value=no>by the version of the runtime, 60400000"));
     CHECK(told.tells("<reports_failed_map=no>by the version of the runtime, 60400000"));
     CHECK(told.tells("<keeps_read_only=unknown>not probed: "));
-    // What the version lets expect is not kept: the next process may ask.
+    // Expectations from the version are not kept: the next process may ask.
     told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4"});
     CHECK(told.tells(", the rest probed now in a process of its own; kept in"));
     CHECK(told.tells("<keeps_read_only=yes>"));
@@ -209,7 +209,7 @@ TEST_CASE("capability: processes that keep dying end the search, and what they f
 TEST_CASE("capability: mappings that are seen late are measured, and spoil no other answer") {
   for (const char* profile : {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_HOST_PROFILE=cuda-13"}) {
     CAPTURE(profile);
-    // A machine that stands still at first is not one where what is written is lost.
+    // A machine that stands still at first is not taken for one that loses writes.
     const told_by_child told{
         {profile, "HIPVMM_HOST_FAULTS=visible_after=10ms; hipStreamSynchronize nth=1 delay=110ms"}};
     CAPTURE(told.output());

@@ -192,7 +192,7 @@ TEST_CASE("capability_of: gives every thread the one record") {
   for (const std::string* each : subjects) CHECK(each == subjects.front());
 }
 
-/// A copy in the stream stands for a kernel: what probes make of it is the same.
+/// A copy in the stream stands for a kernel: probes conclude the same from both.
 void copy_words(std::uint32_t* to, const std::uint32_t* from, std::size_t count,
                 stream_ref stream) {
   copy_async(stream, to, from, count * sizeof(*to));

@@ -43,21 +43,21 @@ capability::record without_findings() {
   return found;
 }
 
-/// Runs one probe. What it needs to know of others is taken for granted.
+/// Runs one probe. The findings that it needs of others are taken for granted.
 void run_alone(const probe& which, capability::record& found) {
   const copy_kernel none;
   detail::run_probes(first_device, found,
                      {[&which](const probe& each) { return each.name == which.name; }, none});
 }
 
-/// Which may run in this process under any profile: the others crash or lose something.
+/// Whether a probe may run in this process under any profile: the others crash or lose something.
 bool runs_here(const probe& each) {
   return each.danger == detail::risk::none || host_profile() == "strict";
 }
 
 /// Fails each HIP call of each probe in turn with `error`, and checks that nothing is left behind.
-/// `check(each, at, found, quiet)` looks at the record's entry `at`; no error handler was told and
-/// the fault struck where it is quiet.
+/// `check(each, at, found, quiet)` looks at the record's entry `at`; `quiet`: no error
+/// handler was called and the fault struck.
 template <typename Check>
 void sweep_probes(hipError_t error, Check check) {
   for (const probe& each : detail::all_probes()) {
@@ -66,7 +66,7 @@ void sweep_probes(hipError_t error, Check check) {
     for (std::uint64_t nth = 1; struck; ++nth) {
       INFO(each.name << ", HIP call " << nth);
       REQUIRE(nth < 2000);
-      drain_retired_memory();  // of the one before, what HIP refused to end
+      drain_retired_memory();  // of the one before, objects that HIP refused to end
       const error_recorder told;
       const hipvmm_host_counters before = live_objects();
       capability::record found;
@@ -82,8 +82,8 @@ void sweep_probes(hipError_t error, Check check) {
   }
 }
 
-// The sweeps have processes of their own, for what HIP will not release stays until the end of
-// one, as does what copies run into that nobody could wait for.
+// The sweeps have processes of their own, because objects that HIP keeps stay until the end of
+// one, as do the targets of copies that no call could wait for.
 const std::vector<std::string> not_probed_yet{"HIPVMM_TESTS_PROBE_LATER=1"};
 
 HIPVMM_TEST_CASE_IN(
@@ -119,7 +119,7 @@ std::ptrdiff_t open_descriptors() {
                        std::filesystem::directory_iterator{});
 }
 
-/// That the last child is gone and reaped.
+/// Checks that the last child is gone and reaped.
 void check_no_child_left() {
   CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
   CHECK(errno == ECHILD);
@@ -144,7 +144,7 @@ HIPVMM_TEST_CASE_IN(
   CHECK(open_descriptors() == descriptors);
 }
 
-// Each gets through what frees addresses once.
+// Each process frees addresses once before it crashes.
 HIPVMM_TEST_CASE_IN("probes: after a few processes that crashed no more are started",
                     {"HIPVMM_TESTS_PROBE_LATER=1",
                      "HIPVMM_HOST_FAULTS=hipMemAddressFree nth=2 abort"}) {
@@ -172,7 +172,7 @@ class signalled_program {
                          << command << "\n";
     std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
   }
-  /// What comes of the probe.
+  /// The result of the probe.
   [[nodiscard]] capability::record ask(std::chrono::milliseconds patience = std::chrono::seconds{
                                            5}) const {
     capability::record found = without_findings();
@@ -326,7 +326,7 @@ TEST_CASE("probes: a program that other users could have put there is not starte
 
 constexpr const char* construction_notes = "HIPVMM_TESTS_CONSTRUCTION_NOTES";
 
-/// What a program does before main(), which a process that probes must not do again.
+/// Work of a program before main(), which a process that probes must not do again.
 const bool noted_construction = [] {
   if (const char* const notes = std::getenv(construction_notes))
     std::ofstream{notes, std::ios::app} << "constructed\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the library says on a device whose runtime has no virtual memory management.
+// The library's messages on a device whose runtime has no virtual memory management.
 #include <doctest/doctest.h>
 
 #include <hipvmm/core/error.hpp>

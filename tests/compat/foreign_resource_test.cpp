@@ -15,7 +15,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// Memory of hipMalloc, `offset` bytes behind its start, or nullptr where that is negative.
+/// Memory of hipMalloc, `offset` bytes behind its start, or nullptr if that is negative.
 class offset_resource final : public mr::foreign_resource {
  public:
   explicit offset_resource(std::ptrdiff_t offset)

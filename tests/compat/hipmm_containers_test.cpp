@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What hipMM's README promises of streams, allocators, containers, host memory and the log, promise
-// by promise, through its own names.
+// The promises of hipMM's README on streams, allocators, containers, host memory and the log, one
+// by one, through its own names.
 #include <hipvmm/compat/hipmm.hpp>
 
 #include <doctest/doctest.h>
@@ -59,7 +59,7 @@ TEST_CASE("hipmm: a stream owns one that is no default, is moved and not copied"
   const rmm::cuda_stream moved{std::move(stream)};
   CHECK(moved.value() == raw);
   CHECK(moved.is_valid());
-  CHECK_FALSE(stream.is_valid());  // NOLINT(bugprone-use-after-move): what it promises
+  CHECK_FALSE(stream.is_valid());  // NOLINT(bugprone-use-after-move): as promised
   moved.synchronize_no_throw();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What programs of hipMM write beside what its README shows: references of resources, containers
+// Code of hipMM programs beyond the examples of its README: references of resources, containers
 // that tell their stream and resource by hipMM's names, its macros and small helpers.
 #include <hip/hip_runtime_api.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What hipMM's README promises of its resources, promise by promise, through its own names.
+// The promises of hipMM's README about its resources, one by one, through its own names.
 #include <hipvmm/compat/hipmm.hpp>
 
 #include <doctest/doctest.h>

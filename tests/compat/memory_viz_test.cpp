@@ -26,7 +26,7 @@ using test::first_device;
 
 std::uintptr_t number_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-/// The block at an address; one of no bytes where none begins there.
+/// The block at an address; one of no bytes if none begins there.
 pool_snapshot::block block_at(const pool_snapshot& seen, const void* pointer) {
   for (const auto& one : seen.segments)
     for (const auto& each : one.blocks)
@@ -56,10 +56,10 @@ std::size_t bytes_of(const pool_snapshot& seen) {
   return sum;
 }
 
-/// Goes back through a trace from the segments, as the viewer does: each step must meet what it
-/// takes away. Returns the addresses allocated before the first entry.
+/// Goes back through a trace from the segments, as the viewer does: each step must find the
+/// memory that it takes away. Returns the addresses allocated before the first entry.
 std::map<std::uintptr_t, std::size_t> go_back(const json& snapshot, int device) {
-  std::map<std::uintptr_t, std::size_t> mapped;  // bytes by address, merged where they touch
+  std::map<std::uintptr_t, std::size_t> mapped;  // bytes by address, merged if they touch
   std::map<std::uintptr_t, std::size_t> allocated;
   const auto add = [&](std::uintptr_t from, std::size_t bytes) {
     auto at = mapped.emplace(from, bytes).first;
@@ -198,7 +198,7 @@ TEST_CASE("memory_viz_json: segments and blocks are those of the pool") {
 }
 
 TEST_CASE("memory_viz_json: events go back from the snapshot to nothing allocated") {
-  drain_retired_memory();  // the end of what earlier cases left is an event too
+  drain_retired_memory();  // the end of memory of earlier cases is an event too
   memory_event_subscription events;
   vmm_pool_resource pool{first_device};
   vmm_pool_resource other{first_device};
@@ -212,7 +212,7 @@ TEST_CASE("memory_viz_json: events go back from the snapshot to nothing allocate
   stream.synchronize();
   static_cast<void>(pool.trim_to(0));
   void* const last = pool.allocate(stream, 100);
-  // A thread of the pool unmaps what chunks have left, which is an event, too.
+  // A thread of the pool unmaps the old addresses of chunks, which is an event, too.
   const auto is_mapped_twice = [&] {
     const pool_statistics now = pool.statistics();
     return now.mapped_bytes != now.reserved_current;

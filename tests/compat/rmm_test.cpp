@@ -61,7 +61,7 @@ CUstream_st* handle_of(const stream& stream) {
   return reinterpret_cast<CUstream_st*>(stream.get());
 }
 
-/// A resource of RMM, as a program has it, that does what its script says and is else of hipvmm's.
+/// A resource of RMM, as a program has it, that follows its script and else is hipvmm's.
 #if HIPVMM_RMM_HAS_BASE_CLASS
 class foreign_resource final : public rmm::mr::device_memory_resource {
  public:

@@ -27,7 +27,7 @@ TEST_CASE("std_pmr_adaptor: a vector of the standard library lies in pinned memo
   CHECK(adapted.get_upstream_resource() == &pinned);
   std::pmr::vector<unsigned char> values{&adapted};
   for (int i = 0; i < 1000; ++i) values.push_back(static_cast<unsigned char>(i));
-  // The device fills it where it lies, which HIP takes of pinned memory only.
+  // The device fills it in place, which HIP accepts for pinned memory only.
   fill_async(used, values.data(), 9, values.size());
   used.synchronize();
   CHECK(std::accumulate(values.begin(), values.end(), 0) == 9000);

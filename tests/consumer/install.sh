@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Installs a build and moves the result, so that whoever uses it afterwards finds nothing where it
-# was installed: install.sh CMAKE BUILD CONFIGURATION FOLDER. It ends up in FOLDER/prefix.
+# Installs a build and moves the result, so that its users find nothing at the path of
+# the installation: install.sh CMAKE BUILD CONFIGURATION FOLDER. It ends up in FOLDER/prefix.
 set -euo pipefail
 cmake=$1
 build=$2

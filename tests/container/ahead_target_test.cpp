@@ -41,7 +41,7 @@ TEST_CASE("ahead_target: raises what is unused to the budget once it is below th
       // An empty vector prepares nothing.
       {0, 0, TiB, GiB, policy(64 * MiB, 256 * MiB), 0},
       {100 * MiB, 0, TiB, GiB, policy(256 * MiB, 256 * MiB), 0},
-      // By default an eighth of what is backed, as far as the step limit.
+      // By default an eighth of the backed bytes, as far as the step limit.
       {16 * GiB, 16 * GiB, TiB, 4 * GiB, policy(0, 0), 2 * GiB},
       {16 * GiB, 16 * GiB, TiB, GiB, policy(0, 0), GiB},
       {16 * GiB, 16 * GiB - 512 * MiB, TiB, GiB, policy(0, 0), 0},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Compiled, never run: what kernels call, for AMD GPUs, without HIP's headers. With
+// Compiled, never run: functions for kernels, for AMD GPUs, without HIP's headers. With
 // HIPVMM_READS_ON_HOST it must not compile.
 #include <cstddef>
 

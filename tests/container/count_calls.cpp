@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How many calls of HIP do growth, an arena, sleep and an importer take, and what do they cost
-// under a profile? Each operation works on `chunks` chunks, and on twice as many: neither its calls
+// Counts the calls of HIP by growth, an arena, sleep and an importer, and shows their cost
+// under a profile. Each operation works on `chunks` chunks, and on twice as many: neither its calls
 // nor the mappings that these name may grow faster. The same on every machine.
 #include <sys/resource.h>
 
@@ -267,7 +267,7 @@ constexpr std::array operations{operation{"growth", grow},
 /// Whether `twice`, of twice the chunks, is not more than twice `once`, a twentieth and some.
 bool is_linear(std::uint64_t once, std::uint64_t twice) { return twice <= once * 21 / 10 + 64; }
 
-/// Without what an earlier operation left to threads and to the cache.
+/// Without memory that an earlier operation left to threads and to the cache.
 call_counts run(const operation& each, std::size_t chunks) {
   hipvmm::drain_retired_memory();
   hipvmm::chunk_cache::shared().trim(device);

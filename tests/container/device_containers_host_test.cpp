@@ -23,14 +23,14 @@
 #include "support/host/host_provider.hpp"
 #include "support/resource/watched_resource.hpp"
 
-// What device_buffer, device_uvector and device_scalar do when HIP fails, and that they wait for
-// nothing where their resource does not.
+// device_buffer, device_uvector and device_scalar if HIP fails; and they wait for
+// nothing if their resource does not.
 namespace hipvmm::test {
 namespace {
 
 // Not the current one, so that switching devices is swept as well.
 constexpr device_ref other_device{1};
-// Where hipFree fails, memory is lost to the process; other tests fill the first device to its last
+// If hipFree fails, memory is lost to the process; other tests fill the first device to its last
 // granule.
 constexpr device_ref spare_device{2};
 constexpr std::size_t old_bytes = 1000;
@@ -149,7 +149,7 @@ TEST_CASE("device_buffer: memory goes back though its device cannot be made curr
   CHECK(reported.errors().front().call == "hipSetDevice");
 }
 
-/// The first allocation of a pool may wait: for what it has mapped, or freeing what is misaligned.
+/// The first allocation of a pool may wait: for its mappings, or to free misaligned memory.
 void warm(mr::vmm_pool_resource& pool) {
   {
     const stream stream;

@@ -10,7 +10,7 @@
 namespace hipvmm {
 namespace {
 
-// A span never touches what it names, so that host memory serves as well as a device's.
+// A span never touches its elements, so that host memory serves as well as a device's.
 struct ten_elements {
   int memory[10] = {};
   device_span<int> span{memory, 10};

@@ -11,7 +11,7 @@
 namespace hipvmm::test {
 namespace {
 
-// Where a call that frees fails, memory is lost to the process; other tests fill the first device
+// If a call that frees fails, memory is lost to the process; other tests fill the first device
 // to its last granule.
 constexpr device_ref sweeping_device{2};
 

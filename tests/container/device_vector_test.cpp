@@ -56,7 +56,7 @@ TEST_CASE("device_vector: resize gives added elements values and keeps the other
   std::vector<with_default> expected(10, with_default{1});
   expected.resize(20);
   CHECK(contents_of(vector, stream) == expected);
-  // Within the capacity what was there before does not show.
+  // Within the capacity, old elements do not show.
   vector.resize(5, stream);
   vector.resize(15, stream);
   expected.resize(5);

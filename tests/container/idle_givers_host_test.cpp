@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which holder gives idle memory first, how much it keeps, and failures while it gives.
+// The order in which holders release idle memory, the rest that they keep, and failures meanwhile.
 #include <hipvmm/vmm/idle/idle_memory.hpp>
 
 #include <doctest/doctest.h>

@@ -391,7 +391,7 @@ class random_driver {
   void request(std::size_t bytes, Request make, const void* asker = nullptr) {
     stream_.synchronize();
     const std::size_t bound = bound_bytes(asker);
-    // A vector prepares, and a pool grows by a chunk, of one size where grants need that.
+    // A vector prepares, and a pool grows by a chunk, of one size if grants need that.
     const bool needs_one_size = capability_of(first_device).needs(quirk::access_from_base);
     const std::size_t slack = needs_one_size ? 8 * MiB : 2 * MiB;
     try {

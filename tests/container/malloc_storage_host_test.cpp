@@ -378,7 +378,7 @@ TEST_CASE("malloc_storage: trim that fails leaves it as it was") {
       make_subject, [](fixture_ptr& subject) { subject->memory.trim(0, subject->stream); },
       check_unchanged,
       [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); });
-  // Where there is no memory for the smaller allocation the larger one stays.
+  // If there is no memory for the smaller allocation the larger one stays.
   fault_sweep{"trim to one"}.run(
       make_subject,
       [&](fixture_ptr& subject) {

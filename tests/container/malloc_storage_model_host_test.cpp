@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::size_t page = 4096;
 
-/// Memory and what it is to hold: by granule, the byte at its beginning and its end. Work of
+/// Memory and its expected contents: by granule, the byte at its beginning and its end. Work of
 /// several streams, each behind the one before, is in flight while it changes.
 class random_storage {
  public:
@@ -114,7 +114,7 @@ class random_storage {
   }
 
   std::mt19937 generator_ = seeded_generator();
-  // What HIP would not free where a case before made it fail.
+  // Bytes that HIP did not free because an earlier case made it fail.
   std::size_t others_ = hipvmm_host_device_bytes(0);
   std::size_t unit_ = granule();
   std::size_t limit_ = 6;

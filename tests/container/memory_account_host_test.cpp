@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the driver counts as used is what the library says that it holds, after each operation of
+// The driver's count of used bytes is the library's count of held bytes, after each operation of
 // each object that holds chunks, under profiles with and without quirk::re_reserve.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -212,7 +212,7 @@ void run_randomly(const made_holder& kind, unsigned seed) {
   std::mt19937 random{seed};
   const memory_tag tag{"account"};
   std::unique_ptr<holder> one = kind.make(tag);
-  const error_recorder failures;  // what is reported is not the case here
+  const error_recorder failures;  // its reports are not tested here
   std::string done;
   for (int step = 0; step < 40; ++step) {
     const unsigned what = random() % 8;
@@ -264,7 +264,7 @@ HIPVMM_CHILD("memory account: many rounds") {
     }
     check_account(one->held());
     CHECK(hipvmm_host_device_bytes(0) <= first);
-    // Where nothing is left, everything has returned, unless the program said that addresses stay.
+    // If no object is left, all memory has returned, unless the program said that addresses stay.
     if (!kind.keeps_addresses) CHECK(hipvmm_host_device_bytes(0) == 0);
   }
 }

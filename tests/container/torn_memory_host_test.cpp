@@ -26,14 +26,14 @@
 #include "support/process/child_process.hpp"
 #include "support/region/shared_cache.hpp"
 
-// A call that fails, and whose undoing fails too: whoever owns the memory refuses it or has it, and
+// A call that fails, and whose undoing fails too: the owner of the memory refuses it or has it, and
 // loses nothing.
 namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-/// Where HIP refused to release something, its counters say so for ever.
+/// If HIP refused to release something, its counters say so for ever.
 bool lost_objects(const error_recorder& reported) {
   const auto errors = reported.errors();
   return std::any_of(errors.begin(), errors.end(), [](const recorded_error& each) {
@@ -92,9 +92,9 @@ class pair_sweep {
       REQUIRE(hipSetDevice(0) == hipSuccess);
       subject.check();
       release_idle_memory();
-      // Where memory returns with its addresses only, a refused renewal leaves it to the next one.
+      // If memory returns with its addresses only, a refused renewal leaves it to the next one.
       if (!lost_objects(reported) && !capability_of(first_device).needs(quirk::re_reserve))
-        // A thread of the library may be unmapping what no longer counts.
+        // A thread of the library may be unmapping memory that no longer counts.
         CHECK(comes_true(
             [&] { return hipvmm_host_device_bytes(0) - used_outside == subject.held_bytes(); }));
     }
@@ -196,7 +196,7 @@ struct torn_arena {
       require_refusal(commit);
       resume(tag);
     }
-    commit();  // maps again what is not
+    commit();  // maps the unmapped chunks again
     CHECK(has_end(arena, 0, 64, 1, stream));
     CHECK(has_end(arena, 1, 64, 3, stream));
     if (shares) CHECK(has_end(arena, 2, 64, 1, stream));
@@ -226,7 +226,7 @@ void sweep_sleep(keep what) {
   });
 }
 
-// Each in a process of its own: what HIP refuses to release, and the byte that a wait allocates,
+// Each in a process of its own: memory that HIP keeps, and the byte that a wait allocates,
 // would be lacking to all cases that come after.
 
 HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector's sleep", with_small_chunks()) {

@@ -62,7 +62,7 @@ void grow_shrink_and_erase() {
     vector.erase_front(2 * granule(), stream);
     drain_retired_memory();
     check_knows_vector(*registrar, vector);
-    // Past what is reserved: to other addresses, without those in front.
+    // Past the reservation: to other addresses, without those in front.
     vector.resize_uninitialized(9 * granule());
     drain_retired_memory();
     check_knows_vector(*registrar, vector);

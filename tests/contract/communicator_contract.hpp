@@ -19,7 +19,7 @@
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// What every communicator does. Each function is called by all ranks, in the same order.
+// The rules of every communicator. Each function is called by all ranks, in the same order.
 namespace hipvmm::contract {
 
 inline std::vector<unsigned char> on_host(const growable_device_vector<unsigned char>& from,
@@ -118,7 +118,7 @@ inline void check_transfer(communicator& ranks) {
   ranks.transfer({}, {}, stream);
 }
 
-/// Whoever sends to one rank only: to the next.
+/// Each rank sends to one rank only: to the next.
 inline void check_ring(communicator& ranks) {
   const stream stream{ranks.device()};
   const int next = (ranks.rank() + 1) % ranks.size();
@@ -135,7 +135,7 @@ inline void check_ring(communicator& ranks) {
         std::vector<unsigned char>(1000, static_cast<unsigned char>(ranks.rank())));
 }
 
-/// A default stream is that of the rank's device, whatever device is current.
+/// A default stream is that of the rank's device, even if another device is current.
 inline void check_default_stream(communicator& ranks) {
   const std::size_t bytes = 1000;
   const int next = (ranks.rank() + 1) % ranks.size();
@@ -190,7 +190,7 @@ inline void check_exchange(communicator& ranks) {
   }
 }
 
-/// Rank 0 has no memory for what comes: all throw, nothing has changed, and all go on.
+/// Rank 0 has no memory for the messages: all throw, nothing has changed, and all go on.
 inline void check_exchange_without_memory(communicator& ranks) {
   if (ranks.size() == 1) return;
   const stream stream{ranks.device()};
@@ -221,7 +221,7 @@ inline void check_exchange_without_memory(communicator& ranks) {
   check_exchange(ranks);
 }
 
-/// Rank 0 gathers where the others exchange: all are refused, and all go on.
+/// Rank 0 gathers while the others exchange: all are refused, and all go on.
 inline void check_other_exchange(communicator& ranks) {
   if (ranks.size() == 1) return;
   const stream stream{ranks.device()};
@@ -288,7 +288,7 @@ inline void check_other_function(communicator& ranks, std::chrono::milliseconds 
       limit + std::chrono::seconds{10});
 }
 
-/// Rank 0 does not send what the others expect of it.
+/// Rank 0 does not send the messages that the others expect of it.
 inline void check_missing_piece(communicator& ranks, std::chrono::milliseconds limit) {
   const stream stream{ranks.device()};
   growable_device_vector<unsigned char> room{ranks.device()};

@@ -12,21 +12,21 @@
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 
-// What every owner of the library keeps to. A new owner joins with one traits struct, which is made
-// anew for each case and holds what its owners need around them:
+// The rules of every owner of the library. A new owner joins with one traits struct, which is made
+// anew for each case and holds the objects that its owners need:
 //
 // - using owner_type = ...;
 // - owner_type make(): a new owner that owns something.
-// - static owner_type make_empty(): default-constructed where that is empty, else moved from.
+// - static owner_type make_empty(): default-constructed if that is empty, else moved from.
 // - static bool is_empty(const owner_type&).
-// - static auto identity(const owner_type&): what moves along, such as get().
+// - static auto identity(const owner_type&): the value that moves along, such as get().
 // - static std::uint64_t live(): how many of its things exist now.
 // - static std::uint64_t freed(): how many were freed since the start.
 //
 // HIPVMM_OWNER_RELEASE_CONTRACT adds the cases of owners that have release(), which returns the
 // identity, and HIPVMM_OWNER_FAILURE_CONTRACT those of owners that release through one HIP call:
 //
-// - void give_back(identity): what the caller of release() must do.
+// - void give_back(identity): the duty of the caller of release().
 // - static constexpr const char* destroy_call.
 namespace hipvmm::test {
 

@@ -55,7 +55,7 @@ TEST_CASE("background_task: request_now runs what was put off, request does not"
   }};
   REQUIRE(task.submit());
   while (runs < 1) std::this_thread::yield();
-  // Whoever comes after it in the queue sees it put off.
+  // A task after it in the queue sees it put off.
   { const held_worker held; }
   CHECK(task.request());
   { const held_worker held; }

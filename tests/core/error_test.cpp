@@ -61,7 +61,7 @@ TEST_CASE("retry_rounds: end after 16 that changed nothing, unless fewer retirem
   CHECK(rounds == 16);
   detail::retry_rounds fewer;
   for (std::size_t waiting = 100; waiting != 0; --waiting) REQUIRE(fewer.may_help(why, waiting));
-  // What comes and goes proves nothing.
+  // A number that rises and falls proves nothing.
   rounds = 0;
   for (std::size_t i = 0; fewer.may_help(why, 1 + i % 3); ++i) ++rounds;
   CHECK(rounds == 15);

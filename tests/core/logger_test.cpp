@@ -32,7 +32,7 @@ std::size_t count_of(const std::string& text, const std::string& regex) {
       std::distance(std::sregex_iterator{text.begin(), text.end(), wanted}, {}));
 }
 
-/// What a child logs to a file, and writes otherwise.
+/// The log file of a child, and its other output.
 struct logged {
   std::string file;
   std::string output;

@@ -79,7 +79,7 @@ struct pretended {
                       10 - chunks.size(), owner});
   }
 
-  /// What is exported of [offset, offset + bytes), and that it is without a gap.
+  /// The exports of [offset, offset + bytes), checked to be without a gap.
   std::vector<dma_buf> parts(std::size_t offset, std::size_t bytes) {
     std::vector<dma_buf> result = detail::dma_bufs_of(chunks, base + offset, bytes, source);
     const char* next = base + offset;

@@ -256,7 +256,7 @@ TEST_CASE("fd_channel: what a peer sent before it closed without reading is rece
   auto [here, there] = fd_channel::make_pair();
   here.send_note("the last");
   there.send_note("never read");
-  // The system reports a reset before what is still to be read.
+  // The system reports a reset before the bytes still to be read.
   { const fd_channel closed{std::move(here)}; }
   CHECK(there.receive()->note == "the last");
   CHECK_FALSE(there.receive().has_value());
@@ -296,7 +296,7 @@ TEST_CASE_FIXTURE(channel_pair, "fd_channel: what is moved from is empty and sen
 }
 
 TEST_CASE("fd_channel: both sides may send at the same time") {
-  // Patient, for a thread may not run for a while.
+  // Patient, because a thread may not run for a while.
   auto [left, right] = fd_channel::make_pair();
   // Both send more than the sockets hold before either reads all of it.
   const std::string note(fd_channel::max_note_bytes, 'x');

@@ -40,7 +40,7 @@ using namespace std::chrono_literals;
 constexpr int linger_seconds = 60;
 constexpr auto soon = 10s;
 
-/// Checks that what is done in its lifetime does not wait for a peer's descriptor.
+/// Checks that the calls in its lifetime do not wait for a peer's descriptor.
 struct ends_soon {
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   ~ends_soon() { CHECK(std::chrono::steady_clock::now() - began < soon); }
@@ -62,7 +62,7 @@ void send_lasting(int socket, const std::vector<unsigned char>& bytes, std::size
   ::close(last);
 }
 
-/// A process that sends such a packet over the socket that it is given, closes what it sent, and
+/// A process that sends such a packet over the socket that it is given, closes the sent one, and
 /// keeps the other side open until it is ended. Make it before the connections: its close of an
 /// inherited copy could be the one that lasts.
 class lasting_sender {
@@ -128,7 +128,7 @@ HIPVMM_TEST_CASE_IN("fd_channel: no descriptor of a peer makes a receiver wait",
   send_lasting(here.get(), chunk_bytes(), 0, others[0]);
   CHECK(there.receive()->chunks.size() == 1);
   {
-    // Those that a program closes by another way.
+    // A descriptor that a program closes in another way.
     send_lasting(here.get(), chunk_bytes(), 0, others[1]);
     auto message = there.receive();
     message->chunks.at(0) = {};
@@ -146,7 +146,7 @@ HIPVMM_TEST_CASE_IN("fd_channel: no descriptor of a peer makes a receiver wait",
     CHECK_THROWS_AS(static_cast<void>(there.receive()), out_of_memory);
   }
   CHECK(there.receive()->chunks.size() == 1);
-  // What nobody has read when both ends close, and an empty packet, which looks like the end.
+  // A packet that is unread when both ends close, and an empty packet, which looks like the end.
   send_lasting(here.get(), {}, 0, others[6]);
   CHECK_FALSE(there.receive().has_value());
   send_lasting(here.get(), chunk_bytes(), 0, others[7]);

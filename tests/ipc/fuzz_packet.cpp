@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For libFuzzer (.ci/run fuzz): the decoder of packets accepts any bytes, and what it reads is
+// For libFuzzer (.ci/run fuzz): the decoder of packets accepts any bytes, and its result is
 // written as the same bytes. The first byte is the number of descriptors that came with the others.
 #include <cstddef>
 #include <cstdint>

@@ -57,7 +57,7 @@ TEST_CASE("imported_blocks: calls of add that fail leave the blocks that are the
             },
             [](auto& subject) {
               CHECK(subject->has_tags(subject->first.data(), 0));
-              // What was mapped before the failure is used by no block.
+              // No block uses the chunks mapped before the failure.
               subject->seen.release_unused();
               CHECK(subject->seen.chunks().size() == 1);
               const imported_block block =

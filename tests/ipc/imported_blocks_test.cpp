@@ -99,7 +99,7 @@ TEST_CASE_FIXTURE(exporting_region,
   CHECK(seen.chunks().size() == 3);
   CHECK(read_bytes(stream, block.data(), block.bytes()) ==
         read_bytes(stream, advance(region.base(), unit / 2), 2 * unit));
-  // What is written here is seen there.
+  // Bytes written here are seen there.
   const auto bytes = pattern(unit, 9);
   write_bytes(stream, block.data(), bytes);
   CHECK(read_bytes(stream, advance(region.base(), unit / 2), unit) == bytes);

@@ -9,7 +9,7 @@
 
 #include "support/random_seed.hpp"
 
-// In fuzz_packet.cpp; ends the process where the decoder is wrong.
+// In fuzz_packet.cpp; ends the process if the decoder is wrong.
 // NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes);
 
@@ -109,7 +109,7 @@ TEST_CASE("packet: other descriptors than its kind has are refused") {
   for (const sample& each : samples()) {
     const byte_list bytes = detail::encode(each.content, each.descriptors);
     CHECK(mentions(complaint(bytes, each.descriptors + 1), "descriptors"));
-    // Stated and received, but not what the kind has.
+    // Stated and received, but more than the kind has.
     const byte_list more = detail::encode(each.content, each.descriptors + 1);
     CHECK(mentions(complaint(more, each.descriptors + 1), "descriptors"));
   }

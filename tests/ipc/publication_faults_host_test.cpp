@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Publications where calls of the system or of HIP fail, and in children of fork().
+// Publications while calls of the system or of HIP fail, and in children of fork().
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

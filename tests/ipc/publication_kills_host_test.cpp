@@ -40,7 +40,7 @@ constexpr const char* moment_variable = "HIPVMM_TEST_MOMENT";
 /// When a child is killed.
 struct kill_plan {
   long step = 0;                        ///< of the protocol, from 1 on; 0: at none
-  std::chrono::microseconds moment{0};  ///< after it began, where `step` is 0
+  std::chrono::microseconds moment{0};  ///< after it began, if `step` is 0
 };
 
 std::atomic<long> killing_step{0};
@@ -97,14 +97,14 @@ HIPVMM_CHILD("publishes until it is killed") {
   for (int ms = 0; ms < 1000 && published.importers() != 0; ++ms) std::this_thread::sleep_for(1ms);
 }
 
-// What is asked for besides one kill at each step.
+// The kills asked for besides one at each step.
 long kills_asked_for() {
   const char* const asked = std::getenv("HIPVMM_TEST_KILLS");
   return asked == nullptr ? 20 : std::stol(asked);
 }
 
 /// Runs a child by each plan, by turns at a random step and at a random moment when each step had
-/// its turn. `run` does so while it goes on with its own side, and checks what the child left.
+/// its turn. `run` does so while it goes on with its own side, and checks the child's leftovers.
 void kill_children(const std::function<child_result(const kill_plan&)>& run) {
   long kills = 0;
   const auto is_killed = [&](const kill_plan& plan) {

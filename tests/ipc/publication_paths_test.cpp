@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What others have beside the path of a publication, and what is left of owners that died.
+// Files of others beside the path of a publication, and leftovers of owners that died.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -136,7 +136,7 @@ TEST_CASE("publication: a user's files in the folder beside its path stay") {
   CHECK_FALSE(std::filesystem::exists(path + ".hipvmm/lock"));
 }
 
-// What is swapped in when a path has been bound.
+// A link that is swapped in when a path has been bound.
 std::string swapped_path, swapped_target;
 int swap_at_open(const char* step) {
   if (std::strcmp(step, "open") == 0 && !swapped_path.empty()) {

@@ -179,12 +179,12 @@ TEST_CASE_FIXTURE(published_region,
   CHECK(read_bytes(stream, advance(honest.data(), granule()), tag_bytes) ==
         read_bytes(stream, advance(owned.base(), granule()), tag_bytes));
   CHECK_FALSE(published.wait_until_withdrawn(0ms));
-  // It says what it has mapped.
+  // It reports its mapped chunks.
   const whole_answer third{lazy, 3, second.epoch};
   CHECK_FALSE(third.has_present);
   CHECK(third.added.empty());
   CHECK(published.wait_until_withdrawn(20s));
-  // All of it goes, so that the list of what is there is empty.
+  // All of it goes, so that the list of present chunks is empty.
   exchange();
   region nothing{first_device, granule(), shareable_chunks()};
   published.announce(nothing, 0, stream);
@@ -219,7 +219,7 @@ TEST_CASE("attached_region: maps with a few descriptors what has many chunks") {
   for (std::size_t i = 0; i < count; ++i) owned.commit(i * granule(), granule());
   published.announce(owned, count * granule(), stream);
   stream.synchronize();
-  // What HIP keeps of each chunk that was imported.
+  // HIP keeps descriptors of each chunk that was imported.
   const std::size_t before = open_descriptors();
   CHECK(measured.refresh(stream) == count * granule());
   const std::size_t kept = open_descriptors() - before;
@@ -376,7 +376,7 @@ TEST_CASE("attached_region: refuses owners that do not keep to the protocol") {
   CHECK(open_descriptors() == before);
   options.timeout = 10s;
   auto served = owner.serve([&](int socket, std::uint64_t ticket) {
-    // What was asked for before comes first.
+    // The answer to an earlier request comes first.
     send(socket, detail::answer_packet{ticket + 1, 1});
     send(socket, detail::chunk_packet{{{granule(), granule(), 2}}}, {descriptor});
     send(socket, detail::complete_packet{ticket + 1, 1});
@@ -408,7 +408,7 @@ TEST_CASE("attached_region: a refresh that fails shows no byte that is not there
         send(detail::chunk_packet{{{0, granule(), 1}}}, {real[0].handle.get()});
         return send(detail::complete_packet{ticket, 1});
       case 2:
-        // Chunk 2 has gone before the importer saw it. What is in its place is not written yet.
+        // Chunk 2 has gone before the importer saw it. The chunk in its place is not written yet.
         owner.page().cut(3, 0, granule());
         owner.page().set_epoch(3);
         send(detail::retired_packet{{{granule(), granule(), 2}}});
@@ -418,7 +418,7 @@ TEST_CASE("attached_region: a refresh that fails shows no byte that is not there
         send(detail::retired_packet{{{granule(), granule(), 4}}});
         return send(detail::complete_packet{ticket, 4});
       default:
-        // When the importer says that it has unmapped what went.
+        // When the importer says that it has unmapped the old chunk.
         return send(detail::hello_packet{detail::own_identity()});
     }
   });

@@ -43,7 +43,7 @@ TEST_CASE("state_page: what is withdrawn limits what may be read until it is ann
   const auto range = [](std::uint64_t begin, std::uint64_t end) { return std::pair{begin, end}; };
   page.set_range(1, {0, 100});
   CHECK(readable() == range(0, 100));
-  // Announcement 2 is still under way when 3 replaces what is at 60, and 4 erases the front.
+  // Announcement 2 is still under way when 3 replaces the chunk at 60, and 4 erases the front.
   page.cut(3, 0, 60);
   CHECK(readable() == range(0, 60));
   page.cut(4, 20, 1000);
@@ -169,7 +169,7 @@ publication_options also_of(std::vector<device_ref> devices) {
   return publication_options{.other_devices = std::move(devices)};
 }
 
-// Where a chunk beside a hole and chunks of other sizes is refused, as the first of two that take
+// If a chunk beside a hole and chunks of other sizes is refused, as the first of two that take
 // others' places would be, all is mapped anew at the same addresses.
 TEST_CASE("attached_region: several chunks in the middle are replaced at once") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach");

@@ -242,7 +242,7 @@ TEST_CASE("publication: importers that keep withdrawn chunks are cut off after t
   memory.announce(1);
   CHECK(memory.published.wait_until_withdrawn(20s));
   CHECK(memory.published.importers() == 0);
-  // Nobody can unmap in another process: what is there may be read until it looks.
+  // Nobody can unmap in another process: the chunks may be read until it looks.
   CHECK(looks.chunks().size() == 2);
   CHECK_NOTHROW(static_cast<void>(read_bytes(memory.stream, looks.data(), tag_bytes)));
   const std::string why =

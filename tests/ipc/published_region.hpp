@@ -27,7 +27,7 @@
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
 
-// What the tests of publications share: memory under a path, and a peer that speaks by hand.
+// Common parts of the tests of publications: memory under a path, and a peer that speaks by hand.
 namespace hipvmm::test {
 
 /// By which a child finds the path of a publication.
@@ -98,7 +98,7 @@ inline bool descriptors_become(std::size_t count) {
 struct raw_importer {
   detail::owned_descriptor socket;
   explicit raw_importer(const std::string& path) {
-    // Where the owner has yet to accept others, there is no place for one more.
+    // While the owner has yet to accept others, there is no place for one more.
     for (int ms = 0; ms < 5000 && socket.empty(); ++ms) {
       if (ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
       socket = std::move(detail::connect_to(path).socket);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Each public function that takes where a range begins and how long it is refuses one that is not
-// all there, also where the sum of both is small again because it wraps. A new one has a row here.
+// Each public function that takes the start and the length of a range refuses a range that is not
+// all there, also if the sum of both is small again because it wraps. A new one has a row here.
 #include <doctest/doctest.h>
 
 #include <cstddef>

@@ -20,7 +20,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// What a peer sends that does not use the library, and what a process holds.
+// Packets of a peer that does not use the library, and the open descriptors of a process.
 namespace hipvmm::test {
 
 /// Sends bytes with descriptors, without a check. Returns whether the system took them.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// What kernels of tests and benchmarks need of CUDA's runtime or of HIP, by one name each. nvcc and
+// Names of CUDA's runtime or of HIP for kernels of tests and benchmarks, by one name each. nvcc and
 // hipcc include it.
 #if defined(__HIPCC__)
 #include <hip/hip_runtime.h>
@@ -24,7 +24,7 @@ inline const char* error_text(int error) {
 
 /// Ticks of the clock that all the device shares; their rate is the device's own.
 __device__ inline long long ticks() { return static_cast<long long>(wall_clock64()); }
-/// Those of the current device; 0 if it cannot be asked.
+/// Ticks of the current device; 0 if HIP does not report their rate.
 inline long long ticks_per_millisecond() {
   int device = 0;
   int kilohertz = 0;

@@ -28,7 +28,7 @@ struct subject {
 
   subject() { vector.append({7U, 8U, 9U}, order); }
 
-  /// What was appended, sorted; the elements from before must still be there.
+  /// The appended elements, sorted; the elements from before must still be there.
   [[nodiscard]] std::vector<unsigned> appended() const {
     std::vector<unsigned> found = vector.copy_to_host(order);
     REQUIRE(found.size() >= 3);

@@ -61,7 +61,7 @@ free_beside_work free_beside_kernel_and_capture(std::size_t bytes) {
     result.waited = told_to_end;
     returned.set_value();
   }};
-  // The kernel is the clock. It ends by itself after some seconds, whatever happens here.
+  // The kernel is the clock. It ends by itself after some seconds in any case.
   const auto is_back = [&] {
     return free_returned.wait_for(std::chrono::milliseconds{1}) == std::future_status::ready;
   };

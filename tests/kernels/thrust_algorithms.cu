@@ -21,7 +21,7 @@ namespace device_system = thrust::cuda;
 #endif
 
 void fill_by_thrust(hipvmm::device_uvector<int>& numbers, int value, hipvmm::stream_ref stream) {
-  // What a program of hipMM passes as `stream.value()`.
+  // A program of hipMM passes `stream.value()` so.
   thrust::uninitialized_fill(device_system::par.on(hipvmm::gpu::native(stream.get())),
                              numbers.begin(), numbers.end(), value);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The C interface only grows: check_c_interface.sh ROOT [LIST_OF_NAMES]. What the headers of C in
-# include/hipvmm declare is what packaging/abi/hipvmm_c.symbols lists. With the names that a shared library
+# The C interface only grows: check_c_interface.sh ROOT [LIST_OF_NAMES]. The C headers in
+# include/hipvmm declare the names in packaging/abi/hipvmm_c.symbols. With the names that a library
 # exports, a line each, those of the interface are the functions of the list. The list of the newest
-# release before this commit, by its tag vVERSION, stays in the list, and what is added raises
+# release before this commit, by its tag vVERSION, stays in the list, and an addition raises
 # HIPVMM_C_VERSION. Until a release has a list, the one here is all that holds the interface.
 source "$(dirname "$0")/common.sh"
 header=$root/include/hipvmm/hipvmm.h

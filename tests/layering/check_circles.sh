@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Nothing includes itself by a detour: check_circles.sh ROOT. The library is one graph, the host
-# provider another. A unit is what has one name: runtime/event is include/hipvmm/runtime/event.hpp,
+# provider another. A unit's files share a name: runtime/event is include/hipvmm/runtime/event.hpp,
 # src/runtime/event.hpp and src/runtime/event.cpp.
 # - No circle between units, and none between folders.
 # - A member function is defined in the unit that declares its class, or in a file of the same folder
@@ -24,7 +24,7 @@ unit_edges() {
   done < <(includes_of "${files[@]}") | sed -E 's#(^| )(include/hipvmm|src)/#\1#g' | sort -u
 }
 
-# complain_of_loops WHAT: of the graph on standard input.
+# complain_of_loops MEMBERS: of the graph on standard input.
 complain_of_loops() {
   local line loop=''
   while read -r line; do

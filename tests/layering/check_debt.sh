@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What the library should have less of does not grow: check_debt.sh ROOT. debt.txt has the number of each
+# Numbers that should fall do not grow: check_debt.sh ROOT. debt.txt has the number of each
 # kind, which falls with the change that makes it fall. A defect of a device or a version of the runtime
 # is named by nobody but capability/, strategy/, runtime_rules and hipvmm-info.
 source "$(dirname "$0")/common.sh"

@@ -20,9 +20,9 @@ while IFS= read -r line; do complain "$list: $line names a function twice"; done
 surface_used | sort --check=quiet -k1,1 || complain "$list: HIPVMM_HIP_USED lines are not sorted"
 surface_offered | sort --check=quiet || complain "$list: HIPVMM_HIP_OFFERED lines are not sorted"
 
-# A function counts as called where its name stands before a parenthesis, or where the name of a
-# listed function stands at all, as in a call through a pointer. What the preload offers to programs
-# under HIP's names are no calls.
+# A function counts as called if its name stands before a parenthesis, or if the name of a
+# listed function stands at all, as in a call through a pointer. Functions of the preload
+# with HIP's names are no calls.
 calls() {
   mapfile -t files < <(cpp_files src | grep -v '/src/preload/hip_names\.cpp$')
   code_of "${files[@]}" | awk -v listed="${!home[*]}" '

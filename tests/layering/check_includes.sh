@@ -92,7 +92,7 @@ check_inside() {  # WHERE FILE LAYER TARGET
   if [[ $file == src/core/hip_compat.hpp ]]; then
     complain "$where: core/hip_compat.hpp includes nothing of hipvmm: providers use it too"
   elif [[ $file == providers/* ]]; then
-    # What lies in providers/ itself is for all of them.
+    # Files in providers/ itself are for all of them.
     [[ $to == provider || $to == "$layer" || $target == src/core/hip_compat.hpp ]] ||
       complain "$where: a provider is HIP and may not include $target of hipvmm"
   elif [[ $file == include/hipvmm/*.hpp && $file != include/hipvmm/*/* ]]; then

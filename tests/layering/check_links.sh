@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Relative links of all pages lead somewhere: check_links.sh ROOT. The pages are the Markdown files
-# in the root, in docs/ and beside what they describe. A link into a page must name a heading of it.
+# in the root, in docs/ and beside the code described. A link into a page must name a heading of it.
 source "$(dirname "$0")/common.sh"
 
-# What the pages have outside code blocks, in one run of awk: "link PAGE TARGET" for each inline link
+# Links and headings outside code blocks, in one run of awk: "link PAGE TARGET" for each inline link
 # outside code spans, "anchor PAGE#NAME" for each heading, by the rule of the common Markdown hosts.
 contents_of() {
   awk '

@@ -76,7 +76,7 @@ while read -r id; do
   count=0
   rest=${texts[$file]}
   while ((count < 9)) && [[ $rest == *$'\n'"$old"* ]]; do
-    rest=${rest/$'\n'"$old"/$'\n'}  # many times faster than to cut off what is before
+    rest=${rest/$'\n'"$old"/$'\n'}  # many times faster than to cut off the text before
     count=$((count + 1))
   done
   ((count == 1)) || complain "mutant $id: its old lines occur $count times in $file, not once"

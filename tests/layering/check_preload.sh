@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The preload replaces what it says, and nothing of its own: check_preload.sh ROOT NM FRONT CORE.
+# The preload replaces its list, and no function of its own: check_preload.sh ROOT NM FRONT CORE.
 # FRONT exports the names of src/preload/exports.map and needs no function of the C++ library. CORE
 # leaves none of those names undefined, or its own calls would be replaced.
 source "$(dirname "$0")/common.sh"

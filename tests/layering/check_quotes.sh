@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Code that a page says it takes from a file stands in that file: check_quotes.sh ROOT. Such a block
 # is followed by a line that starts with "(From [name](path)"; indentation does not count. In the
-# README and the guides every block of C++ is such a block, for what no program has no compiler
-# has seen.
+# README and the guides every block of C++ is such a block, because a compiler has seen only
+# the code of programs.
 source "$(dirname "$0")/common.sh"
 
-# blocks_of PAGE: for each block of code that quotes, or is C++, a line "=> path", where path is "-"
+# blocks_of PAGE: for each block of code that quotes, or is C++, a line "=> path"; path is "-"
 # for one that quotes nothing, and the block's lines, without indentation.
 blocks_of() {
   awk '

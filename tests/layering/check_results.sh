@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Figures in the tree are quoted: check_results.sh ROOT. A page links to each file in bench/results,
-# the README there lists it, and what is above 100 KB is packed.
+# the README there lists it, and a file above 100 KB is packed.
 source "$(dirname "$0")/common.sh"
 list=$root/bench/results/README.md
 

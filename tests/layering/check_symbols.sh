@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Symbols used = listed = exported: check_symbols.sh ROOT COMPILER NM LIBRARY [PROVIDER]. What the built
-# library leaves undefined is what hip_surface.def calls used; what a provider of this tree exports
-# is that and what the list calls offered. A program that is compiled with the headers refers to a
+# Symbols used = listed = exported: check_symbols.sh ROOT COMPILER NM LIBRARY [PROVIDER]. The names
+# that the library leaves undefined are those that hip_surface.def calls used; a provider exports
+# these and those that the list calls offered. A program compiled with the headers refers to a
 # name with their version, which the library defines.
 source "$(dirname "$0")/common.sh"
 compiler=$2

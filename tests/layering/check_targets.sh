@@ -3,7 +3,7 @@
 # No file is left out: check_targets.sh ROOT COMPILE_COMMANDS PROVIDER [PATH...]. Every .cpp file is
 # compiled by this build, every header of ours is included, every public one by the umbrella; a suite
 # of tests ends in its file. PATHs are the folders and files that this build leaves out, by an
-# option, the provider or what is missing.
+# option, the provider or a missing package.
 source "$(dirname "$0")/common.sh"
 compile_commands=$2
 provider=$3
@@ -51,7 +51,7 @@ for path in "${files[@]}"; do
     is_excused "$file" || [[ -n ${is_compiled[$file]:-} ]] ||
       complain "$file is in no target: list it in the CMakeLists.txt of its folder"
   elif [[ $file == tests/compat/stand_ins/* ]]; then
-    continue  # included by <...>, as what it stands for
+    continue  # included by <...>, under the name that it stands for
   elif [[ -z ${is_included[$file]:-} ]]; then
     complain "$file is included by nothing: include it or delete it"
   fi
@@ -63,7 +63,7 @@ while read -r path; do
 done < <(grep -oE '^TEST_SUITE_(BEGIN|END)' "${files[@]}" /dev/null |
   awk -F: '{ last[$1] = $2 } END { for (file in last) if (last[file] ~ /BEGIN/) print file }' | sort)
 
-# For tests, and what other public headers are made of.
+# For tests, and parts of other public headers.
 not_in_umbrella='hipvmm/(container/(append_slots|growable_sharing|growable_storage)|ipc/ranks/communicator_parts)\.hpp'
 umbrella=$(includes_of "$root/include/hipvmm/hipvmm.hpp" | sed 's/.*<\(.*\)>$/\1/' | sort)
 public=$(cpp_files include | sed "s|^$root/include/||" |

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What the layering checks share; sourced by each with the repository's root as first argument.
+# Functions for all layering checks, sourced by each with the repository's root as first argument.
 set -euo pipefail
 export LC_ALL=C
 
@@ -13,7 +13,7 @@ complain() {
   problems=$((problems + 1))
 }
 
-# finish WHAT: ends the check, with the number of broken rules.
+# finish CHECK: ends the check, with the number of broken rules.
 finish() {
   if ((problems > 0)); then
     printf '%s: %d broken, see docs/development/checks.md for the rules\n' "$1" "$problems" >&2
@@ -37,7 +37,7 @@ provider_files() {
   cpp_files providers | grep -v "^$root/providers/\(.*/tests\|amd/rocr_stand_in\)/" || true
 }
 
-# pages: the Markdown pages, in the root and beside what they describe.
+# pages: the Markdown pages, in the root and beside the code that they describe.
 pages() {
   local folder
   find "$root" -maxdepth 1 -name '*.md'

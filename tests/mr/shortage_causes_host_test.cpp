@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Each cause of out_of_memory, by each resource that can meet it: its value, its sentence, what
-// would fit, and that nothing retries in vain. Some cases run in a process of other limits.
+// Each cause of out_of_memory, by each resource that can meet it: its value, its sentence, the size
+// that would fit, and that nothing retries in vain. Some cases run in a process of other limits.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -143,7 +143,7 @@ TEST_CASE("shortage: parts of chunks that are free are fragmentation, on an empt
   const auto refused = refusal([&] { static_cast<void>(pool.allocate_sync(28 * MiB)); });
   check_cause(refused, exhausted::fragmentation,
               {"fragmentation", "28.00 MiB", "not in one piece"});
-  // What it says would fit does.
+  // The size that it reports as fitting fits.
   const std::size_t fits = refused->bytes_free();
   CHECK(fits < 28 * MiB);
   pool.deallocate_sync(pool.allocate_sync(fits), fits);
@@ -252,7 +252,7 @@ TEST_CASE("vmm_pool_resource: what it says would fit fits, and a granule more do
           used.synchronize();
         });
       };
-      // First, because what is served changes what would fit.
+      // First, because a served request changes the size that would fit.
       CHECK(request(fits + test::granule() + 256));
       if (fits == 0) continue;
       const auto refused = request(fits);
@@ -267,9 +267,9 @@ HIPVMM_TEST_CASE_IN(
     {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_MEMORY=1GiB"}) {
   for (const std::size_t largest : {std::size_t{0}, 8 * MiB}) {
     vmm_pool_resource pool{first_device, {.largest_chunk = largest}};
-    // The pool's own, for what it does besides.
+    // The pool's own descriptors, for its other needs.
     pool.deallocate_sync(pool.allocate_sync(MiB), MiB);
-    // Those of the pool before are closed behind its end.
+    // The descriptors of the pool before are closed behind its end.
     drain_retired_memory();
     const test::descriptor_limit few{test::limit_that_leaves(20)};
     const std::size_t fits = pool.statistics().largest_possible;
@@ -396,7 +396,7 @@ HIPVMM_TEST_CASE_IN("address_share: a pool leaves addresses to those that come a
   const slot_arena arena{first_device, {.slots = 4, .bytes_per_slot = 64 * MiB}};
   std::vector<growable_device_vector<int>> many;
   for (int i = 0; i < 200; ++i) many.emplace_back(first_device).resize(1000, 1, used);
-  // What addresses refuse is no lack of memory.
+  // A refusal for lack of addresses is no lack of memory.
   const auto refused =
       refusal([&] { static_cast<void>(second.allocate_sync(second.maximum_bytes() + 2 * MiB)); });
   check_cause(refused, exhausted::addresses, {"out of addresses"});

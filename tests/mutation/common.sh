@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: MIT
-# What run.sh and the layering check share: reading the lists of mutants. Sourced.
+# Common functions of run.sh and the layering check: reading the lists of mutants. Sourced.
 #
 # A list, tests/mutation/*.mutants, is plain text. Each mutant is
 #
 #   === id
 #   file: src/region/region.cpp          the file that is changed
 #   kill: test_vmm region: trim*      the program that must fail, and a doctest filter of its cases,
-#                                     where ? stands for a comma in a name
+#                                     in which ? stands for a comma in a name
 #   with: NAME=value...               optional: environment, such as a profile of the host provider
 #   sanitizer: thread                 optional: HIPVMM_SANITIZE of the build that finds it
 #   lives: reason                     optional: nothing fails, and why that is accepted
-#   mistake: what went wrong          one line
+#   mistake: the error                one line
 #   --- old
 #   whole lines that occur exactly once in the file
 #   --- new
-#   what takes their place, which may be nothing
+#   the lines in their place, which may be none
 #   --- end
 set -euo pipefail
 export LC_ALL=C
 
 # split_lists FOLDER LIST...: FOLDER/<id>/<field> for each mutant, and FOLDER/ids in their order.
-# Fails with a sentence where a list cannot be read.
+# Fails with a sentence if a list cannot be read.
 split_lists() {
   local folder=$1
   shift

@@ -34,7 +34,7 @@ function mask(line,  out, i, c, quote) {
 # The number of brackets in `text` that are open, less those that are closed.
 function depth_of(text) { return gsub(/[(\[]/, "", text) - gsub(/[)\]]/, "", text) }
 
-# Where the operand that ends before `at` begins, or the one that begins at `at` ends.
+# The begin of the operand that ends before `at`, or the end of the one that begins at `at`.
 function operand_begin(at, stops,  depth, c) {
   for (depth = 0; at > 1; at--) {
     c = substr(code, at - 1, 1)

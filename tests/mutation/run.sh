@@ -9,7 +9,7 @@
 # - --generate makes the mutants of operators.awk in a source instead of reading lists, and draws 20
 #   of them, or N, by a seed. All cases of the program run. Those that do not compile do not count.
 # - ids may have wildcards ('vmm_*'); --folder takes the mutants of the files below it. Neither: all.
-# - --build: where the copy and its build are kept for the next run; default: build-mutation/.
+# - --build: the folder of the copy and its build, kept for the next run; default: build-mutation/.
 # - --whole runs all cases of the program, to find those that kill a new mutant; --program test_mr
 #   those of another.
 # - --list names the mutants chosen and ends.
@@ -85,7 +85,7 @@ while read -r id; do
 done <"$mutants/ids"
 ((${#chosen[@]} > 0)) || die "no mutant is called that: try --list"
 
-# The copy differs from the tree in nothing, and keeps the times of what has not changed.
+# The copy differs from the tree in nothing, and keeps the times of unchanged files.
 copy_tree() {
   mkdir -p "$tree"
   (cd "$root" && if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
@@ -104,7 +104,7 @@ copy_tree() {
 }
 
 # configure SANITIZER: sets `binaries` to its build. Each file of the library is compiled by itself,
-# for a mutant changes one; those of a test program in units, for a header changes all of them.
+# because a mutant changes one; those of a test program in units, because a header changes all.
 configure() {
   binaries=$build/build${1:+-$1}
   [[ ! -f $binaries/CMakeCache.txt ]] || return 0
@@ -119,7 +119,7 @@ configure() {
   if [[ -n $1 ]] && command -v clang++-16 >/dev/null; then
     options+=(-DCMAKE_CXX_COMPILER=clang++-16)
   fi
-  # What is restored need not be compiled again.
+  # Restored files need not be compiled again.
   if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   cmake -S "$tree" -B "$binaries" "${options[@]}" >"$build/configure.log" 2>&1 ||
     die "cmake failed, see $build/configure.log"
@@ -130,8 +130,8 @@ build_program() {  # PROGRAM
   cmake --build "$binaries" --target "$1" --parallel "$jobs" >"$build/compile.log" 2>&1
 }
 
-# run_cases PROGRAM FILTER ENVIRONMENT: fails as the program does, with what it wrote in run.log.
-# What is known of devices is found out anew, or a mutant would leave it to the next.
+# run_cases PROGRAM FILTER ENVIRONMENT: fails as the program does, with its output in run.log.
+# Devices are probed anew, or a mutant would leave its findings to the next.
 run_cases() {
   local variables tests launcher chosen_cases=() start=()
   tests=("$binaries"/tests/*/CTestTestfile.cmake "$binaries"/tests/*/*/CTestTestfile.cmake)
@@ -141,7 +141,7 @@ run_cases() {
     sed -n "s/.*[(]\[*=*\[*\"*[a-z_]*\/$1[]\"].* ENVIRONMENT \"\([^\"]*\)\".*/\1/p" \
       "${tests[@]}" | tr -d '\n')
   ((${#variables[@]} > 0)) || die "no test runs $1 as a whole: what is its environment?"
-  # What the test starts the program with, such as mpirun.
+  # The test's launcher of the program, such as mpirun.
   mapfile -t launcher < <(
     sed -n "s/^add_test(\[=*\[[a-z_]*\/$1\]=*\] \"\(.*\)\" \"[^\"]*\/bin\/$1\")\$/\1/p" \
       "${tests[@]}" | sed 's/" "/\n/g')
@@ -155,7 +155,7 @@ run_cases() {
     >"$build/run.log" 2>&1 {lock}>&-
 }
 
-# Of one rank, where several run.
+# Of one rank, if several run.
 cases_run() {
   sed -n '/^\[doctest\] test cases:/{s/^[^:]*: *\([0-9]*\) .*/\1/p;q}' "$build/run.log"
 }

@@ -35,7 +35,7 @@ inline outcome run_preloaded(const std::string& task, std::vector<std::string> e
   return run(PRELOAD_MEMORY_PROGRAM, {task}, given);
 }
 
-/// What was replaced in a run, and what that wrote besides.
+/// The replaced calls of a run, and its other output.
 struct counted_run {
   outcome ended;
   nlohmann::json counts;

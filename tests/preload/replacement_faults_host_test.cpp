@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is behind the replaced functions, with HIP calls that fail one after another.
+// The code behind the replaced functions, with HIP calls that fail one after another.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
@@ -114,7 +114,7 @@ HIPVMM_TEST_CASE_IN("preload: on CUDA the first memory of a thread leaves it a c
   CHECK(calls.free(hip_calls, made) == 0);
   for (const bool in_order : {false, true})
     CHECK(device_calls_of_a_thread(calls, in_order) == std::vector<std::uint64_t>{1, 0});
-  // What cannot be made current is no failure of the request.
+  // A failed hipSetDevice is no failure of the request.
   std::thread fresh{[&] {
     const error_recorder reported;
     const planned_fault fault{"hipSetDevice", 1, hipErrorUnknown};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is behind the replaced functions, without another process.
+// The code behind the replaced functions, without another process.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
@@ -160,7 +160,7 @@ struct quiet_program {
 
   quiet_program() : calls{brief()} {
     REQUIRE(calls.allocate(hip_calls, &made, bytes) == 0);
-    drain_retired_memory();  // slabs are allocated twice where HIP aligns too little
+    drain_retired_memory();  // slabs are allocated twice if HIP aligns too little
     before = bytes_in_use();
   }
   static preload::settings brief() {
@@ -263,7 +263,7 @@ TEST_CASE("preload: settings are read from text") {
   }
 }
 
-/// Where a child says that it is ready, and waits for its end.
+/// The folder in which a child says that it is ready, and waits for its end.
 constexpr const char* files_variable = "HIPVMM_TEST_FOLDER";
 
 HIPVMM_CHILD("preload: is in a budget") {
@@ -313,7 +313,7 @@ HIPVMM_CHILD("preload: cannot be in its budget") {
   preload::replacement calls{{.threshold = 1024}};
   check_refused(calls);
   check_refused(calls);
-  // What is to pass does not count anyway.
+  // A request below the threshold does not count anyway.
   void* small = nullptr;
   REQUIRE(calls.allocate(hip_calls, &small, 100) == 0);
   CHECK(calls.free(hip_calls, small) == 0);

@@ -96,7 +96,7 @@ TEST_CASE("hipvmm-run: variables that are wrong already are refused too") {
   CHECK(hipvmm_run({"--off", "echo", "ran"}, {"HIPVMM_CONF=nonsense=3"}).out == "ran\n");
 }
 
-/// What a shell that does `before` sees of the program that it becomes.
+/// The output of a program that a shell becomes after `before`.
 std::string seen(const std::string& before, const std::string& program) {
   return run("/bin/sh", {"-c", before + "; exec " + program}).out;
 }

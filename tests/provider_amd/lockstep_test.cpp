@@ -24,7 +24,7 @@ namespace {
 // The runtime gives ROCr's granularity, and memory is short nowhere.
 constexpr machine large_machine{4096, std::size_t{64} << 30U, std::size_t{64} << 40U};
 
-/// Those of the release, with the stand-in for what ROCr decides.
+/// The rules of the release, with the stand-in for answers of ROCr.
 model_rules rules_on_stand_in() {
   model_rules rules = rules_of(linked_profile());
   rules.memory_stays_until_addresses_go = false;

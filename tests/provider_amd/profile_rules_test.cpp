@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Asks the linked runtime every question of providers/host/tests/profile/profile_*_rules.cpp and
 // compares with the column of its release. A question has a process of its own and ten seconds, so
-// a crash and a call that never returns are answers too. Where the runtime does not decide the
+// a crash and a call that never returns are answers too. If the runtime does not decide the
 // answer (decided_by), it is printed and not judged. On a real ROCr nothing is judged, because its
 // GPUs and links are those of the machine, and what needs held streams is left out.
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ namespace {
 
 /// A question may start sixteen processes, each of which loads AMD's runtime.
 constexpr int seconds_for_an_answer = 120;
-/// Where the runtime waits for itself.
+/// The limit for a runtime that waits for itself.
 constexpr int seconds_without_an_answer = 10;
 constexpr std::string_view answer_mark = "the answer is ";
 
@@ -44,13 +44,13 @@ const char* text_of(decided_by who) {
   return "nobody";
 }
 
-/// What a process said, or how it ended without an answer.
+/// The answer of a process, or the kind of its end without one.
 std::optional<int> answer_of(const child_result& child) {
   const std::size_t mark = child.output.rfind(answer_mark);
   if (mark != std::string::npos) {
     return std::atoi(child.output.c_str() + mark + answer_mark.size());
   }
-  // What waits for itself is hipErrorIllegalState on the host provider.
+  // A call that waits for itself is hipErrorIllegalState on the host provider.
   if (child.status == 128 + SIGALRM) return hipErrorIllegalState;
   if (child.status > 128) return crashes;
   return std::nullopt;
@@ -131,7 +131,7 @@ HIPVMM_CHILD("one question") {
     const int answer = each.ask();
     std::printf("%s%d\n", answer_mark.data(), answer);
     std::fflush(stdout);
-    std::_Exit(0);  // what the question left behind is none of its business
+    std::_Exit(0);  // no cleanup of the question's leftovers
   }
   FAIL("there is no question \"", question, "\"");
 }

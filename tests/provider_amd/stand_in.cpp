@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What tests ask of the host provider's control header, asked of the stand-in for ROCr.
+// Functions of the host provider's control header, served by the stand-in for ROCr.
 #include "stand_in.hpp"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 namespace hipvmm::test {
 namespace {
 
-// Those of rocr_stand_in.h. ROCr has none of them.
+// The functions of rocr_stand_in.h. ROCr has none of them.
 using gpu_function = int (*)(int);
 using memory_function = int (*)(int, std::uint64_t*, std::uint64_t*);
 

@@ -9,7 +9,7 @@ namespace hipvmm::test {
 /// Whether AMD's runtime runs on the stand-in for ROCr, which can hold streams back.
 [[nodiscard]] bool is_on_stand_in();
 
-/// What follows a control's name where a question asks ROCr itself for one.
+/// Behind a control's name: the refusal of a question that asks ROCr itself for one.
 inline constexpr const char* lacks_control = " is not in the linked libhsa-runtime64";
 
 /// Settings ("NAME=value") that give it `devices` GPUs with the links that `peers` lists.

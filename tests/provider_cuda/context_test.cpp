@@ -64,7 +64,7 @@ class own_context {
   CUcontext context_ = nullptr;
 };
 
-/// Runs in a thread of its own: what is current belongs to a thread.
+/// Runs in a thread of its own: the current device belongs to a thread.
 void in_new_thread(const std::function<void()>& body) { std::thread{body}.join(); }
 
 void use_hip() {

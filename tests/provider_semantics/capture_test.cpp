@@ -15,7 +15,7 @@ constexpr auto unsupported = hipErrorStreamCaptureUnsupported;
 constexpr auto implicit = hipErrorStreamCaptureImplicit;
 constexpr auto invalidated = hipErrorStreamCaptureInvalidated;
 
-// A call in a capture: what it gives, and what the end of the capture then does.
+// A call in a capture: its result, and that of the end of the capture.
 struct captured_call {
   std::string says;
   std::function<hipError_t()> call;
@@ -32,7 +32,7 @@ void check_in_capture(hipStream_t stream, hipStreamCaptureMode mode,
   }
 }
 
-// What calls in a capture may need, made before it.
+// Objects for calls in a capture, made before it.
 struct scene {
   own_stream captured;
   own_stream other;
@@ -47,7 +47,7 @@ struct scene {
     REQUIRE(hipStreamSynchronize(other.get()) == hipSuccess);
   }
 
-  // Allocates, and releases at once what should not have been given.
+  // Allocates, and releases at once memory that should not have been given.
   hipError_t allocate(hipError_t (*make)(void**), hipError_t (*free)(void*)) {
     const hipError_t code = make(&result);
     if (code == hipSuccess) CHECK(free(result) == hipSuccess);

@@ -160,7 +160,7 @@ class held {
   held(const held&) = delete;
   held& operator=(const held&) = delete;
 
-  /// Lets the stream go on and waits for it, so that nobody reads what is about to end.
+  /// Lets the stream go on and waits for it, so that it reads no object that is about to end.
   void release() {
     if (done_) return;
     done_ = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What programs look up: functions by name, devices by their properties, pointers.
+// Look-ups by programs: functions by name, devices by their properties, pointers.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -13,14 +13,14 @@
 
 namespace hipvmm::test {
 
-/// Which provider this program was built for. AMD's runtime is held to what the host provider
-/// says, since that follows AMD's newest release.
+/// Which provider this program was built for. AMD's runtime must answer as the host provider
+/// does, because that follows AMD's newest release.
 inline constexpr bool on_cuda = HIPVMM_TEST_ON_CUDA != 0;
 
 /// Whether CUDA's answers are to come: from the driver, or from the host provider's image of it.
 inline bool like_cuda() { return on_cuda || host_profile() == "cuda-13"; }
 
-/// What a call gives: one code for all providers, or one for the host provider and one for CUDA.
+/// The result of a call: one code for all providers, or one for the host provider and one for CUDA.
 class answer {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): most rows have one code
@@ -37,7 +37,7 @@ class answer {
   hipError_t cuda_;
 };
 
-/// One row of a table: a call in words, the call, and its answer where that is another.
+/// One row of a table: a call in words, the call, and its answer if that is another.
 struct rule {
   std::string says;
   std::function<hipError_t()> call;

@@ -318,7 +318,7 @@ TEST_CASE("dma-buf: of whole pages that are mapped") {
       {"the end of what is mapped", [&] { return get(two.at(1), granule() + page); }},
   });
   CHECK(made == -1);
-  // A machine has dma-bufs or not: the host provider none, a GPU where its driver can make them.
+  // A machine has dma-bufs or not: the host provider none, a GPU if its driver can make them.
   const hipError_t code = get(two.at(0, granule() - page), 2 * page);
   static_cast<void>(hipGetLastError());
   MESSAGE("two pages of two chunks: ", std::string{hipGetErrorName(code)});

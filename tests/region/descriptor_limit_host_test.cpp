@@ -42,7 +42,7 @@ TEST_CASE("shareable_handle: the descriptor's size is the chunk's") {
 }
 
 TEST_CASE("physical_chunk: a lack of descriptors throws out_of_memory that says so") {
-  // The first use of the provider opens what it keeps open.
+  // The first use of the provider opens the descriptors that it keeps open.
   const physical_chunk warm_up{first_device, granule()};
   const no_descriptors_left limit;
   check_descriptors_are_named([] {

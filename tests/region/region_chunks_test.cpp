@@ -17,7 +17,7 @@
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 
-// What a region tells of its chunks, exports of them and takes from others.
+// A region reports its chunks, exports them and adopts those of others.
 namespace hipvmm::test {
 namespace {
 
@@ -38,7 +38,7 @@ struct shared_region {
   }
 };
 
-/// Adopts in `target` what was exported.
+/// Adopts the exported chunks in `target`.
 void adopt_all(region& target, const std::vector<exported_chunk>& exported) {
   for (const exported_chunk& each : exported)
     target.adopt(each.offset, import_chunk(each.handle, first_device));
@@ -162,7 +162,7 @@ TEST_CASE_FIXTURE(shared_region, "region: a chunk is adopted where another was m
   CHECK(region.committed_bytes() == 3 * unit);
 }
 
-// Where the child finds the descriptors that it inherits.
+// The first descriptor that the child inherits.
 constexpr int first_inherited = 100;
 
 HIPVMM_CHILD("region: adopts three chunks in two steps and writes to them") {

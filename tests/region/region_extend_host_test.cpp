@@ -39,7 +39,7 @@ TEST_CASE("region: extend copies no byte and takes no more memory than it commit
   REQUIRE(region.extend(32 * unit, 12 * unit));
   CHECK(copies.count() == 0);
   CHECK(hipvmm_host_device_bytes(0) == before + 4 * unit);
-  // One byte more where the device is waited for by hipFree.
+  // One byte more if the library waits for the device by hipFree.
   CHECK(hipvmm_host_peak_device_bytes(0) <= before + 4 * unit + 1);
 }
 

@@ -38,7 +38,7 @@ struct small_region {
     CHECK(has_tag(region, 3, 1, stream));
   }
 
-  /// Takes the addresses behind the region, so that it cannot grow in place. Where HIP gives
+  /// Takes the addresses behind the region, so that it cannot grow in place. If HIP gives
   /// others, those behind are taken already.
   [[nodiscard]] address_reservation block_addresses_behind() const {
     return address_reservation{unit, 0, advance(region.base(), region.max_bytes())};

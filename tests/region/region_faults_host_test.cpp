@@ -26,7 +26,7 @@ struct gapped_region {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region{first_device, 16 * unit};
-  // What stands behind the region makes extend() move it.
+  // The reservation behind the region makes extend() move it.
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
   void* const base = region.base();
 
@@ -68,7 +68,7 @@ TEST_CASE("region: a construction that fails leaves nothing") {
   fault_sweep{"region"}.run([] { const region value{device_ref{1}, 16 * granule()}; });
 }
 
-/// What is backed does not begin at the base, and one chunk is made ahead.
+/// The backed bytes do not begin at the base, and one chunk is made ahead.
 struct late_region {
   const std::size_t unit = granule();
   hipvmm::stream stream;
@@ -267,10 +267,10 @@ TEST_CASE("region: extend that fails leaves the region where and as it was") {
       });
 }
 
-// A chunk that reaches across is replaced last, after those behind were released: what must hold
-// after a failure is that every byte before the end is there.
+// A chunk that reaches across is replaced last, after those behind were released:
+// after a failure every byte before the end must be there.
 const auto check_kept = [](const gapped_ptr& subject) {
-  // Where addresses hold memory they are renewed, and a failure then may cost them.
+  // If addresses hold memory they are renewed, and a failure then may cost them.
   if (!quirks::memory_kept.holds()) CHECK(subject->region.base() == subject->base);
   CHECK(subject->region.committed_from(0) >= subject->unit);
   subject->check_contents(1);

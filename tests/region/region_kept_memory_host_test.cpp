@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that the driver returns only with its addresses, where growth fails.
+// Memory that the driver returns only with its addresses, if growth fails.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

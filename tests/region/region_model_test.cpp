@@ -23,7 +23,7 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-/// What a region is to hold: per granule whether it is backed and its tag, and the chunks.
+/// The expected state of a region: per granule whether it is backed and its tag, and the chunks.
 class region_model {
  public:
   explicit region_model(std::size_t granules) : tags_(granules, nothing) {}
@@ -112,12 +112,12 @@ class region_model {
   std::map<std::size_t, std::size_t> chunks_;  // first granule to end
   struct left_behind {
     std::size_t end;
-    std::size_t now;  // where the chunk is
+    std::size_t now;  // the place of the chunk
   };
   std::map<std::size_t, left_behind> left_;  // by first granule
 };
 
-// A tag does not tell its granule, for it moves.
+// A tag does not tell its granule, because it moves.
 void write_region_tag(const region& region, std::size_t index, std::uint32_t tag,
                       stream_ref stream) {
   copy(stream, advance(region.base(), index * region.granularity()), &tag, sizeof tag);
@@ -207,7 +207,7 @@ TEST_CASE("region: random commits, decommits and moves agree with a model") {
 
 TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled") {
   chunk_cache keeps_some{16 * granule()};
-  run(keeps_some, 3);  // few sizes, so that what is kept is wanted again for certain
+  run(keeps_some, 3);  // few sizes, so that kept chunks are wanted again for certain
   CHECK(keeps_some.statistics().hits > 0);
 }
 

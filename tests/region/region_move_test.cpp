@@ -29,7 +29,7 @@ struct tagged_chunks {
     write_tags(region, 0, 3, 1, stream);
     write_tag(region, 5, 1, stream);
   }
-  /// Whether granule `index` shows what was written as granule `written`.
+  /// Whether granule `index` shows the tag of granule `written`.
   [[nodiscard]] bool shows(std::size_t index, std::size_t written, std::uint32_t seed) const {
     return read_bytes(stream, advance(region.base(), index * unit), tag_bytes) ==
            pattern(tag_bytes, seed * 1000 + static_cast<std::uint32_t>(written));
@@ -76,7 +76,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk may move again before its firs
   CHECK_THROWS_AS(region.decommit(9 * unit, unit), std::invalid_argument);
   region.end_move(5 * unit);
   CHECK_THROWS_AS(region.decommit(9 * unit, unit), std::invalid_argument);
-  // Back to where it came from.
+  // Back to its old place.
   region.move_chunk(9 * unit, 5 * unit);
   region.end_move(8 * unit);
   region.end_move(9 * unit);
@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(tagged_chunks,
 TEST_CASE_FIXTURE(tagged_chunks, "region: nothing is prepared beside a move that has not ended") {
   REQUIRE_MOVES(region);
   region.prepare(unit, prefetch_level::mapped);
-  // To where the chunk ahead is, or would be.
+  // To the place of the prepared chunk.
   region.move_chunk(0, 6 * unit);
   region.prepare(unit, prefetch_level::mapped);
   CHECK(region.cancel_or_wait() == 0);

@@ -33,7 +33,7 @@ namespace {
 
 using detail::wait_for_background_tasks;
 
-/// Lets the background thread start, whose first HIP call is none of what a case counts or fails.
+/// Lets the background thread start, whose first HIP call a case must not count or fail.
 void start_worker() { const held_worker started; }
 
 TEST_CASE("region: a commit that finds its chunk mapped makes no HIP call") {
@@ -54,7 +54,7 @@ TEST_CASE("region: a commit that finds its chunk created maps it") {
   wait_for_background_tasks();
   const std::uint64_t before = hipvmm_host_call_count(nullptr);
   region.commit(0, 2 * unit);
-  // Where a map that fails says nothing it is asked after.
+  // If a failing map reports success, the region checks it by a call.
   CHECK(hipvmm_host_call_count(nullptr) == before + under(quirks::map_reports_success, 3U, 2U));
 }
 
@@ -206,13 +206,13 @@ template <typename Operation, typename Done>
 void sweep(const char* name, Operation operation, Done done) {
   start_worker();
   for (const prefetch_level how : both_ways) {
-    // What was ready may have been mapped or released.
+    // The prepared chunk may have been mapped or released.
     fault_sweep{name, after_failure::capacity}.run(
         [how] { return std::make_unique<prepared_region>(how); },
         [&](std::unique_ptr<prepared_region>& subject) { operation(*subject); },
         [](const std::unique_ptr<prepared_region>& subject) {
           subject->check_unchanged();
-          // What is left of the preparation does no harm.
+          // The rest of the preparation does no harm.
           subject->region.commit(0, 8 * subject->unit);
           write_tags(subject->region, 3, 8, 2, subject->stream);
           check_tags(subject->region, 0, 3, 1, subject->stream);

@@ -191,7 +191,7 @@ HIPVMM_TEST_CASE_IN("region: commit and grant that fail where tail access fails 
       });
 }
 
-/// What commit does where hipMemMap reports success and maps nothing.
+/// A commit if hipMemMap reports success and maps nothing.
 void check_failed_map_is_found() {
   row_of_three subject;
   const intruder mapped{subject.region, 5};

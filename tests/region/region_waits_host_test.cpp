@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What regions wait for, beside growth that waits for nothing.
+// Waits of regions, beside growth that waits for nothing.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -44,7 +44,7 @@ region backed_region() {
 
 HIPVMM_CHILD("ends with memory that waits") {
   {
-    // Ends after the library's handler, for on AMD the end of a stream waits for its work.
+    // Ends after the library's handler, because on AMD the end of a stream waits for its work.
     static const stream stream;
     region trimmed = backed_region();
     region destroyed = backed_region();
@@ -87,11 +87,11 @@ HIPVMM_CHILD("a fork of a process with memory that waits ends") {
 }
 
 /// A region in use by a stream of a peer, given up after the library's exit handler has run:
-/// nothing can be retired then, so that who gives memory up waits for the work itself.
+/// nothing can be retired then, so that the call that gives memory up waits for the work itself.
 class given_up_late {
  public:
   given_up_late() {
-    // In one step, for growth on hipMalloc retires what it replaces.
+    // In one step, because growth on hipMalloc retires the old memory.
     region_.commit(0, 4 * granule());
     region_.grant(peer);
   }
@@ -179,7 +179,7 @@ TEST_CASE("retirement: after it the end of a region waits for the devices itself
 
 TEST_CASE("retirement: a fork does not wait for threads that it has not got") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  // What another thread held of their locks at the fork stays locked in the child of GCC 12.
+  // A lock of theirs that another thread held at the fork stays locked in the child of GCC 12.
   MESSAGE("skipped: the sanitizers do not survive a fork beside other threads");
   return;
 #endif

@@ -46,7 +46,7 @@ struct used_region {
   }
 };
 
-/// Devices are waited for by hipDeviceSynchronize while this lives, whatever else could be used.
+/// While this lives, hipDeviceSynchronize waits for devices, even if another call could do so.
 class waits_by_synchronize {
  public:
   waits_by_synchronize() { detail::set_device_wait_rules({true, false}); }
@@ -59,7 +59,7 @@ class waits_by_synchronize {
   waits_by_synchronize& operator=(const waits_by_synchronize&) = delete;
 };
 
-/// Whether there are so many calls soon; seconds pass only where there are not.
+/// Whether there are so many calls soon; seconds pass only if there are not.
 bool comes_to(const call_counter& calls, std::uint64_t count) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
   while (calls.count() < count && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -86,7 +86,7 @@ constexpr auto make_trimmed = [] {
   return made;
 };
 
-// By name, for the thread's calls come between those of the caller.
+// By name, because the thread's calls come between those of the caller.
 TEST_CASE("retirement: trim of a region in use that fails leaves the region as it was") {
   for (const std::string call :
        {"hipStreamIsCapturing", "hipStreamQuery", "hipEventCreateWithFlags", "hipEventRecord"}) {

@@ -195,7 +195,7 @@ TEST_CASE("retirement: the addresses of a region that was emptied stay until its
   region_in_use subject;
   subject.region.trim(0, subject.stream);
   subject.region.retire();
-  // The addresses wait by themselves where they must not be freed too early.
+  // The addresses wait by themselves if they must not be freed too early.
   CHECK(retired_memory().waiting == under(quirks::addresses_forgotten_late, 2U, 1U));
   CHECK(live_objects().reservations == before + 1);
   subject.stream.release();
@@ -339,7 +339,7 @@ HIPVMM_TEST_CASE_IN("retirement: addresses that only wait are waited for where t
 
 HIPVMM_TEST_CASE_IN("retirement: addresses are waited for however many regions have them",
                     {"HIPVMM_HOST_ADDRESS_SPACE=256MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
-  // What lacks addresses has the same figures before and after each release.
+  // For a lack of addresses the figures are the same before and after each release.
   constexpr std::size_t regions = 40;
   std::vector<std::unique_ptr<blocked_stream>> streams;
   for (std::size_t i = 0; i < regions; ++i) {

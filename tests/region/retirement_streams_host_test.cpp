@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The cases of retirement_streams_test.cpp where the host provider overlooks streams that end, as
+// The cases of retirement_streams_test.cpp if the host provider overlooks streams that end, as
 // AMD's runtime does, and its order checker reports memory that is taken away in use.
 #include <doctest/doctest.h>
 

@@ -107,7 +107,7 @@ HIPVMM_CHILD("a captured stream is destroyed by another thread") {
   check_captured_stream_being_destroyed();
 }
 
-// AMD's runtime 6.4.3 keeps what the stream of such work used last.
+// AMD's runtime 6.4.3 keeps the last memory of the stream of such work.
 TEST_CASE("region: addresses of a stream that nobody waited for can be reserved in every size") {
   // That is told.
   const error_recorder reported;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies between devices on AMD's runtime where some devices are linked and others not: it would
+// Copies between devices on AMD's runtime if some devices are linked and others not: it would
 // end the process, as the host provider does under the profiles of ROCm.
 #include <hipvmm/runtime/copy.hpp>
 

@@ -82,7 +82,7 @@ TEST_CASE("fill_async: sets exactly the bytes asked for") {
   CHECK(read_bytes(stream, memory.get(), 1000) == expected);
 }
 
-/// Compares what fill_pattern_async leaves with a model on the host, and the bytes around it.
+/// Compares the result of fill_pattern_async with a model on the host, and the bytes around it.
 void check_fill(const byte_vector& element, std::size_t count, std::size_t offset) {
   constexpr std::size_t margin = 64;
   CAPTURE(element.size());
@@ -141,7 +141,7 @@ TEST_CASE("fill_pattern_async: any address will do") {
     for (const std::size_t size : {2, 4, 8, 12}) check_fill(pattern(size, 9), 1000, offset);
 }
 
-/// What `submit(stream)` submits, captured and launched when `end()` has run.
+/// The work of `submit()`, captured and launched when `end()` has run.
 template <typename Submit, typename End>
 void run_as_graph(const stream& stream, Submit submit, End end) {
   REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeRelaxed) == hipSuccess);

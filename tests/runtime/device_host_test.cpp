@@ -49,7 +49,7 @@ TEST_CASE("no device: a program ends with one sentence that says what leaves non
   CHECK(child.status == 2);
   CHECK(child.output.find("no HIP device") != std::string::npos);
   CHECK(child.output.find("HIPVMM_HOST_DEVICES says how many") != std::string::npos);
-  // That is what runs.
+  // That provider runs.
   CHECK(child.output.find("HIPVMM_PROVIDER=host") == std::string::npos);
 }
 

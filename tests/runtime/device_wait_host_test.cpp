@@ -41,7 +41,7 @@ class assumed_wait_rules {
   assumed_wait_rules& operator=(const assumed_wait_rules&) = delete;
 
  private:
-  // Before the rules are set, for finding out sets them as well.
+  // Before the rules are set, because finding out sets them as well.
   const capability known_ = capability_of(first_device);
 };
 

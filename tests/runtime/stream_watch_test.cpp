@@ -367,7 +367,7 @@ TEST_CASE("stream_watcher: threads record, wait, watch and end at once") {
     std::atomic<int> wrong{0};
   };
   constexpr int rounds = 300;
-  // They outlive the threads: AMD's runtime 6.4.3 may crash where a thread asks for an event whose
+  // They outlive the threads: AMD's runtime 6.4.3 may crash if a thread asks for an event whose
   // stream another one destroys (docs/guides/rocm.md, query_beside_destroy).
   const std::array streams{stream{}, stream{}, stream{}, stream{}};
   event shared;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What samples/slots/ggml_vmm.sh recommends for each release that the host provider imitates:
+# The recommendation of samples/slots/ggml_vmm.sh for each release that the host provider imitates:
 # check_ggml_vmm.sh ROOT PROGRAMS.
 set -euo pipefail
 script=$1/samples/slots/ggml_vmm.sh

@@ -3,7 +3,7 @@
   mapfile -t printed <<<"$output"
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What a guide says that a program prints, it prints: check_printed.sh ROOT PROGRAMS, where PROGRAMS
+# A program prints the output that its guide shows: check_printed.sh ROOT PROGRAMS; PROGRAMS
 # is their folder and the guides are docs/guides/*.md. Such a block begins with ```text and is
 # followed by a line that starts with "(Printed by `[VARIABLE=VALUE...] program [argument...]`", and
 # then ", which exits with STATUS" unless that is 0. Its lines follow one another in the output,

@@ -10,7 +10,7 @@ mkdir -p "$work/docs/guides"
 printf '#!/bin/sh\necho "one 0x17 at ${PLACE:-home}"\necho two\necho three >&2\n' >"$work/program"
 chmod +x "$work/program"
 
-# page LINE... writes the page, whose block has these lines but the last, which says what prints it.
+# page LINE... writes the page, whose block has these lines but the last, which names their program.
 page() {
   { printf '```text\n' && printf '%s\n' "${@:1:$#-1}" && printf '```\n\n%s\n' "${!#}"; } \
     >"$work/docs/guides/page.md"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the host provider's settings can make go wrong for a user of ingest.
+// Failures of ingest that settings of the host provider cause.
 #include <doctest/doctest.h>
 
 #include <hipvmm/core/bytes.hpp>

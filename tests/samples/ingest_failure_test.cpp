@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What can go wrong for a user of ingest: each case ends with one sentence that names the cause.
+// Failures of ingest that a user may meet: each case ends with one sentence that names the cause.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ingest's job inside this process, where the provider tells what is left behind.
+// ingest's job inside this process, because the provider here counts leftovers.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ ingest::report run_once(const ingest::job& job, const std::vector<std::string>& 
   return ingest::run(job, source);
 }
 
-/// Keeps what it is given on the host.
+/// Keeps the bytes on the host.
 class host_bytes final : public ingest::device_bytes {
  public:
   void append(const unsigned char* source, std::size_t bytes, hipvmm::stream_ref) override {
@@ -165,7 +165,7 @@ TEST_CASE("ingest: the peak it tells is the provider's") {
     const std::size_t held = hipvmm_host_peak_device_bytes(0);
     const ingest::report done = run_once(checked_job(method), {file.path()});
     const std::size_t peak = hipvmm_host_peak_device_bytes(0) - held;
-    // What growth by the library left behind is freed by a thread, soon but not at once.
+    // A thread frees the old memory of growth by the library, soon but not at once.
     if (method == growth_method::vmm && hipvmm::test::on_fallback()) {
       CHECK(done.growth.peak_bytes <= peak);
     } else {
@@ -220,7 +220,7 @@ TEST_CASE("ingest: with copy nothing is left behind whichever HIP call but a rel
   constexpr std::array working{"hipGetDeviceCount", "hipGetDevice", "hipSetDevice",
                                "hipStreamCreateWithFlags", "hipStreamSynchronize", "hipMalloc",
                                "hipMemcpyAsync",
-                               // ~stream, where waits for the device overlook streams that end.
+                               // ~stream, if waits for the device overlook streams that end.
                                "hipStreamIsCapturing", "hipThreadExchangeStreamCaptureMode"};
   constexpr std::array releasing{"hipFree", "hipStreamDestroy"};
   const temporary_file file{arbitrary_bytes(3 * MiB)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ingest as its users run it: what it reads, what it prints.
+// ingest as its users run it: its input and its output.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -29,7 +29,7 @@ class blocked_stream {
   // Not asked of HIP while it is blocked: AMD's runtime 7.2.4 may wait for the function then.
   [[nodiscard]] bool is_done() const { return !blocked_ && stream_.is_done(); }
   void release() {
-    // Told before the gate opens: who waited for the stream may ask at once.
+    // Noted before the gate opens: a thread that waited for the stream may ask at once.
     if (blocked_.exchange(false)) gate_.set_value();
   }
 

@@ -12,7 +12,7 @@
 
 namespace hipvmm::test {
 
-/// The device that tests use where any will do.
+/// The device that tests use if any will do.
 inline constexpr device_ref first_device{0};
 
 /// On the host provider the one that first_device reaches.
@@ -23,7 +23,7 @@ inline std::size_t granule() {
   return unit != 0 ? unit : 2 * MiB;
 }
 
-/// Marks a case about chunks, which main() leaves out where there are none:
+/// Marks a case about chunks, which main() leaves out if there are none:
 /// TEST_CASE("claim" * needs_virtual_memory).
 inline const doctest::test_suite needs_virtual_memory{"needs virtual memory"};
 /// Marks a case about regions on hipMalloc, which main() leaves out elsewhere.

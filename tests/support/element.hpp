@@ -11,7 +11,7 @@
 
 namespace hipvmm::test {
 
-/// An element of `Bytes` bytes: sizes that no power of two divides are where offsets go wrong.
+/// An element of `Bytes` bytes: sizes that no power of two divides reveal wrong offsets.
 template <std::size_t Bytes>
 struct element {
   std::array<unsigned char, Bytes> bytes;

@@ -94,7 +94,7 @@ HIPVMM_EMULATOR_SLOW=1 run 0 mr
 refuse 'cases named'
 grep -q 'arguments:  devices' "$work/calls" || fail "slow cases did not run"
 
-# What fails, is killed, takes too long or does not exist.
+# Programs that fail, are killed, take too long or do not exist.
 run 1 "$work/two.json" vmm core
 expect '^vmm +1 +9 +1 +0 '
 expect 'm.cpp:7: ERROR'

@@ -10,14 +10,14 @@
 
 namespace hipvmm::test {
 
-/// What the error handler was told.
+/// A call of the error handler.
 struct recorded_error {
   std::string call;
   int code;
   std::string message;
 };
 
-/// Replaces the error handler while it lives and keeps what the handler is told. One at a time.
+/// Replaces the error handler while it lives and keeps the calls of the handler. One at a time.
 class error_recorder {
  public:
   error_recorder() : previous_{set_error_handler(record)} { clear(); }
@@ -41,7 +41,7 @@ class error_recorder {
     recorded.push_back({call, code, message});
   }
 
-  // The handler is a plain function: what it writes to cannot belong to one recorder.
+  // The handler is a plain function: its target cannot belong to one recorder.
   static inline std::mutex mutex;
   static inline std::vector<recorded_error> recorded;
 

@@ -34,7 +34,7 @@ count_results() {
     }' "$1"
 }
 
-# describe_devices INFO_JSON: what hipvmm-info --json says of each device that is not like one before:
+# describe_devices INFO_JSON: hipvmm-info --json on each device that is not like one before:
 # the path, the work-arounds, and the traits that are missing or not known.
 describe_devices() {
   awk '

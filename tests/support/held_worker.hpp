@@ -9,7 +9,7 @@
 
 namespace hipvmm::test {
 
-/// While this lives, the background worker is busy with it, and what is submitted waits.
+/// While this lives, the background worker is busy with it, and submitted tasks wait.
 class held_worker {
  public:
   held_worker() {

@@ -6,7 +6,7 @@
 
 namespace hipvmm::test {
 
-/// Whether what runs beside has ended.
+/// Whether the task beside has ended.
 template <typename Result>
 bool is_ready(const std::future<Result>& beside) {
   return beside.wait_for(std::chrono::seconds{0}) == std::future_status::ready;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The main of every test program above the provider: one clear sentence where there is no device.
+// The main of every test program above the provider: one clear sentence if there is no device.
 // It is the main of the program's children too, see support/process/child_process.hpp.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ class own_folders {
   std::optional<hipvmm::test::temporary_folder> cache_;
 };
 
-/// What a case has retired comes back before the next one counts what there is.
+/// Memory that a case has retired comes back before the next one counts.
 void drain() {
   hipvmm::drain_retired_memory();
   hipvmm::chunk_cache::shared().trim();
@@ -54,7 +54,7 @@ struct drain_after_each_case : doctest::IReporter {
   void test_run_start() override {}
   void test_run_end(const doctest::TestRunStats&) override {}
   void test_case_start(const doctest::TestCaseData&) override {}
-  // What a pass retired would be freed beside the next, whose held stream takes no work meanwhile
+  // Retired memory of a pass would be freed beside the next, whose held stream takes no work then
   // on AMD's runtime 5.7.1 and 7.2.4 (enqueue_beside_wait in docs/guides/rocm.md).
   void test_case_reenter(const doctest::TestCaseData&) override { drain(); }
   void test_case_exception(const doctest::TestCaseException&) override {}
@@ -70,14 +70,14 @@ struct drain_after_each_case : doctest::IReporter {
 DOCTEST_REGISTER_LISTENER("drain_after_each_case", 1, drain_after_each_case);
 
 int main(int argc, char** argv) {
-  // CTest asks a program for its cases while building, where there may be no device.
+  // CTest asks a program for its cases while building, perhaps without a device.
   const bool only_lists = std::any_of(argv, argv + argc, [](std::string_view argument) {
     return argument.find("list-test-cases") != std::string_view::npos;
   });
   const own_folders folders;
   doctest::Context context{argc, argv};
-  // What a case releases is released, so that it can count what there is. Cases about what is kept
-  // out of the box have children, which begin without this.
+  // Released chunks go to the device, so that a case can count them. Cases about the chunks kept
+  // by default have children, which begin without this.
   if (std::getenv("HIPVMM_TESTS_KEEP_CHUNKS") == nullptr)
     hipvmm::chunk_cache::shared().set_byte_limit(0);
   if (!only_lists) {

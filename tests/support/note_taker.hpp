@@ -12,7 +12,7 @@
 
 namespace hipvmm::test {
 
-/// Keeps what a stream_watcher is called with. The points of streams are numbered from 1.
+/// Keeps the arguments of the calls of a stream_watcher. The points of streams are numbered from 1.
 class note_taker final : public detail::stream_watcher {
  public:
   note_taker() { detail::watch_streams(*this); }

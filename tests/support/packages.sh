@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What building needs, looked for and installed where apt can; sourced by tests/run.sh,
+# The packages for a build, looked for and installed if apt can; sourced by tests/run.sh,
 # samples/demo.sh and .ci/run, which set `root`. A second run finds everything and never calls apt.
 
 oldest_cmake=3.24
@@ -117,7 +117,7 @@ require_packages() {
 tests_at_once() { printf '%d' $((2 * $(nproc))); }
 
 # configure FOLDER [OPTION...]: the tree, all of it, in FOLDER. Every script gives the same options
-# for the same folder, so that none undoes what another has built. HIPVMM_WARNINGS_AS_ERRORS=ON, which
+# for the same folder, so that none undoes the build of another. HIPVMM_WARNINGS_AS_ERRORS=ON, which
 # CI sets, makes warnings errors; a user's compiler may warn of more than CI's.
 configure() {
   local folder=$1

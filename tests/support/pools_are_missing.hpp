@@ -7,7 +7,7 @@
 
 namespace hipvmm::test {
 
-/// Says that a case is skipped where the first device has no stream-ordered pools.
+/// Says that a case is skipped if the first device has no stream-ordered pools.
 inline bool pools_are_missing() {
   if (first_device.supports_memory_pools()) return false;
   MESSAGE("skipped: device 0 offers no stream-ordered pools");

@@ -7,7 +7,7 @@
 
 namespace hipvmm::test {
 
-/// Bytes that a test fills: `usual`, or what HIPVMM_TEST_BYTES allows, but at least `least`. An
+/// Bytes that a test fills: `usual`, or as HIPVMM_TEST_BYTES allows, but at least `least`. An
 /// emulated GPU fills a megabyte a second.
 inline std::size_t test_bytes(std::size_t usual, std::size_t least) {
   const char* const most = std::getenv("HIPVMM_TEST_BYTES");

@@ -16,7 +16,7 @@ inline outcome info(const std::vector<std::string>& arguments, const surrounding
   return run(INFO_PROGRAM, arguments, given);
 }
 
-/// What a run that goes well prints; it is silent on standard error.
+/// The output of a run that goes well; it is silent on standard error.
 inline std::string info_text(const std::vector<std::string>& arguments,
                              const std::vector<std::string>& environment = {}) {
   const outcome ended = info(arguments, surroundings{.environment = environment});

@@ -40,7 +40,7 @@ TEST_CASE("info: JSON tells every device with its path, granularity and reasons"
       const nlohmann::json& reason = told["reasons"][std::string{hipvmm::name_of(which)}];
       CAPTURE(hipvmm::name_of(which));
       CAPTURE(known.reason(which));
-      // A probe may see nothing if other programs use the device; those of the host are this one's.
+      // A probe may see nothing if other programs use the device; host devices are this one's.
       const bool both_saw =
           reason["finding"] != "unknown" && known[which] != hipvmm::finding::unknown;
       if (both_saw || std::string_view{PROVIDER_NAME} == "host")
@@ -84,8 +84,8 @@ TEST_CASE("info: --device leaves the other devices out") {
 TEST_CASE("info: --probe tells the same path as the record at hand") {
   nlohmann::json probed;
   nlohmann::json at_hand;
-  // Other tests take memory of a real device meanwhile, so that a probe may not be able to tell
-  // what became of its own. Such a finding is not kept.
+  // Other tests take memory of a real device meanwhile, so that a probe may not see
+  // the end of its own. Such a finding is not kept.
   for (int i = 0; i < 5 && (i == 0 || probed["path"] != at_hand["path"]); ++i) {
     probed = info_json({"--probe"})["devices"][0];
     at_hand = info_json({})["devices"][0];

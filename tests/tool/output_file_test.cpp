@@ -57,7 +57,7 @@ struct open_pipe {
   std::array<int, 2> ends{};
 };
 
-/// errno of what the action throws; 0 where it throws nothing.
+/// errno of the action's exception; 0 if it throws nothing.
 template <typename Action>
 int error_of(Action action) {
   try {
@@ -145,7 +145,7 @@ TEST_CASE("output_file: devices, pipes and descriptors are written to as they ar
   CHECK(std::string{got.data()} == "piped");
   CHECK(error_of([&pipe] { output_file{"/dev/fd/" + std::to_string(pipe.ends[0])}; }) == EBADF);
 
-  // What a shell has opened for appending, and may have written to.
+  // A file that a shell has opened for appending, and may have written to.
   const files all;
   all.write("log", "first\n");
   const int log = ::open(all.path("log").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);

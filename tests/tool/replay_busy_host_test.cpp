@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Work in flight on the blocks of a replay, where the host can read them and hold streams back.
+// Work in flight on the blocks of a replay: the host reads them and holds streams back.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

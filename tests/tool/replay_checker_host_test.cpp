@@ -125,8 +125,8 @@ TEST_CASE("block_checker: sees a change of every block's first and last byte") {
 }
 
 TEST_CASE("block_checker: sees memory that another stream gets before it is free in the first") {
-  // The first stream stands still between the fill of block a and the copy before its free. What
-  // is freed goes to block c in the second stream without waiting for that.
+  // The first stream stands still between the fill of block a and the copy before its free. The
+  // freed memory goes to block c in the second stream without waiting for that.
   struct unordered final : slab_resource {
     void* give(stream_ref stream, std::size_t bytes) override {
       switch (++count_) {
@@ -212,7 +212,7 @@ TEST_CASE("block_checker: no more fills of a stream are in flight than AMD's run
 }
 
 TEST_CASE("block_checker: a block holds another word in the next epoch") {
-  // What an epoch finds in memory that was never filled is not what it would have filled there.
+  // Memory that was never filled does not hold the bytes that an epoch would have filled in.
   struct noting_words final : slab_resource {
     void* give(stream_ref, std::size_t) override { return slab(); }
     void take(stream_ref stream, void* pointer, std::size_t) noexcept override {

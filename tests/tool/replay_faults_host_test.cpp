@@ -15,7 +15,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// Counts what is reported and hands it on.
+/// Counts reports and passes them on.
 class report_counter {
  public:
   report_counter() {
@@ -61,7 +61,7 @@ HIPVMM_TEST_CASE_IN("replay: each HIP call that fails is told and leaves nothing
         failures = tool::replay(recorded, *subject, options).failures;
       }
       // The pool recovers from some: it takes fewer addresses, or sets rights from another place
-      // on. async takes a block that it keeps back where HIP has no memory.
+      // on. async takes a block that it keeps back if HIP has no memory.
       // ~stream that cannot wait leaves it to hipStreamDestroy.
       if (hipvmm_host_fault_struck() != 0 && kind.name == "hip" &&
           !quirks::ending_streams_overlooked.holds())

@@ -20,7 +20,7 @@ using tool::replay_options;
 using tool::replay_result;
 using tool::replay_streams;
 
-/// Gives addresses that nobody uses and notes what it was asked for.
+/// Gives addresses that nobody uses and notes the requests.
 class noting_resource final : public scripted_resource {
  public:
   struct request {
@@ -31,7 +31,7 @@ class noting_resource final : public scripted_resource {
   };
   std::vector<request> requests;
   std::size_t refuse_from = static_cast<std::size_t>(-1);  ///< bytes that are too many
-  const char* broken = nullptr;                            ///< what allocating fails with
+  const char* broken = nullptr;                            ///< the message of a failed allocation
 
  private:
   void* give(stream_ref stream, std::size_t bytes) override {

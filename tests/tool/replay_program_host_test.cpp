@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-replay where the host provider lets it fail, or shows it a terminal that is slow to fill.
+// hipvmm-replay if the host provider lets it fail, or shows it a terminal that is slow to fill.
 #include <doctest/doctest.h>
 
 #include <random>

@@ -73,7 +73,7 @@ TEST_CASE("hipvmm-replay: a missed threshold is named and fails behind the figur
       {trace.path(), "--resource", "hip", "--max-pair-ns-p99", "1", "--max-driver-share", "0"});
   check_fails(ended, 1, {"--max-pair-ns-p99: ", " exceeds 1; --max-driver-share: "});
   CHECK(ended.out.find("failures    0\n") != std::string::npos);
-  // The pool counts its own memory; `hip` counts what other processes take of the device too. How
+  // The pool counts its own memory; `hip` counts other processes' memory of the device too. How
   // long a driver takes is nothing to bet on: the case of missed() asks kept bounds of time.
   const outcome kept = replay_program({trace.path(), "--resource", "pool", "--max-ratio", "100"});
   CAPTURE(kept.err);
@@ -141,7 +141,7 @@ bool has_gnuplot() {
   return false;
 }
 
-/// Starts the trace's name with what a shell, gnuplot, a terminal and XML take for more than text.
+/// Starts the trace's name with text that a shell, gnuplot, a terminal and XML take for commands.
 const std::string hostile = "`touch pwned`$(touch pwned)'\"\\ <&>\x1b]0;owned\x07\x1b[2J\n\x9b.csv";
 
 /// Whether text can be written to a terminal: no control character but ends of lines and tabs.

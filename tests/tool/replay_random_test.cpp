@@ -118,8 +118,8 @@ TEST_CASE("replay: the log of a thread gives the memory that its run took") {
   CHECK(result.peak_physical + slack >= physical);
 }
 
-// What threads ask for at the same time comes in one order or another. So all of them begin by
-// holding together what is more than they ask for later, in any order: that is the peak, and as
+// Requests of threads at the same time come in one order or another. So all of them begin by
+// holding together more than they ask for later, in any order: that is the peak, and as
 // whole chunks of an empty pool it takes the same memory in every order.
 TEST_CASE("replay: the log of threads gives the peak of their run") {
   constexpr std::size_t threads = 4, held = 4 * MiB, peak = threads * held;

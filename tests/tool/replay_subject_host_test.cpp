@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the resources that traces are replayed on report of their memory, beside another user of the
+// Reports of the resources for replays on their memory, beside another user of the
 // device. Devices of the host provider belong to one process, so here nobody else disturbs it.
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// The peak that `subject` reports where the replay takes 1 MiB and somebody else `others` bytes.
+/// The peak that `subject` reports if the replay takes 1 MiB and another user `others` bytes.
 std::size_t peak_beside(tool::replay_subject& subject, std::size_t others) {
   const device_ref device{0};
   const stream used{device};

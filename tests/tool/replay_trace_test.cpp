@@ -28,7 +28,7 @@ std::string packed(const std::string& text) {
   return file.contents();
 }
 
-/// What reading a file with this text fails with.
+/// The message of a failed read of a file with this text.
 std::string complaint_about(const std::string& text) {
   const temporary_file file{text, ".csv"};
   try {

@@ -30,7 +30,7 @@ inline tool::trace trace_of(const std::string& rows) {
   return tool::read_trace(file.path());
 }
 
-/// The subject on device 0, or null, and said so, where the device lacks what it needs.
+/// The subject on device 0, or null, and said so, if the device lacks a feature that it needs.
 inline std::unique_ptr<tool::replay_subject> subject_named(std::string_view name) {
   try {
     return tool::make_subject(name, {device_ref{0}, std::nullopt});

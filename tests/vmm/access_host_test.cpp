@@ -66,7 +66,7 @@ TEST_CASE("access_map: the text for a device without access says how the devices
   access_map rights{device_ref{0}};
   CHECK_THROWS_WITH_AS(rights.set(device_ref{2}, access_right::read),
                        doctest::Contains(expected.c_str()), unsupported);
-  // Where the question fails too, the answer to the first one is still given.
+  // If the question fails too, the answer to the first one is still given.
   const planned_fault fault{"hipExtGetLinkTypeAndHopCount", 1, hipErrorUnknown};
   CHECK_THROWS_WITH_AS(rights.set(device_ref{2}, access_right::read),
                        doctest::Contains("HIP does not say how they are connected"), unsupported);

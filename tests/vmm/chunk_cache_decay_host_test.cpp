@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Chunks that are kept for a time only, and what takes them earlier.
+// Chunks that are kept for a time only, and calls that take them earlier.
 #include <hipvmm/vmm/chunk_cache.hpp>
 
 #include <doctest/doctest.h>
@@ -247,7 +247,7 @@ TEST_CASE("chunk_cache: a region that grows again gets what it released, without
 }
 
 TEST_CASE("chunk_cache: growth behind a trim takes no new memory while that is kept") {
-  // Where memory comes back only with its addresses it would, without the cache.
+  // If memory comes back only with its addresses it would, without the cache.
   const shared_cache_keeps keeps;
   const stream stream;
   region grown{first_device, 8 * granule()};
@@ -281,7 +281,7 @@ TEST_CASE("chunk_cache: all memory is back when regions have ended and their chu
   }
 }
 
-/// Has chunk_cache::shared() keep half of what the first device has free, in `chunks` chunks.
+/// Has chunk_cache::shared() keep half of the first device's free memory, in `chunks` chunks.
 std::size_t keep_half(std::size_t chunks = 1) {
   const std::size_t bytes = align_down(free_granules() / 2 / chunks, granule());
   std::vector<physical_chunk> all;

@@ -91,7 +91,7 @@ TEST_CASE("chunk_cache: the shared one keeps nothing that comes after its end") 
 
 TEST_CASE("chunk_cache: a child of fork leaves what its parent keeps") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  // What another thread held of their locks at the fork stays locked in the child of GCC 12.
+  // A lock of theirs that another thread held at the fork stays locked in the child of GCC 12.
   MESSAGE("skipped: the sanitizers do not survive a fork beside other threads");
   return;
 #endif

@@ -95,8 +95,8 @@ TEST_CASE("chunk_cache: an acquisition that the returned chunks made possible is
 }
 
 TEST_CASE("chunk_cache: threads that fill a device at once all get what the cache releases") {
-  // Together the threads want what the cache holds. Who finds the device full while another thread
-  // gives the chunks back has to wait for it, not to fail.
+  // The threads want all chunks of the cache. A thread that finds the device full while another
+  // one gives the chunks back has to wait for it, not to fail.
   constexpr std::size_t workers = 4;
   for (int round = 0; round < 50; ++round) {
     chunk_cache cache{64 * GiB};

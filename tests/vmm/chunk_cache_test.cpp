@@ -275,7 +275,7 @@ TEST_CASE("chunk_cache: threads of all devices may acquire, recycle, trim and as
   });
   const chunk_cache_statistics statistics = cache.statistics();
   CHECK(statistics.hits + statistics.misses == 4 * rounds * 2);
-  // Whatever was created is held or was released.
+  // Each created chunk is held or was released.
   CHECK(statistics.misses == statistics.chunks + statistics.dropped);
   for (std::size_t device = 0; device < devices; ++device)
     CHECK(cache.statistics(device_ref{static_cast<int>(device)}).bytes <= cache.byte_limit());

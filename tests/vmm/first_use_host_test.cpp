@@ -14,7 +14,7 @@
 namespace hipvmm::test {
 namespace {
 
-// noexcept functions use them first where a program's first call of the library is such a function.
+// noexcept functions use them first if a program's first call of the library is such a function.
 HIPVMM_TEST_CASE_IN("objects of the process: their first use allocates nothing",
                     {"HIPVMM_TESTS_KEEP_CHUNKS=1", "HIPVMM_TESTS_PROBE_LATER=1"}) {
   const allocation_failure next{1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What HIP refuses to free or to unmap when its owner ends.
+// Memory that HIP refuses to free or to unmap when its owner ends.
 #include <hipvmm/vmm/address_reservation.hpp>
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 namespace hipvmm::test {
 namespace {
 
-/// What HIP has, and what the library counts.
+/// The objects of HIP, and the library's counts.
 struct both_counts {
   std::uint64_t reservations = live_objects().reservations;
   std::uint64_t mappings = live_objects().mappings;
@@ -60,7 +60,7 @@ std::unique_ptr<region> used_region() {
   return made;
 }
 
-/// Counts with nothing kept but what owners have.
+/// Counts with nothing kept but the memory of owners.
 both_counts counts_now() {
   chunk_cache::shared().trim();
   return {};
@@ -230,7 +230,7 @@ HIPVMM_TEST_CASE_IN("sleep: memory of addresses that HIP forgot as they were ren
     CHECK(counts_now().agree_since(before));
     CHECK_THROWS_AS(resume(tag), out_of_memory);
   }
-  CHECK(frees.count() == 2);  // and what was reserved instead
+  CHECK(frees.count() == 2);  // and the range reserved instead
   CHECK(counts_now().bytes == before.bytes + granule());
   CHECK(counts_now().agree_since(before));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What HIP refuses to unmap while a failure is undone: two faults in one operation.
+// Mappings that HIP refuses to unmap while a failure is undone: two faults in one operation.
 #include <hipvmm/region/region.hpp>
 
 #include <doctest/doctest.h>
@@ -97,7 +97,7 @@ void sweep_pairs(Operation operation) {
         one.verify();
       }
       release_idle_memory();
-      // What HIP refused to release is lost, which was reported.
+      // Memory that HIP refused to release is lost, which was reported.
       if (!has_lost_objects(reported)) CHECK(live_objects() == outside);
     }
     if (second == first + 2) break;
@@ -158,7 +158,7 @@ TEST_CASE("region: what HIP keeps refusing to unmap blocks only its own addresse
     CHECK_THROWS_WITH_AS(one.commit(0, 2 * unit), doctest::Contains("hipMemUnmap"), hip_error);
     one.commit(4 * unit, unit);
     CHECK(one.committed_bytes() == unit);
-    // It was reported once, and is thrown where it is in the way.
+    // It was reported once, and is thrown if it is in the way.
     CHECK(reported.count() == 1);
     // The memory is still there, and nobody else's.
     CHECK(live_objects().mappings == before.mappings + 2);
@@ -211,7 +211,7 @@ TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again
   watched_thread retried{[&] { refused.retry(addresses.get(), addresses.bytes()); }};
   REQUIRE(retried.comes_to_wait());
   REQUIRE(live_objects().mappings == mapped);
-  // What keep_chunk() does not take may be mapped elsewhere.
+  // A chunk that keep_chunk() does not take may be mapped elsewhere.
   std::uint64_t left = mapped;
   watched_thread keeping{[&] {
     const bool is_kept = refused.keep_chunk(chunk);

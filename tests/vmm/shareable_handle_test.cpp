@@ -22,7 +22,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 namespace hipvmm::test {
 namespace {
 
-// Where the child finds the descriptor that it inherits.
+// The descriptor that the child inherits.
 constexpr int inherited = 100;
 
 physical_chunk shareable_chunk() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Neighbours that one call of hipMemUnmap undoes, where the device has trait::unmaps_many, and that
-// one call of hipMemSetAccess grants, where it has trait::base_access.
+// Neighbours that one call of hipMemUnmap undoes, if the device has trait::unmaps_many, and that
+// one call of hipMemSetAccess grants, if it has trait::base_access.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is done in a certain way on every device, because some releases fail otherwise: each under a
+// Calls made in one way on every device, because some releases fail otherwise: each under a
 // profile that shows it.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
-// The cases of the contract are of the suite that is open where it is included.
+// The cases of the contract join the suite that is open at its inclusion.
 TEST_SUITE_BEGIN("needs virtual memory");
 
 #include "contract/owner_contract.hpp"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* What tests may ask of the host provider beyond HIP. C, so that any HIP program can use it.
+/* Questions of tests to the host provider beyond HIP. C, so that any HIP program can use it.
  * Every function may be called from any thread at any time and changes no device memory. */
 
 #include <stddef.h>
@@ -118,7 +118,7 @@ size_t hipvmm_host_last_order_report(char* text, size_t bytes);
 void hipvmm_host_clear_order_reports(void);
 
 /** While suspended, the calling thread's uses of memory are neither judged nor remembered, and
- * nothing it does is reported; nests. What orders streams still counts. */
+ * nothing it does is reported; nests. Calls that order streams still count. */
 void hipvmm_host_suspend_order_check(void);
 void hipvmm_host_resume_order_check(void);
 

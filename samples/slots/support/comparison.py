@@ -21,7 +21,7 @@ import time
 
 
 class Measurement:
-    """What one process measures: its steps' results and times, and the device's memory in use."""
+    """Results of one process: its steps' results and times, and the device's memory in use."""
 
     def __init__(self, memory_info, synchronize):
         self._memory_info, self._synchronize = memory_info, synchronize
@@ -54,7 +54,7 @@ def compare(description, works, allocators, run, *, prepare=None):
     """The sample. run(work, allocator, steps) prints a Measurement, in a process of its own.
 
     prepare(allocator): the command before the child's and its variables of the environment; None
-        where the allocator is not there.
+        if the allocator is not there.
     """
     parser = argparse.ArgumentParser(description=description.split("\n", 1)[0])
     parser.add_argument("--steps", type=int, default=60)
@@ -103,7 +103,7 @@ def compare(description, works, allocators, run, *, prepare=None):
 
 
 def _row(work, allocator, runs, expected, steps):
-    # Of each step the fastest round: what other work on the machine does comes and goes.
+    # Of each step the fastest round: the load by other work on the machine comes and goes.
     best = [min(each["times"][i] for each in runs) for i in range(steps)]
     return {"date": datetime.date.today().isoformat(), "device": runs[0]["device"],
             "versions": runs[0]["versions"], "work": work, "allocator": allocator,

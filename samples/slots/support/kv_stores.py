@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Where an engine keeps keys and values: four ways, in the same bytes, with the same calls.
+"""An engine's stores of keys and values: four ways, in the same bytes, with the same calls.
 
 - begin(row, tokens), end(row): a sequence of the batch, with memory for its first tokens; raises Full;
 - grow(rows): one token more for each of these, all or none; raises Full;
-- address(row), or the table of pages: where its tokens are; tokens(row): the same as a tensor;
+- address(row), or the table of pages: the place of its tokens; tokens(row): the same as a tensor;
 - held_bytes(): memory of the device that no one else can use;
 - blocks(): how many were made in a step, made ahead, and moved from one sequence to another.
 """

@@ -61,7 +61,7 @@ class graph_blocks {
   /// Returns segments without an allocated block to the upstream, which reuses them after all
   /// present work of the devices. Returns whether none is left. Pre: no capture is under way.
   bool release_idle() noexcept;
-  /// Returns all segments so, with what is allocated.
+  /// Returns all segments so, with their allocations.
   void release() noexcept;
   void swap(graph_blocks& other) noexcept;
   /// Bytes of all segments.

@@ -16,7 +16,7 @@ struct refused_request {
   std::size_t alignment;
 };
 
-/// What a pool can hold at most.
+/// The most that a pool can hold.
 struct pool_bounds {
   device_ref device;
   const char* kind;          ///< "vmm_pool_resource"
@@ -34,7 +34,7 @@ struct pool_bounds {
 [[nodiscard]] shortage shortage_of(const refused_request& request, const pool_statistics& now,
                                    const pool_bounds& bounds, std::size_t largest_place,
                                    const shortage* refused);
-/// What a pool holds and could still serve; appended to the text of an out_of_memory.
+/// The memory that a pool holds and could still serve; appended to the text of an out_of_memory.
 [[nodiscard]] std::string describe_pool(const pool_statistics& now, std::size_t maximum);
 /// Formats all statistics, in at most 25 lines.
 [[nodiscard]] std::string report_of(const pool_statistics& now, device_ref device,

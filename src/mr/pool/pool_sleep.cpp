@@ -41,9 +41,9 @@ void pool_sleep::stay_awake() noexcept {
 
 std::vector<detail::sleeping_range> pool_sleep::contents() {
   std::vector<detail::sleeping_range> result;
-  // The order checker would take the copy of what lies between for a use of freed memory.
+  // The order checker would take the copy of the bytes between for a use of freed memory.
   const std::size_t most_between = detail::is_order_checked() ? 0 : gap_to_copy;
-  std::size_t backed_end = 0;  // of what is beside the last block
+  std::size_t backed_end = 0;  // of the memory beside the last block
   std::size_t copied_end = 0;
   const auto [device, base, blocks] = blocks_.with_backend([this] {
     return std::tuple{memory_.chunk_region().device(), memory_.base(), blocks_.list_blocks()};

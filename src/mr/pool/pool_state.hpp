@@ -74,7 +74,7 @@ struct pool_state {
   /// Allocates by `allocate`, and retries as long as the out-of-memory callback requests it.
   template <typename Allocate>
   void* serve(const refused_request& wanted, Allocate allocate);
-  /// The refusal of a request. `refused`: what the backend threw, if it did.
+  /// The refusal of a request. `refused`: the backend's exception, if it threw.
   [[nodiscard]] out_of_memory explain(const refused_request& wanted,
                                       const std::optional<out_of_memory>& refused);
   /// Whether memory freed there belongs to a graph, as far as that is known.
@@ -94,7 +94,7 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// All return false, and have reported it, where the memory was not deallocated.
+  /// All return false, and have reported it, if the memory was not deallocated.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(stream_ref stream, void* pointer, std::size_t bytes);
   bool deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
@@ -115,7 +115,7 @@ struct pool_state {
   /// The part of the order checker in both.
   void note_allocation(void* pointer, std::optional<stream_ref> stream);
   bool deallocate_noted(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
-  /// Returns false, and has reported it, where the memory was not deallocated.
+  /// Returns false, and has reported it, if the memory was not deallocated.
   bool deallocate_anywhere(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
   void report_event(memory_event_kind kind, const detail::event_details& details) const noexcept {
     detail::report_event(origin(), kind, details);
@@ -127,7 +127,7 @@ struct pool_state {
     if (waiter != other) allocator.add_dependency(state_of(waiter), state_of(other));
   }
   /// Makes the library's background worker release memory held beyond the threshold when its last
-  /// use is over. Without a worker, releases what it can now.
+  /// use is over. Without a worker, releases all that it can now.
   void release_excess();
   /// Does the same after a cache took the freed memory: soon, not at once, because a cache that is
   /// emptied after each deallocation would be useless.

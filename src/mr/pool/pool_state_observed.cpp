@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a pool reports of each allocation: to the host provider's order checker, and as memory
+// The reports of each allocation of a pool: to the host provider's order checker, and as memory
 // events. For the checker an allocation is noted after the pool has made it and a deallocation
 // before: between the two nobody else can have the memory. The event of a deallocation is reported
 // when it is known to be none that is refused, with the time from before.
@@ -15,7 +15,7 @@
 namespace hipvmm::mr {
 namespace {
 
-/// Calls `note` with `stream`, and without one where there is none or HIP fails. Default streams of
+/// Calls `note` with `stream`, and without one if there is none or HIP fails. Default streams of
 /// a pool are those of its device, for the checker those of the current one.
 template <typename Note>
 void note_in(std::optional<stream_ref> stream, device_ref device, Note note) noexcept {

@@ -56,7 +56,7 @@ std::size_t maximum_from(device_ref device, const pool_options& options) {
                                     : std::min(options.maximum_bytes, detail::most_memory(device));
 }
 
-/// What a pool may hold and begins with goes by whole granules.
+/// The limit and the initial size of a pool are whole granules.
 std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
   const std::size_t maximum = align_down(wanted, granularity);
   if (maximum == 0)
@@ -137,7 +137,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     return {*offset, found->bytes};
   }
 
-  /// What make_backend() gave.
+  /// The result of make_backend().
   [[nodiscard]] pool::device_backend& rights() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
@@ -289,7 +289,7 @@ void vmm_pool_resource::grant(device_ref device, access_right right) {
 
 void vmm_pool_resource::set_access(const access_list& rights) {
   live().require_awake("vmm_pool_resource::set_access");
-  // Throws for what cannot be before a wait.
+  // Refuses an impossible request before a wait.
   const access_map wanted{device(), rights};
   if (detail::rules_of_runtime().wait_before_grant) state_->fences.synchronize();
   const detail::waited_before_grant no_wait;
@@ -332,7 +332,7 @@ std::vector<exported_fabric_chunk> vmm_pool_resource::export_fabric_chunks(std::
 
 exported_range vmm_pool_resource::export_block(const void* pointer) {
   const state::block_place block = live().require_block("export_block", pointer);
-  // The chunks of a block that is allocated stay where they are.
+  // The chunks of an allocated block do not move.
   return state_->with_chunks("vmm_pool_resource::export_block", [&](region& all) {
     return all.export_range(block.offset, block.bytes);
   });

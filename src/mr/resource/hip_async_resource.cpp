@@ -67,7 +67,7 @@ bool needs_guard(device_ref device) {
 }
 
 /// The devices whose work may use memory of the pool: those with a right, and those that the
-/// library copied to or from its device. All where HIP does not tell the rights.
+/// library copied to or from its device. All if HIP does not report the rights.
 detail::device_list users_of(const hip_async_resource& resource) {
   detail::device_list users{resource.device()};
   const bool known = detail::report_exceptions([&] {
@@ -202,7 +202,7 @@ pool_usage hip_async_resource::statistics() const {
                     bytes_of(get(), hipMemPoolAttrUsedMemCurrent),
                     bytes_of(get(), hipMemPoolAttrUsedMemHigh)};
   result.used_current -= std::min(result.used_current, pending_->bytes());
-  // AMD resets a high to zero, not to what is there.
+  // AMD resets a high to zero, not to the present number.
   result.reserved_high = std::max(result.reserved_high, result.reserved_current);
   result.used_high = std::max(result.used_high, result.used_current);
   return result;

@@ -18,7 +18,7 @@ namespace {
 
 static_assert(sizeof(exported_pointer) == sizeof(hipMemPoolPtrExportData));
 
-// A descriptor of one's own for what `handle` holds.
+// A descriptor of one's own for the memory of `handle`.
 shareable_handle duplicate(const shareable_handle& handle, device_ref device) {
   const int copy = ::fcntl(handle.get(), F_DUPFD_CLOEXEC, 0);
   if (copy < 0)

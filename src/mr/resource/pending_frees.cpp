@@ -319,7 +319,7 @@ void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
   wait_for_frees();
 }
 
-// Memory that work may still use is never freed: where HIP refuses both waits it stays kept.
+// Memory that work may still use is never freed: if HIP refuses both waits it stays kept.
 bool pending_frees::wait_until_passed(const event& freed) const noexcept {
   try {
     const relaxed_captures relaxed;

@@ -43,15 +43,15 @@ class pending_frees {
   /// Throws: hip_error, std::bad_alloc; then the block is not kept.
   void add(stream_ref stream, void* pointer, std::size_t bytes);
   /// Keeps a block until all work submitted to `users` so far is done; a thread of the library
-  /// waits for it. Returns false, with nothing kept, where no thread can.
+  /// waits for it. Returns false, with nothing kept, if no thread can.
   /// Throws: std::bad_alloc; then nothing is kept either.
   [[nodiscard]] bool add_without_stream(void* pointer, std::size_t bytes, device_list users);
   /// Takes a kept block for `stream` that the same stream freed, or whose free HIP refused, at most
-  /// an eighth larger than `bytes`. Returns nullptr where there is none. Throws: hip_error; then
+  /// an eighth larger than `bytes`. Returns nullptr if there is none. Throws: hip_error; then
   /// nothing changes.
   [[nodiscard]] void* take(stream_ref stream, std::size_t bytes, std::size_t alignment);
   /// Takes the smallest kept block that fits, of any stream, and makes `stream` wait for its free.
-  /// Returns nullptr where there is none. Throws: hip_error; then nothing changes.
+  /// Returns nullptr if there is none. Throws: hip_error; then nothing changes.
   [[nodiscard]] void* take_of_any(stream_ref stream, std::size_t bytes, std::size_t alignment);
   /// Records that HIP allocated `pointer` anew: removes the record of an earlier block at that
   /// address.
@@ -70,7 +70,7 @@ class pending_frees {
   /// request of `bytes` well.
   void free_fitting_without_stream(std::size_t bytes) noexcept;
   /// Frees a block of at least `bytes` that no work uses any more: at once, or at a later call
-  /// where HIP refuses, as AMD's runtime does while a blocking stream is captured.
+  /// if HIP refuses, as AMD's runtime does while a blocking stream is captured.
   void free_idle(void* pointer, std::size_t bytes) noexcept;
 
   /// Whether there are blocks that were deallocated without a stream, or a call waits for some.
@@ -104,7 +104,7 @@ class pending_frees {
   [[nodiscard]] static std::size_t bytes_of(const blocks& of) noexcept;
   void free_all_without_stream() noexcept;
   [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
-  /// Frees what HIP refused to free. Returns whether nothing is left of it.
+  /// Frees the blocks that HIP refused to free. Returns whether nothing is left of it.
   bool retry_refused() noexcept;
   void free(blocks& passed) noexcept;
 

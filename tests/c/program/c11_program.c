@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A program in C: what hipvmm.h promises to a compiler of C11 that knows no C++. */
+/* A program in C: the promises of hipvmm.h to a compiler of C11 that knows no C++. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -286,7 +286,7 @@ TEST_CASE("mpi_communicator: HIP calls of a transfer that fail on one rank end i
       hipvmm_host_fail_call(nullptr, 0, 0);
       struck = ranks.rank() == 0 && hipvmm_host_fault_struck() != 0 ? 1 : 0;
       MPI_Bcast(&struck, 1, MPI_INT, 0, mpi_world());
-      // Whoever has all it expects goes on.
+      // A rank that has all it expects goes on.
       if (!threw)
         CHECK(hipvmm::contract::on_host(target, stream) ==
               std::vector<unsigned char>(size * 3000, 7));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What ends before a communicator, or is none. Each case is run by all ranks of mpirun at the same
+// Objects that end before a communicator, or are none. All ranks of mpirun run a case at the same
 // time.
 #include <hipvmm/compat/mpi.hpp>
 
@@ -37,7 +37,7 @@ mpi_options soon() {
   return result;
 }
 
-/// What a call of `ranks` throws as rank_error of lost; "" where it does not.
+/// The message of the rank_error of lost that a call of `ranks` throws; "" if it does not.
 std::string loss_of(mpi_communicator& ranks) {
   const int mine = ranks.rank();
   std::vector<int> all(static_cast<std::size_t>(ranks.size()));

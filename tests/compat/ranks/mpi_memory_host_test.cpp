@@ -118,7 +118,7 @@ TEST_CASE("mpi_communicator: host memory that one rank lacks in exchange() ends 
     failure.reset();
     MPI_Bcast(&struck, 1, MPI_INT, 0, mpi_world());
   }
-  // MPI may still use what was in a transfer that has failed.
+  // MPI may still use the memory of a transfer that has failed.
   detail::keep_until_exit(std::move(source));
   detail::keep_until_exit(std::move(out));
 }

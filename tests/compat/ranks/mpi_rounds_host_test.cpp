@@ -55,7 +55,7 @@ mpi_options with_limit(std::chrono::milliseconds limit) {
 constexpr std::chrono::milliseconds short_limit{600};
 constexpr std::chrono::milliseconds long_limit{20000};
 
-/// What `call` throws.
+/// The error that `call` throws.
 template <typename Call>
 std::optional<rank_error> error_of(Call call) {
   try {

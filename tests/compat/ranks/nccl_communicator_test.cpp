@@ -49,7 +49,7 @@ TEST_CASE("nccl_communicator: the lock is held in calls of NCCL and not beyond")
     ++taken;
     return held;
   };
-  // One lock for all ranks: whoever waited with it would stop the others.
+  // One lock for all ranks: a rank that waited with it would stop the others.
   run_nccl_ranks({most_ranks(), false, std::chrono::seconds{20}, lock},
                  [](nccl_communicator& ranks, ncclComm_t) {
                    contract::check_all_to_all(ranks);

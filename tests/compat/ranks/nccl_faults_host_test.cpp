@@ -118,7 +118,7 @@ TEST_CASE("nccl_communicator: NCCL before 2.7 is refused") {
 }
 
 /// Makes a communicator of one rank and calls all of its functions, with faults from `arm` on.
-/// `thrown` is what one has thrown, or "".
+/// `thrown` is the message of their exception, or "".
 template <typename Arm>
 void use_alone(Arm arm, std::string& thrown) {
   ncclComm_t comm = nullptr;
@@ -149,7 +149,7 @@ void use_alone(Arm arm, std::string& thrown) {
       use();
     } catch (const std::exception& error) {
       thrown = error.what();
-      // Whatever has failed by half is not used again; a wait is not that.
+      // A communicator whose call failed halfway is not used again; a wait does not count.
       nccl_stand_in_fail(0, ncclSuccess);
       hipvmm_host_fail_call(nullptr, 0, 0);
       if (!has_called) CHECK_THROWS_AS(ranks.transfer({}, {}, stream), rank_error);

@@ -24,7 +24,7 @@ namespace hipvmm::test {
 namespace {
 
 /// Makes the communicators of three threads. `fail` is called by rank 1 before, and `mend` once it
-/// calls NCCL or has thrown; the others begin then, for a fault may strike any thread. Returns
+/// calls NCCL or has thrown; the others begin then, because a fault may strike any thread. Returns
 /// whether all threw; else none has.
 bool make_communicators(const std::function<void()>& fail, const std::function<void()>& mend) {
   std::atomic<bool> is_mended{false};
@@ -103,7 +103,7 @@ TEST_CASE("nccl_communicator: one whose ranks do not come when it is made waits 
   nccl_stand_in_stall(comm);
   nccl_options options;
   options.limit = std::chrono::milliseconds{50};
-  // Its memory is in use by what waits in its stream.
+  // Its memory is in use by work that waits in its stream.
   CHECK_THROWS_WITH_AS(nccl_communicator(comm, options),
                        doctest::Contains("not all ranks took part within 50 ms"), rank_error);
   CHECK(ncclCommAbort(comm) == ncclSuccess);

@@ -35,7 +35,7 @@ inline int nccl_device_of(int rank) {
 }
 
 /// Runs `body` in a thread for each rank, which may abort its ncclComm_t and set it to nullptr.
-/// What a rank throws is a failure of the test. A comm is aborted where its rank throws or
+/// An exception of a rank is a failure of the test. A comm is aborted if its rank throws or
 /// `expects_failure`, else destroyed.
 inline void run_nccl_ranks(const nccl_group& group,
                            const std::function<void(nccl_communicator&, ncclComm_t&)>& body,

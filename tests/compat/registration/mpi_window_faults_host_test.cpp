@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What MPI refuses, and what ends before a window. Each case is run by all ranks of mpirun at the
+// Refusals of MPI, and objects that end before a window. All ranks of mpirun run a case at the
 // same time.
 #include <hipvmm/compat/mpi_window.hpp>
 
@@ -25,7 +25,7 @@
 
 namespace {
 
-/// What the functions of MPI below do, of which library threads call some.
+/// Counts and planned failures of the functions of MPI below; library threads call some.
 struct mpi_calls {
   std::atomic<int> attached{0};  // now
   std::atomic<int> windows_freed{0};

@@ -101,7 +101,7 @@ TEST_CASE("mpi_window: ranks write into what others have grown, across chunks") 
       CHECK(vector.element(each, own) == from);
     CHECK(vector.element(per_chunk + 4, own) == -1);
 
-    // What is beyond the memory of another, by one byte.
+    // One byte beyond the memory of another rank.
     const std::size_t theirs = (static_cast<std::size_t>(to) + 2) * granule();
     CHECK_NOTHROW(static_cast<void>(window->locate(to, theirs - 1, 1)));
     CHECK_THROWS_WITH_AS(static_cast<void>(window->locate(to, theirs - 1, 2)),

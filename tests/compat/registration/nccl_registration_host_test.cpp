@@ -78,7 +78,7 @@ TEST_CASE("nccl_registration: what memory lacks is named") {
                        doctest::Contains("growth_options::granule_bytes is "), unsupported);
 }
 
-/// A communicator of one rank, and what is registered with it.
+/// A communicator of one rank, and its registrations.
 struct lone_comm {
   ncclComm_t comm = nullptr;
   explicit lone_comm(device_ref device = first_device, bool is_blocking = true) {
@@ -211,7 +211,7 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: a nonblocking window is
   CHECK(nonblocking.registered().empty());
 }
 
-/// Looks until NCCL has done what was under way.
+/// Polls until NCCL has ended the calls under way.
 void finish_registration(ncclComm_t comm) {
   nccl_stand_in_hold_registration(comm, false);
   for (ncclResult_t state = ncclInProgress; state == ncclInProgress;)
@@ -267,7 +267,7 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: waits for NCCL have a l
                                                 "earlier call") != std::string::npos);
     finish_registration(nonblocking);
   }
-  // What NCCL does not end is told, and without it memory can grow.
+  // A registration that NCCL does not end is reported, and memory can grow without it.
   error_recorder reported;
   registration->remove_communicator(nonblocking);
   REQUIRE(reported.count() == 1);
@@ -318,7 +318,7 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail
   CHECK_THROWS_AS(registration->register_window(late, vector.data(), granule()),
                   std::runtime_error);
   CHECK(registration->count() == 6);
-  // What cannot be thrown is reported, and the memory goes.
+  // An error that cannot be thrown is reported, and the memory goes.
   error_recorder reported;
   nccl_stand_in_fail_registration(1);
   shrink();

@@ -21,7 +21,7 @@
 
 namespace {
 
-/// What the functions of UCX below do, of which library threads call some.
+/// Counts and planned failures of the functions of UCX below; library threads call some.
 struct ucx_calls {
   std::atomic<int> mapped{0};  // now
   std::atomic<int> fails{0};   // the nth of those that map or pack, from now on; 0: none

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What lanes of an AMD GPU do to take slots, run by a thread for each active lane of a wave of 32
+// Lanes of an AMD GPU take slots: the code, run by a thread for each active lane of a wave of 32
 // or of 64: the compiler's builtins are functions here, by which the threads meet.
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// The active lanes of a wave, and what each has to show to the others.
+/// The active lanes of a wave, and the value of each for the others.
 struct wave_in_step {
   explicit wave_in_step(std::vector<int> active, int lane_count)
       : lanes{std::move(active)}, size{lane_count}, in_step{static_cast<int>(lanes.size())} {}
@@ -90,7 +90,7 @@ namespace {
 using hipvmm_in_waves::detail::take_slot;
 using hipvmm_in_waves::detail::take_slots;
 
-/// Calls `take` with each of the lanes in a thread of its own; returns what each got.
+/// Calls `take` with each of the lanes in a thread of its own; returns the slot of each.
 template <typename Take>
 std::vector<unsigned long long> taken_by(const std::vector<int>& lanes, int size, Take take) {
   wave_in_step wave{lanes, size};

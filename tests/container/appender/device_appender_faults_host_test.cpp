@@ -50,7 +50,7 @@ struct tight_appender_in_run : tight_appender {
 };
 
 TEST_CASE("device_appender: a construction that fails leaves nothing") {
-  // Where a call that gives memory back fails, memory is lost to the process; other tests fill the
+  // If a call that frees memory fails, memory is lost to the process; other tests fill the
   // first device to its last granule.
   const scoped_device current{device_ref{2}};
   growable_device_vector<element300> vector;

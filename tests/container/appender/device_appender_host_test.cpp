@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t roomy_size = 1000;
 constexpr std::size_t roomy_room = 8 * MiB / sizeof(element300) - roomy_size;
 
-/// A vector of a thousand elements that backs 8 MiB, and in which more can follow where it is.
+/// A vector of a thousand elements that backs 8 MiB, with room for more at its addresses.
 struct roomy_appender {
   hipvmm::stream stream;
   growable_device_vector<element300> vector;

@@ -29,7 +29,7 @@ struct slots_on_host {
   explicit slots_on_host(std::size_t capacity)
       : memory(2 * capacity + 64, untouched), ref{memory.data(), capacity, &counters} {}
 
-  /// What was written, which must be dense from the first slot on.
+  /// The written elements, which must be dense from the first slot on.
   [[nodiscard]] std::vector<std::uint32_t> written() const {
     const auto end = std::find(memory.begin(), memory.end(), untouched);
     CHECK(std::all_of(end, memory.end(), [](std::uint32_t value) { return value == untouched; }));

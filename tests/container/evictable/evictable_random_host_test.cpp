@@ -106,7 +106,7 @@ HIPVMM_TEST_CASE_IN("evictable: a child of fork() is refused", {device_of_evicta
   CHECK(one.is_right());
 }
 
-/// Random requests beside evictables: each is refused only if others cannot give what it lacks.
+/// Random requests beside evictables: each is refused only if others cannot free the missing bytes.
 class eviction_driver {
  public:
   void run(int steps) {

@@ -21,7 +21,7 @@ using bytes_vector = growable_device_vector<char>;
 using std::chrono::milliseconds;
 
 inline constexpr milliseconds longest{10'000};
-/// Long enough for the library's thread, where no note is to come.
+/// Long enough for the library's thread, if no note is expected.
 inline constexpr milliseconds a_moment{20};
 
 /// Bytes that the process holds when it holds nothing.
@@ -30,7 +30,7 @@ inline std::size_t held_bytes(device_ref device = first_device) {
   return detail::created_chunk_bytes(device);
 }
 
-/// A limit of 64 MiB beyond what is held; levels begin at 32, 16 and 8 MiB.
+/// A limit of 64 MiB beyond the memory held; levels begin at 32, 16 and 8 MiB.
 inline pressure_options within_64(device_ref device = first_device) {
   return pressure_options{.low = {0, 32 * MiB},
                           .high = {0, 16 * MiB},

@@ -28,7 +28,7 @@ inline std::size_t row() { return 2 * granule(); }
 /// Whether memory stays with the addresses that it was mapped in: trim() does not return it while
 /// something is mapped there.
 inline bool addresses_pin() { return capability_of(first_device).needs(quirk::re_reserve); }
-/// Bytes held, beside what trim() could not return.
+/// Bytes held, but for those that trim() could not return.
 inline std::size_t held_unpinned(const slot_arena_statistics& now) {
   return now.held_bytes - (addresses_pin() ? now.kept_bytes + now.spare_bytes : 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the statistics of an arena count, and how long its destruction takes.
+// The counts in the statistics of an arena, and how long its destruction takes.
 #include <hipvmm/container/slot_arena.hpp>
 
 #include <doctest/doctest.h>

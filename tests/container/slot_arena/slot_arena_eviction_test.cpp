@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an eviction callback may do, and what it is kept from.
+// Calls that an eviction callback may make, and calls that are refused to it.
 #include <hipvmm/container/slot_arena.hpp>
 
 #include <doctest/doctest.h>
@@ -17,8 +17,8 @@
 namespace hipvmm::test {
 namespace {
 
-/// An arena of four rows, all of which slots 0 and 1 have. A commit that is_too_much() calls what
-/// a test wants.
+/// An arena of four rows, all of which slots 0 and 1 have. A commit that is_too_much() calls the
+/// callback of a test.
 struct full_arena {
   std::function<void(std::size_t)> evict;
   hipvmm::stream stream{first_device};

@@ -20,7 +20,7 @@ slot_arena_options budgeted() {
   return result;
 }
 
-/// An arena of three slots in use, one of which holds known bytes; the device is what it needs.
+/// An arena of three slots in use, one of which holds known bytes; its budget is just its need.
 struct used_arena {
   hipvmm::stream stream{filling_device};
   slot_arena arena{filling_device, budgeted()};
@@ -86,7 +86,7 @@ TEST_CASE("slot_arena: a commit of what another slot left that fails changes not
           subject.arena.truncate(1, 1, subject.stream);
           subject.arena.commit(sizes{2, 3}, sizes{20, 10}, subject.stream);
         } catch (...) {
-          // Back to the state that the sweep knows, which may need what was lost.
+          // Back to the state that the sweep knows, which may need the lost memory.
           if (subject.arena.length(1) == 1)
             subject.arena.commit(sizes{1}, sizes{2 * granule()}, subject.stream);
           throw;

@@ -18,7 +18,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// An arena and what its slots must hold, driven by random calls on several streams. Each slot has
+/// An arena and the contents of its slots, driven by random calls on several streams. Each slot has
 /// work of one stream at a time; the bytes of a slot are those of its number and round.
 class arena_twin {
  public:
@@ -91,7 +91,7 @@ class arena_twin {
     byte_vector bytes;
   };
 
-  /// Where that fails, the slot gets its former length.
+  /// If that fails, the slot gets its former length.
   bool make_writable(std::size_t which, std::size_t from, std::size_t bytes, stream_ref stream) {
     try {
       arena_.make_writable(which, from, bytes, stream);
@@ -103,7 +103,7 @@ class arena_twin {
     }
   }
 
-  /// Shows what the slot begins with in one that has nothing.
+  /// Shows the first blocks of the slot in one that has nothing.
   void share(std::size_t which) {
     const std::size_t other = below(generator_, model_.size());
     slot_model& from = model_[which];
@@ -119,7 +119,7 @@ class arena_twin {
     to = {true, from.stream, {from.bytes.begin(), from.bytes.begin() + static_cast<long>(bytes)}};
   }
 
-  /// Grows a slot, and its neighbour in the same call where both have one stream.
+  /// Grows a slot, and its neighbour in the same call if both have one stream.
   void grow(std::size_t which) {
     const std::size_t other = (which + 1) % model_.size();
     sizes slots{which};

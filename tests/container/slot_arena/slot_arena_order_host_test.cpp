@@ -41,7 +41,7 @@ struct arena_in_use {
                 options.budget_bytes = budget_rows * row();
                 return options;
               }()} {
-    // What earlier cases retired is not to be waited for while calls are counted.
+    // No wait for memory that earlier cases retired may fall into the count of calls.
     drain_retired_memory();
     arena.commit(sizes{0}, sizes{rows * granule()}, reader);
     fill_async(reader, arena.pointer(0), 0x42, rows * granule());
@@ -71,7 +71,7 @@ TEST_CASE("slot_arena: a released slot is used again at once, in stream order") 
   const calls_of waits{waiting_functions};
   const call_counter creations{"hipMemCreate"};
   SUBCASE("by its own stream") {
-    // The others are empty, and passed; memory is what decides.
+    // The others are empty, and passed; memory decides.
     subject.arena.commit(sizes{0}, sizes{2 * granule()}, subject.reader);
     fill_async(subject.reader, subject.arena.pointer(0), 0x17, granule());
   }

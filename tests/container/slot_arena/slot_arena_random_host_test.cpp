@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Random calls of an arena with a budget, a cache, a tag and faults: what it says it holds is what
+// Random calls of an arena with a budget, a cache, a tag and faults: it holds as many bytes as
 // HIP counts, and slots_that_fit() is zero exactly if acquire() and commit() fail.
 #include <hipvmm/container/slot_arena.hpp>
 

@@ -21,7 +21,7 @@ namespace hipvmm::test {
 namespace {
 
 constexpr std::size_t piece = 64;
-// What a failed release loses is lost to the process, and other tests fill the first device.
+// Memory of a failed release is lost to the process, and other tests fill the first device.
 constexpr device_ref losing_device{1};
 
 /// Slot 0 has two blocks and a half; 1 and 2 show them. Of each block the first bytes are known.
@@ -115,7 +115,7 @@ TEST_CASE("slot_arena: a slot writes to blocks of its own") {
   CHECK(subject.has(0));
   CHECK(subject.has(2));
   CHECK(read_bytes(subject.stream, subject.arena.pointer(1), piece) == pattern(piece, 1));
-  // What is private already costs nothing.
+  // A block that is private already costs nothing.
   const std::uint64_t creations = hipvmm_host_call_count("hipMemCreate");
   subject.arena.make_writable(1, granule(), granule() + 1, subject.stream);
   CHECK(hipvmm_host_call_count("hipMemCreate") == creations);

@@ -34,7 +34,7 @@ slot_arena_options asleep_by(const memory_tag& tag, std::size_t prefetched = 0) 
   return result;
 }
 
-/// Slots 0 and 1 have a block and two; where it can be, slot 2 shows the first block of slot 1.
+/// Slots 0 and 1 have a block and two; if possible, slot 2 shows the first block of slot 1.
 struct sleeping_arena {
   memory_tag tag;
   hipvmm::stream stream{first_device};

@@ -21,7 +21,7 @@ namespace {
 
 using detail::wait_for_background_tasks;
 
-// What a failed release loses is lost to the process, and other tests fill the first device.
+// Memory of a failed release is lost to the process, and other tests fill the first device.
 constexpr device_ref stale_device{1};
 
 /// Slot 0 has `rows` blocks, and slot 3, the last one, shows them.

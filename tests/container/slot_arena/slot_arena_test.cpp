@@ -169,7 +169,7 @@ TEST_CASE("slot_arena: a smaller budget releases what no length needs") {
   CHECK(arena.statistics().peak_held_bytes == 5 * row());
   arena.set_budget(0);
   CHECK(arena.length(1) == granule());
-  // What is held beyond the budget is used.
+  // Memory held beyond the budget is in use.
   if (!addresses_pin())
     CHECK_THROWS_AS(arena.commit(sizes{1}, sizes{granule() + 1}, stream), out_of_memory);
   arena.set_budget(2 * row());

@@ -165,7 +165,7 @@ struct vector_ahead {
 };
 
 /// Sweeps growth whose preparations come to their end before the next call. The worker's failures
-/// surface nowhere, so what threw was a failure of this thread.
+/// surface nowhere, so an exception means a failure of this thread.
 template <typename Operation>
 void sweep_ahead(const char* name, Operation operation) {
   { const held_worker started; }
@@ -202,7 +202,7 @@ TEST_CASE("growable_device_vector: growth beyond what is ready that fails change
 
 TEST_CASE("growable_device_vector: growth that has more made ready fails for itself alone") {
   sweep_ahead("growth", [](growable_device_vector<element12>& vector) {
-    // So much of what is ready that the next chunk is wanted.
+    // So much of the ready memory that the next chunk is wanted.
     vector.resize_uninitialized(vector.capacity() + 10 * MiB / sizeof(element12));
   });
 }
@@ -272,7 +272,7 @@ HIPVMM_TEST_CASE_IN("growable_device_vector: a process may end while memory is m
                                                                  : prefetch_level::created));
   const call_counter creations{"hipMemCreate"};
   for (vector_of_granules& vector : ending) vector.resize_uninitialized(1);
-  // One more than these growths' own: the worker is in it, for the call takes 20 ms.
+  // One more than these growths' own: the worker is in it, because the call takes 20 ms.
   while (creations.count() < ending.size() + 1) std::this_thread::yield();
   CHECK(ending.back().capacity() == 1);
 }

@@ -46,7 +46,7 @@ TEST_CASE("growable_device_vector: growth has the next chunk made and the next g
     CHECK(vector.capacity() == 4);
     CHECK(vector.statistics().ahead_bytes == 32 * MiB);
     CHECK(vector.statistics().ahead_misses == 1);
-    // What is prepared is held too.
+    // Prepared memory is held too.
     CHECK(vector.statistics().peak_bytes == 40 * MiB);
 
     vector.resize_uninitialized(5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What growable_device_vector does otherwise where its memory comes from hipMalloc.
+// Differences of growable_device_vector if its memory comes from hipMalloc.
 #include <hipvmm/container/growable_device_vector.hpp>
 
 #include <doctest/doctest.h>

@@ -17,7 +17,7 @@ namespace hipvmm::test {
 namespace {
 
 // A size that no fill writes in one call.
-// Not the current one, so that switching devices is swept as well; and where a call that gives
+// Not the current one, so that switching devices is swept as well; and if a call that gives
 // memory back fails, memory is lost to the process, and other tests fill the first device to its
 // last granule.
 constexpr device_ref filling_device{1};
@@ -40,7 +40,7 @@ struct moving_vector {
   [[nodiscard]] std::vector<element12> contents() const { return vector.copy_to_host(stream); }
   void check_unchanged() const {
     CHECK(vector.size() == size_before);
-    // Where growth copies, capacity that was added has another address.
+    // If growth copies, capacity that was added has another address.
     if (vector.is_address_stable()) {
       CHECK(vector.data() == data);
       CHECK(vector.statistics().base_moves == 0);
@@ -60,7 +60,7 @@ std::vector<element12> followed_by(const std::vector<element12>& rest) {
   return result;
 }
 
-/// Sweeps one member function and compares what it leaves with `expected`.
+/// Sweeps one member function and compares the elements left with `expected`.
 template <typename Operation>
 void sweep_member(const char* name, const std::vector<element12>& expected, Operation operation) {
   fault_sweep{name, after_failure::capacity}.run(
@@ -343,7 +343,7 @@ TEST_CASE("growable_device_vector: clone that fails leaves nothing") {
   fault_sweep{"clone"}.run(
       [] { return std::make_unique<moving_vector>(); },
       [](std::unique_ptr<moving_vector>& subject) {
-        // A stream of its own: where the fault is in the clone's destructor, which then cannot
+        // A stream of its own: if the fault is in the clone's destructor, which then cannot
         // wait, the copy loses its target, and that is this stream's error.
         const hipvmm::stream stream{filling_device};
         const unordered_on_purpose memory_may_go_before_the_copy;

@@ -156,7 +156,7 @@ HIPVMM_CHILD("two thousand vectors") {
     vectors.back().append(series<element8>(index, 3), stream);
   }
   CHECK(vectors.front().max_size() > vectors.back().capacity());
-  // Each can grow past whatever maximum it got.
+  // Each can grow past the maximum that it got.
   vectors.back().resize_uninitialized(4 * MiB);
   for (std::size_t index = 0; index < vectors.size(); ++index) {
     CAPTURE(index);

@@ -174,7 +174,7 @@ TEST_CASE("growable_device_vector: addresses that no reservation has throw out_o
   vector_of_8 vector;
   const element8* const data = vector.data();
   vector.resize_uninitialized(10);
-  // Just below what length_error refuses: far above what any process can reserve.
+  // Just below the counts that length_error refuses: far too many for any process to reserve.
   const auto count =
       static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(element8);
   try {

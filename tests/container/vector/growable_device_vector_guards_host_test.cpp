@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Failing HIP calls where a defect of AMD's runtime is avoided: docs/guides/rocm.md,
+// Failing HIP calls in work-arounds for defects of AMD's runtime: docs/guides/rocm.md,
 // copy_across_reservations and peer_copy_owner_only.
 #include <hipvmm/container/growable_device_vector.hpp>
 
@@ -49,7 +49,7 @@ TEST_CASE("growable_device_vector: a move to one reservation that fails changes 
   const assumed_capability no_crossing{"crosses_reservations=no"};
   REQUIRE(capability_of(first_device).needs(quirk::one_reservation));
   const std::size_t wanted = guarded_vector{}.vector.max_size() + 1;
-  drain_retired_memory();  // what that subject left is none of the sweep's
+  drain_retired_memory();  // memory of that subject is none of the sweep's
   fault_sweep{"reserve past max_size", after_failure::capacity}.run(
       [] { return std::make_unique<guarded_vector>(); },
       [&](std::unique_ptr<guarded_vector>& subject) { subject->vector.reserve(wanted); },

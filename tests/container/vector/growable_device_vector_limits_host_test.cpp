@@ -179,7 +179,7 @@ TEST_CASE("growable_device_vector: an append from a device that gave no right ch
     source.resize_uninitialized(10);
     growable_device_vector<element<8>> target;
     target.append(series<element<8>>(0, 10), stream);
-    // Where the peer's engine would copy, the peer has no right to
+    // If the peer's engine would copy, the peer has no right to
     // the target either.
     const bool lacks_link =
         detail::copies_need_links() && !first_device.can_access_peer(device_ref{ordinal});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What insert, erase and assign of own elements do to the addresses, in captures and where memory
+// insert, erase and assign of own elements: the addresses, in captures and while memory
 // is short, and how many HIP calls they make.
 #include <hipvmm/container/growable_device_vector.hpp>
 
@@ -50,8 +50,8 @@ growth_options up_to(std::size_t max_bytes, past_max_size past = past_max_size::
   return growth_options{.max_bytes = max_bytes, .past_max = past};
 }
 
-/// Calls `test` with the options of each kind of memory: chunks, hipMalloc and a resource. What was
-/// retired is drained before: its wait may cost a capture.
+/// Calls `test` with the options of each kind of memory: chunks, hipMalloc and a resource. Retired
+/// memory is drained before: its wait may cost a capture.
 template <typename Test>
 void with_each_memory(std::size_t max_bytes, Test test) {
   for (const past_max_size past : {past_max_size::move, past_max_size::refuse}) {
@@ -68,7 +68,7 @@ void with_each_memory(std::size_t max_bytes, Test test) {
   }
 }
 
-/// A graph of what `work` submits to `in`. Nothing of it may cost the capture.
+/// A graph of the calls that `work` submits to `in`. Nothing of it may cost the capture.
 class graph {
  public:
   template <typename Work>
@@ -161,7 +161,7 @@ TEST_CASE("growable_device_vector: the calls of a move over a short distance are
     CHECK(copies.count() <= 2 * 16);
     CHECK(waits.count() == 0);
     CHECK(all.count() < 80);
-    // What comes after uses the same scratch memory.
+    // The next call uses the same scratch memory.
     const call_counter again{nullptr};
     vector.insert(0, {7}, stream);
     // If links are missing, the memory and the stream of a fill are looked up.
@@ -233,7 +233,7 @@ TEST_CASE("growable_device_vector: elements move in captures, and with each laun
         model.erase(at(model, 1), at(model, 3));
         model.insert(model.begin(), {3, 4});
         REQUIRE(vector.copy_to_host(stream) == model);
-        // Beside what the graph does.
+        // Beside the work of the graph.
         vector.erase(5, 1, stream);
         vector.insert(5, {11}, stream);
         model[5] = 11;

@@ -42,14 +42,14 @@ struct vector_in_use {
     vector->grant(reader);
     fill_async(stream, vector->data(), 0x42, vector_bytes);
     stream.synchronize();
-    // What growth replaced goes back now, not while the operation is watched.
+    // Memory that growth replaced goes back now, not while the operation is watched.
     drain_retired_memory();
     held = std::make_unique<held_streams>();
     copy_async(stream, result.get(), vector->end() - MiB / sizeof(element8), MiB);
   }
 
-  /// Runs `operation`, which must return while the stream is held, and checks that what the stream
-  /// still reads goes back when it has passed.
+  /// Runs `operation`, which must return while the stream is held, and checks that memory in use
+  /// goes back when the stream has passed.
   template <typename Operation>
   void check_retires(Operation operation) {
     const call_counter unmaps{on_fallback() ? "hipFree" : "hipMemUnmap"};
@@ -67,7 +67,7 @@ struct vector_in_use {
   }
 
   /// Runs `operation` in a thread of its own, lets the stream go on as soon as the operation waits
-  /// or unmaps, and checks that it did not unmap what the stream still reads.
+  /// or unmaps, and checks that it did not unmap memory that the stream reads.
   template <typename Operation>
   void check_waits(Operation operation) {
     const calls_of waits{waiting_functions};

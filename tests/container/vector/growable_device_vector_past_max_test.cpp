@@ -14,7 +14,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// A vector that reserved 8 MiB, and what keeps it from growing in place.
+/// A vector that reserved 8 MiB, and a blocker that keeps it from growing in place.
 struct small_vector {
   hipvmm::stream stream;
   growable_device_vector<element8> vector;

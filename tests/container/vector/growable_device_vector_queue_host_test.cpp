@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// erase_front beside work in flight, and where memory returns with its addresses only.
+// erase_front beside work in flight, and if memory returns with its addresses only.
 #include <hipvmm/container/growable_device_vector.hpp>
 
 #include <doctest/doctest.h>
@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(filled_queue,
     CHECK(byte_vector(result.get(), result.get() + step_bytes / 2) ==
           byte_vector(step_bytes / 2, 0x42));
   };
-  // On hipMalloc growth waits for the reader, and where rights are set for all mappings at once.
+  // On hipMalloc growth waits for the reader, and also if rights are set for all mappings at once.
   const bool waits = on_fallback() || !takes_any_layout();
   if (waits) release();
   vector.resize(4 * step_bytes, element<1>{{7}}, stream);

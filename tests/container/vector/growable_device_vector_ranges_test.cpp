@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Constructors, and what may be appended, assigned, inserted and erased.
+// Constructors, and the ranges that may be appended, assigned, inserted and erased.
 #include <hipvmm/container/growable_device_vector.hpp>
 
 #include <doctest/doctest.h>
@@ -122,7 +122,7 @@ TEST_CASE("device_span: views the elements of each container") {
   CHECK(device_span<const value>{std::as_const(fixed)}.data() == fixed.data());
   CHECK(device_span<value>{one}.size() == 1);
   CHECK(device_span<std::byte>{bytes}.size() == 7);
-  // What ends with the statement is for reading, as with std::span.
+  // A vector that ends with the statement is for reading, as with std::span.
   CHECK(std::is_convertible_v<vector_of_values, device_span<const value>>);
   CHECK_FALSE(std::is_convertible_v<vector_of_values, device_span<value>>);
   CHECK_FALSE(std::is_convertible_v<const vector_of_values&, device_span<value>>);

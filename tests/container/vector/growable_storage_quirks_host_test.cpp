@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a growable vector makes of the work-arounds that a capability record asks for.
+// A growable vector under the work-arounds that a capability record asks for.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -31,11 +31,11 @@ TEST_CASE("growth_target: adds an eighth, or what is needed, in whole granules")
       // An eighth of little is less than a granule.
       {2 * MiB, 2 * MiB + 1, GiB, 2 * MiB, GiB, 4 * MiB},
       {14 * MiB, 14 * MiB + 1, GiB, 2 * MiB, GiB, 16 * MiB},
-      // An eighth of what is backed, in whole granules.
+      // An eighth of the backed bytes, in whole granules.
       {32 * MiB, 32 * MiB + 1, GiB, 2 * MiB, GiB, 36 * MiB},
       {160 * MiB, 160 * MiB + 1, GiB, 2 * MiB, GiB, 180 * MiB},
       {162 * MiB, 162 * MiB + 1, GiB, 2 * MiB, GiB, 182 * MiB},
-      // What is needed is more than an eighth.
+      // The need is more than an eighth.
       {160 * MiB, 181 * MiB, GiB, 2 * MiB, GiB, 182 * MiB},
       {160 * MiB, 180 * MiB, GiB, 2 * MiB, GiB, 180 * MiB},
       // The step limit, rounded down to granules, bounds the eighth.

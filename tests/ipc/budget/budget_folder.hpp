@@ -29,7 +29,7 @@ class budget_folder {
   temporary_folder folder_;
 };
 
-/// The bytes of a chunk in tests: whole granules, and no less than what a pool takes.
+/// The bytes of a chunk in tests: whole granules, and no less than a pool takes.
 inline std::size_t budget_unit() { return align_up(2 * MiB, granule()); }
 
 /// The only file in the folder.
@@ -37,7 +37,7 @@ inline std::filesystem::path only_file(const std::filesystem::path& folder) {
   return std::filesystem::directory_iterator { folder } -> path();
 }
 
-/// What all holders of the only budget hold.
+/// The bytes of all holders of the only budget.
 inline std::size_t held_of_all() {
   const auto all = memory_budget::all();
   return all.empty() ? 0 : all.front().bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A limit of one owner is never taken for the budget, and the questions what would fit count it.
+// A limit of one owner is never taken for the budget, and estimates of a fitting request count it.
 #include <doctest/doctest.h>
 
 #include <cstddef>

@@ -205,7 +205,7 @@ TEST_CASE("budget_table: any contents give an answer") {
     budget_table& a = table.add();
     for (std::size_t at = 1; at < detail::max_budget_processes; ++at) {
       auto& record = table.layout->records[at];
-      // Those that run, too.
+      // Half of them are processes that run.
       record.owner = round % 2 == 0 ? chosen() : detail::own_process_identity();
       record.held = chosen();
       record.claimed = chosen();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where budgets are: names that others took, processes that disagree, files that are too long.
+// The folder of budgets: names that others took, processes that disagree, files that are too long.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -93,7 +93,7 @@ void joins_where_taken(Take take) {
   });
   joins_beside_another();
   CHECK(own_folders() == 1);
-  // The name is free later, and those who come then still meet the others.
+  // The name is free later, and later processes still meet the others.
   const memory_budget before{first_device, "other", budget_unit()};
   REQUIRE(::remove(name.c_str()) == 0);
   CHECK(memory_budget::all().size() == 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Budgets where calls of HIP fail.
+// Budgets while calls of HIP fail.
 #include <doctest/doctest.h>
 
 #include <atomic>

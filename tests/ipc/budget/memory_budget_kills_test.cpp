@@ -65,7 +65,7 @@ struct forked_table {
   forked_table& operator=(const forked_table&) = delete;
 };
 
-/// Does in a child what a process does with a table. Returns whether it was killed.
+/// Does in a child a process's work with a table. Returns whether it was killed.
 bool is_killed_at(long step, budget_layout& layout) {
   const ::pid_t child = ::fork();
   if (child == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Budgets of two and three processes: who is asked, who waits, who dies.
+// Budgets of two and three processes: requests to others, waits and deaths.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -229,7 +229,7 @@ TEST_CASE_FIXTURE(budget_peers,
     CAPTURE(text);
     const std::size_t other = text.find("(process " + std::to_string(other_process()) + ")");
     CHECK(other != std::string::npos);
-    // Who holds most is named first.
+    // The largest holder is named first.
     CHECK(other < text.find(", this one)"));
   }
   CHECK(memory.committed_bytes() == 2 * unit);

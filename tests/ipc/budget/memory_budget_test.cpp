@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What counts in a budget and what is refused, in one process; its file, and whom that trusts.
+// The bytes in a budget and its refusals, in one process; its file, and the users that it trusts.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>

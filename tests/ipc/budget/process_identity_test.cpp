@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which processes of a budget run, in namespaces and below a /proc that hide them.
+// The running processes of a budget, in namespaces and below a /proc that hide them.
 #include <doctest/doctest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -107,7 +107,7 @@ HIPVMM_CHILD("ends its first thread only") {
     const bool runs = !happens([=] { return !detail::is_running(self); });
     ::_exit(runs ? 42 : 1);
   }}.detach();
-  // pthread_exit() would unwind the stack, through who catches all exceptions.
+  // pthread_exit() would unwind the stack, through handlers of all exceptions.
   ::syscall(SYS_exit, 0);
 }
 

@@ -28,7 +28,7 @@ using elements = std::vector<element>;
 
 constexpr int rank_count = 3;
 
-/// What each rank has in these cases.
+/// The objects of each rank in these cases.
 struct exchanging_rank {
   thread_rank& one;
   growth_options options = {};
@@ -66,7 +66,7 @@ bool throws(const std::string& text, Call call) {
   return false;
 }
 
-/// Runs `bad` on rank 1 while the others do what is right: rank 1 throws `Error`, the others an
+/// Runs `bad` on rank 1 while the others call correctly: rank 1 throws `Error`, the others an
 /// error that names rank 1 and its reason, nothing has changed, and all can go on.
 template <typename Error>
 void check_failure_on_one(const std::string& text, const std::vector<device_ref>& devices,

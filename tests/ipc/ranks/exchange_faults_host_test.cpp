@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exchange() where HIP fails on one rank, and what it costs in calls and memory.
+// exchange() if HIP fails on one rank, and its cost in calls and memory.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exchange() where the host has no memory for what one rank needs.
+// exchange() if the host has no memory for one rank.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ namespace {
 
 using element = std::uint32_t;
 
-/// What is called, and what each rank has then.
+/// A call, and whether rank 1 receives by it.
 struct exchange_case {
   std::string name;
   std::function<void(const growable_device_vector<element>&, growable_device_vector<element>&,
@@ -58,7 +58,7 @@ bool exchange_without_memory(const exchange_case& which, int poor, std::uint64_t
         each = true;
         size = out.size();
       } catch (const rank_error& error) {
-        // Of who lacks the memory the others have the reason, and at once.
+        // The others get the reason of the rank without memory, and at once.
         CHECK(error.reason() == rank_failure::remote);
         if (error.rank() != -1) CHECK(error.rank() == poor);
       } catch (const std::exception&) {  // std::bad_alloc, or HIP's own

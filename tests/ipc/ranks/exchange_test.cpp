@@ -26,11 +26,11 @@ namespace {
 using element = std::uint32_t;
 using elements = std::vector<element>;
 
-/// What a rank sends to another in one of these steps at most.
+/// The most elements that a rank sends to another in one of these steps.
 constexpr std::size_t most_sent = 3000;
 constexpr int step_count = 4;
 
-/// What rank `from` sends to rank `to` in one step of a random test: the same on every rank.
+/// The elements from rank `from` to rank `to` in one step of a random test: the same on every rank.
 elements sent(std::uint32_t seed, int step, int from, int to) {
   std::mt19937 random{seed + static_cast<std::uint32_t>(step * 10000 + from * 100 + to)};
   // Zero often, and sometimes many.
@@ -255,7 +255,7 @@ TEST_CASE("exchange: ranks that all have room for the most that can come agree b
     out.reserve(5000);
     run(1);
     run(1);
-    // Room for just that, and for one less, which is still enough for what comes to rank 0.
+    // Room for just that, and for one less, which is still enough for the elements of rank 0.
     const auto leave = [&](std::size_t room) {
       out.resize_uninitialized(out.capacity() - room);
       expected = out.size();
@@ -266,7 +266,7 @@ TEST_CASE("exchange: ranks that all have room for the most that can come agree b
     run(2);
     if (rank == 2) leave(0);
     run(2);
-    // Who receives nothing needs no room.
+    // A rank that receives nothing needs no room.
     gather(source, out, 1, ranks, one.stream);
     CHECK(ranks.take_collectives() == 1);
     if (rank == 1) expected += 180;

@@ -45,7 +45,7 @@ struct parts_of_threads {
     }
   }
 
-  /// Throws where one of them did, and checks that then all did.
+  /// Throws if one of them did, and checks that then all did.
   void rebalance() {
     std::vector<std::string> thrown(ranks.size());
     std::vector<std::thread> threads;
@@ -99,7 +99,7 @@ TEST_CASE("partitioned_vector: rebalances in front of others' elements that fail
   fail_in_turn("from the first rank", {3000, 100}, {first_device});
 }
 
-// What fails behind the messages of a rank is unknown to the others.
+// A failure of a rank behind its messages is unknown to the others.
 TEST_CASE("partitioned_vector: rebalances of parts that may only be read that fail lose nothing" *
           needs_virtual_memory) {
   fail_in_turn("read only", {3000, 100}, {first_device}, access_right::read);

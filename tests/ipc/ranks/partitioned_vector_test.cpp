@@ -52,7 +52,7 @@ parts_model parts_of(const std::vector<std::size_t>& sizes) {
   return result;
 }
 
-/// Checks this rank's part, and what it knows of the others.
+/// Checks this rank's part, and its knowledge of the others.
 void check_parts(const numbers& of, const parts_model& expected, stream_ref stream) {
   CHECK(of.parts().ranks() == static_cast<int>(expected.size()));
   std::size_t at = 0;

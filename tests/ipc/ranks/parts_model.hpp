@@ -9,7 +9,7 @@
 
 namespace hipvmm::test {
 
-/// What the ranks of a partitioned_vector hold, by rank.
+/// The elements of a partitioned_vector, by rank.
 using parts_model = std::vector<std::vector<std::uint32_t>>;
 
 /// Numbers that name the rank and the place, from `first` on.

@@ -20,7 +20,7 @@
 
 namespace hipvmm::test {
 
-/// What a rank that is a thread has.
+/// A rank that is a thread.
 struct thread_rank {
   communicator& ranks;
   hipvmm::stream stream{ranks.device()};
@@ -28,7 +28,7 @@ struct thread_rank {
 
 /// How a rank ended.
 struct rank_end {
-  std::string thrown;  ///< empty where nothing was
+  std::string thrown;  ///< empty if nothing was
   std::optional<rank_failure> reason;
   int at_fault = -2;
 };
@@ -71,13 +71,13 @@ inline std::vector<rank_end> run_ranks_to_end(int size, const std::vector<device
   return result;
 }
 
-/// The same where none may fail.
+/// The same if none may fail.
 inline void run_ranks(int size, const std::vector<device_ref>& devices,
                       const std::function<void(thread_rank&)>& body) {
   for (const rank_end& each : run_ranks_to_end(size, devices, {}, body)) CHECK(each.thrown == "");
 }
 
-/// Lets all devices that reach the vector's write to it, for copies of ROCm 6 need that.
+/// Lets all devices that reach the vector's write to it, because copies of ROCm 6 need that.
 template <typename Vector>
 void grant_to_all(Vector& vector, const std::vector<device_ref>& devices) {
   for (const device_ref each : devices)

@@ -31,7 +31,7 @@ TEST_CASE("thread_communicator: where a transfer fails no rank's work uses the m
     one.stream.synchronize();
     if (one.ranks.rank() == 0) {
       const std::vector<outgoing> out{{0, data.data(), sizeof(int)}, {1, data.data(), sizeof(int)}};
-      // Where it receives there is no memory.
+      // There is no memory at its target.
       const std::vector<incoming> in{{0, data.data() + data.capacity(), sizeof(int)}};
       CHECK_THROWS_AS(one.ranks.transfer(out, in, one.stream), hip_error);
       ++ended;
@@ -54,7 +54,7 @@ TEST_CASE("thread_communicator: where a transfer fails no rank's work uses the m
 
 TEST_CASE("thread_communicator: no rank goes on while another asks for a wait for its event") {
   std::chrono::steady_clock::duration received{};
-  // The receiver's stream waits for what is sent, then the sender's for the copy.
+  // The receiver's stream waits for the message, then the sender's for the copy.
   const planned_faults slow{"hipStreamWaitEvent nth=2 delay=40ms"};
   run_ranks(2, {first_device}, [&](thread_rank& one) {
     growable_device_vector<int> data{first_device};
@@ -99,7 +99,7 @@ TEST_CASE("thread_communicator: a receive that fails leaves no copy of those bef
   });
 }
 
-/// Rank 0 sends to rank 1, whose stream is busy, while what `plan` says fails: rank 0 comes back
+/// Rank 0 sends to rank 1, whose stream is busy, while the calls of `plan` fail: rank 0 comes back
 /// when the copy has been made.
 void check_sender_waits(const std::string& plan) {
   CAPTURE(plan);
@@ -137,7 +137,7 @@ void check_sender_waits(const std::string& plan) {
 }
 
 TEST_CASE("thread_communicator: a sender waits where HIP refuses the order of the streams") {
-  // Both record what they send, then what they have received.
+  // Both record their sends, then their receives.
   check_sender_waits(
       "hipEventRecord nth=3 error=hipErrorUnknown; hipEventRecord nth=4 error=hipErrorUnknown");
   // The receiver waits in its stream for the sender first.

@@ -44,7 +44,7 @@ class logging_kept final : log_in_memory, public mr::resource_adaptor {
       : log_in_memory{upstream}, mr::resource_adaptor{"logging_kept", &log} {}
 };
 
-// A new adaptor is a line here, but for guard_resource_adaptor, which waits where others do not.
+// A new adaptor is a line here, but for guard_resource_adaptor, which waits although others do not.
 inline const std::array adaptor_kinds{
     adaptor_kind{"aligned",
                  [](mr::memory_resource* upstream) -> owned_resource {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// In which order adaptors note what they do and do it, and what is waited for.
+// The order of the notes and the calls of adaptors, and their waits.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -38,7 +38,7 @@ bool is(const counter& seen, std::int64_t value, std::int64_t peak, std::int64_t
 
 void refuse(std::size_t, std::size_t) { throw std::bad_alloc{}; }
 
-// Four threads, each with up to three blocks of 1000 bytes at a time; what is refused is left out.
+// Four threads, each with up to three blocks of 1000 bytes at a time; refused ones are left out.
 void four_threads(memory_resource& resource) {
   const auto work = [&resource] {
     const stream used{first_device};

@@ -26,7 +26,7 @@ namespace {
 
 using test::first_device;
 
-/// A guarded pool of the first device, and what is reported.
+/// A guarded pool of the first device, and its reports.
 struct guarded_pool {
   explicit guarded_pool(const guard_options& options = {}) { guard.emplace(&pool, options); }
 

@@ -34,7 +34,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Tells what comes back, and as how many bytes.
+/// Records the size of a deallocation.
 class upstream_of_one final : public memory_resource {
  public:
   std::size_t came_back = 0;

@@ -50,7 +50,7 @@ TEST_CASE("arena_resource: it holds superblocks, at most as many as it may") {
   void* const small = arena.allocate_sync(1000);
   CHECK(upstream.held() == 8 * MiB);
   void* const large = arena.allocate_sync(9 * MiB);
-  // 16 MiB more would be too much: what is asked for is not.
+  // 16 MiB more would be too much: the request alone is not.
   CHECK(upstream.held() == 17 * MiB);
   CHECK(arena.statistics().reserved_current == 17 * MiB);
   CHECK(arena.statistics().chunks_created == 2);

@@ -25,7 +25,7 @@
 #include "support/error_recorder.hpp"
 #include "support/resource/counted_upstream.hpp"
 
-// fixed_size_resource, binning_resource and callback_resource, and what arena_resource shares.
+// fixed_size_resource, binning_resource and callback_resource, and parts of arena_resource.
 namespace hipvmm::mr {
 namespace {
 
@@ -152,7 +152,7 @@ TEST_CASE("fixed_size_resource: it takes as many blocks at a time as it was told
   CHECK(blocks.statistics().used == 5);
   for (void* const each : out) blocks.deallocate_sync(each, block - 1);
   CHECK(blocks.statistics().used == 0);
-  // Work of any stream might use what was freed without one, until its devices were waited for.
+  // Work of any stream might use memory freed without one, until its devices were waited for.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
   CHECK(blocks.trim_to(4, deadline) == 4 * block);
   CHECK(blocks.trim_to(0, deadline) == 4 * block);
@@ -279,7 +279,7 @@ TEST_CASE("binning_resource: a bin added while threads allocate gets back what i
     begun.wait();
     bins.add_bin(2048);
     for (auto& each : users) each.get();
-    // Again on a GPU that is slow to pass what was freed without a stream.
+    // Again on a GPU that is slow to pass memory freed without a stream.
     const auto held = counted.get_bytes_counter().value;
     CHECK((HIPVMM_TEST_ON_CUDA != 0 ? held % (128 * 2048) : held - 128 * 2048) == 0);
     CHECK(held > 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Devices that share the host's memory: what ROCm reports as their total may be less than what is
+// Devices that share the host's memory: ROCm may report as their total less than the memory that is
 // free (ROCm/hip#3892). Each case runs in a process with such devices.
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using test::first_device;
 
-/// What the pool says to a request of so many bytes that it refuses.
+/// The pool's refusal of a request of so many bytes.
 std::string refusal_of(vmm_pool_resource& pool, std::size_t bytes) {
   try {
     pool.deallocate_sync(pool.allocate_sync(bytes), bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A graph may run in any stream, at any time: what is allocated while a stream is captured into it
-// must be used by nothing else, and what is freed meanwhile must not be allocated anew.
+// A graph may run in any stream, at any time: memory allocated while a stream is captured into it
+// must be used by nothing else, and memory freed meanwhile must not be allocated anew.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Streams that a program has from HIP, frees memory in and destroys without a word to the pool.
-// CUDA's driver may crash for the handle of such a stream, where the host provider refuses and
+// CUDA's driver may crash for the handle of such a stream, but the host provider refuses and
 // counts the call. AMD's runtime refuses it, and pools go by that there.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -42,7 +42,7 @@ namespace {
 
 bool is_cuda() { return host_profile() == "cuda-13"; }
 
-/// What a deallocation in a stream of the program's costs, once another stream has asked how far it
+/// Events of a deallocation in a stream of the program, once another stream has asked how far it
 /// has come.
 std::uint64_t events_of_a_free() { return is_cuda() ? 1 : 0; }
 
@@ -55,7 +55,7 @@ void ask(mr::vmm_pool_resource& pool, stream_ref user) {
   pool.trim_to(0, std::chrono::steady_clock::now() + std::chrono::seconds{10});
 }
 
-/// A resource, and before it what it is made of.
+/// A resource, and before it its parts.
 struct subject {
   std::vector<std::unique_ptr<mr::memory_resource>> parts;
 
@@ -152,7 +152,7 @@ TEST_CASE("pools: a stream that ends after a deallocation is never named again")
       {
         const subject made = each.make();
         check_order(*made.top(), bytes);
-        // The end of what has nothing but the memory of a dead stream.
+        // The end of a resource that has nothing but the memory of a dead stream.
         const foreign_stream ended;
         made.top()->deallocate(ended, made.top()->allocate(ended, bytes), bytes);
       }
@@ -465,7 +465,7 @@ TEST_CASE("vmm_pool_resource: calls that fail for a stream of the program's lose
 
 TEST_CASE("vmm_pool_resource: chunks that moved stay at old addresses until their users are done" *
           needs_virtual_memory) {
-  if (!is_cuda()) return;  // where a stream's newest fence could be too old
+  if (!is_cuda()) return;  // there a stream's newest fence could be too old
   const error_recorder reported;
   mr::vmm_pool_resource pool{first_device, at_most(24 * MiB)};
   const stream first{first_device};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What pools, regions and vectors report to a memory_event_subscription.
+// Reports of pools, regions and vectors to a memory_event_subscription.
 #include <hipvmm/core/observers/memory_events.hpp>
 
 #include <doctest/doctest.h>

@@ -24,7 +24,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 
-// What pools report to the order checker: each case runs in a process with HIPVMM_HOST_CHECK=1.
+// Reports of pools to the order checker: each case runs in a process with HIPVMM_HOST_CHECK=1.
 namespace hipvmm::mr {
 namespace {
 

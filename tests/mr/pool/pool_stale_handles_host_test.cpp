@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a pool remembers of streams and events must not outlive them: their handles may name others
+// A pool's entries for streams and events must not outlive them: their handles may name others
 // then. Each case has memory with work in flight, which another stream must not get without a wait.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>

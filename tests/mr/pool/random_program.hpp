@@ -25,7 +25,7 @@
 
 namespace hipvmm::test {
 
-/// What a random program asks for.
+/// The requests of a random program.
 struct program_sizes {
   std::size_t small;  ///< most bytes of two thirds of its requests
   std::size_t large;  ///< most bytes of the others
@@ -43,7 +43,7 @@ void run_random_program(Resource& memory, device_ref device, program_sizes sizes
     std::size_t stream;
     unsigned char value;
   };
-  // What blocks held when they were freed, copied there by their streams: nothing waits, so
+  // The contents of blocks when they were freed, copied there by their streams: nothing waits, so
   // that memory goes from one to the next while work under way uses it.
   constexpr std::size_t seen_bytes = 300;
   struct looked_at {

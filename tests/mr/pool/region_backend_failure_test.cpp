@@ -11,12 +11,12 @@
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
 
-// Where the host's memory is short, what cannot be detached stays as it is.
+// If the host's memory is short, chunks that cannot be detached stay unchanged.
 namespace hipvmm::mr::pool {
 namespace {
 
 /// Fails each allocation of the host in `detach` in turn, until one call makes fewer, and returns
-/// what that call detached.
+/// the chunks that this call detached.
 template <typename Detach>
 std::unique_ptr<detached> detach_without_memory(Detach detach) {
   constexpr std::uint64_t most = 50;

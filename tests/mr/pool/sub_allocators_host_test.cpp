@@ -36,9 +36,9 @@
 #include "support/process/forked_child.hpp"
 #include "support/random_seed.hpp"
 
-// What only the host provider can tell of arena_resource, binning_resource and fixed_size_resource:
+// Tests of arena_resource, binning_resource and fixed_size_resource that need the host provider:
 // calls, held streams, calls that fail in turn, and the order of all uses, which the checker judges
-// where HIPVMM_HOST_CHECK=1 switches it on.
+// if HIPVMM_HOST_CHECK=1 switches it on.
 namespace hipvmm::mr {
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a pool's memory is made of, by its options.
+// The chunks of a pool, by its options.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
@@ -77,7 +77,7 @@ void grow_and_move_uncached() {
   pool.deallocate(used, whole, 24 * MiB);
   for (std::size_t i = 1; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 8 * MiB);
   used.synchronize();
-  // Addresses that are taken anew, where memory returns only with them, have such chunks too.
+  // Addresses that are taken anew, if memory returns only with them, have such chunks too.
   pool.trim_to(0, std::chrono::steady_clock::now() + std::chrono::seconds{10});
   CHECK(pool.usage().reserved_current == 0);
   pool.deallocate(used, pool.allocate(used, MiB), MiB);
@@ -124,7 +124,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: uncached pools and requests that fail le
       [](const auto& one) { CHECK(is_uncached(*one->pool)); });
 }
 
-/// A hole of 150 MiB and what the limit leaves hold 200 MiB, after a program used other sizes.
+/// A hole of 150 MiB and the rest of the limit hold 200 MiB, after a program used other sizes.
 void fill_holes(std::size_t largest_chunk) {
   const std::vector<std::vector<std::size_t>> used_before{
       {}, {256}, {256, 384}, {384}, {50, 100, 150, 200}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What happens while the pool has let go of its lock, or between two of its HIP calls.
+// Events while the pool has released its lock, or between two of its HIP calls.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
@@ -76,7 +76,7 @@ TEST_CASE("vmm_pool_resource: requests that wait do not exceed the limit togethe
     } catch (const out_of_memory&) {
     }
   };
-  // Plans with what is free, which a thread's default stream waits for, and new memory.
+  // Plans with free memory, for which a thread's default stream waits, and with new memory.
   test::watched_thread first{[&] { ask(stream_ref::per_thread_default()); }};
   CHECK(first.comes_to_wait());
   test::watched_thread second{[&] { ask(other); }};

@@ -31,7 +31,7 @@
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
-// What goes back behind the callers' backs, and what becomes of it when the process ends.
+// Memory that goes back without a call, and its release at the end of the process.
 TEST_SUITE_BEGIN("needs virtual memory");
 
 namespace hipvmm::mr {
@@ -146,7 +146,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: one without a threshold starts no thread
   const auto before = threads();
   for (int i = 0; i < 10; ++i) pool.deallocate(used, pool.allocate(used, 64 * MiB), 64 * MiB);
   pool.trim_to(0);
-  // Those of HIP end by themselves.
+  // Threads of HIP end by themselves.
   CHECK(test::comes_true([&] { return threads() == before; }));
   pool.deallocate(used, pool.allocate(used, 32 * MiB), 32 * MiB);
   pool.set_release_threshold(0);
@@ -194,7 +194,7 @@ TEST_CASE("vmm_pool_resource: an error handler may end the process in the worker
 TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new streams") {
   vmm_pool_resource pool{first_device, keeping(0)};
   std::atomic<int> streams_there = 0;
-  // Nothing but the pool puts this thread's trims behind what the other one does.
+  // Nothing but the pool puts this thread's trims behind the other one's calls.
   std::thread trimming{[&] {
     for (int seen = 0; seen < 40; seen = streams_there.load(std::memory_order_relaxed)) {
       while (streams_there.load(std::memory_order_relaxed) == seen) std::this_thread::yield();
@@ -209,7 +209,7 @@ TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new s
     streams_there.fetch_add(1, std::memory_order_relaxed);
   }
   trimming.join();
-  // The pool's thread may be about to free what it has taken out of caches.
+  // The pool's thread may be about to free the blocks that it has taken out of caches.
   CHECK(test::comes_true([&] { return pool.statistics().used_current == 0; }));
 }
 

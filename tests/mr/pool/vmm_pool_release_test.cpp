@@ -70,7 +70,7 @@ TEST_CASE("vmm_pool_resource: trim frees what lies idle, down to what is to stay
           test::needs_virtual_memory) {
   vmm_pool_resource pool{first_device, at_most(256 * MiB)};
   const stream used{first_device};
-  // What is allocated at once may be one chunk, which goes as a whole.
+  // Memory allocated at once may be one chunk, which goes as a whole.
   void* low[4];
   for (void*& each : low) each = pool.allocate(used, 8 * MiB);
   void* const high = pool.allocate(used, 32 * MiB);
@@ -165,14 +165,14 @@ TEST_CASE("vmm_pool_resource: the largest requests that its numbers name are ser
       const pool_statistics before = pool.statistics();
       const std::size_t bytes = before.*figure;
       if (bytes == 0) continue;
-      // What caches hold is free memory of their streams.
+      // The blocks of caches are free memory of their streams.
       std::size_t sum = before.used_current;
       for (const auto& each : before.streams) sum += each.free_bytes;
       CHECK(sum == before.reserved_current);
       void* one = nullptr;
       CHECK_NOTHROW(one = pool.allocate(users[0], bytes));
       const pool_statistics after = pool.statistics();
-      // Where an unmap waits for all streams a chunk may be on its way to the device meanwhile.
+      // If an unmap waits for all streams a chunk may be on its way to the device meanwhile.
       const bool may_miss =
           figure == &pool_statistics::largest_moved && test::quirks::unmap_waits.holds();
       if (figure != &pool_statistics::largest_possible && !may_miss)

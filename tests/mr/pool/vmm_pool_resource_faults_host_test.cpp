@@ -28,7 +28,7 @@ namespace {
 
 using test::first_device;
 
-/// Memory that goes back whatever happens.
+/// Memory that goes back in any case.
 class lease {
  public:
   lease(vmm_pool_resource& from, stream_ref stream, std::size_t bytes)
@@ -202,7 +202,7 @@ TEST_CASE("vmm_pool_resource: a move of chunks in use that fails leaves the pool
         const lease one{*subject.pool, subject.second, 12 * MiB};
         subject.held.reset();
         subject.second.synchronize();
-        // Which unmaps the old addresses.
+        // A task unmaps the old addresses.
         hipvmm::detail::wait_for_background_tasks();
       },
       true);
@@ -264,7 +264,7 @@ TEST_CASE("vmm_pool_resource: addresses that HIP will not unmap cost only themse
     const stream used{first_device};
     const std::size_t outside = hipvmm_host_device_bytes(0);
     const test::error_recorder reported;
-    // Ten refusals: those of the undo, and of what tries again.
+    // Ten refusals: those of the undo, and of the retries.
     std::string plan = "hipMemSetAccess nth=1 error=hipErrorUnknown";
     for (int i = 1; i <= 10; ++i)
       plan += "; hipMemUnmap nth=" + std::to_string(i) + " error=hipErrorUnknown";

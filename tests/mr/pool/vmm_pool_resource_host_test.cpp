@@ -31,8 +31,8 @@
 #include "support/random_seed.hpp"
 #include "support/region/assumed_capability.hpp"
 
-// What only the host provider can tell: calls, held streams, and the order of all uses, which the
-// checker judges where HIPVMM_HOST_CHECK=1 switches it on.
+// Tests that need the host provider: calls, held streams, and the order of all uses, which the
+// checker judges if HIPVMM_HOST_CHECK=1 switches it on.
 namespace hipvmm::mr {
 namespace {
 
@@ -250,7 +250,7 @@ TEST_CASE("vmm_pool_resource: a list of rights is for the memory there is and th
   pool.deallocate(used, first, 16 * MiB);
   pool.deallocate(used, second, 16 * MiB);
   used.synchronize();
-  // Where that gives up the addresses the next ones have the same rights.
+  // If that gives up the addresses the next ones have the same rights.
   pool.trim_to(0);
   void* const third = pool.allocate(used, 16 * MiB);
   CHECK(all_chunks_give(pool, access_right::read_write));

@@ -54,7 +54,7 @@ TEST_CASE("vmm_pool_resource: slabs neither join nor move, and go back as a whol
           test::needs_fallback) {
   vmm_pool_resource pool{first_device, at_most(256 * MiB)};
   const stream used{first_device};
-  // Each in a slab of its own, for no slab has room for two.
+  // Each in a slab of its own, because no slab has room for two.
   void* const low = pool.allocate(used, 6 * MiB);
   void* const high = pool.allocate(used, 6 * MiB);
   void* const beside = pool.allocate(used, 2 * MiB);
@@ -259,7 +259,7 @@ TEST_CASE("vmm_pool_resource: looking at the numbers changes nothing") {
   CHECK(seen.reserved_high == now.reserved_high);
   CHECK(seen.used_current == now.used_current);
   CHECK(seen.used_high == now.used_high);
-  // What was at hand still is: no request reaches the books.
+  // The blocks at hand still are: no request reaches the books.
   CHECK(pool.allocate(used, 5 * MiB) == large);
   void* const again = pool.allocate(used, 1000);
   CHECK(hits() == before);
@@ -393,7 +393,7 @@ TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was fr
     return pool.statistics().served[static_cast<std::size_t>(source)];
   };
   CHECK(served(pool_source::followed_stream) == 1);
-  // What was freed behind the event is not the other stream's, which gets it by waiting only.
+  // Memory freed behind the event is not the other stream's, which gets it by waiting only.
   CHECK(served(pool_source::waited) == 0);
   void* const other = pool.allocate(second, 2 * MiB);
   CHECK(served(pool_source::followed_stream) == 1);

@@ -130,7 +130,7 @@ TEST_CASE_FIXTURE(sleeping_pool, "sleep: a pool's blocks come back at their addr
   if (returns_chunks()) CHECK(bytes < held);
   CHECK(first_device.free_memory() >= before + held);
   CHECK(tag.statistics().bytes_asleep == bytes);
-  // Blocks are whole units, and what lies between them is little.
+  // Blocks are whole units, and the bytes between them are few.
   CHECK(tag.statistics().bytes_on_host >= used());
   CHECK(tag.statistics().bytes_on_host <= used() + 256 * KiB);
   CHECK(resume(tag) == bytes);
@@ -168,7 +168,7 @@ TEST_CASE_FIXTURE(sleeping_pool, "sleep: chunks of a pool are unmapped while oth
 TEST_CASE_FIXTURE(sleeping_pool, "sleep: a pool refuses requests and takes memory back meanwhile") {
   suspend(tag, keep::contents);
   check_refuses();
-  // What is freed goes into no cache, from which a request would take it.
+  // Freed blocks go into no cache, from which a request would take them.
   drop();
   drop();
   drop();

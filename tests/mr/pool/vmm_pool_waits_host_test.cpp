@@ -30,7 +30,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 
-// Who waits for the GPU, who does not, and what is waited for.
+// Calls that wait for the GPU, calls that do not, and the work that they wait for.
 TEST_SUITE_BEGIN("needs virtual memory");
 
 namespace hipvmm::mr {
@@ -44,7 +44,7 @@ using namespace std::chrono_literals;
 
 constexpr device_ref stranger{2};  // nothing reaches it
 
-/// Whether `work` ends by itself: what it does must wait for nothing.
+/// Whether `work` ends by itself: its calls must wait for nothing.
 template <typename Work>
 bool ends(Work work) {
   return std::async(std::launch::async, work).wait_for(20s) == std::future_status::ready;
@@ -202,7 +202,7 @@ TEST_CASE("vmm_pool_resource: a program's stream is waited for alone beside one 
   const test::foreign_stream user;
   test::blocked_stream busy{first_device};
   pool.deallocate(user, pool.allocate(user, 8 * MiB), 8 * MiB);
-  // Asks for the first time, which is answered for all streams where the stream may be gone.
+  // Asks for the first time, which is answered for all streams if the stream may be gone.
   void* const asking = pool.allocate(other, 16 * MiB);
   void* const one = pool.allocate(user, 8 * MiB);
   pool.deallocate(user, one, 8 * MiB);
@@ -253,7 +253,7 @@ HIPVMM_CHILD("a pool needs memory without a stream beside a capture") {
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
   pool.deallocate_sync(one, 8 * MiB);
   for (const stream_ref each : {other.ref(), stream_ref::legacy_default()}) {
-    // Where HIP waits for no device beside a capture, there is none.
+    // If HIP waits for no device beside a capture, there is none.
     try {
       pool.deallocate(each, pool.allocate(each, 8 * MiB), 8 * MiB);
     } catch (const out_of_memory&) {

@@ -38,7 +38,7 @@ bool waits_for(blocked_stream& busy, Call call) {
 }
 
 /// Memory of `resource` that no wait covers stays allocated, with one report, until it is
-/// deallocated once more. `state` returns what a deallocation changes.
+/// deallocated once more. `state` returns the numbers that a deallocation changes.
 template <typename Resource, typename State>
 void check_kept_without_wait(Resource& resource, std::size_t bytes, State state) {
   void* const one = resource.allocate_sync(bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What hip_async_resource does with frees where HIP's pools reuse memory out of order.
+// Frees of hip_async_resource if HIP's pools reuse memory out of order.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -106,7 +106,7 @@ TEST_CASE("hip_async_resource: a block that another stream has yet to free is no
   void* const next = resource.allocate(first, MiB);
   event reached{device_ref{0}};
   reached.record(first);
-  // Where it is the same block, the first stream must wait for the second.
+  // If it is the same block, the first stream must wait for the second.
   CHECK((next != block || !test::happens([&] { return reached.is_done(); })));
   second.release();
   resource.deallocate(first, next, MiB);
@@ -254,7 +254,7 @@ TEST_CASE("hip_async_resource: initial bytes are taken and lie idle") {
   const auto found = resource.statistics();
   CHECK(found.used_current == 0);
   CHECK(found.reserved_high >= 6 * MiB);
-  // Where it does not free memory that it should keep (ROCm/rocm-systems#11690).
+  // If it does not free memory that it should keep (ROCm/rocm-systems#11690).
   CHECK((found.reserved_current >= 6 * MiB || found.reserved_current == 0));
 }
 
@@ -401,7 +401,7 @@ HIPVMM_CHILD("imports a pool and a block of it") {
     CHECK_MESSAGE(std::string{error.what()}.find("export_pointer() the block") != std::string::npos,
                   error.what());
   }
-  // What this build and profile do is asked of HIP itself.
+  // HIP itself shows the answer of this build and profile.
   void* directly = nullptr;
   const bool allocates =
       hipMallocFromPoolAsync(&directly, MiB, pool.get(), used.get()) == hipSuccess;

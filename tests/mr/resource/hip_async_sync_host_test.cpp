@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// hip_async_resource: what only the host provider can show of deallocations without a stream.
+// hip_async_resource: tests of deallocations without a stream that need the host provider.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

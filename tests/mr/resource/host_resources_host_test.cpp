@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What only the host provider can show of the resources whose memory the host may use.
+// Tests that need the host provider, of the resources whose memory the host may use.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
@@ -242,7 +242,7 @@ TEST_CASE("hip_resource: what a peer's stream frees stays until that stream has 
     back.get();
     CHECK(passed);
     CHECK(reported.count() == (wait_fails ? 1 : 0));
-    // All devices instead, for the stream may be of any; and the hipFree of the block.
+    // All devices instead, because the stream may be of any; and the hipFree of the block.
     CHECK(device_waits.count() ==
           1 + (wait_fails ? static_cast<std::uint64_t>(device_count()) : 0));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Resources that run out get what chunk_cache::shared() keeps.
+// Resources that run out get the chunks of chunk_cache::shared().
 #include <hipvmm/vmm/chunk_cache.hpp>
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 namespace hipvmm::test {
 namespace {
 
-/// While it lives, chunk_cache::shared() keeps half of what the first device has free.
+/// While it lives, chunk_cache::shared() keeps half of the first device's free memory.
 struct half_kept {
   half_kept() {
     chunk_cache::shared().recycle(chunk_cache::shared().acquire(first_device, bytes));
@@ -33,7 +33,7 @@ struct half_kept {
   std::size_t too_much = align_down(bytes + bytes / 2, granule());
 };
 
-/// That `resource` allocates what only memory that is kept leaves room for.
+/// Checks that `resource` allocates a block that needs the kept memory.
 void check_gets_it(mr::memory_resource& resource) {
   const half_kept half;
   const stream stream{first_device};

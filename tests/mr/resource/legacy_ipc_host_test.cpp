@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Legacy IPC where HIP calls fail.
+// Legacy IPC while HIP calls fail.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a lack of the host's memory leaves behind in resources that note what they gave.
+// The state after a lack of the host's memory in resources that note their allocations.
 #include <doctest/doctest.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Deallocations without a stream where the memory is a program's own: callbacks, and resources with
+// Deallocations without a stream of a program's own memory: callbacks, and resources with
 // hipMM's interface.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>

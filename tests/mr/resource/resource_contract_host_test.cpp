@@ -24,7 +24,7 @@ namespace {
 
 enum class forgets { nothing, order, order_of_sync };
 
-/// Keeps blocks, oldest first, and gives them to any stream at once where it forgets the order.
+/// Keeps blocks, oldest first, and gives them to any stream at once if it forgets the order.
 class careless_cache final : public resource_adaptor {
  public:
   careless_cache(memory_resource* upstream, forgets what)
@@ -61,10 +61,10 @@ class careless_cache final : public resource_adaptor {
 
 enum class bug {
   none,
-  misaligned,       // addresses are one byte behind what they should be
+  misaligned,       // addresses are one byte too high
   same_block,       // every request gets one block
   writes_itself,    // bytes of blocks that are in use change
-  loses_memory,     // what is deallocated never comes back
+  loses_memory,     // deallocated memory never comes back
   nothing_sync,     // allocate_sync() gives nullptr
   less_than_asked,  // more than there is becomes a granule
   nobody_may_use    // neither the host nor a device
@@ -79,7 +79,7 @@ class buggy_resource final : public memory_resource {
   }
 
  private:
-  // Enough for any rule that gives back what it took.
+  // Enough for any rule that frees its blocks.
   static constexpr std::size_t limit = 24 * MiB;
 
   void* take(std::size_t bytes) {
@@ -116,7 +116,7 @@ class buggy_resource final : public memory_resource {
     give_back(pointer, bytes, bug_ == bug::loses_memory);
   }
   [[nodiscard]] bool do_is_device_accessible() const noexcept override {
-    // The rules ask before they write and before they read. Behind what they wrote, or the byte
+    // The rules ask before they write and before they read. Behind their writes, or the byte
     // might be written over.
     if (bug_ == bug::writes_itself && last_ != nullptr && ++asked_ % 2 == 0) {
       device_ref{0}.synchronize();
@@ -135,7 +135,7 @@ class buggy_resource final : public memory_resource {
   mutable int asked_ = 0;
 };
 
-/// What the rule of that name says of a resource with that bug; empty where it is kept.
+/// The complaint of the rule of that name about a resource with that bug; empty if it is kept.
 std::string said_of(const std::string& name, bug what) {
   const test::unordered_on_purpose without_order_checker;
   for (const contract_rule& rule : resource_contract()) {
@@ -151,13 +151,13 @@ std::string said_of(const std::string& name, bug what) {
   return "there is no such rule";
 }
 
-/// The text of the rule of that name for a cache that forgets `what`; empty where it is kept.
+/// The text of the rule of that name for a cache that forgets `what`; empty if it is kept.
 std::string broken_rule(const char* name, forgets what) {
   hip_resource upstream{device_ref{0}};
   careless_cache cache{&upstream, what};
   for (const contract_rule& rule : resource_contract()) {
     if (std::string{name} != rule.name) continue;
-    // The race is what the rule is to find, not the order checker.
+    // The rule is to find the race, not the order checker.
     const test::unordered_on_purpose without_order_checker;
     try {
       // On a loaded machine the late fill of the rule may be in time.
@@ -181,7 +181,7 @@ TEST_CASE("resource_contract: finds memory that serves another stream too early"
         std::string::npos);
 }
 
-// Three rules are kept by memory_resource itself, whatever a resource does: no bytes, wrong
+// Three rules are kept by memory_resource itself, for every resource: no bytes, wrong
 // alignments and equality with itself. A resource that takes memory back one way only crashes, and
 // one that threads must not share is a race, which sanitizers and the order checker report.
 TEST_CASE("resource_contract: each rule that a resource can break finds a resource that does") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What only the host provider can show of deallocations without a stream: who waits for what, and
-// what becomes of memory that cannot be waited for.
+// Tests of deallocations without a stream that need the host provider: the devices waited for, and
+// memory that no call can wait for.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -31,10 +31,10 @@ using test::first_device;
 
 /// As check_held_while_used, for a resource whose every deallocation goes to one that orders it.
 void check_passes_on(memory_resource& resource, std::size_t bytes) {
-  // On AMD's runtime an unmap of what an earlier pool left waits for the stream that is held below,
+  // On AMD's runtime an unmap of an earlier pool's memory waits for the stream that is held below,
   // and holds up each map meanwhile.
   drain_retired_memory();
-  // Memory for both blocks, for on CUDA hipMallocManaged waits while another thread waits by
+  // Memory for both blocks, because on CUDA hipMallocManaged waits while another thread waits by
   // hipFree.
   const stream used{first_device};
   void* const first = resource.allocate(used, bytes);
@@ -118,7 +118,7 @@ TEST_CASE("hip_async_resource: threads that name no stream keep their bytes") {
   for (int thread = 0; thread < 4; ++thread) threads.emplace_back(work, thread);
   for (std::thread& each : threads) each.join();
   first_device.synchronize();
-  // What is kept back is subtracted in the size that was asked for; AMD's pools count another.
+  // Blocks kept back are subtracted in their requested size; AMD's pools count another.
   drain_retired_memory();
   CHECK(resource.statistics().used_current == 0);
 }

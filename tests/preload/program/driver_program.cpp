@@ -63,18 +63,18 @@ void by_symbols() {
   use(symbol<allocate_function>("cuMemAlloc_v2"), symbol<free_function>("cuMemFree_v2"),
       symbol<allocate_async_function>("cuMemAllocAsync"),
       symbol<free_async_function>("cuMemFreeAsync"), symbol<info_function>("cuMemGetInfo_v2"));
-  // What is none of ours is what it was, also from the next libraries.
+  // Functions that are not replaced are unchanged, also from the next libraries.
   const auto version = symbol<int (*)(int*)>("cuDriverGetVersion");
   int number = 0;
   REQUIRE(version(&number) == 0 && number >= 12000);
-  // That of the days of 32 bits.
+  // The function of the days of 32 bits.
   REQUIRE(::dlsym(library, "cuMemAlloc") != ::dlsym(library, "cuMemAlloc_v2"));
   REQUIRE(::dlsym(library, "cuNoSuchFunction") == nullptr);
   REQUIRE(::dlsym(RTLD_DEFAULT, "printf") == reinterpret_cast<void*>(&std::printf));
   REQUIRE(::dlsym(RTLD_NEXT, "printf") != nullptr);
 }
 
-/// As toolkits since 12, where cuGetProcAddress is looked up by itself once more.
+/// As toolkits since 12, which look up cuGetProcAddress by itself once more.
 void by_addresses() {
   using get_address = int (*)(const char*, void**, int, std::uint64_t, void*);
   const auto first = symbol<get_address>("cuGetProcAddress_v2");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a program on CUDA finds in the driver's library, over HIP, with its names and its two ways
+// The driver's library of a program on CUDA, over HIP, with its names and its two ways
 // to look them up.
 #include <hip/hip_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program that knows HIP and nothing of hipvmm: memory_program TASK. What it prints must not
-// depend on who serves its calls.
+// A program that knows HIP and nothing of hipvmm: memory_program TASK. Its output must not
+// depend on the library that serves its calls.
 #include <hip/hip_runtime_api.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -171,7 +171,7 @@ void forks() {
   std::fflush(stdout);
   const pid_t child = ::fork();
   if (child == 0) {
-    // What HIP answers there is its own affair; the process must not hang.
+    // HIP may answer anything there; the process must not hang.
     static_cast<void>(hipFree(memory));
     void* own = nullptr;
     static_cast<void>(hipMalloc(&own, mib));
@@ -206,8 +206,8 @@ void held() {
   std::printf("held\n");
 }
 
-/// Free memory once it stays: without virtual memory a thread of the library may be freeing what it
-/// got in a place that was not aligned.
+/// Free memory once it stays: without virtual memory a thread of the library may be freeing memory
+/// that it got in a place that was not aligned.
 std::size_t steady_free_memory() {
   std::size_t free = 0;
   std::size_t total = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What events say of rights that differ from chunk to chunk.
+// Events about rights that differ from chunk to chunk.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace {
 const access_list for_reading{{second_device, access_right::read}};
 const access_list for_writing{{second_device, access_right::read_write}};
 
-/// Three chunks of one granule each, and what events say of their rights.
+/// Three chunks of one granule each, and the events about their rights.
 struct watched_region {
   const std::size_t unit = granule();
   hipvmm::region region{first_device, 8 * granule()};
@@ -72,7 +72,7 @@ TEST_CASE("region: rights of the whole region are compared with those of each ch
   CHECK(all.changes() == changed{{1, lost}});
   all.region.set_access(for_reading);
   CHECK(all.changes() == changed{{1, got}});
-  // What only chunks of their own had ends with the rights of all.
+  // A right that only one chunk has ends with the rights of all.
   all.region.set_access({});
   CHECK(all.changes() == changed{{1, lost}});
   all.region.set_access(all.unit, all.unit, for_writing);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rights that a region replaces as a whole or chunk by chunk: what each call costs, what failures
-// leave, and what becomes of chunks with rights of their own.
+// Rights that a region replaces as a whole or chunk by chunk: the cost of calls, the state after
+// failures, and chunks with rights of their own.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
@@ -53,7 +53,7 @@ struct five_chunks {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region;
-  // What stands behind the region makes extend() move it.
+  // The reservation behind the region makes extend() move it.
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
 
   explicit five_chunks(const access_list& rights = peer_reads)

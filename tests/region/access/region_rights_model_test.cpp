@@ -27,7 +27,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 using right_pair = std::array<access_right, 2>;
 constexpr right_pair default_rights{access_right::read_write, access_right::none};
 
-/// A region of which each chunk may have rights of its own, beside what it is to be. Offsets are
+/// A region of which each chunk may have rights of its own, beside its expected state. Offsets are
 /// granules.
 class modelled_rights {
  public:
@@ -79,7 +79,7 @@ class modelled_rights {
   struct modelled_chunk {
     std::size_t count;
     std::optional<right_pair> own;
-    std::optional<std::size_t> left;  // where it is mapped too
+    std::optional<std::size_t> left;  // its second address
   };
   using chunk_map = std::map<std::size_t, modelled_chunk>;
 
@@ -87,7 +87,7 @@ class modelled_rights {
     return std::array{access_right::none, access_right::read,
                       access_right::read_write}[below(generator, 3)];
   }
-  /// A list and what it asks for.
+  /// A list and the rights that it asks for.
   std::pair<access_list, right_pair> any_list(std::mt19937& generator) const {
     std::vector<access_desc> entries;
     right_pair wanted = default_rights;

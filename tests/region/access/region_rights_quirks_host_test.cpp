@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rights of single chunks where HIP takes a range only as long as the first mappings together
+// Rights of single chunks if HIP takes a range only as long as the first mappings together
 // (quirk::access_from_base), and of devices that do not all reach each other.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -127,7 +127,7 @@ HIPVMM_TEST_CASE_IN("region: rights of one chunk do not keep others from another
   subject.set_access(0, unit, {{third_device, access_right::read}});
   CHECK(subject.move_range(unit, unit, second_device, stream) == unit);
   CHECK(get_access(subject.base(), third_device) == access_right::read);
-  // Its own chunk stays where that device reaches it.
+  // Its own chunk stays on a device that the third one reaches.
   CHECK_THROWS_AS(subject.move_range(0, unit, second_device, stream), std::invalid_argument);
   subject.set_access(0, unit,
                      {{second_device, access_right::read}, {third_device, access_right::read}});
@@ -189,7 +189,7 @@ HIPVMM_TEST_CASE_IN("region: what moves the region waits for no device whose rig
   CHECK(waits() == 2 * alone);
   subject.set_access(unit, unit, {});
   CHECK(waits() == alone);
-  // So it is where the chunk itself ends.
+  // The same holds if the chunk itself ends.
   subject.set_access(unit, unit, {{third_device, access_right::read}});
   subject.decommit(unit, unit);
   CHECK(waits() == alone);

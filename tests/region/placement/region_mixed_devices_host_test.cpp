@@ -19,7 +19,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 namespace hipvmm::test {
 namespace {
 
-/// Two chunks of a region of the first device, whose peer is what `findings` say.
+/// Two chunks of a region of the first device, whose peer has these findings.
 struct two_chunks {
   explicit two_chunks(const std::string& findings) : of_peer{findings, second_device} {
     region.grant(second_device);

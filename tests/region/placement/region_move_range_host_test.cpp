@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// move_range where HIP calls fail, where memory runs out, and beside other work.
+// move_range while HIP calls fail, if memory runs out, and beside other work.
 #include <hipvmm/region/region.hpp>
 
 #include <doctest/doctest.h>
@@ -192,7 +192,7 @@ TEST_CASE("region: move_range waits for the work in its stream") {
         byte_vector(3 * subject.unit, 0x42));
 }
 
-// Where memory returns only with its addresses, which are then freed and reserved again.
+// If memory returns only with its addresses, which are then freed and reserved again.
 HIPVMM_TEST_CASE_IN("region: move_range leaves the old address of a chunk that moves",
                     {"HIPVMM_HOST_PROFILE=rocm-6.4"}) {
   const std::size_t unit = granule();

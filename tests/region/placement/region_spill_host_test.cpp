@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Regions that spill, and moves to the host, where HIP calls fail.
+// Regions that spill, and moves to the host, while HIP calls fail.
 #include <doctest/doctest.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stripes where a device is full or a HIP call fails.
+// Stripes if a device is full or a HIP call fails.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -32,7 +32,7 @@ struct striped_region {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region{first_device, 16 * unit, two_stripes()};
-  // What stands behind the region makes extend() move it.
+  // The reservation behind the region makes extend() move it.
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
   void* const base = region.base();
 
@@ -97,7 +97,7 @@ TEST_CASE("region: out_of_memory names the device that is full") {
     CHECK(text.find("free memory of device 1") != std::string::npos);
   }
   CHECK(subject.committed_bytes() == 0);
-  // Where memory returns only with its addresses, the region keeps what the refused commit made.
+  // If memory returns only with its addresses, the region keeps the chunks of the refused commit.
   if (capability_of(first_device).needs(quirk::re_reserve)) return;
   subject.commit(0, 3 * unit);
 }

@@ -31,7 +31,7 @@ region_options striped_over(std::vector<device_ref> devices, std::size_t stripe)
   return region_options{.placement = chunk_placement::striped(std::move(devices), stripe)};
 }
 
-/// The device of every granule of the region, as its chunks say; -1 for what is not backed.
+/// The device of every granule of the region, as its chunks say; -1 for one that is not backed.
 std::vector<int> devices_in(const region& target, std::size_t granules) {
   std::vector<int> result(granules, -1);
   for (const chunk_view& each : target.chunks())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Regions of uncached chunks where HIP calls fail, and on devices that differ in making them.
+// Regions of uncached chunks while HIP calls fail, and on devices that differ in making them.
 #include <doctest/doctest.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many calls deep a growth is. Each hop is one to read for whoever follows a growth to HIP.
+// The depth of a growth in calls: each hop is one more to read on the way to HIP.
 #include <doctest/doctest.h>
 #include <execinfo.h>
 

@@ -23,7 +23,7 @@
 #include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
 
-// region_options::registrar: what is registered, and for how long.
+// region_options::registrar: its registrations, and their lifetime.
 namespace hipvmm::test {
 namespace {
 
@@ -131,7 +131,7 @@ TEST_CASE_FIXTURE(registered_region, "registrar: growth past the maximum registe
 
 TEST_CASE_FIXTURE(registered_region, "registrar: chunks that others replace are registered anew") {
   if (region.move_range(0, unit, second_device, stream) == 0) return;
-  // Where only that returns memory, all of the region moves to other addresses and back.
+  // If only that returns memory, all of the region moves to other addresses and back.
   CHECK(registrar->adds() == under<std::size_t>(quirks::memory_kept, 10, 4));
   check();
   CHECK(region.chunks().front().device == second_device);
@@ -260,7 +260,7 @@ TEST_CASE("registrar: registrations that fail leave the region as it was") {
         subject.region.end_move(2 * subject.unit);
       },
       unchanged);
-  // After the move; what it throws is reported.
+  // After the move; its exception is reported.
   HIPVMM_SKIP_UNDER(memory_kept);
   sweep_registrations<registered_region>(
       [](registered_region& subject) {

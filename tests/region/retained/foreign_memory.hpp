@@ -69,7 +69,7 @@ class foreign_memory {
   void* base_ = nullptr;
 };
 
-/// Ends the case, saying why, where no chunk can be retained.
+/// Ends the case, saying why, if no chunk can be retained.
 #define HIPVMM_REQUIRE_RETAINING()                                            \
   do {                                                                        \
     const ::hipvmm::capability known = ::hipvmm::capability_of(first_device); \

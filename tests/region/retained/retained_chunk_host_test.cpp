@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Chunks of others where HIP calls fail, where HIP counts no reference, and what they cost.
+// Chunks of others while HIP calls fail, if HIP counts no reference, and their cost.
 #include <doctest/doctest.h>
 
 #include <cstdint>

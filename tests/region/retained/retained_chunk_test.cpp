@@ -173,11 +173,11 @@ TEST_CASE("retain_chunk: what a region here is done with goes to nobody else mea
     write_tags(source, 0, 1, 2, stream);
     check_tags(target, 0, 1, 1, stream);
   }
-  // What nobody else has any more is kept as any other.
+  // A chunk without another owner is kept as any other.
   CHECK(cache.statistics().dropped == 2);
   source.decommit(0, granule());
   CHECK(cache.statistics().bytes == granule());
-  // So is what was retained, and is no longer.
+  // So is a chunk that was retained, and is no longer.
   source.commit(0, granule());
   {
     const retained_chunk ended = retain_chunk(source.base());

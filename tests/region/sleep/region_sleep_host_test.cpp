@@ -25,7 +25,7 @@
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 
-// Sleep that fails, and sleep where memory returns with its addresses only.
+// Sleep that fails, and sleep if memory returns with its addresses only.
 namespace hipvmm::test {
 namespace {
 
@@ -58,14 +58,14 @@ struct swept_regions {
     CHECK(tag.statistics().bytes_on_host == 0);
     if (what == keep::contents) CHECK(has_tag(second, 1, 1, stream));
   }
-  /// Asleep, and whatever failed, all comes back.
+  /// Asleep, and after any failure all comes back.
   void check_sleeps_whole() const {
     CHECK(tag.is_asleep());
     CHECK(first.chunk_count() == 0);
     CHECK(second.chunk_count() == 0);
     CHECK(tag.statistics().bytes_asleep == 2 * unit);
     const tag_statistics now = tag.statistics();
-    // What a resume() has copied before it failed is on the device alone.
+    // Contents that a resume() has copied before it failed are on the device alone.
     CHECK(now.bytes_on_host + now.bytes_on_disk <= (what == keep::contents ? 2 * unit : 0));
     resume(tag);
     check_awake();
@@ -137,7 +137,7 @@ TEST_CASE("sleep: addresses that hold memory are freed and reserved at the same 
   subject.check_awake();
 }
 
-/// Maps as much, as others do who ask for no address: as a whole and in parts. All of it is
+/// Maps as much, as callers do that ask for no address: as a whole and in parts. All of it is
 /// unmapped at the end of the object.
 class others_mappings {
  public:
@@ -252,7 +252,7 @@ TEST_CASE("sleep: a layout that could not be mapped again is refused while all i
   mixed.commit(2 * unit, 2 * unit);
   suspend(tag, keep::nothing);
   resume(tag);
-  // Beside a hole, what has another size gets no rights.
+  // Beside a hole, a chunk of another size gets no rights.
   mixed.decommit(unit, unit);
   write_tag(mixed, 2, 1, subject.stream);
   std::string text;

@@ -18,7 +18,7 @@
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 
-// What is tagged sleeps and wakes at the same addresses.
+// Tagged memory sleeps and wakes at the same addresses.
 namespace hipvmm::test {
 namespace {
 
@@ -262,10 +262,10 @@ TEST_CASE("sleep: a tag is one for all its copies") {
   CHECK_FALSE(other.is_asleep());
   CHECK(resume(same) == 0);
   CHECK_FALSE(one.is_asleep());
-  // A move leaves the tag where it was, so that options may be used again.
+  // A move leaves the tag in its place, so that options may be used again.
   auto options = tagged(one);
   const auto moved = std::move(options);
-  const auto& left = options;  // NOLINT(bugprone-use-after-move): what it promises
+  const auto& left = options;  // NOLINT(bugprone-use-after-move): as promised
   REQUIRE(left.tag.has_value());
   CHECK(*left.tag == *moved.tag);
 }

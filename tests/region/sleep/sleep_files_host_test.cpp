@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Contents in files: what is left of them where the process is killed, who may read them, and
+// Contents in files: their leftovers if the process is killed, their permissions, and
 // signals.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -161,7 +161,7 @@ TEST_CASE("sleep: a process that is killed leaves no file of contents") {
 }
 
 TEST_CASE_FIXTURE(sleeping_regions, "sleep: signals do not keep contents from a file") {
-  // In memory, where older Linux lets them interrupt the taking of room.
+  // In memory, because older Linux lets them interrupt the taking of room.
   struct sigaction quiet {};
   quiet.sa_handler = [](int) {};
   struct sigaction before {};

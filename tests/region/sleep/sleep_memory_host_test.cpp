@@ -17,7 +17,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 
-// Sleep where the host has no memory.
+// Sleep if the host has no memory.
 namespace hipvmm::test {
 namespace {
 
@@ -48,7 +48,7 @@ void sweep_memory(const suspend_options& options) {
   chunks.commit(0, unit);
   write_tag(chunks, 0, 1, stream);
   constexpr std::uint64_t most = 1000;
-  // Those of suspend() first, and then those of resume().
+  // The allocations of suspend() first, and then those of resume().
   for (const bool wakes : {false, true}) {
     for (std::uint64_t nth = 1;; ++nth) {
       INFO("allocation " << nth << (wakes ? " of resume" : " of suspend"));

@@ -125,7 +125,7 @@ TEST_CASE("sleep: the streams of copies are kept with the pinned memory") {
     write_tag(chunks, 0, 1, stream);
     cycle(sleep_storage::pinned_kept);
     {
-      // They may be what has failed.
+      // They may have failed themselves.
       const planned_fault fault{"hipStreamSynchronize", 2, hipErrorUnknown};
       CHECK_THROWS_AS(suspend(tag, keep::contents, stream, sleep_storage::pinned_kept), hip_error);
     }

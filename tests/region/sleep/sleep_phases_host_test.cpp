@@ -29,7 +29,7 @@
 #include "support/region/held_memory.hpp"
 #include "support/waiting_thread.hpp"
 
-// What can be asked of a tag, what is told of it, and copies that nobody can wait for.
+// Queries of a tag, its events, and copies that no call can wait for.
 namespace hipvmm::test {
 namespace {
 
@@ -75,7 +75,7 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: pinned memory is kept for the next t
   resume(tag);
   CHECK(has_contents());
   CHECK(has_tag(second, 1, 3, stream));
-  // What is kept serves one more time, and goes.
+  // The kept memory serves one more time, and goes.
   const std::uint64_t freed = frees.count();
   suspend(tag, keep::contents, stream, sleep_storage::pinned);
   CHECK(pins.count() == 1);
@@ -183,7 +183,7 @@ TEST_CASE_FIXTURE(sleeping_regions,
     check_asleep();
     CHECK(unmaps.count() == 0);
   }
-  // At addresses where that is mapped until it is released.
+  // At addresses at which that memory is mapped until it is released.
   resume(tag);
   check_awake();
 }

@@ -46,7 +46,7 @@ TEST_CASE("sleep: blocks of a pool are zeros, dropped, or stay with their chunks
   CHECK(first_device.free_memory() >= before + released);
   CHECK(now.bytes_asleep == released);
   CHECK((now.bytes_mapped != 0) == may_stay);
-  // Of the last block what is in chunks with other blocks is copied.
+  // The part of the last block in chunks with other blocks is copied.
   CHECK(now.bytes_on_host + now.bytes_mapped >= sizes[0] + sizes[3]);
   CHECK(now.bytes_on_host + now.bytes_mapped < sizes[0] + sizes[3] + 128 * KiB);
   CHECK(resume(tag) == released);

@@ -296,7 +296,7 @@ TEST_CASE_FIXTURE(one_region, "sleep: a chunk that others use may stay") {
   CHECK(shared.chunk_count() == 2);
 }
 
-/// What a sweep repeats: zeros, contents, dropped bytes, and chunks that stay where they can.
+/// The parts of a sweep: zeros, contents, dropped bytes, and chunks that stay if they can.
 struct swept_parts : one_region {
   explicit swept_parts(const suspend_options& chosen) {
     options = chosen;
@@ -335,7 +335,7 @@ void sweep_parts(const suspend_options& options) {
   fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_parts>(options); },
                              [](subject_ptr& subject) { subject->sleep(); },
                              [](const subject_ptr& subject) {
-                               // Where HIP refuses to map again what was unmapped, it sleeps.
+                               // If HIP refuses to map the unmapped chunks again, it sleeps.
                                if (subject->tag.is_asleep()) resume(subject->tag);
                                subject->check_awake();
                              },

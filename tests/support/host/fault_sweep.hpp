@@ -18,21 +18,21 @@
 
 namespace hipvmm::test {
 
-/// Chunks that the shared cache keeps where a release would not return their memory, because it
-/// stays with the addresses; 0 on devices where it returns.
+/// Chunks that the shared cache keeps if a release would not return their memory, because it
+/// stays with the addresses; 0 on devices on which it returns.
 inline std::size_t pinned_chunks_kept() {
   return capability_of(device_ref{0}).needs(quirk::re_reserve)
              ? chunk_cache::shared().statistics().chunks
              : 0;
 }
 
-/// What a failed operation may leave behind.
+/// The objects that a failed operation may leave behind.
 enum class after_failure {
   nothing,   ///< the live objects are those from before
   capacity,  ///< the subject may hold more than before; it gives that back when it dies
 };
 
-/// For an operation with a cache of its own, which keeps chunks where their memory stays with the
+/// For an operation with a cache of its own, which keeps chunks if their memory stays with the
 /// addresses.
 inline after_failure nothing_but_pinned() {
   return capability_of(device_ref{0}).needs(quirk::re_reserve) ? after_failure::capacity
@@ -40,7 +40,7 @@ inline after_failure nothing_but_pinned() {
 }
 
 /// One operation, run with its first HIP call failing, then its second, until no call is left.
-/// Each time on a new subject, so that what is checked is what that one failure left. A failed call
+/// Each time on a new subject, so that the checks see the state after one failure. A failed call
 /// has done nothing: so no hipErrorUnknown, with which AMD's runtime loses its record of addresses.
 struct fault_sweep {
   /// The subject's name in messages.
@@ -92,7 +92,7 @@ struct fault_sweep {
         } catch (const std::exception& failure) {
           thrown = failure.what();
         }
-        // What the operation retired is part of it.
+        // The release of memory that the operation retired is part of it.
         drain_retired_memory();
         // A thread of the library may still be making calls for the operation.
         struck = fault.end();

@@ -18,7 +18,7 @@ class foreign_stream {
   foreign_stream() {
     REQUIRE(hipStreamCreateWithFlags(&value_, hipStreamNonBlocking) == hipSuccess);
   }
-  /// Owns what `released` gave.
+  /// Owns the stream `released`.
   explicit foreign_stream(ihipStream_t* released) : value_{released} {}
   ~foreign_stream() { end(); }
   foreign_stream(const foreign_stream&) = delete;

@@ -79,13 +79,13 @@ inline constexpr profile_quirk success_clears_error{"success clears the last err
 
 }  // namespace quirks
 
-/// What a call gives where the quirk holds, and elsewhere.
+/// The result of a call if the quirk holds, and elsewhere.
 template <class Code>
 Code under(const profile_quirk& which, Code there, Code elsewhere) {
   return which.holds() ? there : elsewhere;
 }
 
-/// The environment of a case that copies many chunks, with a process of its own: smaller ones where
+/// The environment of a case that copies many chunks, with a process of its own: smaller ones if
 /// the profile has 2 MiB, because most of its time is the kernel's, which clears them.
 inline std::vector<std::string> with_small_chunks(std::string_view profile = host_profile()) {
   if (profile != "strict" && profile != "cuda-13") return {};
@@ -100,7 +100,7 @@ inline bool order_checker_is_on() {
 
 }  // namespace hipvmm::test
 
-/// Ends the case where the order checker is on, saying what of it the case cannot bear.
+/// Ends the case if the order checker is on, saying why.
 #define HIPVMM_SKIP_UNDER_ORDER_CHECKER(why)             \
   do {                                                   \
     if (::hipvmm::test::order_checker_is_on()) {         \
@@ -109,7 +109,7 @@ inline bool order_checker_is_on() {
     }                                                    \
   } while (false)
 
-/// Ends the case, saying why in the quirk's words and by its name, where the profile has it.
+/// Ends the case, saying why in the quirk's words and by its name, if the profile has it.
 #define HIPVMM_SKIP_UNDER(name)                                                    \
   do {                                                                             \
     if (::hipvmm::test::quirks::name.holds()) {                                    \

@@ -100,7 +100,7 @@ class held_streams {
   bool held_ = true;
 };
 
-/// What this thread does while this lives is out of order on purpose: HIPVMM_HOST_CHECK is silent.
+/// This thread's calls while this lives are out of order on purpose: HIPVMM_HOST_CHECK is silent.
 /// The case says why.
 class unordered_on_purpose {
  public:

@@ -15,8 +15,8 @@
 
 namespace hipvmm::test {
 
-/// Keeps what is registered, and counts what breaks memory_registrar's promises. Each call reads
-/// the first and the last byte, which ends the process where nothing is mapped.
+/// Keeps the registrations, and counts breaks of memory_registrar's promises. Each call reads
+/// the first and the last byte, which ends the process if nothing is mapped.
 class recording_registrar final : public memory_registrar {
  public:
   void add(const mapped_memory& memory) override {

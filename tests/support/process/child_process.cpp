@@ -48,7 +48,7 @@ std::vector<std::pair<std::string_view, void (*)()>>& children() {
 
 std::atomic<int> failed_asserts{0};
 
-/// An assert that failed, and what CAPTURE and INFO say about it, in one piece: threads assert too.
+/// An assert that failed, and its lines of CAPTURE and INFO, in one piece: threads assert too.
 void print_failure(const doctest::AssertData& failed) {
   ++failed_asserts;
   std::ostringstream text;
@@ -95,7 +95,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-/// This process's environment, where `added` replaces variables of the same name. A profile that it
+/// This process's environment, but `added` replaces variables of the same name. A profile that it
 /// names brings its own granularity.
 std::vector<std::string> merged_environment(const std::vector<std::string>& added) {
   std::vector<std::string> result = added;

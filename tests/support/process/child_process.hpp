@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-/// What a process of its own does: HIPVMM_CHILD("fills the device") { ... }. No test case: nothing
+/// The work of a child process: HIPVMM_CHILD("fills the device") { ... }. No test case: nothing
 /// but run_child starts it, by that name. doctest's asserts print file, line and values in it too;
 /// one that fails, or an exception that leaves it, is the child's exit status 1.
 #define HIPVMM_CHILD(name) HIPVMM_CHILD_BY(DOCTEST_ANONYMOUS(hipvmm_child_), name)
@@ -56,13 +56,13 @@ inline doctest::skip skipped_under_profile(const std::vector<std::string>& envir
              : doctest::skip{false};
 }
 
-/// How a child process ended and what it wrote to standard output and standard error.
+/// The end of a child process and its text on standard output and standard error.
 struct child_result {
   int status;  ///< exit status, or 128 and the signal that killed it
   std::string output;
 };
 
-/// What a child finds as descriptor `number`.
+/// A descriptor that a child inherits as `number`.
 struct inherited_descriptor {
   int descriptor;
   int number;
@@ -101,7 +101,7 @@ inline void check_child_ends(int status, const std::string& name,
 /// itself.
 bool was_segv(const child_result& result);
 
-/// For a program's main: where run_child started it, does what it is to do and returns its exit
+/// For a program's main: if run_child started it, does the child's work and returns its exit
 /// status.
 std::optional<int> run_as_child(int argc, char** argv);
 

@@ -80,7 +80,7 @@ std::string contents_of(const descriptor& buffer) {
   return result;
 }
 
-/// What is on the screen of a terminal whose other end is closed.
+/// The text on the screen of a terminal whose other end is closed.
 std::string screen_of(const descriptor& terminal) {
   std::string result;
   char piece[4096];
@@ -128,7 +128,7 @@ std::vector<std::string> command(const std::string& path, const std::vector<std:
       ::_exit(126);
   }
   if (plain_user) {
-    // Refused to those who are plain users already.
+    // Refused to processes of plain users.
     ::prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
     ::prctl(PR_CAPBSET_DROP, CAP_DAC_READ_SEARCH, 0, 0, 0);
   }

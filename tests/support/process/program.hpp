@@ -6,7 +6,7 @@
 
 namespace hipvmm::test {
 
-/// What a program gets besides its arguments.
+/// The surroundings of a program, besides its arguments.
 struct surroundings {
   std::string standard_input = {};  ///< piped in, in pieces of many sizes
   bool non_blocking_input = false;  ///< its reads may find nothing yet
@@ -15,11 +15,11 @@ struct surroundings {
   bool closed_output = false;       ///< no standard output at all
   bool deserted_output = false;     ///< standard output is a pipe that nobody reads
   std::string output_file = {};     ///< standard output goes here instead of to `outcome`
-  bool plain_user = false;          ///< may not read what permissions forbid, even as root
+  bool plain_user = false;          ///< may not read files that permissions forbid, even as root
   std::vector<std::string> environment = {};  ///< NAME=value, added to this process's own
 };
 
-/// How a program ended and what it wrote.
+/// The end of a program and its output.
 struct outcome {
   int status;  ///< exit status, or 128 + the signal that ended it
   std::string out;
@@ -30,7 +30,7 @@ struct outcome {
 [[nodiscard]] outcome run(const std::string& path, const std::vector<std::string>& arguments,
                           const surroundings& given = {});
 
-/// Checks that what a program wrote is one line, which begins so and has all `words`.
+/// Checks that a program's output is one line, which begins so and has all `words`.
 void check_sentence(const std::string& written, const std::string& begin,
                     const std::vector<std::string>& words);
 

@@ -10,9 +10,9 @@
 
 namespace hipvmm::test {
 
-/// While this lives, regions made on `device` take what `findings` say for true, such as
-/// "tail_access=no,visibility_delay=2ms", whatever a probe found. Other devices keep what is known
-/// of them, where something is.
+/// While this lives, regions made on `device` take `findings` for true, such as
+/// "tail_access=no,visibility_delay=2ms", even if a probe found others. Other devices keep
+/// their findings, if they have some.
 class assumed_capability {
  public:
   explicit assumed_capability(const std::string& findings, device_ref device = first_device)

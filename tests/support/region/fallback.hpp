@@ -13,11 +13,11 @@ inline access_right peer_right() {
   return on_fallback() ? access_right::read_write : access_right::read;
 }
 
-/// Takes the addresses at `end`, so that what ends there cannot grow in place. Nothing where that
+/// Takes the addresses at `end`, so that memory before it cannot grow in place. Nothing if that
 /// does not depend on addresses.
 inline address_reservation block_addresses_at(const void* end) {
   if (on_fallback()) return {};
-  // What is there now must not go, and leave room, while the test runs.
+  // Retired memory there must not go, and leave room, while the test runs.
   drain_retired_memory();
   return address_reservation{granule(), 0, const_cast<void*>(end)};
 }

@@ -9,10 +9,10 @@
 
 namespace hipvmm::test {
 
-/// What a device shows whose memory comes back only with the addresses.
+/// The findings of a device whose memory comes back only with the addresses.
 inline constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
 
-/// The addresses hold the memory: what has been unmapped counts until they are freed.
+/// The addresses hold the memory: unmapped chunks count until they are freed.
 struct held_memory {
   const std::size_t before = hipvmm_host_device_bytes(0);
   [[nodiscard]] std::size_t granules() const {

@@ -20,7 +20,7 @@ struct mapped_chunk {
   explicit mapped_chunk(physical_chunk&& given)
       : chunk{std::move(given)}, reservation{chunk.bytes()}, map{reservation, 0, chunk} {
     set_access(map.get(), map.bytes(), {chunk.device(), access_right::read_write});
-    // What regions do for their users: nothing, but where new mappings are missed for a while.
+    // Regions do so for their users: no wait, unless new mappings are missed for a while.
     std::this_thread::sleep_for(capability_of(chunk.device()).visibility_delay());
   }
 };

@@ -18,14 +18,14 @@ inline bool takes_any_layout() {
   return !capability_of(first_device).needs(quirk::access_from_base);
 }
 
-/// Backs [offset, offset + bytes) by one commit, or by one for each granule where
+/// Backs [offset, offset + bytes) by one commit, or by one for each granule if
 /// takes_any_layout() is false.
 inline void commit_as_granted(region& target, std::size_t offset, std::size_t bytes) {
   const std::size_t step = takes_any_layout() ? bytes : target.granularity();
   for (std::size_t done = 0; done < bytes; done += step) target.commit(offset + done, step);
 }
 
-/// Ends the case, saying why, where takes_any_layout() is false.
+/// Ends the case, saying why, if takes_any_layout() is false.
 #define HIPVMM_REQUIRE_ANY_LAYOUT()                                                        \
   do {                                                                                     \
     if (!::hipvmm::test::takes_any_layout()) {                                             \
@@ -54,7 +54,7 @@ void write_tags(const Memory& region, std::size_t first, std::size_t end, std::u
   for (std::size_t index = first; index < end; ++index) write_tag(region, index, seed, stream);
 }
 
-/// Whether granule `index` holds what write_tag wrote.
+/// Whether granule `index` holds the tag of write_tag.
 template <typename Memory>
 bool has_tag(const Memory& region, std::size_t index, std::uint32_t seed, stream_ref stream) {
   const auto tag = pattern(tag_bytes, seed * 1000 + static_cast<std::uint32_t>(index));

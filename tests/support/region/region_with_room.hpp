@@ -13,7 +13,7 @@
 
 namespace hipvmm::test {
 
-/// A region with free addresses right behind it, where this machine gives any.
+/// A region with free addresses right behind it, if this machine gives any.
 inline std::optional<region> region_with_room(std::size_t max_bytes, std::size_t room) {
   std::vector<region> tried;
   for (int attempt = 0; attempt < 32; ++attempt) {

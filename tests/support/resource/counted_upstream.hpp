@@ -52,7 +52,7 @@ class counted_upstream {
       [this](void* pointer, std::size_t bytes, stream_ref, void*) { give(pointer, bytes); }};
 };
 
-/// What `resource` says when it refuses so many bytes; "none" when it does not.
+/// The message of `resource` if it refuses so many bytes; "none" if it does not.
 inline std::string refusal(mr::memory_resource& resource, std::size_t bytes) {
   try {
     resource.deallocate_sync(resource.allocate_sync(bytes), bytes);

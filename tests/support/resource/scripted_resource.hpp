@@ -10,7 +10,7 @@
 
 namespace hipvmm::test {
 
-/// A resource that does what its script says before each allocation, such as to throw; else it
+/// A resource that runs its script before each allocation, such as to throw; else it
 /// passes all on.
 class scripted_resource final : public mr::resource_adaptor {
  public:

@@ -18,7 +18,7 @@ class watched_resource final : public mr::memory_resource {
     std::size_t bytes;
   };
 
-  /// `told` is what device() answers, which nothing makes memory of no device in particular.
+  /// `told` is the answer of device(); nullopt means memory of no device in particular.
   explicit watched_resource(device_ref device, std::optional<device_ref> told)
       : memory_{device}, told_{told} {}
   explicit watched_resource(device_ref device) : watched_resource{device, device} {}

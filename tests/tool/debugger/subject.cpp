@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What gdb_printers_test.sh looks at: a vector, a region and a pool.
+// The subjects of gdb_printers_test.sh: a vector, a region and a pool.
 #include <hipvmm/hipvmm.hpp>
 
 void look(const hipvmm::growable_device_vector<int>& numbers, const hipvmm::region& region,

@@ -160,7 +160,7 @@ class free_blocks {
   [[nodiscard]] static std::size_t highest_bit(std::uint64_t word) noexcept {
     return static_cast<std::size_t>(std::bit_width(word)) - 1;
   }
-  /// The smallest block of that range and those above it; nullptr where there is none.
+  /// The smallest block of that range and those above it; nullptr if there is none.
   [[nodiscard]] block* first_from(std::size_t range) const noexcept {
     if (range >= range_count) return nullptr;
     std::size_t word = range / 64;

@@ -33,7 +33,7 @@ class block_allocator {
  public:
   static constexpr std::size_t unit = block_index::unit;
 
-  /// `base`: where the addresses begin.
+  /// `base`: the first address.
   block_allocator(memory_backend& memory, fence_source& fences, std::uintptr_t base)
       : blocks_{memory.address_bytes(), fences, base}, backing_{memory} {}
 
@@ -151,7 +151,7 @@ class block_allocator {
   /// Makes a fence cover all memory freed in `stream`, which may be destroyed after this call.
   /// Throws: std::invalid_argument while it is captured.
   void forget(stream_ref stream);
-  /// Forgets a stream that is destroyed in any case. Where no fence can be made, memory freed in it
+  /// Forgets a stream that is destroyed in any case. If no fence can be made, memory freed in it
   /// becomes free only after a wait for all work. Throws: as forget, after that.
   void forget_ended(stream_ref stream);
 
@@ -218,7 +218,7 @@ class block_allocator {
 
  private:
   using state_lock = pool_blocks::state_lock;
-  /// What a thread used last, of each of some streams and pools.
+  /// The entries that a thread used last, of each of some streams and pools.
   struct remembered {
     std::uint64_t serial;
     ihipStream_t* stream;
@@ -243,7 +243,7 @@ class block_allocator {
                          std::size_t count);
   void add_small_block(stream_state& user, std::size_t offset, std::size_t class_index,
                        std::size_t bytes);
-  /// Frees a used block larger than small blocks. Returns false, with nothing done, where none of
+  /// Frees a used block larger than small blocks. Returns false, with nothing done, if none of
   /// that size begins.
   [[nodiscard]] bool free_large_block(stream_state& user, std::size_t offset,
                                       std::size_t bytes) noexcept;
@@ -251,7 +251,7 @@ class block_allocator {
   /// false for a small block that is of another size, or in a cache.
   [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;
 
-  // Distinguishes what a thread remembers of this allocator from what it remembers of others, and
+  // Distinguishes a thread's entries of this allocator from its entries of others, and
   // of times before a stream was forgotten.
   std::atomic<std::uint64_t> serial_{next_serial()};
   pool_blocks blocks_;

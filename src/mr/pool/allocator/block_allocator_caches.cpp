@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a block allocator serves by way of threads' caches.
+// The requests that a block allocator serves by way of threads' caches.
 #include <algorithm>
 #include <array>
 

@@ -100,10 +100,10 @@ class block_index {
   void merge(block& first, std::size_t end) noexcept;
   void make_unmapped(block& loose) noexcept;
 
-  // Chunks. A chunk is counted where it is mapped now; old addresses of it are busy blocks.
+  // Chunks. A chunk is counted at its present address; old addresses of it are busy blocks.
   [[nodiscard]] const chunk_map& chunks() const noexcept { return chunks_; }
   /// A size that no chunk is below, more than half of the smallest one; the largest possible value
-  /// where there is none.
+  /// if there is none.
   [[nodiscard]] std::size_t least_chunk() const noexcept;
   /// Adds the chunk in node `made` at `offset`, with a new creation number.
   void add_chunk(chunk_map::node_type made, std::size_t offset) noexcept;

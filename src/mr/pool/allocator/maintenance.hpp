@@ -29,7 +29,7 @@ class maintenance {
   /// Unmaps the old addresses that nothing uses any more, and addresses that HIP refused to unmap
   /// before. Returns whether any were unmapped.
   bool unmap_old_addresses();
-  /// Waits until streams have passed the memory freed in them, except where a capture hides the
+  /// Waits until streams have passed the memory freed in them, unless a capture hides the
   /// work. Captured streams are added to `without_fence`, if any.
   void wait_for_streams(const stream_timeline::state_list& states,
                         std::vector<const stream_state*>* without_fence = nullptr);

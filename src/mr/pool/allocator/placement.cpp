@@ -13,7 +13,7 @@ namespace {
 // Many chunks make a program's first minutes slow; large chunks make a pool hold more than it
 // needs: docs/design/pool_design.md has the rule, pool_figures.md the frontier.
 
-/// A new chunk is this part of what the pool holds, so that each doubling takes as many,
+/// A new chunk is this part of the pool's memory, so that each doubling takes as many,
 constexpr std::size_t chunks_per_doubling = 8;
 /// or this part of the growth, if that is more, so that few requests take many.
 constexpr std::size_t chunks_per_growth = 4;
@@ -23,7 +23,7 @@ constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
 constexpr std::size_t largest_cut = 256 * MiB;
 /// A growth is this part of a chunk at least. It is that if more than the other part of the pool is
-/// free: more of what does not serve would not serve either.
+/// free: more of such memory would not serve either.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
 /// If a device takes chunks of one size only, the limit is divided into as many at least.
@@ -31,8 +31,8 @@ constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
 /// Least bytes of a chunk for which there are never more than the rules allow. While a pool is
-/// small a chunk is a share of what is held, so that their number is a logarithm of it; later half
-/// as many as allowed make up the limit.
+/// small a chunk is a share of the pool's memory, so that their number is a logarithm of it; later
+/// half as many as allowed make up the limit.
 std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);
@@ -40,7 +40,7 @@ std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept
   return align_up(std::min(even, share), rules.granularity);
 }
 
-/// The part of what the pool holds, or the one size of its chunks.
+/// The part of the pool's memory, or the one size of its chunks.
 std::size_t chunk_share(const block_index& index, const chunk_rules& rules) noexcept {
   if (rules.equal_chunk != 0) return rules.equal_chunk;
   const std::size_t held = index.physical_bytes();
@@ -61,8 +61,8 @@ std::size_t new_chunk_bytes(const block_index& index, std::size_t missing, std::
                    least_for_count(index.physical_bytes() + missing, rules)});
 }
 
-/// What a growth is rounded up to: less than a chunk if the pool would have much free memory that
-/// does not serve, for more of it would not either.
+/// The unit to which a growth is rounded up: less than a chunk if the pool would have much free
+/// memory that does not serve, for more of it would not either.
 std::size_t growth_unit(const block_index& index, std::size_t missing, std::size_t requested,
                         const chunk_rules& rules) {
   const std::size_t share = chunk_share(index, rules);
@@ -146,7 +146,7 @@ class scanner {
     return index_.aligned(offset, request_.alignment);
   }
 
-  /// The run of usable blocks that ends where `one` begins; nullptr where there is none.
+  /// The run of usable blocks that ends at the beginning of `one`; nullptr if there is none.
   [[nodiscard]] block* run_before(const block& one) const {
     block* run = nullptr;
     for (block* at = one.previous; at != nullptr && filter_.is_usable(*at); at = at->previous)
@@ -196,7 +196,7 @@ class scanner {
     note_place(here);
   }
 
-  /// The request ends where the usable run behind the gap ends.
+  /// The request ends with the usable run behind the gap.
   void scan_end_of_gap(const gap& range) {
     std::size_t end = range.end();
     for (const block* next = range.last->next; next != nullptr && filter_.is_usable(*next);
@@ -215,7 +215,7 @@ class scanner {
     note_fewest(here);
   }
 
-  /// The same where chunks lie apart: with `margin` bytes left on both sides.
+  /// The same if chunks are apart: with `margin` bytes left on both sides.
   void scan_inside_gap(const gap& range, std::size_t margin) {
     place here;
     here.unmapped = range.first;

@@ -19,7 +19,7 @@ class slab_supply;
 struct request {
   std::size_t bytes;
   std::size_t alignment;
-  /// For a graph, whose stream is being captured: it waits only where there is no other memory.
+  /// For a graph, whose stream is being captured: it waits only if there is no other memory.
   bool is_for_graph = false;
   slab_supply* supply = nullptr;  ///< the request's own, if the pool has an upstream
 };
@@ -41,7 +41,7 @@ class block_filter {
 /// Constraints on chunks, in bytes.
 struct chunk_rules {
   std::size_t granularity;
-  std::size_t least_slab;   ///< minimum where chunks are apart; 0: no rule
+  std::size_t least_slab;   ///< minimum if chunks are apart; 0: no rule
   std::size_t most_chunks;  ///< 0: any number
   bool moves_chunks;
   std::size_t equal_chunk;  ///< the one size of all; 0: sizes may differ
@@ -64,9 +64,9 @@ struct idle_chunk {
 struct place {
   block* first = nullptr;     ///< block that it begins in; nullptr: there is no such place
   std::size_t at = 0;         ///< offset that it begins at
-  block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr where all of it is free
+  block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr if all of it is free
   bool unmaps = false;        ///< old addresses among these must be unmapped first
-  std::size_t map_at = 0;     ///< offset where the backing begins in these
+  std::size_t map_at = 0;     ///< offset of the backing in these
   std::size_t map_bytes = 0;  ///< least that must be backed
   std::size_t map_room = 0;   ///< most that can be backed
   std::size_t kept = 0;       ///< bytes of idle chunks in it
@@ -76,8 +76,8 @@ struct place {
 struct placement_scan {
   place free_run;  ///< smallest run of adjacent usable blocks that holds it
   place least;     ///< place for it that needs the least backing
-  place widest;    ///< place for it where the most can be backed
-  place fewest;    ///< place for it where all idle chunks beside it leave the least to be created
+  place widest;    ///< place for it with the most that can be backed
+  place fewest;    ///< place for it with the least to be created if all idle chunks beside it move
   std::vector<idle_chunk> sources;  ///< chunks that could be moved
 };
 /// Throws: std::bad_alloc.
@@ -99,7 +99,7 @@ struct growth_plan {
 /// fit into `available` bytes. `rules.equal_chunk` is not used.
 [[nodiscard]] std::size_t equal_chunk_bytes(std::size_t available,
                                             const chunk_rules& rules) noexcept;
-/// Plans a growth; nullopt where there is no place, or the limit forbids it. Throws:
+/// Plans a growth; nullopt if there is no place, or the limit forbids it. Throws:
 /// std::bad_alloc.
 [[nodiscard]] std::optional<growth_plan> plan_growth(const block_index& index,
                                                      const request& wanted,

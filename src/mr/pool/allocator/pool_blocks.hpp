@@ -45,12 +45,12 @@ struct pool_blocks {
   block_map small_blocks;  // uses atomics, no lock
   // Requests for which only a refusal is left: while there are any, caches keep nothing.
   std::atomic<int> last_resorts{0};
-  // Threads that hold blocks between a cache and the index, where no request finds them.
+  // Threads that hold blocks between a cache and the index, so that no request finds them.
   std::atomic<int> carriers{0};
   // Bytes of a failed growth, which only the end of the addresses returns.
   std::atomic<std::size_t> pinned{0};
 
-  // In a cache line of its own, because most frees read what is above and take no lock.
+  // In a cache line of its own, because most frees read the members above and take no lock.
   alignas(64) detail::ranked_mutex mutex{detail::lock_rank::pool_state};
   stream_timeline streams;
   block_index index;
@@ -62,7 +62,7 @@ struct pool_blocks {
   std::array<std::uint64_t, pool_source_count> served{};
   std::uint64_t chunks_created = 0;
   std::uint64_t chunks_moved = 0;
-  // Set while the memory sleeps: what a request is told.
+  // Set while the memory sleeps: the sentence for a request.
   const std::string* refusal = nullptr;
 
   // Called with the state lock.

@@ -38,7 +38,7 @@ class slow_path final : block_filter {
 
   /// Throws: std::logic_error while the memory sleeps. It may have fallen asleep whenever the turn
   /// was another thread's: before it began, and in every wait. Nothing is taken and nothing mapped
-  /// then, for suspend() has seen what there is.
+  /// then, because suspend() has counted the memory.
   void require_awake() const;
 
   // The sources, one function each.
@@ -55,7 +55,7 @@ class slow_path final : block_filter {
   /// Whether it may wait although other memory may exist: true for a request without a stream,
   /// because both calls of such a pair may wait.
   [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !request_.is_for_graph; }
-  /// Waits for memory freed without a stream, where that serves the request. Returns false when
+  /// Waits for memory freed without a stream, if that serves the request. Returns false when
   /// there is none.
   bool wait_for_all_streams();
   /// Waits for memory freed in streams, if one block of it serves a request that may wait. Work of
@@ -64,21 +64,21 @@ class slow_path final : block_filter {
   [[nodiscard]] std::optional<std::size_t> wait_briefly();
   /// Whether one block freed in a stream, with a fence behind it, would serve the request.
   [[nodiscard]] bool is_freed_in_a_stream();
-  /// Waits until nothing uses the memory freed in `taken`. Returns false where a capture forbids
+  /// Waits until nothing uses the memory freed in `taken`. Returns false if a capture forbids
   /// that: the stream is recorded, and the next scan finds less.
   [[nodiscard]] bool wait_for(const blocks& taken);
   /// Makes the user's work from now on wait for the work on the memory in `taken`. Returns false as
   /// wait_for().
   [[nodiscard]] bool make_user_wait(const blocks& taken);
-  /// For a user's stream that may vanish: makes its newest fence cover what it waits for by now.
-  /// Returns false as wait_for().
+  /// For a user's stream that may vanish: makes its newest fence cover all work that it waits for
+  /// by now. Returns false as wait_for().
   [[nodiscard]] bool renew_user_fence();
   /// Records that the work of that stream cannot be tracked. Returns false.
   bool mark_untracked(const stream_state& whose);
 
-  /// Chooses the one size of chunks, if they must have one, by what the source has now.
+  /// Chooses the one size of chunks, if they must have one, by the memory that the source has now.
   void choose_equal_chunk();
-  /// Claims the blocks of a growth, ordered before the user's work; returns false where there is no
+  /// Claims the blocks of a growth, ordered before the user's work; returns false if there is no
   /// place.
   [[nodiscard]] bool begin(growth& work);
   void claim_all(growth& work);

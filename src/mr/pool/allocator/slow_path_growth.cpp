@@ -13,7 +13,7 @@
 
 namespace hipvmm::mr::pool {
 
-/// Backing for one request: what is claimed for it, and how far the work has come.
+/// Backing for one request: the blocks claimed for it, and how far the work has come.
 struct slow_path::growth {
   /// A chunk to be moved, and the blocks that it lies in.
   struct source {
@@ -23,8 +23,8 @@ struct slow_path::growth {
     block_index::chunk_map::node_type node = {};  // while set aside
   };
   growth_plan plan;
-  blocks around;         // of the place: what was free before
-  block* gap = nullptr;  // of the place: what gets backing
+  blocks around;         // of the place: free before
+  block* gap = nullptr;  // of the place: gets backing
   std::vector<source> sources;
   std::size_t mapped = 0;   // bytes of the gap backed so far
   std::size_t created = 0;  // bytes

@@ -22,7 +22,7 @@ inline constexpr std::size_t small_block_unit = 256;
 /// Largest small block in bytes.
 inline constexpr std::size_t largest_small_block = 32768;
 /// Sizes of small blocks: every multiple of the unit up to 16 units, then eight for each doubling,
-/// so that a small block is at most an eighth larger than what it holds.
+/// so that a small block is at most an eighth larger than its request.
 inline constexpr std::size_t size_class_count = 40;
 
 struct size_classes {
@@ -178,7 +178,7 @@ class block_map {
     entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
     return entries == nullptr ? nullptr : entries + place_of(offset % stretch / small_block_unit);
   }
-  /// Returns the place for an entry of that class; nullptr where there never was one.
+  /// Returns the place for an entry of that class; nullptr if there never was one.
   [[nodiscard]] entry* place_for(std::size_t offset, std::size_t class_index) const noexcept {
     return class_index == block_class ? &blocks_[offset / largest_small_block]
                                       : small_block_at(offset);
@@ -256,7 +256,7 @@ class thread_cache {
   /// Removes all small blocks, at most `most`, of the first class at or after `class_index` that
   /// has any. Sets `class_index` to that class and returns how many; 0 when there is none.
   std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept;
-  /// Whether it has nothing. Returns false also where small blocks were added since the last
+  /// Whether it has nothing. Returns false also if small blocks were added since the last
   /// take_next() of their class, and all were popped.
   [[nodiscard]] bool is_empty() noexcept {
     const std::lock_guard lock{lock_};
@@ -278,7 +278,7 @@ class thread_cache {
   /// `carriers` is incremented.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
                                 std::atomic<int>* carriers = nullptr) noexcept;
-  /// Calls visit(offset) for each cached block. Throws: what `visit` throws.
+  /// Calls visit(offset) for each cached block. Throws: as `visit`.
   template <typename Visit>
   void for_each(Visit visit) {
     const std::lock_guard lock{lock_};
@@ -309,7 +309,7 @@ class thread_cache {
     std::atomic_flag taken_{};
   };
 
-  /// Where a class has its blocks in `slots_`: a table, because a division takes longer than all
+  /// The place of a class's blocks in `slots_`: a table, because a division takes longer than all
   /// else that a cache does.
   struct class_places {
     std::array<std::uint32_t, size_class_count> capacity{};

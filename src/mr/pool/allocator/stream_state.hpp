@@ -27,7 +27,7 @@ namespace hipvmm::mr::pool {
 ///   stream that may vanish (fence_source::may_vanish) is not named after a call of the pool in it.
 ///   Once another stream has needed memory of it, each free makes a fence there, the newest fence,
 ///   before the memory is free. It covers all that was freed in the stream, and later fences of the
-///   stream are this one. What was freed without one is covered by a fence for all streams.
+///   stream are this one. A fence for all streams covers memory freed without one.
 /// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
 ///   fence, which has a lock of its own.
 class stream_state : public block_owner {
@@ -107,7 +107,7 @@ class stream_state : public block_owner {
     thread_cache* present = place.load(std::memory_order_acquire);
     if (present != nullptr) return *present;
     auto made = std::make_unique<thread_cache>();
-    // Before anybody has the cache: who empties caches then finds it.
+    // Before anybody has the cache, so that a thread that empties caches finds it.
     with_cache_ |= std::uint32_t{1} << index;
     if (!place.compare_exchange_strong(present, made.get())) return *present;
     return *made.release();
@@ -138,7 +138,7 @@ class stream_state : public block_owner {
   /// Whether a free calls HIP, for a capture or to make a fence. Thread-safe.
   [[nodiscard]] bool free_asks_hip() const noexcept { return may_be_captured() || makes_fences(); }
   /// The newest fence of a stream that may vanish, nullptr before the first; nullopt, and frees
-  /// make fences from now on, where it does not cover all that was freed. Thread-safe.
+  /// make fences from now on, if it does not cover all that was freed. Thread-safe.
   [[nodiscard]] std::optional<std::shared_ptr<const fence>> newest_fence() {
     const std::lock_guard lock{newest_fence_mutex_};
     if (covered_ == without_fence_) return newest_fence_;
@@ -151,13 +151,13 @@ class stream_state : public block_owner {
     return covered_ == without_fence_;
   }
   /// Makes the newest fence by `make`, one thread at a time, so that the last one made is the
-  /// newest. Returns false, with the fence before kept, where it makes none. Thread-safe.
-  /// Throws: what `make` throws.
+  /// newest. Returns false, with the fence before kept, if it makes none. Thread-safe.
+  /// Throws: as `make`.
   template <typename Make>
   [[nodiscard]] bool renew_fence(Make make) {
     std::shared_ptr<const fence> before;  // ends without the lock
     const std::lock_guard lock{newest_fence_mutex_};
-    // Before the fence: what is freed meanwhile may have work behind it.
+    // Before the fence, because memory that is freed meanwhile may have later work.
     const std::uint64_t covered = without_fence_;
     std::shared_ptr<const fence> made = make();
     if (made == nullptr) return false;

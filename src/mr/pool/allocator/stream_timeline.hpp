@@ -46,7 +46,7 @@ class stream_timeline {
 
   // Called with the slow-path lock and without the state lock.
   // `caller`: the state of the stream that this call of the pool was given, which is there; nullptr
-  // where it was given none.
+  // if it was given none.
   /// Makes a fence that covers all memory freed in `whose` so far; nullptr while the stream is
   /// captured. Throws: as fence_source::fence_for.
   [[nodiscard]] std::shared_ptr<const fence> make_fence(stream_state& whose,
@@ -63,14 +63,14 @@ class stream_timeline {
   /// Records which epochs have passed. A fence that turns out to be in a capture is dropped, which
   /// leaves its epoch without one.
   void poll(stream_state& whose);
-  /// Adds a fence that covers everything up to `epoch`. Records what has passed. When there are
-  /// many fences, drops every other one, so that they stay few.
+  /// Adds a fence that covers everything up to `epoch`. Records the epochs that have passed. When
+  /// there are many fences, drops every other one, so that they stay few.
   void add_fence(stream_state& whose, std::shared_ptr<const fence> made, std::uint64_t epoch);
   /// Forgets the stream of `whose`: no more fences are made in it. `recorded`, if any, covers all
   /// memory freed in it.
   void forget(stream_state& whose, std::shared_ptr<const fence> recorded);
   [[nodiscard]] fence_source& source() noexcept { return source_; }
-  /// Waits for the fence; false where a capture forbids that. Called without a lock.
+  /// Waits for the fence; false if a capture forbids that. Called without a lock.
   [[nodiscard]] static bool wait_for(const fence& point);
 
   // Called with the state lock.

@@ -14,11 +14,11 @@ namespace hipvmm::mr::pool {
 
 namespace {
 
-/// Free memory, and what caches have, as a request finds it when all work is done: a miss empties
+/// Free memory, and that of caches, as a request finds it when all work is done: a miss empties
 /// caches.
 class idle_memory final : block_filter {
  public:
-  /// Takes what caches have off `seen.used_current`, and fills in `seen.streams`.
+  /// Subtracts the blocks of caches from `seen.used_current`, and fills in `seen.streams`.
   idle_memory(pool_blocks& blocks, const memory_backend& memory, usage& seen)
       : blocks_{blocks}, memory_{memory} {
     std::vector<std::size_t> shares(blocks.streams.states().size());  // by the states' index
@@ -59,10 +59,10 @@ class idle_memory final : block_filter {
     for (const stretch& each : stretches_) sum += chunks_in(each.first->offset, each.end);
     return sum;
   }
-  /// The longest place: what is idle before and behind addresses without memory, and these.
+  /// The longest place: addresses without memory, and idle memory before and behind them.
   [[nodiscard]] std::size_t largest_place() const;
   /// The most bytes, up to `most`, that moving chunks and `fresh` new ones were found to serve;
-  /// `served` where that is none. Pre: `served` bytes are served as they lie.
+  /// `served` if that is none. Pre: `served` bytes are served as they lie.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
   /// The largest request if the pool releases all idle chunks and creates chunks from these and
@@ -70,7 +70,7 @@ class idle_memory final : block_filter {
   [[nodiscard]] std::size_t largest_after_release(std::size_t fresh, std::size_t room) const;
 
  private:
-  /// Whether `fresh` and chunks that move serve a request of `bytes`: not where there is no place
+  /// Whether `fresh` and chunks that move serve a request of `bytes`: not if there is no place
   /// for it, or the limit forbids it.
   [[nodiscard]] bool can_serve(std::size_t bytes, std::optional<new_memory> fresh) const;
 
@@ -241,7 +241,7 @@ pool_statistics counted(const pool_blocks& blocks) {
   return now;
 }
 
-/// What a block with memory is used for; nullopt for others.
+/// The use of a block with memory; nullopt for others.
 std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   switch (one.state) {
     case block_state::used:
@@ -258,7 +258,7 @@ std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   return std::nullopt;
 }
 
-/// The stream that allocated or freed it; 0 where it is none, or gone.
+/// The stream that allocated or freed it; 0 if it is none, or gone.
 std::uintptr_t stream_of(pool_blocks& blocks, const block& one, block_use use) {
   if (use == block_use::leaving) return 0;
   const stream_state* user = &owner_of(one);
@@ -326,7 +326,7 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
   if (memory.moves_chunks() && memory.returns_memory()) {
-    // Chunks are larger mostly, so more may fit where their number is limited.
+    // Chunks are larger mostly, so more may fit if their number is limited.
     constexpr std::size_t small_chunk = 2 * MiB;
     const std::size_t most_created =
         fresh->chunks < blocks.limit / small_chunk ? fresh->chunks * small_chunk : blocks.limit;

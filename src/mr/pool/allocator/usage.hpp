@@ -12,9 +12,9 @@
 
 namespace hipvmm::mr::pool {
 
-/// The statistics of a pool, but for its callbacks, and what only its parts use.
+/// The statistics of a pool, but for its callbacks, and numbers for its parts alone.
 struct usage : pool_statistics {
-  /// Longest run of addresses that one request could get, with new memory where there is none.
+  /// Longest run of addresses that one request could get, with new memory if there is none.
   std::size_t largest_place = 0;
   std::size_t blocks = 0;
   std::size_t states = 0;
@@ -22,7 +22,7 @@ struct usage : pool_statistics {
 
 /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
 /// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
-/// `fresh`: what the source can give; computes largest_possible, which is 0 otherwise.
+/// `fresh`: the bytes that the source can create; computes largest_possible, which is 0 otherwise.
 [[nodiscard]] usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
                                    std::optional<new_memory> fresh = std::nullopt);
 

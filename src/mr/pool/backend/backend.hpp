@@ -54,9 +54,9 @@ class memory_backend {
   /// Unit of all offsets and sizes below.
   [[nodiscard]] virtual std::size_t granularity() const = 0;
   /// Whether a chunk can move to another address. Otherwise each chunk stays apart from all others,
-  /// with unbacked addresses between them, and is released from the address where it was created.
+  /// with unbacked addresses between them, and is released from the address of its creation.
   [[nodiscard]] virtual bool moves_chunks() const { return true; }
-  /// Minimum bytes of a new chunk where chunks are apart; 0: the pool chooses.
+  /// Minimum bytes of a new chunk if chunks are apart; 0: the pool chooses.
   [[nodiscard]] virtual std::size_t least_slab() const { return 0; }
   /// Maximum number of chunks; 0: any number.
   [[nodiscard]] virtual std::size_t most_chunks() const { return 0; }
@@ -134,7 +134,7 @@ class memory_backend {
   /// chunks, to be released without a lock. Pre: not returns_memory(); nothing in flight uses them.
   /// Throws: out_of_memory; then nothing changed.
   [[nodiscard]] virtual std::unique_ptr<detached> renew() { return nullptr; }
-  /// The address of offset 0; 0 where addresses do not follow from offsets.
+  /// The address of offset 0; 0 if addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
 
  protected:

@@ -27,7 +27,7 @@ class addressed_backend : public memory_backend {
   [[nodiscard]] virtual std::size_t offset_of(std::uintptr_t address) const noexcept = 0;
 };
 
-/// A pool's memory on a device: chunks in one range of addresses or, where virtual memory is
+/// A pool's memory on a device: chunks in one range of addresses or, if virtual memory is
 /// missing, slabs.
 class device_backend : public addressed_backend {
  public:

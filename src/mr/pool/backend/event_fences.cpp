@@ -99,8 +99,8 @@ event make_event(device_ref device) {
 
 }  // namespace
 
-/// Done when the devices have finished what they had when it was made: a thread of the library
-/// waits for them.
+/// Done when the devices have finished the work that they had at its creation: a thread of the
+/// library waits for them.
 class event_fences::device_fence final : public fence {
  public:
   explicit device_fence(detail::device_list devices) : devices_{std::move(devices)} {
@@ -194,10 +194,10 @@ std::shared_ptr<const fence> event_fences::fence_for_gone() {
 
 namespace {
 
-/// What a call about a stream says by failing.
+/// The meaning of a failed call about a stream.
 enum class refusal { captured, gone };
 
-/// Throws again what says something else.
+/// Throws any other failure again.
 refusal meaning_of(const hip_error& error) {
   switch (error.code()) {
     // A capture that another thread has begun in between.
@@ -241,7 +241,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     const device_ref other{ordinal};
     if (std::ranges::find(tried, other) == tried.end()) tried.push_back(other);
   }
-  // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
+  // HIP before 6 does not report the device of a stream, but refuses other devices' events.
   for (const device_ref device : tried) {
     // A stream's device has a context.
     if (device != first && !detail::has_context(device)) continue;

@@ -36,7 +36,7 @@ region_options options_for(const region_options& chunks, chunk_cache& cache) {
                         .registrar = chunks.registrar};
 }
 
-/// As many chunks as take half of the descriptors that the process may have; 0 where chunks cost
+/// As many chunks as take half of the descriptors that the process may have; 0 if chunks cost
 /// none.
 std::size_t chunks_for_descriptors(const detail::memory_strategy& strategy) {
   const std::size_t each = strategy.descriptors_per_chunk;
@@ -202,7 +202,7 @@ void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
   held_->addresses.decommit(offset, bytes);
 }
 
-/// Detaches by `detach`. Memory for what it returns is had before: a chunk that was detached and
+/// Detaches by `detach`. Its result is allocated first, because a chunk that was detached and
 /// has no owner would be unmapped.
 template <typename Detach>
 std::unique_ptr<detached> region_backend::detach_by(Detach detach) {

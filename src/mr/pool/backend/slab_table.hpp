@@ -64,7 +64,7 @@ class slab_table {
     const std::shared_lock lock{mutex_};
     return std::prev(slabs_.upper_bound(offset))->second.memory;
   }
-  /// The offset of `address`; `none` where no slab contains it.
+  /// The offset of `address`; `none` if no slab contains it.
   [[nodiscard]] std::size_t offset_of(std::uintptr_t address, std::size_t none) const noexcept {
     const remembered& known = last();
     if (is_present(known) && address - known.start < known.bytes)

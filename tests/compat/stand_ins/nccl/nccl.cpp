@@ -51,7 +51,7 @@ struct operation {
   std::shared_ptr<message> posted = nullptr;  // of a send
 };
 
-/// What a nonblocking communicator registers.
+/// A registration of a nonblocking communicator.
 struct registration_under_way {
   void** made = nullptr;  // nullptr: nothing is
   char* begin = nullptr;
@@ -73,7 +73,7 @@ struct ncclComm {
   std::atomic<ncclResult_t> error{ncclSuccess};
   std::vector<operation> pending = {};  // of its thread
   std::shared_ptr<std::atomic<bool>> released = std::make_shared<std::atomic<bool>>(false);
-  nccl_stand_in_memory memory = {};  // under the lock of who registers
+  nccl_stand_in_memory memory = {};  // under the lock of the registering call
   std::uintptr_t last_handle = 0;
   registration_under_way registration = {};
   std::atomic<bool> holds_registration{false};
@@ -144,7 +144,7 @@ ncclResult_t post(ncclComm& comm, operation& send) {
   return ncclSuccess;
 }
 
-/// Copies what has been sent; the lock is held.
+/// Copies a message that was sent; the lock is held.
 ncclResult_t take(ncclComm& comm, const operation& receive, message& sent) {
   if (sent.bytes != receive.bytes) return ncclInvalidUsage;
   if (hipStreamWaitEvent(receive.stream, sent.ready, 0) != hipSuccess ||
@@ -286,7 +286,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->is_aborted = true;
   *comm->released = true;
-  // What it has sent is received by nobody.
+  // Nobody receives its messages.
   {
     const std::lock_guard lock{comm->all->mutex};
     for (auto& [ends, queue] : comm->all->sent)

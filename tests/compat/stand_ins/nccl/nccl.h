@@ -5,7 +5,7 @@
  * them, over HIP, for ranks that are threads of one process. Written from NCCL's documentation. In
  * C++ alone. The ends of messages meet on the host, by ncclGroupEnd or, for nonblocking
  * communicators, by ncclCommGetAsyncError: NCCL's meet on the device. Several ranks may have one
- * device. What is registered is counted, and no rank waits for another to register a window. */
+ * device. Registrations are counted, and no rank waits for another to register a window. */
 
 #include <cstddef>
 #include <map>
@@ -91,24 +91,24 @@ void nccl_stand_in_fail(int nth, ncclResult_t result);
 void nccl_stand_in_before_gather(void (*hook)(void*), void* context);
 /* Whether the plan has struck. */
 int nccl_stand_in_struck(void);
-/* What ncclCommGetAsyncError reports from now on. */
+/* The answer of ncclCommGetAsyncError from now on. */
 void nccl_stand_in_set_error(ncclComm_t comm, ncclResult_t result);
 /* The next messages of `comm` leave its stream waiting, as for a rank that died, until
  * ncclCommAbort. */
 void nccl_stand_in_stall(ncclComm_t comm);
-/* What ncclGetVersion reports; 0 restores the version above. */
+/* The answer of ncclGetVersion; 0 restores the version above. */
 void nccl_stand_in_set_version(int version);
 
 /* The nth call of any thread that registers or deregisters, from 1, fails; 0 removes the plan. */
 void nccl_stand_in_fail_registration(int nth);
 /* Whether the machine offers windows. */
 void nccl_stand_in_set_windows(bool are_offered);
-/* While it is held, what a nonblocking communicator registers stays in progress, as behind a rank
- * that does not come, and so does what it deregisters. */
+/* While it is held, registrations of a nonblocking communicator stay in progress, as behind a rank
+ * that does not come, and so do deregistrations. */
 void nccl_stand_in_hold_registration(ncclComm_t comm, bool is_held);
 }
 
-/* What is registered, by handle. */
+/* The registrations, by handle. */
 struct nccl_stand_in_memory {
   std::map<void*, std::pair<char*, std::size_t>> buffers;
   std::map<void*, std::pair<char*, std::size_t>> windows;

@@ -14,7 +14,7 @@
 #include "mr/pool/allocator/pool_of.hpp"
 #include "support/host/allocation_failure.hpp"
 
-// What a failure of HIP, or of the host's memory, leaves behind.
+// The state after a failure of HIP, or of the host's memory.
 namespace hipvmm::mr::pool {
 
 using test::hand_driven_streams;
@@ -43,7 +43,7 @@ struct worn_pool : pool_of {
   std::size_t used;
 };
 
-/// Fails each allocation of the host in turn. Whatever fails leaves what is in use as it was.
+/// Fails each allocation of the host in turn. Each failure leaves the used blocks unchanged.
 void sweep(const std::string& name, const std::function<void(worn_pool&)>& operation) {
   for (std::uint64_t nth = 1; nth < 1000; ++nth) {
     INFO(name << ", allocation " << nth << " of the host failing");

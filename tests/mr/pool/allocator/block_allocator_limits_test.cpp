@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the allocator takes back, gives to the device, and does without.
+// Blocks that the allocator takes back, memory that it releases to the device, and its limit.
 #include "mr/pool/allocator/block_allocator.hpp"
 
 #include <doctest/doctest.h>

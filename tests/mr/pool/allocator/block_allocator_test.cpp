@@ -73,8 +73,8 @@ TEST_CASE("pool: small blocks fill holes, idle ones too, before a larger block o
 
 TEST_CASE("pool: a block with the alignment is found behind many that lack it") {
   pool_of pool;
-  // What is free of 4 MiB: 18 blocks of 64 KiB that begin at no multiple of that, and one that is
-  // just large enough to hold such a block wherever it begins.
+  // Free memory of 4 MiB: 18 blocks of 64 KiB that begin at no multiple of that, and one that is
+  // just large enough to hold such a block at any offset.
   pool.give(0, pool.take(0, 4 * MiB), 4 * MiB);
   pool.all.set_limit(4 * MiB);
   std::vector<std::size_t> holes;
@@ -187,7 +187,7 @@ TEST_CASE("pool: no other thread is asked to mark a thread's default stream") {
       stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(1));
       pool.streams.wait(1, 0);
       pool.all.add_dependency(own, pool.state(0));
-      // Parts of what it follows and of what is made for it stay free.
+      // Parts of the memory that it waits for and of the memory made for it stay free.
       for (const std::size_t bytes : {1 * MiB, 3 * MiB}) {
         const auto at = pool.all.allocate(own, bytes, 256);
         REQUIRE(at);
@@ -231,7 +231,7 @@ TEST_CASE("pool: chunks in use move, and nobody waits where one chunk may have t
     CHECK(pool.memory.held() == 16 * MiB);
     CHECK((pool.streams.host_waits == 0) == aliases);
     pool.give(0, large, 8 * MiB);
-    // A later miss ends the old addresses of what moved.
+    // A later miss ends the old addresses of moved chunks.
     pool.streams.finish_all();
     pool.take(0, 32 * MiB);
     pool.streams.finish_all();
@@ -343,7 +343,7 @@ TEST_CASE("pool: old addresses end when somebody looks and their work has passed
   pool_amid_moves pool;
   pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 12);
-  // What the stream got since then is not waited for.
+  // The unmap does not wait for work that the stream got since then.
   pool.streams.advance(0, pool.streams.submitted(0) - 1);
   pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 8);
@@ -360,7 +360,7 @@ TEST_CASE("pool: old addresses that the device does not let go end later, and ar
   pool.take(0, 32 * MiB);
   CHECK(pool.memory.mappings() == 9 + 4);
   CHECK(pool.all.has_old_addresses());
-  // Nobody is to ask for what HIP has refused, again and again.
+  // No caller may ask again and again for an unmap that HIP has refused.
   CHECK_FALSE(pool.all.has_addresses_to_unmap());
   pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 8 + 4);

@@ -12,7 +12,7 @@
 #include <utility>
 
 // PyTorch's caching allocator by its published rules, with no memory behind it: which calls of HIP
-// would it make, and what would it hold? For comparisons with the pool.
+// would it make, and how much would it hold? For comparisons with the pool.
 namespace hipvmm::test {
 
 enum class segment_kind {
@@ -24,7 +24,7 @@ class caching_allocator {
  public:
   explicit caching_allocator(segment_kind kind) : kind_{kind} {}
 
-  /// Where a block is.
+  /// The place of a block.
   struct place {
     std::size_t segment = 0;
     std::size_t offset = 0;

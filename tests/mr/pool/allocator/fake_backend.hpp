@@ -34,7 +34,7 @@ class hand_driven_streams final : public mr::pool::fence_source {
     for (one_stream& each : streams_) each.behind.resize(count);
   }
 
-  /// What the pool knows stream number `index` as.
+  /// The pool's name of stream number `index`.
   [[nodiscard]] static stream_ref name(std::size_t index) {
     return stream_ref{reinterpret_cast<ihipStream_t*>(index + 16)};
   }
@@ -65,7 +65,7 @@ class hand_driven_streams final : public mr::pool::fence_source {
   [[nodiscard]] bool is_done(stream_point point) const {
     return streams_[point.stream].done >= point.position;
   }
-  /// Whether what is submitted to `later` from now on is ordered after `point`.
+  /// Whether work submitted to `later` from now on is ordered after `point`.
   [[nodiscard]] bool is_behind(std::size_t later, stream_point point) const {
     return later == point.stream || is_done(point) ||
            streams_[later].behind[point.stream] >= point.position;
@@ -83,7 +83,7 @@ class hand_driven_streams final : public mr::pool::fence_source {
     ++marks;
     const std::thread::id owner = streams_[index].thread;
     if (owner != std::thread::id{} && owner != std::this_thread::get_id()) ++foreign_marks;
-    // A mark is work itself: it also follows what the stream waits for.
+    // A mark is work itself: it also follows the waits of the stream.
     const bool is_idle =
         streams_[index].done == streams_[index].submitted && streams_[index].waits.empty();
     const stream_point now = submit(index);
@@ -187,7 +187,7 @@ class hand_driven_streams final : public mr::pool::fence_source {
   std::vector<one_stream> streams_;
 };
 
-/// Chunks that remember who used each piece of them last, and at which address.
+/// Chunks that remember the last use of each piece of them, and its address.
 class watched_memory final : public mr::pool::memory_backend {
  public:
   static constexpr std::size_t piece = 64 * KiB;
@@ -282,7 +282,7 @@ class watched_memory final : public mr::pool::memory_backend {
     return std::make_unique<detached_memory>(*this, from, 0);
   }
 
-  /// Work of `stream` uses the memory: it follows the use before, whoever made that.
+  /// Work of `stream` uses the memory: it follows the use before, by any stream.
   void use(std::size_t stream, std::size_t offset, std::size_t bytes) {
     const stream_point now = streams_.submit(stream);
     for_each_piece(offset, bytes, [&](mapping_of& map, stream_point& last) {
@@ -313,7 +313,7 @@ class watched_memory final : public mr::pool::memory_backend {
   bool keeps_addresses = false;
   /// Called when the device has a chunk back.
   std::function<void()> when_released = [] {};
-  /// The next unmap of what was detached fails.
+  /// The next unmap of detached chunks fails.
   bool keeps_mappings = false;
 
  private:
@@ -331,7 +331,7 @@ class watched_memory final : public mr::pool::memory_backend {
     std::size_t offset;
     std::size_t bytes;  // 0: an old address
   };
-  using chunk = std::vector<stream_point>;  // by piece, who used it last
+  using chunk = std::vector<stream_point>;  // by piece, its last use
   struct mapping_of {
     std::shared_ptr<chunk> memory;
     std::vector<stream_point> uses;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the index finds without a look at every block is what a walk over all of them finds.
+// The index finds without a look at every block the same as a walk over all of them.
 #include <doctest/doctest.h>
 
 #include <algorithm>

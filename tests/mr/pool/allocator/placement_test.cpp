@@ -11,7 +11,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
 
-// Which place, and which chunks, a request gets.
+// The place, and the chunks, of a request.
 namespace hipvmm::mr::pool {
 
 using test::pool_of;
@@ -26,7 +26,7 @@ TEST_CASE("pool: where chunks cost descriptors there are no more than half of th
     for (std::size_t held = 0; held < 64 * GiB; held += 64 * MiB) {
       REQUIRE(pool.all.allocate(pool.state(0), 64 * MiB, 256));
       REQUIRE(pool.memory.created <= budget);
-      // Beyond need by no more than an eighth of what is held, and a chunk of a small pool.
+      // Beyond need by no more than an eighth of the memory held, and a chunk of a small pool.
       if (held > GiB) REQUIRE(pool.memory.held() <= (held + 64 * MiB) / 4 * 5 + 64 * MiB);
     }
   }
@@ -57,7 +57,7 @@ TEST_CASE("pool: a growth is a quarter of a chunk where an eighth of the pool is
   };
   CHECK(growth_beside_free_blocks(2) == 32 * MiB);
   CHECK(growth_beside_free_blocks(8) == 32 * MiB);
-  // What is free and what is new make up an eighth.
+  // The free and the new memory make up an eighth.
   CHECK(growth_beside_free_blocks(16) == 64 * MiB);
   CHECK(growth_beside_free_blocks(256) == 64 * MiB);
 }

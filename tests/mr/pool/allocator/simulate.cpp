@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Replays a trace of allocations against the pool's books with no memory behind them, in seconds:
-// how much memory would the pool hold, which calls of HIP would it make, and what do they cost? For
+// how much memory would the pool hold, which calls of HIP would it make, and at which cost? For
 // changes of the pool's policy. The trace: CSV, gzip'ed or not,
 // `Thread,Time,Action,Pointer,Size,Stream`, times in microseconds.
 #include <CLI/CLI.hpp>
@@ -60,7 +60,7 @@ struct price_list {
            1000;
   }
 };
-/// Measured on an H100; kvcached's figures of an A100; bounds of what AMD's calls are said to take,
+/// Measured on an H100; kvcached's figures of an A100; bounds of the reported times of AMD's calls,
 /// which no hardware of ours has shown (docs/design/pool_figures.md).
 /// hipMalloc: half of the calls of GPT training on an H200, for the A100 too.
 constexpr price_list price_lists[] = {{"H100", 15, 50, 1, 30, 35, 21, 78},
@@ -211,7 +211,7 @@ class driver {
       requested_ += bytes;
     }
   }
-  /// All events once, and then a free of what is left. Returns the nanoseconds of each allocation.
+  /// All events once, and then a free of all others. Returns the nanoseconds of each allocation.
   std::vector<double> run_epoch() {
     std::vector<double> times;
     const double begin = now;

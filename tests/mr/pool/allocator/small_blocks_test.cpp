@@ -64,7 +64,7 @@ TEST_CASE("pool: a cache of pieces is emptied class by class") {
   CHECK(cache.is_empty());
   index = 0;
   CHECK(cache.take_next(index, taken.data()) == 0);
-  // What was popped leaves a class that has nothing.
+  // The last pop leaves an empty class.
   for (const std::size_t each : {small, large}) REQUIRE(cache.push(each, 0));
   CHECK(cache.pop(small) == 0);
   index = 0;
@@ -117,7 +117,7 @@ TEST_CASE("pool: a larger block that its cache does not keep is free at once") {
   CHECK_FALSE(pool.all.find(blocks[0]));
   CHECK_FALSE(pool.all.deallocate_block(user, blocks[0], 2 * MiB));
   CHECK_FALSE(pool.all.deallocate(pool.state(0), blocks[0], 2 * MiB));
-  // What begins there next has no mark of it.
+  // The next block there has no mark of it.
   pool.take(0, 2 * MiB - 256);
   pool.give(0, blocks[0], 2 * MiB - 256);
 }

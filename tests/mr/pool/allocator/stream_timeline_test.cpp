@@ -9,7 +9,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
 
-// What becomes of streams that are gone, and of what is known of them.
+// The states of streams that are gone, and the knowledge of them.
 namespace hipvmm::mr::pool {
 
 using test::hand_driven_streams;

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-// What programs allocate and free: traces, and made-up programs.
+// Allocations and frees of programs: traces, and made-up programs.
 namespace hipvmm::test {
 
 struct event {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// graph_pool where HIP calls fail one after another, memory as HIP counts it, and what threads do.
+// graph_pool while HIP calls fail one after another, memory as HIP counts it, and threads.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

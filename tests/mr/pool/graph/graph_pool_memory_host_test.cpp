@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// graph_pool where the host has no memory left for one allocation after another.
+// graph_pool if the host has no memory left for one allocation after another.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

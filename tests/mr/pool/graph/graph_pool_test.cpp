@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: memory is the graph's until the po
   CHECK(seen.used_bytes == 20 * MiB);
   CHECK(seen.peak_bytes == 20 * MiB);
   CHECK(seen.captures == 1);
-  graphs.release();  // with what is allocated
+  graphs.release();  // with its allocations
   CHECK(pool_used() == 0);
   CHECK(graphs.statistics().held_bytes + graphs.statistics().used_bytes == 0);
 }
