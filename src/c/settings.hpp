@@ -80,14 +80,14 @@ struct joining_settings {
 
 struct publishing_settings {
   publication_options options;
-  published_elements elements;
+  element_identity elements;
 };
 [[nodiscard]] publishing_settings publication_settings(const char* text);
 [[nodiscard]] publication_options keeping_settings(const char* text);
 
 struct attaching_settings {
   attach_options options;
-  published_elements elements;
+  element_identity elements;
 };
 [[nodiscard]] attaching_settings attachment_settings(const char* text);
 

@@ -116,13 +116,13 @@ void torch_pool::count(std::size_t bytes) noexcept {
 }
 
 std::optional<torch_pool::graphs_id> torch_pool::graphs_of(stream_ref stream) {
-  std::vector<route> asked;
+  std::vector<pool_choice> asked;
   {
     const std::lock_guard lock{mutex_};
-    asked = routes_;
+    asked = pool_choices_;
   }
   const filtering no_graphs;
-  for (const route& each : asked)
+  for (const pool_choice& each : asked)
     if (!each.filter || (*each.filter)(stream.get())) return each.id;
   return std::nullopt;
 }
@@ -132,7 +132,7 @@ void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
   const std::lock_guard lock{mutex_};
   retry_put_off();
   // Another thread may have ended them meanwhile.
-  if (!taken || find_route(*taken) == routes_.end()) return nullptr;
+  if (!taken || find_pool_choice(*taken) == pool_choices_.end()) return nullptr;
   const auto owner = graphs_.find(*taken);
   void* const pointer =
       owner->second.blocks.allocate(bytes, mr::memory_resource::default_alignment, stream);
@@ -164,7 +164,7 @@ bool torch_pool::deallocate_now(void* pointer, std::size_t bytes, stream_ref str
   const auto found = noted_.find(pointer);
   if (found != noted_.end()) return deallocate_noted(found, bytes, stream);
   // A stream that is being captured may not have it back before the capture has ended.
-  if (!routes_.empty()) return deallocate_after(pointer, bytes, stream, {});
+  if (!pool_choices_.empty()) return deallocate_after(pointer, bytes, stream, {});
   return pool_.try_deallocate(stream, pointer, bytes);
 }
 
@@ -209,15 +209,15 @@ std::optional<event> torch_pool::last_use(stream_ref stream,
 bool torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
                                   const std::vector<stream_ref>& users) {
   if (any_captures(stream, users)) {
-    if (std::ranges::any_of(put_off_,
-                            [&](const put_off& each) { return each.pointer == pointer; })) {
+    if (std::ranges::any_of(deferred_frees_,
+                            [&](const deferred_free& each) { return each.pointer == pointer; })) {
       detail::warn("hipvmm_torch_free",
                    "memory that was freed before in a capture is freed again: "
                    "nothing was done");
       return false;
     }
     // Without memory for the entry it stays allocated, and is reported.
-    put_off_.push_back({pointer, bytes, stream, users});
+    deferred_frees_.push_back({pointer, bytes, stream, users});
     ++entries_;
     return true;
   }
@@ -241,10 +241,10 @@ bool torch_pool::any_captures(stream_ref stream, const std::vector<stream_ref>& 
 }
 
 void torch_pool::retry_put_off() {
-  for (std::size_t index = put_off_.size(); index-- > 0;) {
-    if (any_captures(put_off_[index].stream, put_off_[index].users)) continue;
-    const put_off ready = std::move(put_off_[index]);
-    put_off_.erase(put_off_.begin() + static_cast<std::ptrdiff_t>(index));
+  for (std::size_t index = deferred_frees_.size(); index-- > 0;) {
+    if (any_captures(deferred_frees_[index].stream, deferred_frees_[index].users)) continue;
+    const deferred_free ready = std::move(deferred_frees_[index]);
+    deferred_frees_.erase(deferred_frees_.begin() + static_cast<std::ptrdiff_t>(index));
     --entries_;
     deallocate_after(ready.pointer, ready.bytes, ready.stream, ready.users);
   }
@@ -273,30 +273,31 @@ void torch_pool::begin_graphs(graphs_id id, stream_filter filter) {
   std::shared_ptr<const stream_filter> kept;
   if (filter) kept = std::make_shared<const stream_filter>(std::move(filter));
   const std::lock_guard lock{mutex_};
-  routes_.reserve(routes_.size() + 1);
+  pool_choices_.reserve(pool_choices_.size() + 1);
   const auto owner = graphs_.try_emplace(id, pool_).first;
   ++owner->second.users;
-  routes_.push_back({id, std::move(kept)});
+  pool_choices_.push_back({id, std::move(kept)});
   ++entries_;
 }
 
 void torch_pool::end_graphs(graphs_id id) noexcept {
   detail::report_exceptions([&] {
     const std::lock_guard lock{mutex_};
-    const auto ended = find_route(id);
-    if (ended == routes_.end()) return;
-    routes_.erase(ended);
+    const auto ended = find_pool_choice(id);
+    if (ended == pool_choices_.end()) return;
+    pool_choices_.erase(ended);
     --entries_;
     const auto owner = graphs_.find(id);
     // Another capture may use them, too.
-    if (owner != graphs_.end() && find_route(id) == routes_.end())
+    if (owner != graphs_.end() && find_pool_choice(id) == pool_choices_.end())
       owner->second.blocks.end_capture();
     retry_put_off();
   });
 }
 
-std::vector<torch_pool::route>::iterator torch_pool::find_route(graphs_id id) noexcept {
-  return std::ranges::find_if(routes_, [&](const route& each) { return each.id == id; });
+std::vector<torch_pool::pool_choice>::iterator torch_pool::find_pool_choice(graphs_id id) noexcept {
+  return std::ranges::find_if(pool_choices_,
+                              [&](const pool_choice& each) { return each.id == id; });
 }
 
 void torch_pool::release_graphs(graphs_id id) noexcept {
@@ -305,8 +306,8 @@ void torch_pool::release_graphs(graphs_id id) noexcept {
   if (owner == graphs_.end() || owner->second.users == 0) return;
   if (--owner->second.users != 0) return;
   // Routes that were not ended, for example after an error, would send requests to freed memory.
-  for (auto left = find_route(id); left != routes_.end(); left = find_route(id)) {
-    routes_.erase(left);
+  for (auto left = find_pool_choice(id); left != pool_choices_.end(); left = find_pool_choice(id)) {
+    pool_choices_.erase(left);
     --entries_;
   }
   release_unused(owner);

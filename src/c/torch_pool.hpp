@@ -71,7 +71,7 @@ class torch_pool {
     std::size_t users = 0;  // begin_graphs() without release_graphs()
   };
   using graphs_map = std::map<graphs_id, graphs>;
-  struct route {
+  struct pool_choice {
     graphs_id id;
     std::shared_ptr<const stream_filter> filter;  // null: all streams
   };
@@ -82,7 +82,7 @@ class torch_pool {
   };
   using noted_map = std::unordered_map<void*, noted>;
   /// A deallocation that waits for the end of a capture.
-  struct put_off {
+  struct deferred_free {
     void* pointer;
     std::size_t bytes;
     stream_ref stream;
@@ -122,7 +122,7 @@ class torch_pool {
   /// Complete after the present work of the streams; empty if that is unknown.
   [[nodiscard]] std::optional<event> last_use(stream_ref stream,
                                               const std::vector<stream_ref>& users) noexcept;
-  [[nodiscard]] std::vector<route>::iterator find_route(graphs_id id) noexcept;
+  [[nodiscard]] std::vector<pool_choice>::iterator find_pool_choice(graphs_id id) noexcept;
   [[nodiscard]] static bool any_captures(stream_ref stream, const std::vector<stream_ref>& users);
   void retry_put_off();
   void release_unused(graphs_map::iterator owner) noexcept;
@@ -138,9 +138,9 @@ class torch_pool {
   std::atomic<std::size_t> entries_{0};
   std::mutex mutex_;
   graphs_map graphs_;
-  std::vector<route> routes_;
+  std::vector<pool_choice> pool_choices_;
   noted_map noted_;
-  std::vector<put_off> put_off_;
+  std::vector<deferred_free> deferred_frees_;
   // Waits for all streams that used an allocation, in place of any of them.
   std::optional<stream> waiting_;
 };

@@ -290,7 +290,7 @@ void growable_storage::count_growth(const size_before& before, std::size_t bytes
   ++counts_.growth_steps;
   if (options_.grow_ahead.prepare != prefetch_level::off)
     ++(bytes <= before.ready ? counts_.ahead_hits : counts_.ahead_misses);
-  note_move(before.data, before.held, before.used);
+  count_move(before.data, before.held, before.used);
   counts_.peak_bytes = std::max(counts_.peak_bytes, held_bytes());
   // A move to other addresses leaves out the erased bytes in front.
   const std::size_t grown = held_bytes() > before.held ? held_bytes() - before.held : 0;
@@ -305,7 +305,7 @@ void growable_storage::count_growth(const size_before& before, std::size_t bytes
 
 // The first address is no move, nor is the loss of it. Mappings move without a copy; an allocation
 // of `held` bytes lives until the rest of the `used` ones is copied to the next.
-void growable_storage::note_move(const void* before, std::size_t held, std::size_t used) noexcept {
+void growable_storage::count_move(const void* before, std::size_t held, std::size_t used) noexcept {
   if (before == nullptr || data() == nullptr || data() == before) return;
   ++counts_.base_moves;
   if (memory_->is_address_stable()) return;
@@ -364,7 +364,7 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
   const std::size_t kept =
       bytes == 0 && !is_for_life ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
   const std::size_t released = memory_->trim(kept, stream, tail);
-  note_move(before, held, used);
+  count_move(before, held, used);
   if (released != 0)
     detail::report_event(origin_of(*this), memory_event_kind::trim,
                          {.address = detail::event_address(data()), .bytes = released});

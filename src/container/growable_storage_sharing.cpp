@@ -127,7 +127,7 @@ std::size_t growable_storage::move_range(std::size_t offset, std::size_t bytes, 
   }
   const void* const before = data();
   const std::size_t moved = memory_->chunk_region().move_range(offset, bytes, to, stream);
-  note_move(before, held_bytes(), capacity_bytes());
+  count_move(before, held_bytes(), capacity_bytes());
   return moved;
 }
 

@@ -134,7 +134,7 @@ void malloc_storage::release_all(stream_ref stream) {
   device_list devices;
   if (!stream.is_done()) {
     devices = devices_of(rights_.all());
-    mark = mark_in(stream, devices);
+    mark = record_event_in(stream, devices);
     if (!mark) stream.synchronize();
   }
   if (!retire_allocation(memory_, std::move(mark), std::move(devices))) stream.synchronize();
@@ -173,7 +173,7 @@ void malloc_storage::retire() noexcept {
   if (process_.is_of_parent()) static_cast<void>(memory_.release());
   if (resource_ != nullptr) return replace({});
   if (retire_whole()) return;
-  if (outlast_refusals(rights_.all())) return replace({});
+  if (wait_past_captures(rights_.all())) return replace({});
   // Work may still use it.
   const std::size_t bytes = memory_.bytes();
   static_cast<void>(memory_.release());
@@ -186,7 +186,7 @@ void malloc_storage::retire() noexcept {
 }
 
 device_allocation malloc_storage::allocate_or_explain(std::size_t bytes) const {
-  return with_advice([&] { return make_with_reclaim([&] { return allocate(bytes); }); },
+  return with_advice([&] { return acquire_with_retry([&] { return allocate(bytes); }); },
                      [&] {
                        return "the vector holds " + format_bytes(committed_bytes()) +
                               (resource_ == nullptr ? " of hipMalloc" : " of a resource") +

@@ -25,7 +25,7 @@ class region_storage final : public storage_memory {
     use_pinned_chunks(region_);
   }
 
-  void require_whole() override { sleeper_of(region_).map_again(); }
+  void require_whole() override { sleep_participant_of(region_).map_again(); }
   [[nodiscard]] std::unique_ptr<storage_memory> another(
       std::size_t max_bytes, const region_options& chosen) const override {
     return std::make_unique<region_storage>(region{region_.device(), max_bytes, chosen},

@@ -6,12 +6,12 @@
 #include <string>
 #include <utility>
 
-#include "container/slot_table.hpp"
+#include "container/slot_allocator.hpp"
 
 namespace hipvmm {
 
 slot_arena::slot_arena(device_ref device, const slot_arena_options& options)
-    : table_{std::make_unique<detail::slot_table>(device, options)} {}
+    : table_{std::make_unique<detail::slot_allocator>(device, options)} {}
 
 slot_arena::~slot_arena() {
   // A child of fork() has none of its resources.
@@ -27,7 +27,7 @@ slot_arena& slot_arena::operator=(slot_arena&& other) noexcept {
   return *this;
 }
 
-detail::slot_table& slot_arena::live() const {
+detail::slot_allocator& slot_arena::live() const {
   if (!table_) throw std::invalid_argument{"the slot_arena is empty: it was moved from"};
   table_->process().require_own();
   return *table_;

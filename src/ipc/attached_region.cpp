@@ -16,7 +16,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/process_mark.hpp"
-#include "ipc/block_mirror.hpp"
+#include "ipc/imported_block_map.hpp"
 #include "ipc/subscription.hpp"
 #include "region/chunks/region_chunks.hpp"
 #include "strategy/memory_strategy.hpp"
@@ -41,7 +41,7 @@ chunk_placement placement_on(const std::vector<device_ref>& devices, std::size_t
 class attachment final : private subscription {
  public:
   attachment(const std::string& path, const attach_options& options,
-             const published_elements& elements);
+             const element_identity& elements);
 
   // Like the functions of attached_region with these names.
   std::size_t refresh(stream_ref stream);
@@ -82,7 +82,7 @@ class attachment final : private subscription {
 };
 
 attachment::attachment(const std::string& path, const attach_options& options,
-                       const published_elements& elements)
+                       const element_identity& elements)
     : subscription{path, options.other_users, options.timeout}, options_{options} {
   const deadline until = deadline_in(options_.timeout);
   devices_ = devices_here(connect(elements, until));
@@ -195,7 +195,7 @@ bool attachment::wait_for(std::size_t bytes, std::chrono::milliseconds timeout, 
 namespace hipvmm {
 
 attached_region::attached_region(const std::string& path, const attach_options& options,
-                                 published_elements elements)
+                                 element_identity elements)
     : attachment_{std::make_unique<detail::attachment>(path, options, elements)} {}
 attached_region::~attached_region() = default;
 attached_region::attached_region(attached_region&& other) noexcept = default;

@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "ipc/block_mirror.hpp"
+#include "ipc/imported_block_map.hpp"
 
 namespace hipvmm {
 
@@ -25,13 +25,13 @@ void* imported_block::data() const noexcept {
 
 imported_blocks::imported_blocks(device_ref device, std::size_t max_bytes,
                                  const access_list& rights)
-    : mirror_{std::make_shared<detail::block_mirror>(device, max_bytes, rights)} {}
+    : mirror_{std::make_shared<detail::imported_block_map>(device, max_bytes, rights)} {}
 
 imported_blocks::~imported_blocks() = default;
 imported_blocks::imported_blocks(imported_blocks&& other) noexcept = default;
 imported_blocks& imported_blocks::operator=(imported_blocks&& other) noexcept = default;
 
-detail::block_mirror& imported_blocks::live() const {
+detail::imported_block_map& imported_blocks::live() const {
   if (!mirror_)
     throw std::invalid_argument{"imported_blocks: it was moved from; use the one it went to"};
   return *mirror_;

@@ -63,7 +63,7 @@ void transfer(Io& io, build_identity& identity) {
 constexpr std::size_t identity_bytes = 6 + 16 + 8;
 
 template <typename Io>
-void transfer(Io& io, published_shape& shape) {
+void transfer(Io& io, publication_header& shape) {
   io.bytes(shape.device);
   for (std::uint64_t* field : {&shape.granularity, &shape.max_bytes, &shape.data_offset,
                                &shape.element_size, &shape.element_align, &shape.element_tag})
@@ -131,7 +131,7 @@ decoded_packet decode_welcome(const unsigned char* body, std::size_t bytes) {
   from.number(content.epoch);
   content.other_devices.resize((bytes - least) / uuid_bytes);
   for (auto& each : content.other_devices) from.bytes(each);
-  const published_shape& shape = content.shape;
+  const publication_header& shape = content.shape;
   // Powers of two and bounds that the later checks compute with.
   const auto is_power = [](std::uint64_t value) {
     return value != 0 && (value & (value - 1)) == 0;

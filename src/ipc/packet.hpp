@@ -25,7 +25,7 @@ inline constexpr std::size_t max_places_in_packet = 30;
 inline constexpr std::size_t max_chunks_of_block = 65'536;
 
 /// A chunk by its place and serial, as exported_chunk has them, and of a publication the device: 0
-/// for published_shape::device, else one more than its place in welcome_packet::other_devices.
+/// for publication_header::device, else one more than its place in welcome_packet::other_devices.
 struct chunk_record {
   std::uint64_t offset;
   std::uint64_t bytes;
@@ -45,7 +45,7 @@ struct build_identity {
 };
 
 /// The devices, sizes and elements of a publication.
-struct published_shape {
+struct publication_header {
   std::array<unsigned char, 16> device;  ///< UUID; zeros if the runtime reports none
   std::uint64_t granularity;
   std::uint64_t max_bytes;     ///< of the owner's region: the importer's reservation
@@ -54,7 +54,7 @@ struct published_shape {
   std::uint64_t element_align;
   std::uint64_t element_tag;
 
-  friend bool operator==(const published_shape&, const published_shape&) = default;
+  friend bool operator==(const publication_header&, const publication_header&) = default;
 };
 
 // The packets. The comment names the sender, and the descriptors that go with the packet.
@@ -69,9 +69,9 @@ struct hello_packet {  // importer, first
 };
 struct welcome_packet {  // owner, in answer: one descriptor, of the state page
   build_identity identity;
-  published_shape shape;
+  publication_header shape;
   std::uint64_t epoch;
-  std::vector<std::array<unsigned char, 16>> other_devices = {};  ///< as published_shape::device
+  std::vector<std::array<unsigned char, 16>> other_devices = {};  ///< as publication_header::device
 };
 struct refusal_packet {  // owner, in answer to any; then it closes
   std::string text;

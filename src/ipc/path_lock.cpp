@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -79,7 +79,7 @@ void path_lock::remove_lock() noexcept {
 void path_lock::lock_folder() {
   // Again if the previous owner removed it between open and lock.
   for (int tries = 0; tries < 100; ++tries) {
-    const int planned = protocol_step("mkdir");
+    const int planned = fault_point("mkdir");
     const bool made = planned == 0 && ::mkdir(folder_path_.c_str(), 0700) == 0;
     if (!made && (planned != 0 || errno != EEXIST))
       throw_system(planned != 0 ? planned : errno, "mkdir", folder_path_);
@@ -161,7 +161,7 @@ void path_lock::listen_at(who_connects who) {
       throw_system(code, "listen", path_);
     // The path appears with a socket that listens, so that a waiting process can connect at once. A
     // link replaces no other file.
-    const int planned = protocol_step("linkat");
+    const int planned = fault_point("linkat");
     if (planned != 0 || ::linkat(folder_.get(), socket_name, AT_FDCWD, path_.c_str(), 0) != 0) {
       const int code = planned != 0 ? planned : errno;
       if (code == EEXIST) refuse_foreign(path_);

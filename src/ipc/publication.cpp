@@ -19,7 +19,7 @@
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "core/background_thread.hpp"
 #include "core/check.hpp"
-#include "ipc/publisher.hpp"
+#include "ipc/publication_server.hpp"
 #include "ipc/subscription.hpp"
 
 namespace hipvmm::detail {
@@ -43,8 +43,8 @@ class keeper final : private subscription {
   keeper(const std::string& from, std::chrono::milliseconds timeout);
 
   /// Publishes at `path`, and follows from then on. The publisher must live longer.
-  [[nodiscard]] std::unique_ptr<publisher> publish(const std::string& path,
-                                                   publication_options options);
+  [[nodiscard]] std::unique_ptr<publication_server> publish(const std::string& path,
+                                                            publication_options options);
   using subscription::path;
   [[nodiscard]] bool follows() const noexcept { return follows_; }
 
@@ -68,7 +68,7 @@ class keeper final : private subscription {
 
   published_memory memory_;
   chunks_by_offset kept_;
-  publisher* to_ = nullptr;
+  publication_server* to_ = nullptr;
   bool has_changed_ = true;  // kept_, since pass_on()
   byte_range passed_on_{};
   std::atomic<bool> follows_{false};
@@ -83,8 +83,9 @@ keeper::keeper(const std::string& from, std::chrono::milliseconds timeout)
   refresh(until);
 }
 
-std::unique_ptr<publisher> keeper::publish(const std::string& path, publication_options options) {
-  auto made = std::make_unique<publisher>(path, memory_, std::move(options));
+std::unique_ptr<publication_server> keeper::publish(const std::string& path,
+                                                    publication_options options) {
+  auto made = std::make_unique<publication_server>(path, memory_, std::move(options));
   to_ = made.get();
   pass_on();
   made->start();
@@ -124,11 +125,11 @@ void keeper::follow_once() {
 
 void keeper::pass_on() {
   if (!has_changed_ && readable() == passed_on_) return;
-  publisher::device_by_serial present;
-  publisher::chunk_map all;
+  publication_server::device_by_serial present;
+  publication_server::chunk_map all;
   for (const auto& [offset, each] : kept_) {
     present.emplace(each.place.serial, each.place.device);
-    all.emplace(each.place.serial, publisher::published_chunk{each.place, 0, each.handle});
+    all.emplace(each.place.serial, publication_server::published_chunk{each.place, 0, each.handle});
   }
   const byte_range range = readable();
   to_->set_range(to_->replace_chunks(present, std::move(all), range.begin), range);
@@ -177,14 +178,14 @@ void keeper::let_go(const std::string& why) { throw ipc_error{ipc_failure::expir
 namespace hipvmm {
 
 publication::publication(const std::string& path, device_ref device, std::size_t max_bytes,
-                         published_elements elements, publication_options options)
-    : publisher_{std::make_unique<detail::publisher>(
+                         element_identity elements, publication_options options)
+    : publisher_{std::make_unique<detail::publication_server>(
           path, detail::describe(device, options.other_devices, max_bytes, elements),
           std::move(options))} {
   publisher_->start();
 }
 
-publication::publication(std::unique_ptr<detail::publisher> made,
+publication::publication(std::unique_ptr<detail::publication_server> made,
                          std::unique_ptr<detail::keeper> keeper) noexcept
     : publisher_{std::move(made)}, keeper_{std::move(keeper)} {}
 
@@ -219,7 +220,7 @@ publication& publication::operator=(publication&& other) noexcept {
   return *this;
 }
 
-detail::publisher& publication::live() const {
+detail::publication_server& publication::live() const {
   if (publisher_ == nullptr)
     throw std::invalid_argument{"the publication is empty: it was moved from"};
   return *publisher_;

@@ -17,7 +17,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/descriptors.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "vmm/descriptor_closer.hpp"
 
 namespace hipvmm::detail {
@@ -35,7 +35,7 @@ struct control_buffer {
 /// Calls `call` until no signal interrupts it. A step of the protocol, which tests let fail.
 template <typename Call>
 ssize_t system_call(const char* step, Call call) {
-  if (const int planned = protocol_step(step); planned != 0) {
+  if (const int planned = fault_point(step); planned != 0) {
     errno = planned;
     return -1;
   }
@@ -129,7 +129,7 @@ void throw_system(int code, const char* call, const std::string& subject) {
 }
 
 int failure_of(const char* step, int result) {
-  if (const int planned = protocol_step(step); planned != 0) return planned;
+  if (const int planned = fault_point(step); planned != 0) return planned;
   return result < 0 ? errno : 0;
 }
 
@@ -285,7 +285,7 @@ void bind_to(int socket, const std::string& path, who_connects who) {
   if (who == who_connects::same_user) return;
   // The umask, which is of all threads, has removed bits from the mode. Set by a descriptor,
   // because the name could be another file's by now.
-  const int planned = protocol_step("open");
+  const int planned = fault_point("open");
   const owned_descriptor made{planned != 0 ? -1
                                            : ::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};
   if (made.empty()) throw_system(planned != 0 ? planned : errno, "open", path);

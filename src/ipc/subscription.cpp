@@ -42,7 +42,7 @@ void subscription::connect(deadline until) {
   require_user(credentials_of(socket_.get()), other_users_);
 }
 
-welcome_packet subscription::connect(const published_elements& elements, deadline until) {
+welcome_packet subscription::connect(const element_identity& elements, deadline until) {
   connect(until);
   const build_identity own = own_identity();
   // If the owner refused at once, its sentence can still be read.
@@ -55,7 +55,7 @@ welcome_packet subscription::connect(const published_elements& elements, deadlin
   if (std::string why = why_refused(found->identity, own); !why.empty())
     throw ipc_error{ipc_failure::refused, path_ + ": " + why};
   shape_ = found->shape;
-  const published_elements theirs{shape_.element_size, shape_.element_align, shape_.element_tag};
+  const element_identity theirs{shape_.element_size, shape_.element_align, shape_.element_tag};
   if (elements.size != 0 && theirs != elements)
     throw ipc_error{ipc_failure::refused,
                     path_ + " publishes elements of " + std::to_string(theirs.size) +

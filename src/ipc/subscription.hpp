@@ -13,8 +13,8 @@
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "ipc/packet.hpp"
+#include "ipc/publication_page.hpp"
 #include "ipc/socket.hpp"
-#include "ipc/state_page.hpp"
 
 namespace hipvmm::detail {
 
@@ -40,7 +40,7 @@ class subscription {
   ~subscription() = default;
 
   /// Connects, and returns what the owner publishes. Throws: ipc_error; out_of_memory.
-  [[nodiscard]] welcome_packet connect(const published_elements& elements, deadline until);
+  [[nodiscard]] welcome_packet connect(const element_identity& elements, deadline until);
   /// Takes the changes. Throws: ipc_error, and what the functions of the derived class throw.
   void refresh(deadline until);
   /// Returns whether refresh() would take something.
@@ -53,7 +53,7 @@ class subscription {
   [[noreturn]] void throw_malformed(const std::string& what) const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] const published_shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] const publication_header& shape() const noexcept { return shape_; }
   [[nodiscard]] byte_range readable() const noexcept { return readable_; }
   void set_unreadable() noexcept { readable_ = {}; }
 
@@ -93,7 +93,7 @@ class subscription {
   std::chrono::milliseconds timeout_;
   owned_descriptor socket_;
   std::optional<state_view> state_;
-  published_shape shape_{};
+  publication_header shape_{};
   std::size_t devices_ = 0;
   std::map<std::uint64_t, chunk_record> here_;  // by the owner's serial
   std::uint64_t epoch_ = 0;

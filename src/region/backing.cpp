@@ -65,7 +65,7 @@ void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
   // A chunk that HIP will not unmap must not be used again.
   for (auto at = backings.begin(); at != backings.end();) {
     backing& one = at->second;
-    const bool is_mapped = !one.map.empty() || range->refused().keep_chunk(one.chunk);
+    const bool is_mapped = !one.map.empty() || range->refused().take_if_mapped(one.chunk);
     at = is_mapped ? backings.erase(at) : std::next(at);
   }
   // Another owner of the addresses waits for use_count() to fall, and then expects the chunks in
@@ -79,8 +79,8 @@ void release_all(backing_map& backings, const address_range& range, chunk_cache&
   unmap_all(backings, range);
   for (auto& entry : backings) {
     backing& one = entry.second;
-    if (one.map.empty() && !range.refused().keep_chunk(one.chunk))
-      detail::kept_memory::keep_pinned(cache, one.chunk);
+    if (one.map.empty() && !range.refused().take_if_mapped(one.chunk))
+      detail::cache_registry::keep_pinned(cache, one.chunk);
   }
   backings.clear();
 }

@@ -44,7 +44,7 @@ struct backing {
   /// Unmaps the chunk. A mapping that HIP refuses to unmap is reported and kept in `range`, with
   /// the chunk.
   void unmap_in(const address_range& range) noexcept {
-    range.refused().unmap_or_keep(map, chunk.empty() ? elsewhere : chunk.get(), &chunk);
+    range.refused().unmap_or_defer(map, chunk.empty() ? elsewhere : chunk.get(), &chunk);
   }
 };
 

@@ -90,7 +90,7 @@ device_list devices_of(const access_map& rights) { return list_users(rights); }
 
 device_list devices_of(const memory_users& users) { return list_users(users); }
 
-std::optional<event> mark_in(stream_ref stream, const device_list& devices) {
+std::optional<event> record_event_in(stream_ref stream, const device_list& devices) {
   for (const device_ref device : devices) {
     if (device != devices.front() && !has_context(device)) continue;  // which a stream's device has
     try {

@@ -29,7 +29,7 @@ struct memory_users {
 /// Records an event in `stream`, of the one of `devices` that the stream belongs to. Empty when the
 /// stream belongs to no such device. HIP before 6 does not report the device of a stream, but
 /// refuses other devices' events.
-[[nodiscard]] std::optional<event> mark_in(stream_ref stream, const device_list& devices);
+[[nodiscard]] std::optional<event> record_event_in(stream_ref stream, const device_list& devices);
 
 /// Waits for all work of `devices`.
 /// - Returns false if HIP refuses the wait, for example because of a capture: the state of the work
@@ -60,7 +60,7 @@ inline constexpr std::chrono::milliseconds capture_patience{100};
 /// Waits for all work of `devices`: a device list, access rights or memory_users. Repeats the wait
 /// until HIP does not refuse it or capture_patience is over. Returns whether it waited.
 template <typename Devices>
-[[nodiscard]] bool outlast_refusals(const Devices& devices) noexcept {
+[[nodiscard]] bool wait_past_captures(const Devices& devices) noexcept {
   const auto end = std::chrono::steady_clock::now() + capture_patience;
   bool has_reported = false;
   while (!wait_for(devices, has_reported)) {

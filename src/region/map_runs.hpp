@@ -15,7 +15,7 @@ class mapped_region::map_runs {
   static constexpr std::size_t most = 64;
   /// Mappings that stay are added to the registrar, and the backings are at their addresses.
   enum class life { stays, ends };
-  map_runs(mapped_region& of, const mapped_there& there, life how_long = life::stays) noexcept
+  map_runs(mapped_region& of, const mapped_ranges& there, life how_long = life::stays) noexcept
       : of_{of}, there_{there}, stays_{how_long == life::stays} {}
   /// `to` is without rights until another run begins, or finish(). Pre: `to` and `visible` stay
   /// there until then. Throws: as hipMemMap and finish(); then the caller unmaps all.
@@ -38,7 +38,7 @@ class mapped_region::map_runs {
   void set_rights();
 
   mapped_region& of_;
-  mapped_there there_;
+  mapped_ranges there_;
   bool stays_;
   const access_map* own_ = nullptr;
   std::array<one, most> run_{};

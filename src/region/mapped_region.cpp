@@ -24,14 +24,14 @@ template <typename Reserve>
 address_reservation reserve_most(std::size_t wanted, std::size_t granularity, Reserve reserve) {
   for (std::size_t bytes = wanted;; bytes = align_up(bytes / 2, granularity)) {
     std::optional<address_reservation> made;
-    if (attempt([&] { made.emplace(make_with_reclaim([&] { return reserve(bytes); })); },
+    if (attempt([&] { made.emplace(acquire_with_retry([&] { return reserve(bytes); })); },
                 [&](const shortage&) { return bytes > granularity; }))
       return std::move(*made);
   }
 }
 
 address_reservation reserve_at(void* address, std::size_t bytes, device_ref device) {
-  address_reservation made = make_with_reclaim([&] {
+  address_reservation made = acquire_with_retry([&] {
     return address_reservation{bytes, 0, address};
   });
   if (made.get() == address) return made;
@@ -168,7 +168,7 @@ physical_chunk mapped_region::take_pinned(memory_location where, std::size_t byt
   // Chunks of several sizes would be beside the hole in front.
   if (!strategy->rights.takes_any_mapping && !backings.empty() && backings.begin()->first != 0)
     return {};
-  return kept_memory::take_pinned(cache(), *where.device(), bytes, most, options.shareable);
+  return cache_registry::take_pinned(cache(), *where.device(), bytes, most, options.shareable);
 }
 
 physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t offset,
@@ -187,7 +187,7 @@ physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t
       (cache().byte_limit() != 0 || strategy->pins(*place.where.device())))
     asks = {.taker = &cache(), .chunk_bytes = bytes, .shareable = options.shareable};
   if (bytes < gap && options.placement.is_one_device()) asks.bytes = not_cached(gap);
-  static_cast<void>(attempt([&] { kept = make_with_reclaim(acquire_new, asks); },
+  static_cast<void>(attempt([&] { kept = acquire_with_retry(acquire_new, asks); },
                             [&](const shortage&) {
                               kept = take_pinned(place.where, bytes, room);
                               return !kept.empty();
@@ -196,7 +196,8 @@ physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t
 }
 
 address_reservation mapped_region::reserve(std::size_t bytes) const {
-  return strategy->pins_memory || options.tag ? reserve_aside(bytes) : address_reservation{bytes};
+  return strategy->pins_memory || options.tag ? reserve_private_range(bytes)
+                                              : address_reservation{bytes};
 }
 
 std::shared_ptr<address_range> mapped_region::make_range(address_reservation reserved) const {
@@ -225,15 +226,15 @@ mapped_region::~mapped_region() {
   membership.end();
   prefetch.cancel_or_wait();
   merge(prefetch.ready());
-  backings.merge(left_behind);
-  if (!sleep.waking().empty()) static_cast<void>(outlast_refusals(users));
+  backings.merge(old_mappings);
+  if (!sleep.waking().empty()) static_cast<void>(wait_past_captures(users));
   backings.merge(sleep.waking());
   const bool was_used = holds_memory || !backings.empty();
   if (!addresses) return;
   unmap_runs(
       backings, [](auto& entry) -> mapping& { return entry.second.map; }, *addresses);
   for (auto& entry : backings) entry.second.unmap_in(*addresses);
-  if (was_used && !await_records()) addresses->note_no_wait();
+  if (was_used && !await_records()) addresses->mark_in_use();
   recycle_all(backings, std::move(addresses), cache());
 }
 
@@ -250,7 +251,7 @@ bool mapped_region::frees_late_records() noexcept {
 }
 
 bool mapped_region::await_records() const noexcept {
-  return !frees_late_records() || outlast_refusals(users);
+  return !frees_late_records() || wait_past_captures(users);
 }
 
 void mapped_region::merge(backing_map& made) noexcept {
@@ -271,8 +272,8 @@ bool mapped_region::is_backed_within(std::size_t offset, std::size_t bytes) cons
 
 void mapped_region::require_none_left_behind(const char* function, std::size_t offset,
                                              std::size_t bytes) const {
-  const auto at = first_within(left_behind, offset, bytes);
-  if (at != left_behind.end())
+  const auto at = first_within(old_mappings, offset, bytes);
+  if (at != old_mappings.end())
     throw std::invalid_argument{std::string{"region::"} + function + ": a chunk that moved is " +
                                 "still mapped at offset " + std::to_string(at->first) +
                                 " as well: end_move() there first"};

@@ -35,7 +35,7 @@ class mapped_region;
 
 /// The part of a region that sleeps: releases its memory at suspend() of its tag, and makes it
 /// again at the same addresses.
-class region_sleep final : public sleeper {
+class region_sleep final : public sleep_participant {
  public:
   explicit region_sleep(mapped_region& of) noexcept : region_{of} {}
 
@@ -48,14 +48,14 @@ class region_sleep final : public sleeper {
   [[nodiscard]] chunks_that_stay_mapped staying(const sleep_plan& plan) override;
   void unmap_to_sleep(const wait_until_saved& saved) override;
   void map_again() override;
-  void fall_asleep() noexcept override;
-  void take_addresses_back() override;
-  void begin_to_wake(const mapped_again& each) override;
-  void sleep_on(bool may_be_in_use) noexcept override;
+  void finish_suspend() noexcept override;
+  void reacquire_addresses() override;
+  void map_for_resume(const mapped_again& each) override;
+  void stay_asleep(bool may_be_in_use) noexcept override;
   void apply_rights() override;
   void finish_waking() noexcept override;
 
-  /// Memory that is made again and not yet part of the region, or that sleep_on() left mapped
+  /// Memory that is made again and not yet part of the region, or that stay_asleep() left mapped
   /// because work may use it.
   [[nodiscard]] backing_map& waking() noexcept { return waking_; }
 
@@ -177,7 +177,7 @@ class mapped_region final : idle_holder {
   void free_for_a_moment(const char* subject, const char* consequence);
   /// Releases memory that a failed growth left in addresses, if these have no mapping.
   void renew_if_empty() noexcept {
-    if (backings.empty() && left_behind.empty() && prefetch.ready().empty() &&
+    if (backings.empty() && old_mappings.empty() && prefetch.ready().empty() &&
         addresses->refused().empty() && must_renew())
       renew();
   }
@@ -243,12 +243,12 @@ class mapped_region final : idle_holder {
 
   /// The mappings in a range: the backings that begin before `backed_end`, and `made`. In the
   /// region's own addresses also the prepared chunk, and mappings that moved chunks left behind.
-  struct mapped_there {
+  struct mapped_ranges {
     const address_range& range;
     std::size_t backed_end;
     const backing_map* made = nullptr;
   };
-  [[nodiscard]] mapped_there mapped_here(const backing_map* made = nullptr) const noexcept {
+  [[nodiscard]] mapped_ranges mapped_here(const backing_map* made = nullptr) const noexcept {
     return {*addresses, addresses->bytes(), made};
   }
   /// Whether rights are set for all mappings of the region alike, or for some of them.
@@ -258,7 +258,7 @@ class mapped_region final : idle_holder {
   /// if those get the same rights.
   /// Throws: unsupported if HIP accepts none, see rights_setting.
   template <class Change>
-  void change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
+  void change_access(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
                      rights_for which, Change change) const;
 
   /// A mapping that gets other rights: those of its chunk alone, or those of the region.
@@ -281,17 +281,17 @@ class mapped_region final : idle_holder {
   std::vector<access_desc> change_all_rights(access_map next, Own own_of);
 
   /// Gives new mappings at `offset`, of memory of `owner`, the rights `own`, or the region's.
-  void set_first_rights(const mapped_there& there, std::size_t offset, std::size_t bytes,
+  void set_first_rights(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
                         device_ref owner, const access_map* own) const;
   /// Throws: std::invalid_argument unless each device of the rights reaches memory of `owner`.
   static void require_reach(const access_map& of, device_ref owner);
   class map_runs;
   /// Maps `chunk` with the region's rights, or with `own` if they are its own, and registers it.
-  [[nodiscard]] mapping map_with_rights(const mapped_there& there, std::size_t offset,
+  [[nodiscard]] mapping map_with_rights(const mapped_ranges& there, std::size_t offset,
                                         const physical_chunk& chunk,
                                         const access_map* own = nullptr) const;
   /// The same without the registration, for mappings that the region does not keep.
-  [[nodiscard]] mapping map_unregistered(const mapped_there& there, std::size_t offset,
+  [[nodiscard]] mapping map_unregistered(const mapped_ranges& there, std::size_t offset,
                                          const physical_chunk& chunk, const access_map* own) const;
   /// Adds the mapping to the registrar, if there is one.
   void add_to_registrar(mapping& made, const physical_chunk& chunk) const;
@@ -314,7 +314,7 @@ class mapped_region final : idle_holder {
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
   /// Recycles a chunk without a mapping, unless HIP refused to unmap it.
   void recycle(physical_chunk chunk) noexcept {
-    if (!addresses->refused().keep_chunk(chunk)) cache().recycle(std::move(chunk));
+    if (!addresses->refused().take_if_mapped(chunk)) cache().recycle(std::move(chunk));
   }
   /// The chunk that contains `offset`, or the end.
   [[nodiscard]] backing_map::const_iterator chunk_with(std::size_t offset) const noexcept;
@@ -338,7 +338,7 @@ class mapped_region final : idle_holder {
     ~mapping_list() {
       unmap_runs(
           maps, [](mapping& each) -> mapping& { return each; }, *range);
-      for (mapping& each : maps) range->refused().unmap_or_keep(each, nullptr);
+      for (mapping& each : maps) range->refused().unmap_or_defer(each, nullptr);
     }
     mapping_list(const mapping_list&) = delete;
     mapping_list& operator=(const mapping_list&) = delete;
@@ -439,7 +439,7 @@ class mapped_region final : idle_holder {
   bool is_torn = false;
   // Mappings that moved chunks left behind, counted in no size. Nothing is prepared while there are
   // any.
-  backing_map left_behind;
+  backing_map old_mappings;
   region_sleep sleep{*this};
 
  private:

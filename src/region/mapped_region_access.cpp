@@ -40,7 +40,7 @@ void add_changes(std::vector<access_desc>& to, const access_map& before, const a
 }  // namespace
 
 template <class Change>
-void mapped_region::change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
+void mapped_region::change_access(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
                                   rights_for which, Change change) const {
   const address_range& range = there.range;
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
@@ -76,7 +76,7 @@ void mapped_region::change_access(const mapped_there& there, std::size_t offset,
   add_all(backings, there.backed_end);
   if (there.made != nullptr) add_all(*there.made, range.bytes());
   if (is_own) {
-    add_all(left_behind, range.bytes());
+    add_all(old_mappings, range.bytes());
     add_all(prefetch.ready(), range.bytes());
   }
   if (!is_listed) sizes.add(offset, bytes);
@@ -197,8 +197,8 @@ std::vector<access_desc> mapped_region::change_all_rights(access_map next, Own o
   // The prepared chunk gets the rights together with the rest.
   const adoption adopted{*this};
   rights_changes changes;
-  changes.reserve(backings.size() + left_behind.size());
-  for (backing_map* const map : {&backings, &left_behind})
+  changes.reserve(backings.size() + old_mappings.size());
+  for (backing_map* const map : {&backings, &old_mappings})
     for (auto& [offset, held] : *map) changes.push_back({offset, &held, own_of(held)});
   return change_rights(changes, std::move(next));
 }
@@ -248,7 +248,7 @@ std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size
   }
   // Both addresses of a chunk that moves.
   const std::size_t count = changes.size();
-  for (auto& [from, left] : left_behind)
+  for (auto& [from, left] : old_mappings)
     for (std::size_t index = 0; index < count; ++index)
       if (left.elsewhere == changes[index].held->chunk.get()) changes.push_back({from, &left, own});
   return change_rights(changes, rights);
@@ -276,13 +276,13 @@ std::vector<chunk_access> mapped_region::effective_access(std::size_t offset,
   return result;
 }
 
-mapping mapped_region::map_with_rights(const mapped_there& there, std::size_t offset,
+mapping mapped_region::map_with_rights(const mapped_ranges& there, std::size_t offset,
                                        const physical_chunk& chunk, const access_map* own) const {
   mapping result = map_unregistered(there, offset, chunk, own);
   try {
     add_to_registrar(result, chunk);
   } catch (...) {
-    there.range.refused().unmap_or_keep(result, chunk.get());
+    there.range.refused().unmap_or_defer(result, chunk.get());
     throw;
   }
   return result;
@@ -300,7 +300,7 @@ void mapped_region::require_reach(const access_map& of, device_ref owner) {
   for (const access_desc& entry : of.entries()) detail::require_reach(entry.device, owner);
 }
 
-void mapped_region::set_first_rights(const mapped_there& there, std::size_t offset,
+void mapped_region::set_first_rights(const mapped_ranges& there, std::size_t offset,
                                      std::size_t bytes, device_ref owner,
                                      const access_map* own) const {
   change_access(there, offset, bytes, own != nullptr ? rights_for::these : rights_for::all,
@@ -309,7 +309,7 @@ void mapped_region::set_first_rights(const mapped_there& there, std::size_t offs
                 });
 }
 
-mapping mapped_region::map_unregistered(const mapped_there& there, std::size_t offset,
+mapping mapped_region::map_unregistered(const mapped_ranges& there, std::size_t offset,
                                         const physical_chunk& chunk, const access_map* own) const {
   const device_ref owner = chunk.device();
   require_reach(own != nullptr ? *own : rights, owner);
@@ -317,7 +317,7 @@ mapping mapped_region::map_unregistered(const mapped_there& there, std::size_t o
   try {
     set_first_rights(there, offset, result.bytes(), owner, own);
   } catch (...) {
-    there.range.refused().unmap_or_keep(result, chunk.get());
+    there.range.refused().unmap_or_defer(result, chunk.get());
     throw;
   }
   return result;

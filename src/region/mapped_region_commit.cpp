@@ -146,18 +146,18 @@ void mapped_region::move_chunks(const std::vector<std::size_t>& from, std::size_
     moved.mapped().serial = next_serial();
     moved.key() = std::exchange(left.key(), each);
     backings.insert(std::move(moved));
-    left_behind.insert(std::move(left));
+    old_mappings.insert(std::move(left));
   }
   await_visible(to, bytes);
 }
 
 void mapped_region::end_move(std::size_t from) {
-  const auto left = left_behind.find(from);
-  if (left == left_behind.end())
+  const auto left = old_mappings.find(from);
+  if (left == old_mappings.end())
     throw std::invalid_argument{"region::end_move: no chunk that moved is still mapped at offset " +
                                 std::to_string(from)};
   left->second.map.unmap();
-  left_behind.erase(left);
+  old_mappings.erase(left);
   holds_memory = true;
 }
 
@@ -202,7 +202,7 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};
   shifted_offsets shifted{*this, from};
-  auto other = make_range(make_with_reclaim([&] { return reserve(std::max(max_bytes, end())); }));
+  auto other = make_range(acquire_with_retry([&] { return reserve(std::max(max_bytes, end())); }));
   mapping_list moved{other};
   map_all(moved);
   backing_map made = make_missing(*other, 0, commit_bytes, region::one_chunk);

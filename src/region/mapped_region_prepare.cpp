@@ -18,7 +18,7 @@ void mapped_region::prepare(std::size_t bytes, prefetch_level how) {
   const std::size_t from = end();
   // If retired chunks are still mapped, the worker would have to wait for them.
   if (bytes == 0 || from == max_bytes() || !prefetch.is_idle() || addresses.use_count() > 1 ||
-      !left_behind.empty())
+      !old_mappings.empty())
     return;
   const chunk_place place = place_at(from);
   prefetch.submit(
@@ -91,7 +91,7 @@ given_memory mapped_region::give_idle(const idle_request& wanted) {
     held.map.unmap();
     physical_chunk chunk = std::move(held.chunk);
     ready.clear();
-    if (addresses->refused().keep_chunk(chunk)) return;
+    if (addresses->refused().take_if_mapped(chunk)) return;
     (moves ? given.moved : given.released) = chunk.bytes();
     if (moves) wanted.taker->recycle(std::move(chunk));
   });

@@ -61,7 +61,7 @@ void mapped_region::copy_into(const physical_chunk* fresh, const backing_map::it
                               std::size_t count, stream_ref stream) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) bytes += fresh[i].bytes();
-  auto elsewhere = make_range(make_with_reclaim([&] { return address_reservation{bytes}; }));
+  auto elsewhere = make_range(acquire_with_retry([&] { return address_reservation{bytes}; }));
   mapping_list once{elsewhere};
   once.maps.resize(count);
   std::vector<std::optional<access_map>> wider(count);
@@ -84,13 +84,13 @@ void mapped_region::copy_into(const physical_chunk* fresh, const backing_map::it
   } catch (...) {
     // The copies may be under way, and must not outlive the mappings they write to. If HIP allows
     // no wait, these are lost, which is less than the bytes that come there next.
-    if (!outlast_refusals(users)) {
+    if (!wait_past_captures(users)) {
       static_cast<void>(new (std::nothrow) std::pair{elsewhere, std::move(once.maps)});
       once.maps.clear();
     }
     throw;
   }
-  if (!await_records()) elsewhere->note_no_wait();
+  if (!await_records()) elsewhere->mark_in_use();
 }
 
 void mapped_region::swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count) {
@@ -126,7 +126,7 @@ void mapped_region::swap_out(backing_map::iterator* at, physical_chunk* old,
     backing& held = at[i]->second;
     held.unmap_in(*addresses);
     std::swap(held.chunk, old[i]);
-    addresses->refused().keep_chunk(old[i]);
+    addresses->refused().take_if_mapped(old[i]);
   }
   for (std::size_t i = 0; i < count; ++i) restore(at[i]);
 }
@@ -143,7 +143,7 @@ std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t off
   for (; at != backings.end() && at->first < offset + bytes; ++at) {
     if (at->first < offset || at->first + at->second.bytes() > offset + bytes)
       refuse_cut("move_range", offset, bytes, *at);
-    for (const auto& [from, left] : left_behind)
+    for (const auto& [from, left] : old_mappings)
       if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("move_range", from, 1);
     if (at->second.chunk.location() != to) result.push_back(at);
   }
@@ -192,7 +192,7 @@ void mapped_region::forget_unused() noexcept {
   };
   std::erase_if(users.devices, [&](device_ref each) {
     return rights.get(each) == access_right::none && !is_in_own(backings, each) &&
-           !is_in_own(left_behind, each);
+           !is_in_own(old_mappings, each);
   });
 }
 
@@ -246,7 +246,7 @@ std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, mem
   }
   forget_unused();
   // The old addresses of a chunk that moves are used until end_move().
-  if (left_behind.empty() && must_renew()) renew();
+  if (old_mappings.empty() && must_renew()) renew();
   std::size_t moved = 0;
   for (const auto at : moving) moved += at->second.bytes();
   return moved;
@@ -259,7 +259,7 @@ std::vector<physical_chunk> mapped_region::copies_of(
   const auto acquire_all = [&] {
     for (const auto at : moving) {
       const physical_chunk& old = at->second.chunk;
-      fresh.push_back(make_with_reclaim([&] { return acquire(to, old.bytes(), old.memory()); }));
+      fresh.push_back(acquire_with_retry([&] { return acquire(to, old.bytes(), old.memory()); }));
     }
   };
   with_advice(acquire_all, [&] {
@@ -331,7 +331,7 @@ void mapped_region::renew() noexcept {
 }
 
 void mapped_region::return_pinned_memory() noexcept {
-  if (!backings.empty() || !left_behind.empty() || !strategy->pins_memory) return;
+  if (!backings.empty() || !old_mappings.empty() || !strategy->pins_memory) return;
   report_exceptions([this] {
     drop_prepared();
     if (addresses->pinned_chunks() == 0) return;

@@ -18,7 +18,7 @@ backing_map::iterator mapped_region::require_whole_until(backing_map::iterator f
   while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
 
   // The cache must not give a chunk to another owner while it is mapped here.
-  for (const auto& [from, left] : left_behind) {
+  for (const auto& [from, left] : old_mappings) {
     for (auto at = first; at != last; ++at)
       if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("decommit", from, 1);
   }
@@ -94,7 +94,7 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
                                   stream_ref stream) {
   if (first == last) return true;
   device_list devices = devices_of(users);
-  std::optional<event> mark = mark_in(stream, devices);
+  std::optional<event> mark = record_event_in(stream, devices);
   if (!mark) return false;
   std::list<retired_chunks> one;
   backing_map& behind =
@@ -122,7 +122,7 @@ bool mapped_region::retire_all() noexcept {
     return true;
   prefetch.cancel_or_wait();
   merge(prefetch.ready());
-  backings.merge(left_behind);
+  backings.merge(old_mappings);
   backings.merge(sleep.waking());
   bool retired = false;
   // If host memory is lacking for the list, the caller waits for the work itself.

@@ -31,7 +31,7 @@ constexpr std::size_t least_overlap = 8 * MiB;
 
 }  // namespace
 
-sleeper& sleeper_of(region& of) { return of.live().sleep; }
+sleep_participant& sleep_participant_of(region& of) { return of.live().sleep; }
 
 void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
                                      const owner_counts& owners) const {
@@ -205,7 +205,7 @@ void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
   unmaps.finish();
 }
 
-void region_sleep::fall_asleep() noexcept {
+void region_sleep::finish_suspend() noexcept {
   backing_map released;
   for (const auto& each : asleep_) released.insert(region_.backings.extract(each.first));
   release_all(released, *region_.addresses, region_.cache());
@@ -229,7 +229,7 @@ void region_sleep::renew() noexcept {
       [this] { region_.free_for_a_moment("suspend", "resume() throws until they are free"); });
 }
 
-void region_sleep::take_addresses_back() {
+void region_sleep::reacquire_addresses() {
   const auto advice = [this] {
     return "resume: others hold the addresses at " + address_text(region_.base()) +
            ", which suspend() freed so that their memory returned; all of the tag stays asleep: "
@@ -240,7 +240,7 @@ void region_sleep::take_addresses_back() {
                         advice()};
 }
 
-void region_sleep::begin_to_wake(const mapped_again& each) {
+void region_sleep::map_for_resume(const mapped_again& each) {
   // Memory that an earlier call left.
   if (!waking_.empty()) {
     wait_for_users(region_.users);
@@ -258,7 +258,7 @@ void region_sleep::begin_to_wake(const mapped_again& each) {
       fresh.chunk = reference_to(waking_.at(one.first).chunk);
       return;
     }
-    fresh.chunk = make_with_reclaim(
+    fresh.chunk = acquire_with_retry(
         [&, &of = region_] { return of.acquire(one.where, one.bytes, one.memory); },
         {.bytes = left > one.bytes ? region_.not_cached(left) : 0});
     left -= std::min(left, one.bytes);
@@ -300,11 +300,11 @@ void region_sleep::begin_to_wake(const mapped_again& each) {
   });
 }
 
-void region_sleep::sleep_on(bool may_be_in_use) noexcept {
+void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
   if (waking_.empty()) return;
   if (std::ranges::any_of(waking_, [](const auto& each) { return !each.second.map.empty(); }))
     region_.holds_memory = true;
-  if (may_be_in_use && !outlast_refusals(region_.users)) {
+  if (may_be_in_use && !wait_past_captures(region_.users)) {
     retire_waking();
     return;
   }

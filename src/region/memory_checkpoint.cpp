@@ -127,7 +127,7 @@ file_word saved_address(const void* address) noexcept {
 void* address_in_file(file_word address) noexcept { return reinterpret_cast<void*>(address); }
 
 /// Everything of one carrier but `contents`, which go to the end of `all`.
-saved_object record_of(detail::sleeper& one, std::vector<detail::sleeping_range>& all) {
+saved_object record_of(detail::sleep_participant& one, std::vector<detail::sleeping_range>& all) {
   saved_object result;
   const auto [start, bytes] = one.addresses_of();
   result.addresses = {saved_address(start), bytes};

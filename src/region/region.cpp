@@ -320,7 +320,7 @@ void region::retire() noexcept {
   std::unique_ptr<detail::mapped_region> ended = std::move(mapped_);
   if (ended && ended->process.is_of_parent()) static_cast<void>(ended.release());
   if (!ended || ended->retire_all()) return;
-  if (detail::outlast_refusals(ended->users)) return;
+  if (detail::wait_past_captures(ended->users)) return;
   // Work may still use the memory.
   const std::size_t bytes = ended->committed;
   keep_mapped(std::move(ended));

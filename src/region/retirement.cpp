@@ -457,7 +457,7 @@ void release_when_unused(device_allocation unused, device_list devices) noexcept
   }
   // ~device_allocation waits for the device of the memory only.
   std::erase(devices, unused.device());
-  if (outlast_refusals(devices)) return;
+  if (wait_past_captures(devices)) return;
   const std::size_t bytes = unused.bytes();
   static_cast<void>(unused.release());
   report_exceptions([bytes] { throw std::runtime_error{stuck_text(bytes)}; });

@@ -122,16 +122,16 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// 3) idle memory of other holders, which goes to the taker that `asks` names;
 /// 4) retired memory.
 template <typename Make>
-auto make_with_reclaim(Make make, const idle_request& asks = {}) -> decltype(make()) {
+auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(make()) {
   std::optional<decltype(make())> made;
   for (retry_rounds rounds; !made;) {
-    const std::uint64_t released = kept_memory::times_released();
+    const std::uint64_t released = cache_registry::times_released();
     const std::uint64_t seen = retired_so_far();
     static_cast<void>(attempt([&] { made.emplace(make()); },
                               [&](const out_of_memory& shortage) {
                                 return rounds.may_help(shortage.why(), retirements_waiting()) &&
                                        (retry_refused_ends(refusals::pass) ||
-                                        kept_memory::release_for(shortage, released) ||
+                                        cache_registry::release_for(shortage, released) ||
                                         reclaim_retired(shortage, seen, asks));
                               }));
   }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/check.hpp"
-#include "core/observers/race_notes.hpp"
+#include "core/observers/race_checker_calls.hpp"
 #include "runtime/host_function.hpp"
 
 namespace hipvmm {

@@ -21,7 +21,7 @@
 namespace hipvmm {
 
 /// The addresses of a region: one reservation, and those that extend() found free directly after
-/// it. They are freed as addresses without pending work, unless note_no_wait() was called. If HIP
+/// it. They are freed as addresses without pending work, unless mark_in_use() was called. If HIP
 /// refuses to unmap or to free, all of it is kept and tried again.
 class address_range final : public detail::refused_end {
  public:
@@ -57,7 +57,7 @@ class address_range final : public detail::refused_end {
     parts_.pop_back();
   }
   /// Work may still use the addresses when they are freed.
-  void note_no_wait() noexcept {
+  void mark_in_use() noexcept {
     for (reserved_part& each : parts_) each.is_waited_for = false;
   }
   /// Maps `chunk` at `offset`. `pins`: its device returns memory only with the addresses.

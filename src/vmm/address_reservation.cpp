@@ -51,7 +51,7 @@ constexpr std::chrono::milliseconds handler_patience{1000};
 // dropped by its address: addresses that are freed before and reserved again lose the new one. The
 // version decides, because the answer of a probe would be a matter of time.
 // Returns whether it was one of these releases, and all was dropped.
-bool await_late_records() noexcept {
+bool wait_for_address_records() noexcept {
   bool dropped = false;
   detail::report_exceptions([&dropped] {
     if (!detail::rules_of_runtime().wait_before_address_free) return;
@@ -181,7 +181,7 @@ hipError_t free_addresses(address_reservation& addresses) noexcept {
   // As HIP would, but AMD's runtime would also lose its record of them.
   if (detail::refused_end::any_maps(addresses.get(), addresses.bytes()))
     return hipErrorInvalidValue;
-  static_cast<void>(await_late_records());
+  static_cast<void>(wait_for_address_records());
   const std::lock_guard lock{address_calls_mutex()};
   return detail::address_calls::free(addresses);
 }
@@ -273,7 +273,7 @@ void* detail::next_aside(std::size_t bytes) {
   return reinterpret_cast<void*>(start);
 }
 
-address_reservation detail::reserve_aside(std::size_t bytes) {
+address_reservation detail::reserve_private_range(std::size_t bytes) {
   return address_reservation{bytes, 0, next_aside(bytes)};
 }
 
@@ -284,7 +284,7 @@ bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
     if (reports) report(hipErrorInvalidValue, "hipMemAddressFree");
     return false;
   }
-  const bool records_stay = await_late_records() && is_waited_for;
+  const bool records_stay = wait_for_address_records() && is_waited_for;
   const std::size_t bytes = addresses.bytes();
   void* const base = addresses.get();
   hipError_t result = hipSuccess;
@@ -302,7 +302,7 @@ bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
 
 detail::renewal detail::renew(address_reservation& addresses) noexcept {
   if (refused_end::any_maps(addresses.get(), addresses.bytes())) return renewal::refused;
-  static_cast<void>(await_late_records());
+  static_cast<void>(wait_for_address_records());
   void* const base = addresses.get();
   const std::size_t bytes = addresses.bytes();
   hipError_t result = hipSuccess;
@@ -330,7 +330,7 @@ void detail::note_failed_map(const address_reservation& addresses) noexcept {
 
 bool detail::chunk_pins::add(const physical_chunk& chunk) {
   set_pinned_chunk_keeper([](physical_chunk& dropped) {
-    return kept_memory::keep_pinned(chunk_cache::shared(), dropped);
+    return cache_registry::keep_pinned(chunk_cache::shared(), dropped);
   });
   if (!chunk.charge_ || !charges_.insert(chunk.charge_).second) return false;
   ++chunk.charge_->pins;
@@ -351,7 +351,7 @@ void detail::chunk_pins::end() noexcept {
   if (charges_.empty()) return;
   for (const std::shared_ptr<chunk_charge>& each : charges_) --each->pins;
   charges_.clear();
-  kept_memory::release_unpinned();
+  cache_registry::release_unpinned();
 }
 
 void detail::chunk_pins::stay() noexcept {
@@ -366,7 +366,7 @@ void detail::chunk_pins::stay() noexcept {
     for (const auto& each : charges_) --each->pins;
     lost->charges.swap(charges_);
     lost->before = last.exchange(lost);
-    kept_memory::release_unpinned();
+    cache_registry::release_unpinned();
   }
   end();  // of chunks that no list could take
 }

@@ -74,9 +74,9 @@ struct reserved_addresses {
 /// a moment, or load_checkpoint() to find free in another process: the system gives the highest
 /// that are free, or the lowest from a third of the address space on, and these are below. If they
 /// are not to be had, any others. Throws: as address_reservation.
-[[nodiscard]] address_reservation reserve_aside(std::size_t bytes);
-/// The address that reserve_aside() asks for next, which the caller gets alone unless all were
-/// given; null if so many bytes are not there.
+[[nodiscard]] address_reservation reserve_private_range(std::size_t bytes);
+/// The address that reserve_private_range() asks for next, which the caller gets alone unless all
+/// were given; null if so many bytes are not there.
 [[nodiscard]] void* next_aside(std::size_t bytes);
 
 enum class renewal : unsigned char {

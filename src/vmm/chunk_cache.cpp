@@ -19,14 +19,14 @@
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/process_mark.hpp"
+#include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
-#include "vmm/kept_chunks.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm {
 
+using detail::cached_chunks;
 using detail::departing_chunks;
-using detail::kept_chunks;
 using clock = std::chrono::steady_clock;
 
 namespace {
@@ -55,29 +55,29 @@ struct chunk_cache::state {
   ~state() {
     decay.cancel_or_wait();
     departing_chunks out;
-    for_each([&](kept_chunks& each) { each.drop_all(out); });
-    for (kept_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);
+    for_each([&](cached_chunks& each) { each.drop_all(out); });
+    for (cached_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);
   }
   state(const state&) = delete;
   state& operator=(const state&) = delete;
 
   template <typename Body>
   void for_each(Body body) const {
-    for (kept_chunks* each = first.load(std::memory_order_acquire); each != nullptr;
+    for (cached_chunks* each = first.load(std::memory_order_acquire); each != nullptr;
          each = each->next)
       body(*each);
   }
-  [[nodiscard]] kept_chunks* find(device_ref device) const noexcept {
-    kept_chunks* each = first.load(std::memory_order_acquire);
+  [[nodiscard]] cached_chunks* find(device_ref device) const noexcept {
+    cached_chunks* each = first.load(std::memory_order_acquire);
     while (each != nullptr && each->device != device) each = each->next;
     return each;
   }
   /// The chunks held of a device that exists; nullptr when the host's memory is exhausted.
-  kept_chunks* find_or_add(device_ref device) noexcept {
-    if (kept_chunks* const found = find(device)) return found;
+  cached_chunks* find_or_add(device_ref device) noexcept {
+    if (cached_chunks* const found = find(device)) return found;
     const std::lock_guard lock{adding};
-    if (kept_chunks* const found = find(device)) return found;
-    auto* const added = new (std::nothrow) kept_chunks{device, first};
+    if (cached_chunks* const found = find(device)) return found;
+    auto* const added = new (std::nothrow) cached_chunks{device, first};
     if (added != nullptr) {
       ++devices;
       first.store(added, std::memory_order_release);
@@ -85,13 +85,13 @@ struct chunk_cache::state {
     return added;
   }
   /// Throws: std::invalid_argument when there is no such device.
-  kept_chunks& of(device_ref device) {
-    if (kept_chunks* const found = find(device)) return *found;
+  cached_chunks& of(device_ref device) {
+    if (cached_chunks* const found = find(device)) return *found;
     require_device(device);
-    if (kept_chunks* const added = find_or_add(device)) return *added;
+    if (cached_chunks* const added = find_or_add(device)) return *added;
     throw std::bad_alloc{};
   }
-  /// Releases the chunks that `choose(kept_chunks&, departing_chunks&)` drops of each device;
+  /// Releases the chunks that `choose(cached_chunks&, departing_chunks&)` drops of each device;
   /// returns the sum of the bytes that it returns. A thread that finds nothing left to release
   /// waits here for those that are releasing.
   template <typename Choose>
@@ -100,7 +100,7 @@ struct chunk_cache::state {
     std::size_t bytes = 0;
     {
       departing_chunks out;
-      for_each([&](kept_chunks& each) { bytes += choose(each, out); });
+      for_each([&](cached_chunks& each) { bytes += choose(each, out); });
     }
     if (bytes != 0) ++times_released;
     return bytes;
@@ -109,7 +109,7 @@ struct chunk_cache::state {
   /// `seen`, by this thread or another.
   bool release_for(const shortage& why, std::uint64_t seen) {
     bool helps = false;
-    release([&](kept_chunks& each, departing_chunks& out) {
+    release([&](cached_chunks& each, departing_chunks& out) {
       if (!detail::is_relieved_by(why, each.device.ordinal())) return std::size_t{0};
       helps = true;
       return each.drop_down_to(0, out);
@@ -120,14 +120,14 @@ struct chunk_cache::state {
     const auto age = bounds.longest();
     if (!age) return;
     const clock::time_point limit = now - *age;
-    release([&](kept_chunks& each, departing_chunks& out) {
+    release([&](cached_chunks& each, departing_chunks& out) {
       return each.drop_expired(limit, most, out);
     });
   }
   /// When the chunk was recycled that has been kept longest; nothing when none is kept.
   [[nodiscard]] std::optional<clock::time_point> oldest() const {
     std::optional<clock::time_point> first_since;
-    for_each([&](const kept_chunks& each) {
+    for_each([&](const cached_chunks& each) {
       const auto since = each.oldest();
       if (since && (!first_since || *since < *first_since)) first_since = since;
     });
@@ -150,12 +150,12 @@ struct chunk_cache::state {
   /// them.
   void start_decay() {
     if (!bounds.longest() || decay.request()) return;
-    release([](kept_chunks& each, departing_chunks& out) { return each.drop_down_to(0, out); });
+    release([](cached_chunks& each, departing_chunks& out) { return each.drop_down_to(0, out); });
   }
 
   /// Keeps `kept`, or releases it.
-  void keep(std::unique_ptr<detail::kept_chunk> kept, kept_chunks& of) {
-    using outcome = kept_chunks::outcome;
+  void keep(std::unique_ptr<detail::kept_chunk> kept, cached_chunks& of) {
+    using outcome = cached_chunks::outcome;
     departing_chunks out;
     const detail::descriptor_budget budget{devices};
     const outcome came = of.keep(std::move(kept), bounds, budget, out);
@@ -164,18 +164,18 @@ struct chunk_cache::state {
   }
   /// Drops chunks that were kept only because of pins, and starts the decay of the rest.
   void release_unpinned() {
-    release([this](kept_chunks& each, departing_chunks& out) {
+    release([this](cached_chunks& each, departing_chunks& out) {
       return each.drop_unpinned(bounds, out);
     });
     if (oldest()) start_decay();
   }
 
   const lifetime ends_with;
-  std::atomic<kept_chunks*> first{nullptr};  // the newest; none is removed
+  std::atomic<cached_chunks*> first{nullptr};  // the newest; none is removed
   std::atomic<std::size_t> devices{0};
   detail::kept_bounds bounds;
   std::atomic<std::uint64_t> times_released{0};
-  std::atomic<bool> is_listed{false};  // by kept_memory::list()
+  std::atomic<bool> is_listed{false};  // by cache_registry::list()
   std::mutex adding;
   // Recursive: a release that fails calls the error handler, which may acquire.
   std::recursive_mutex releasing;
@@ -190,7 +190,7 @@ bool ends_at_exit() {
   // A child of fork() has this handler and must not call HIP.
   static const ::pid_t process = ::getpid();
   static const bool registered = std::atexit([] {
-                                   if (::getpid() == process) detail::kept_memory::end_shared();
+                                   if (::getpid() == process) detail::cache_registry::end_shared();
                                  }) == 0;
   return registered;
 }
@@ -217,7 +217,7 @@ chunk_cache::~chunk_cache() = default;
 
 physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle_type shareable,
                                     chunk_memory memory) {
-  kept_chunks& cache = state_->of(device);
+  cached_chunks& cache = state_->of(device);
   if (memory == chunk_memory::standard)
     if (const auto kept = cache.take(bytes, shareable)) return std::move(kept->chunk);
   physical_chunk made;
@@ -243,7 +243,7 @@ void chunk_cache::recycle(physical_chunk chunk) noexcept {
 bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
   // Another owner in this process has the memory still.
   if (chunk.empty() || detail::owners_of(chunk) > 1) return false;
-  kept_chunks* const cache = state_->find_or_add(chunk.device());
+  cached_chunks* const cache = state_->find_or_add(chunk.device());
   if (cache == nullptr) return false;
   const bool is_reusable = !chunk.shared() && !detail::is_retained(chunk) &&
                            !chunk.location().is_host() && chunk.memory() == chunk_memory::standard;
@@ -257,7 +257,7 @@ bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
       new (std::nothrow) detail::kept_chunk{std::move(chunk), is_reusable, only_while_pinned}};
   if (!kept) return false;
   if (detail::is_pinned(kept->chunk)) {
-    detail::kept_memory::list(state_);
+    detail::cache_registry::list(state_);
     // Nothing would report that it is pinned no longer.
     if (!state_->is_listed) return false;
   }
@@ -266,14 +266,14 @@ bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
 }
 
 std::size_t chunk_cache::trim(std::size_t bytes_to_keep) noexcept {
-  return state_->release([&](kept_chunks& each, departing_chunks& out) {
+  return state_->release([&](cached_chunks& each, departing_chunks& out) {
     return each.drop_down_to(bytes_to_keep, out);
   });
 }
 
 std::size_t chunk_cache::trim(device_ref device, std::size_t bytes_to_keep) {
-  const kept_chunks& wanted = state_->of(device);
-  return state_->release([&](kept_chunks& each, departing_chunks& out) {
+  const cached_chunks& wanted = state_->of(device);
+  return state_->release([&](cached_chunks& each, departing_chunks& out) {
     return &each == &wanted ? each.drop_down_to(bytes_to_keep, out) : 0;
   });
 }
@@ -299,7 +299,7 @@ std::chrono::milliseconds chunk_cache::retention() const noexcept {
 
 chunk_cache_statistics chunk_cache::statistics() const noexcept {
   chunk_cache_statistics sum{};
-  state_->for_each([&](const kept_chunks& each) {
+  state_->for_each([&](const cached_chunks& each) {
     const std::lock_guard lock{each.mutex};
     add_up(sum, each.statistics);
   });
@@ -307,33 +307,33 @@ chunk_cache_statistics chunk_cache::statistics() const noexcept {
 }
 
 chunk_cache_statistics chunk_cache::statistics(device_ref device) const {
-  const kept_chunks& cache = state_->of(device);
+  const cached_chunks& cache = state_->of(device);
   const std::lock_guard lock{cache.mutex};
   return cache.statistics;
 }
 
 namespace detail {
 
-std::uint64_t kept_memory::times_released() noexcept {
+std::uint64_t cache_registry::times_released() noexcept {
   return chunk_cache::shared().state_->times_released;
 }
 
-bool kept_memory::release_for(const out_of_memory& shortage, std::uint64_t seen) noexcept {
+bool cache_registry::release_for(const out_of_memory& shortage, std::uint64_t seen) noexcept {
   return chunk_cache::shared().state_->release_for(shortage.why(), seen);
 }
 
-bool kept_memory::keep_pinned(chunk_cache& cache, physical_chunk& chunk) noexcept {
+bool cache_registry::keep_pinned(chunk_cache& cache, physical_chunk& chunk) noexcept {
   return is_pinned(chunk) && cache.keep(chunk, chunk_cache::purpose::release);
 }
 
-physical_chunk kept_memory::take_pinned(chunk_cache& cache, device_ref device, std::size_t bytes,
-                                        std::size_t most, handle_type shareable) {
+physical_chunk cache_registry::take_pinned(chunk_cache& cache, device_ref device, std::size_t bytes,
+                                           std::size_t most, handle_type shareable) {
   const auto kept = cache.state_->of(device).take_pinned(bytes, most, shareable);
   return kept ? std::move(kept->chunk) : physical_chunk{};
 }
 
 // The caches that kept pinned chunks, for when these are pinned no longer.
-struct kept_memory::pinning_caches {
+struct cache_registry::pinning_caches {
   static pinning_caches& instance() {
     static never_destroyed<pinning_caches> only;  // regions of static storage use it
     return only.get();
@@ -342,7 +342,7 @@ struct kept_memory::pinning_caches {
   std::vector<std::weak_ptr<chunk_cache::state>> states;
 };
 
-void kept_memory::list(const std::shared_ptr<chunk_cache::state>& state) noexcept {
+void cache_registry::list(const std::shared_ptr<chunk_cache::state>& state) noexcept {
   if (state->is_listed) return;
   report_exceptions([&state] {
     auto& [mutex, states] = pinning_caches::instance();
@@ -354,18 +354,18 @@ void kept_memory::list(const std::shared_ptr<chunk_cache::state>& state) noexcep
   });
 }
 
-physical_chunk kept_memory::take(chunk_cache& cache, device_ref device, std::size_t bytes,
-                                 handle_type shareable) {
+physical_chunk cache_registry::take(chunk_cache& cache, device_ref device, std::size_t bytes,
+                                    handle_type shareable) {
   const auto kept = cache.state_->of(device).take(bytes, shareable);
   return kept ? std::move(kept->chunk) : physical_chunk{};
 }
 
-std::size_t kept_memory::bytes_to_take(chunk_cache& cache, device_ref device, std::size_t bytes,
-                                       handle_type shareable) {
+std::size_t cache_registry::bytes_to_take(chunk_cache& cache, device_ref device, std::size_t bytes,
+                                          handle_type shareable) {
   return cache.state_->of(device).bytes_to_take(bytes, shareable);
 }
 
-void kept_memory::release_unpinned() noexcept {
+void cache_registry::release_unpinned() noexcept {
   report_exceptions([] {
     // Without an allocation unless many: a failure would leave chunks among those that are pinned.
     boost::container::small_vector<std::shared_ptr<chunk_cache::state>, 16> listed;
@@ -379,14 +379,14 @@ void kept_memory::release_unpinned() noexcept {
   });
 }
 
-void kept_memory::end_shared() noexcept {
+void cache_registry::end_shared() noexcept {
   chunk_cache::state& all = *chunk_cache::shared().state_;
   all.bounds.keeps_pinned = false;
   all.bounds.bytes = 0;
-  all.release([](kept_chunks& each, departing_chunks& out) { return each.drop_all(out); });
+  all.release([](cached_chunks& each, departing_chunks& out) { return each.drop_all(out); });
 }
 
-void kept_memory::release_expired(chunk_cache& cache, clock::time_point now) noexcept {
+void cache_registry::release_expired(chunk_cache& cache, clock::time_point now) noexcept {
   cache.state_->release_expired(now, std::numeric_limits<std::size_t>::max());
 }
 

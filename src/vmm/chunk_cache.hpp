@@ -11,7 +11,7 @@
 namespace hipvmm::detail {
 
 /// Chunk cache functions for other parts of the library.
-struct kept_memory {
+struct cache_registry {
   /// How often memory kept by chunk_cache::shared() was released so far.
   [[nodiscard]] static std::uint64_t times_released() noexcept;
   /// Releases all that chunk_cache::shared() keeps and that may relieve `shortage`. Returns whether
@@ -21,8 +21,8 @@ struct kept_memory {
   /// Takes over `chunk`, which is to be released, if addresses pin its memory: `cache` counts
   /// it, may return it, and releases it when the memory returns. Returns whether it did.
   static bool keep_pinned(chunk_cache& cache, physical_chunk& chunk) noexcept;
-  /// Takes a pinned chunk of the device out of `cache`, as kept_chunks::take_pinned(); an empty one
-  /// if none is kept.
+  /// Takes a pinned chunk of the device out of `cache`, as cached_chunks::take_pinned(); an empty
+  /// one if none is kept.
   [[nodiscard]] static physical_chunk take_pinned(chunk_cache& cache, device_ref device,
                                                   std::size_t bytes, std::size_t most,
                                                   handle_type shareable);

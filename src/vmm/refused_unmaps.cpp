@@ -94,8 +94,8 @@ void refused_unmaps::entry::resolve_doubt() noexcept {
     static_cast<void>(map.release());
 }
 
-void refused_unmaps::unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
-                                   physical_chunk* owned) noexcept {
+void refused_unmaps::unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle* mapped,
+                                    physical_chunk* owned) noexcept {
   if (map.empty()) return;
   // Nobody uses the memory any more, whether it is unmapped or not.
   map.deregister();
@@ -142,7 +142,7 @@ void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
   static_cast<void>(map.release());
 }
 
-bool refused_unmaps::keep_chunk(physical_chunk& chunk) noexcept {
+bool refused_unmaps::take_if_mapped(physical_chunk& chunk) noexcept {
   if (empty() || chunk.empty()) return false;
   const std::lock_guard lock{mutex_};
   const auto found = std::ranges::find_if(
@@ -158,7 +158,7 @@ void refused_unmaps::retry(const void* address, std::size_t bytes) {
   std::optional<hip_error> refused;
   const detail::events_wait later;
   {
-    // Held while HIP unmaps: keep_chunk() must find each entry until its mapping is gone.
+    // Held while HIP unmaps: take_if_mapped() must find each entry until its mapping is gone.
     const std::lock_guard lock{mutex_};
     for (auto next = entries_.begin(); next != entries_.end();) {
       const auto each = next++;

@@ -51,8 +51,8 @@ class refused_unmaps {
   [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
   /// Unmaps `map`, which maps the chunk of the handle `mapped`. A mapping that HIP refuses to unmap
   /// is reported and kept here, together with the chunk `owned`, which nobody else uses.
-  void unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
-                     physical_chunk* owned = nullptr) noexcept;
+  void unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle* mapped,
+                      physical_chunk* owned = nullptr) noexcept;
   /// Verifies with HIP that `chunk` is mapped, which is in `addresses`.
   /// Throws: hip_error if it is not mapped; hip_error if HIP does not answer, and then `made`
   /// is kept here.
@@ -60,7 +60,7 @@ class refused_unmaps {
                       const address_reservation& addresses);
   /// Takes over `chunk` if it is mapped here. Returns whether it did: such a chunk must not be used
   /// again.
-  bool keep_chunk(physical_chunk& chunk) noexcept;
+  bool take_if_mapped(physical_chunk& chunk) noexcept;
   /// Tries again to unmap the mappings kept here.
   /// Throws: hip_error if HIP still refuses a mapping that is partly in [address, address +
   /// bytes). Other refusals, which were reported, change nothing.

@@ -196,13 +196,13 @@ TEST_CASE("options: those of other resources and of sharing reach them") {
   CHECK(publishing.options.patience.count() == 7);
   CHECK(publishing.options.max_importers == 3);
   CHECK(publishing.options.other_users == std::vector<unsigned>{1, 2});
-  CHECK(publishing.elements == published_elements{1, 1, 9});
+  CHECK(publishing.elements == element_identity{1, 1, 9});
   const c::attaching_settings attaching = c::attachment_settings(
       "right=read_write,peers=1:read,device=1,users=5,timeout=9,element_size=8,element_align=4");
   CHECK(attaching.options.right == access_right::read_write);
   CHECK(attaching.options.device == device_ref{1});
   CHECK(attaching.options.timeout.count() == 9);
-  CHECK(attaching.elements == published_elements{8, 4, 0});
+  CHECK(attaching.elements == element_identity{8, 4, 0});
 }
 
 HIPVMM_TEST_CASE_IN("options: HIPVMM_CONF sets defaults, which options of a call overrule",

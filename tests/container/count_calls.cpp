@@ -168,7 +168,7 @@ struct sleeping_region {
   }
 };
 
-call_counts fall_asleep(std::size_t chunks) {
+call_counts suspend_tag(std::size_t chunks) {
   sleeping_region one{chunks};
   return calls_of([&] { suspend(one.tag, hipvmm::keep::nothing); });
 }
@@ -254,7 +254,7 @@ constexpr std::array operations{operation{"growth", grow},
                                 operation{"trim", trim},
                                 operation{"end", end},
                                 operation{"arena", step_by_one},
-                                operation{"suspend", fall_asleep},
+                                operation{"suspend", suspend_tag},
                                 operation{"resume", wake},
                                 operation{"attach", attach, 120},
                                 operation{"prompts", step_at_once},

@@ -5,7 +5,7 @@
 
 #include <hipvmm/ipc/fd_channel.hpp>
 #include <hipvmm/region/region.hpp>
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "support/devices.hpp"

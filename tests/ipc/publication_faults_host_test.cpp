@@ -26,9 +26,9 @@
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
+#include "ipc/fault_point.hpp"
 #include "ipc/identity.hpp"
 #include "ipc/packet.hpp"
-#include "ipc/protocol_step.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"

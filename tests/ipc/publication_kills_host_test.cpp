@@ -19,7 +19,7 @@
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "support/devices.hpp"

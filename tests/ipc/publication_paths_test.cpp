@@ -15,7 +15,7 @@
 
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"

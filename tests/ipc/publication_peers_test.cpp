@@ -21,10 +21,10 @@
 #include <hipvmm/region/region.hpp>
 #include "ipc/identity.hpp"
 #include "ipc/packet.hpp"
+#include "ipc/publication_page.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
-#include "ipc/state_page.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/descriptor_limit.hpp"

@@ -18,8 +18,8 @@
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include "ipc/publication_page.hpp"
 #include "ipc/published_region.hpp"
-#include "ipc/state_page.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
@@ -32,8 +32,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("state_page: what is withdrawn limits what may be read until it is announced again") {
-  detail::state_page page;
+TEST_CASE(
+    "publication_page: what is withdrawn limits what may be read until it is announced again") {
+  detail::publication_page page;
   const detail::state_view view{page.descriptor()};
   const auto readable = [&view] {
     const std::optional<detail::byte_range> found = view.readable();

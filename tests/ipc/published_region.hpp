@@ -20,9 +20,9 @@
 #include <hipvmm/region/region.hpp>
 #include "ipc/identity.hpp"
 #include "ipc/packet.hpp"
+#include "ipc/publication_page.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
-#include "ipc/state_page.hpp"
 #include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
@@ -140,7 +140,7 @@ class raw_owner {
     REQUIRE(::listen(listener_.get(), 4) == 0);
     page_.set_epoch(1);
   }
-  [[nodiscard]] detail::state_page& page() noexcept { return page_; }
+  [[nodiscard]] detail::publication_page& page() noexcept { return page_; }
   /// Serves one importer until it closes, beside this thread.
   std::future<void> serve(answer how) {
     return std::async(std::launch::async, [this, how = std::move(how)] {
@@ -165,7 +165,7 @@ class raw_owner {
 
  private:
   detail::owned_descriptor listener_ = detail::make_socket();
-  detail::state_page page_;
+  detail::publication_page page_;
 };
 
 }  // namespace hipvmm::test

@@ -26,7 +26,7 @@ code=$(code_of "${files[@]}")
 count() { grep -cE "$1" <<<"$code" || true; }
 
 compare catches_of_out_of_memory "$(count 'catch \(const out_of_memory\b')" \
-  "let make_with_reclaim() in region/retirement.hpp decide on a shortage"
+  "let acquire_with_retry() in region/retirement.hpp decide on a shortage"
 compare thread_local_variables "$(count '\bthread_local\b')" "hand the value to the call"
 compare forwarding_bodies \
   "$(count '\{ return [a-z_:]+(_->|_\.|\(\)->|\(\)\.)[a-z_]+\([^;]*\); \}')" \

@@ -9,7 +9,12 @@ words=(errand rung reuse_rules physical_side stream_side addressed_side device_s
   look_at_hole telemetry drop_lifted give_back_lifted hold_back note_follows 'settl[a-z_]*'
   capability_request capability_subject capability_source capability_pause 'standing::[a-z]*'
   'occasion::[a-z]*' 'renews?_addresses' 'straddl[a-z_]*' 'emptied::[a-z_]*' 'ahead::[a-z]*'
-  'order_(checker|clock|memory|ranges|streams)\.(cpp|hpp)' move_to_hold pool_texts record_untold)
+  'order_(checker|clock|memory|ranges|streams)\.(cpp|hpp)' move_to_hold pool_texts record_untold
+  mapped_there left_behind note_no_wait await_late_records unmap_or_keep keep_chunk reserve_aside
+  outlast_refusals make_with_reclaim sleep_on begin_to_wake take_addresses_back fall_asleep
+  'slow_path_turns?' leave_refused free_gain publisher_thread 'published_(shape|elements|state)'
+  state_page block_mirror protocol_step 'budget_(duty|share)' slot_rows slot_table race_notes
+  kept_chunks)
 
 mapfile -t files < <({ cpp_files include src testing providers tests samples bench; pages; } |
   grep -v -e "^$root/CHANGELOG.md" -e "^$root/bench/results/")

@@ -110,11 +110,11 @@ class region_model {
 
   std::vector<std::uint32_t> tags_;
   std::map<std::size_t, std::size_t> chunks_;  // first granule to end
-  struct left_behind {
+  struct old_mappings {
     std::size_t end;
     std::size_t now;  // the place of the chunk
   };
-  std::map<std::size_t, left_behind> left_;  // by first granule
+  std::map<std::size_t, old_mappings> left_;  // by first granule
 };
 
 // A tag does not tell its granule, because it moves.

@@ -46,9 +46,9 @@ TEST_CASE("chunk_cache: a chunk that nobody acquires is kept for the retention")
   const std::uint64_t before = live_objects().handles;
   chunk_cache cache{GiB, 1h};
   recycle_granules(cache, 3);
-  detail::kept_memory::release_expired(cache, clock::now() + 59min);
+  detail::cache_registry::release_expired(cache, clock::now() + 59min);
   CHECK(cache.statistics().chunks == 3);
-  detail::kept_memory::release_expired(cache, clock::now() + 1h);
+  detail::cache_registry::release_expired(cache, clock::now() + 1h);
   CHECK(cache.statistics().chunks == 0);
   CHECK(cache.statistics().dropped == 3);
   CHECK(cache.statistics().expired == 3);
@@ -62,7 +62,7 @@ TEST_CASE("chunk_cache: the retention counts from the last recycle") {
   const auto between = clock::now();
   while (clock::now() == between) std::this_thread::yield();
   cache.recycle(std::move(again));
-  detail::kept_memory::release_expired(cache, between + 1h);
+  detail::cache_registry::release_expired(cache, between + 1h);
   CHECK(cache.statistics().chunks == 1);
   CHECK(cache.statistics().expired == 1);
 }
@@ -71,7 +71,7 @@ TEST_CASE("chunk_cache: without a retention no time releases a chunk") {
   chunk_cache cache{GiB};
   CHECK(cache.retention() == chunk_cache::forever);
   recycle_granules(cache, 1);
-  detail::kept_memory::release_expired(cache, clock::time_point::max());
+  detail::cache_registry::release_expired(cache, clock::time_point::max());
   CHECK(cache.statistics().chunks == 1);
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("chunk_cache: a retention of zero keeps nothing") {
 TEST_CASE("chunk_cache: extreme retentions are kept as they are meant") {
   chunk_cache cache{GiB, std::chrono::milliseconds::max() - 1ms};
   recycle_granules(cache, 1);
-  detail::kept_memory::release_expired(cache, clock::now() + std::chrono::hours{24 * 365});
+  detail::cache_registry::release_expired(cache, clock::now() + std::chrono::hours{24 * 365});
   CHECK(cache.statistics().chunks == 1);
   cache.set_retention(std::chrono::milliseconds::min());
   CHECK(cache.retention() == 0ms);
@@ -136,7 +136,7 @@ TEST_CASE("chunk_cache: may be destroyed while chunks wait to expire, or are rel
     chunk_cache expiring{GiB, 1ms};
     recycle_granules(waiting, 1);
     recycle_granules(expiring, 20);
-    if (round % 2 == 0) detail::kept_memory::release_expired(expiring, clock::now() + 1h);
+    if (round % 2 == 0) detail::cache_registry::release_expired(expiring, clock::now() + 1h);
   }
   CHECK(live_objects().handles == before);
 }
@@ -189,7 +189,7 @@ TEST_CASE(
     const error_recorder reported;
     recycle_granules(chunk_cache::shared(), 3);
     const planned_fault fault{"hipMemRelease", nth, hipErrorUnknown};
-    CHECK_THROWS_AS(detail::make_with_reclaim([] {
+    CHECK_THROWS_AS(detail::acquire_with_retry([] {
                       return physical_chunk{first_device, free_granules() + 4 * granule()};
                     }),
                     out_of_memory);
@@ -305,7 +305,7 @@ TEST_CASE("chunk_cache: what runs out of the memory of one device leaves that of
   const shared_cache_keeps keeps;
   recycle_granules(chunk_cache::shared(), 1, device_ref{1});
   recycle_granules(chunk_cache::shared(), 1);
-  CHECK_THROWS_AS(detail::make_with_reclaim([] {
+  CHECK_THROWS_AS(detail::acquire_with_retry([] {
                     return physical_chunk{first_device, free_granules() + 2 * granule()};
                   }),
                   out_of_memory);
@@ -318,7 +318,7 @@ TEST_CASE("chunk_cache: what runs out of descriptors or of the host's memory get
   for (const exhausted what : {exhausted::descriptors, exhausted::host_memory}) {
     recycle_granules(chunk_cache::shared(), 1, device_ref{1});
     int tries = 0;
-    CHECK_THROWS_AS(detail::make_with_reclaim([&]() -> int {
+    CHECK_THROWS_AS(detail::acquire_with_retry([&]() -> int {
                       ++tries;
                       throw out_of_memory{what, 0, 1, 0, {}};
                     }),
@@ -339,7 +339,7 @@ TEST_CASE("chunk_cache: what is released for a shortage is tried again before re
   waiting.retire();
   // It would wait for the stream that is held.
   const std::size_t wanted = align_down(free_granules() + kept / 2, granule());
-  const physical_chunk made = detail::make_with_reclaim([wanted] {
+  const physical_chunk made = detail::acquire_with_retry([wanted] {
     return physical_chunk{first_device, wanted};
   });
   CHECK(retired_memory().waiting == 1);
@@ -353,7 +353,7 @@ TEST_CASE("chunk_cache: retired memory that comes to be kept still serves who wa
   region waiting{first_device, most};
   waiting.commit(0, most);
   waiting.retire();
-  const physical_chunk made = detail::make_with_reclaim([&] {
+  const physical_chunk made = detail::acquire_with_retry([&] {
     return physical_chunk{first_device, most + most / granule() / 2 * granule()};
   });
   CHECK(made.bytes() > most);

@@ -202,7 +202,7 @@ TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again
   {
     const error_recorder reported;
     plan_faults("hipMemUnmap nth=1 error=hipErrorUnknown");
-    refused.unmap_or_keep(map, chunk.get());
+    refused.unmap_or_defer(map, chunk.get());
     plan_faults("");
     REQUIRE(reported.count() == 1);
   }
@@ -211,10 +211,10 @@ TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again
   watched_thread retried{[&] { refused.retry(addresses.get(), addresses.bytes()); }};
   REQUIRE(retried.comes_to_wait());
   REQUIRE(live_objects().mappings == mapped);
-  // A chunk that keep_chunk() does not take may be mapped elsewhere.
+  // A chunk that take_if_mapped() does not take may be mapped elsewhere.
   std::uint64_t left = mapped;
   watched_thread keeping{[&] {
-    const bool is_kept = refused.keep_chunk(chunk);
+    const bool is_kept = refused.take_if_mapped(chunk);
     left = is_kept ? 0 : live_objects().mappings;
   }};
   keeping.comes_to_wait();

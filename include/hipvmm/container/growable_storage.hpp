@@ -246,7 +246,7 @@ class growable_storage {
     std::size_t ready;
   };
   void count_growth(const size_before& before, std::size_t bytes);
-  void note_move(const void* before, std::size_t held, std::size_t used) noexcept;
+  void count_move(const void* before, std::size_t held, std::size_t used) noexcept;
   void move_to_fit(std::size_t bytes);
   void prepare_ahead(std::size_t bytes);
   [[nodiscard]] std::size_t step_limit() const;

@@ -12,7 +12,7 @@
 namespace hipvmm {
 
 namespace detail {
-class slot_table;
+class slot_allocator;
 }  // namespace detail
 
 /// One reservation of slots, each of which grows in place: the shape of a KV cache. A slot has a
@@ -136,10 +136,10 @@ class slot_arena {
   [[nodiscard]] device_ref device() const;
 
  private:
-  [[nodiscard]] detail::slot_table& live() const;
+  [[nodiscard]] detail::slot_allocator& live() const;
   static void require_same_size(std::size_t slots, std::size_t lengths);
 
-  std::unique_ptr<detail::slot_table> table_;
+  std::unique_ptr<detail::slot_allocator> table_;
 };
 
 }  // namespace hipvmm

@@ -36,7 +36,7 @@ class attached_region {
   /// this process has no device of the owner's; unsupported if a device of the memory, or of
   /// `options.peers`, cannot reach one of the memory's devices; out_of_memory; hip_error.
   explicit attached_region(const std::string& path, const attach_options& options = {},
-                           published_elements elements = {});
+                           element_identity elements = {});
   /// Unmaps. Pre: nothing in flight uses the bytes.
   ~attached_region();
   attached_region(attached_region&& other) noexcept;

@@ -13,7 +13,7 @@
 namespace hipvmm {
 
 namespace detail {
-class block_mirror;
+class imported_block_map;
 }  // namespace detail
 
 /// A block of another process's pool, mapped in this process by imported_blocks::add(). The
@@ -40,11 +40,11 @@ class imported_block {
 
  private:
   friend class imported_blocks;
-  imported_block(std::shared_ptr<detail::block_mirror> mirror, std::size_t offset,
+  imported_block(std::shared_ptr<detail::imported_block_map> mirror, std::size_t offset,
                  std::size_t bytes) noexcept
       : mirror_{std::move(mirror)}, offset_{offset}, bytes_{bytes} {}
 
-  std::shared_ptr<detail::block_mirror> mirror_;
+  std::shared_ptr<detail::imported_block_map> mirror_;
   std::size_t offset_ = 0;
   std::size_t bytes_ = 0;
 };
@@ -84,8 +84,8 @@ class imported_blocks {
   [[nodiscard]] device_ref device() const;
 
  private:
-  [[nodiscard]] detail::block_mirror& live() const;
-  std::shared_ptr<detail::block_mirror> mirror_;
+  [[nodiscard]] detail::imported_block_map& live() const;
+  std::shared_ptr<detail::imported_block_map> mirror_;
 };
 
 }  // namespace hipvmm

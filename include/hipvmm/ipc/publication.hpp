@@ -19,7 +19,7 @@ namespace hipvmm {
 
 namespace detail {
 class keeper;
-class publisher;
+class publication_server;
 }  // namespace detail
 
 /// Growing memory, published under a path of the file system: other processes of the machine attach
@@ -51,7 +51,7 @@ class publication {
   /// socket's may be (about 100 characters); ipc_error `refused` if another publication, or
   /// anything else, is at `path`; out_of_memory without descriptors; ipc_error `system`.
   publication(const std::string& path, device_ref device, std::size_t max_bytes,
-              published_elements elements = {}, publication_options options = {});
+              element_identity elements = {}, publication_options options = {});
   /// The same for the memory of a vector, as many addresses as it has now. Name the other devices
   /// of a striped one.
   template <typename T>
@@ -119,11 +119,11 @@ class publication {
   using exporter = std::function<std::vector<exported_chunk>(std::uint64_t since)>;
   void announce_chunks(const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
                        const exporter& export_since, stream_ref stream);
-  [[nodiscard]] detail::publisher& live() const;
-  publication(std::unique_ptr<detail::publisher> made,
+  [[nodiscard]] detail::publication_server& live() const;
+  publication(std::unique_ptr<detail::publication_server> made,
               std::unique_ptr<detail::keeper> keeper) noexcept;
 
-  std::unique_ptr<detail::publisher> publisher_;
+  std::unique_ptr<detail::publication_server> publisher_;
   std::unique_ptr<detail::keeper> keeper_;  // ends before the publisher, to which it passes on
 };
 

@@ -11,19 +11,19 @@
 namespace hipvmm {
 
 /// The element type of a publication: both sides must name the same.
-struct published_elements {
+struct element_identity {
   std::size_t size = 0;   ///< bytes of an element; zero: bytes without a type
   std::size_t align = 0;  ///< its alignment; zero if `size` is
   std::uint64_t tag = 0;  ///< a number of the program's own for the type and its layout
 
-  friend bool operator==(const published_elements& a, const published_elements& b) noexcept {
+  friend bool operator==(const element_identity& a, const element_identity& b) noexcept {
     return a.size == b.size && a.align == b.align && a.tag == b.tag;
   }
 };
 
 /// The elements of a vector of T.
 template <typename T>
-[[nodiscard]] constexpr published_elements elements_of(std::uint64_t tag = 0) noexcept {
+[[nodiscard]] constexpr element_identity elements_of(std::uint64_t tag = 0) noexcept {
   return {sizeof(T), alignof(T), tag};
 }
 

@@ -31,8 +31,8 @@ physical_chunk reference_chunk(region& of, std::size_t offset);
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
 void use_pinned_chunks(region& of);
 void return_pinned_memory(region& of) noexcept;
-class sleeper;
-sleeper& sleeper_of(region& of);
+class sleep_participant;
+sleep_participant& sleep_participant_of(region& of);
 region region_at(void* address, device_ref device, std::size_t max_bytes,
                  const region_options& options);
 }  // namespace detail
@@ -300,7 +300,7 @@ class region {
   friend void detail::use_pinned_chunks(region& of);
   friend void detail::return_pinned_memory(region& of) noexcept;
   // For a pool: src/region/sleep/memory_tag.hpp.
-  friend detail::sleeper& detail::sleeper_of(region& of);
+  friend detail::sleep_participant& detail::sleep_participant_of(region& of);
   friend region detail::region_at(void* address, device_ref device, std::size_t max_bytes,
                                   const region_options& options);
   region(device_ref device, std::size_t max_bytes, const region_options& options, void* address);

@@ -11,7 +11,7 @@
 namespace hipvmm {
 
 namespace detail {
-struct kept_memory;
+struct cache_registry;
 struct retired_chunks;
 }  // namespace detail
 
@@ -84,7 +84,7 @@ class chunk_cache {
  private:
   // Retired memory may be released after the program's cache is destroyed.
   friend struct detail::retired_chunks;
-  friend struct detail::kept_memory;
+  friend struct detail::cache_registry;
   struct state;
   explicit chunk_cache(std::shared_ptr<state> shared) noexcept;
   /// The purpose of a chunk: memory that addresses hold is kept in either case.

@@ -7,7 +7,7 @@ namespace hipvmm::detail {
 
 /// The observers of allocations: a bit each, so that pools test once for all of them.
 enum class observer : unsigned {
-  order_checker = 1,  ///< of the host provider, see race_notes.hpp
+  order_checker = 1,  ///< of the host provider, see race_checker_calls.hpp
   subscription = 2,   ///< see memory_events.hpp
 };
 

@@ -20,7 +20,7 @@
 
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "core/file_size_signal.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -80,7 +80,7 @@ void make_file(const budgets_folder& folder, const std::string& name, const budg
   if (created != 0) throw_system(created, "openat(O_TMPFILE)", path);
   const without_file_size_signal failing;  // by EFBIG
   // Allocates all pages now: a store to a page without memory would end the process.
-  const int planned = protocol_step("posix_fallocate");
+  const int planned = fault_point("posix_fallocate");
   if (const int code =
           planned != 0 ? planned : ::posix_fallocate(file.get(), 0, sizeof(budget_layout));
       code != 0)
@@ -146,7 +146,7 @@ budget_file::~budget_file() {
 
 void budget_file::map() {
   const std::string path = folder_.path + '/' + name_;
-  const int planned = protocol_step("mmap");
+  const int planned = fault_point("mmap");
   void* const mapped = planned != 0 ? MAP_FAILED
                                     : ::mmap(nullptr, sizeof(budget_layout), PROT_READ | PROT_WRITE,
                                              MAP_SHARED, file_.get(), 0);

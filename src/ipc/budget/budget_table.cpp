@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ipc/budget/futex.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -45,7 +45,7 @@ bool has_answered(const budget_record& record, std::uint32_t number) noexcept {
   return static_cast<std::int32_t>(record.answered - number) >= 0;
 }
 
-void step(const char* name) noexcept { static_cast<void>(protocol_step(name)); }
+void step(const char* name) noexcept { static_cast<void>(fault_point(name)); }
 
 }  // namespace
 
@@ -208,10 +208,10 @@ bool budget_table::is_answered(std::uint32_t number) noexcept {
   return true;
 }
 
-budget_duty budget_table::duty(std::uint32_t number) noexcept {
+trim_request budget_table::duty(std::uint32_t number) noexcept {
   const std::uint64_t held = own_held_;
   std::uint64_t wanted = 0;
-  budget_duty result;
+  trim_request result;
   for (std::size_t at = 0; at < max_budget_processes; ++at) {
     const budget_record& record = shared_.records[at];
     if (record.owner == 0) continue;

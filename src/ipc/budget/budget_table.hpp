@@ -59,7 +59,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(budget_record) == 80 && sizeof(budget_layout) == 4 * budget_page_bytes);
 
 /// The action that the waiting requests in the table require of a process.
-struct budget_duty {
+struct trim_request {
   std::uint64_t to_release = 0;  ///< bytes
   bool is_turn = true;           ///< all processes asked before it have answered
 };
@@ -95,7 +95,7 @@ class budget_table {
   [[nodiscard]] bool is_answered(std::uint32_t number) noexcept;
 
   /// The bytes that this process must release for others, or because the limit was lowered.
-  [[nodiscard]] budget_duty duty(std::uint32_t number) noexcept;
+  [[nodiscard]] trim_request duty(std::uint32_t number) noexcept;
   void answer(std::uint32_t number) noexcept;
 
   /// The bytes that would fit beside the bytes of all holders, the claims of others, and the

@@ -10,10 +10,10 @@
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "core/error.hpp"
 #include "ipc/budget/budget_file.hpp"
-#include "ipc/budget/budget_share.hpp"
+#include "ipc/budget/budget_member.hpp"
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/futex.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "region/retirement.hpp"
 
 namespace hipvmm {
@@ -31,7 +31,7 @@ memory_budget::memory_budget(device_ref device, const std::string& name, std::si
     throw unsupported{
         "budget '" + name + "': device " + std::to_string(device.ordinal()) +
         " is used by hipMalloc, which is not counted: " + capability_of(device).why_fallback()};
-  share_ = detail::budget_share::join(device, {name, device.uuid()}, bytes, std::move(options));
+  share_ = detail::budget_member::join(device, {name, device.uuid()}, bytes, std::move(options));
 }
 
 memory_budget::~memory_budget() {
@@ -46,7 +46,7 @@ memory_budget& memory_budget::operator=(memory_budget&& other) noexcept {
   return *this;
 }
 
-detail::budget_share& memory_budget::live() const {
+detail::budget_member& memory_budget::live() const {
   if (!share_) throw std::invalid_argument{"the memory_budget is empty: it was moved from"};
   return *share_;
 }
@@ -56,9 +56,9 @@ void memory_budget::set_limit(std::size_t bytes) {
 }
 
 bool memory_budget::make_room(std::size_t bytes) {
-  detail::budget_share& share = live();
+  detail::budget_member& share = live();
   return detail::attempt([&] {
-    detail::make_with_reclaim([&] {
+    detail::acquire_with_retry([&] {
       if (share.bytes_left() < bytes) throw out_of_memory{share.refusal(share.device(), bytes)};
       return true;
     });
@@ -87,9 +87,9 @@ void memory_budget::set_limit(const std::string& name, const device_uuid& device
                               std::size_t bytes) {
   const auto file = budget_file::open({name, device}, std::max<std::size_t>(bytes, 1));
   budget_table table{file->shared()};
-  static_cast<void>(detail::protocol_step("limit"));
+  static_cast<void>(detail::fault_point("limit"));
   table.header().is_fixed = 1;
-  static_cast<void>(detail::protocol_step("fixed"));
+  static_cast<void>(detail::fault_point("fixed"));
   table.header().limit = bytes;
   table.request();
   file->unlock();

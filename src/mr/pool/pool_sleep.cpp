@@ -6,7 +6,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/region/region.hpp>
-#include "core/observers/race_notes.hpp"
+#include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -24,7 +24,7 @@ pool_sleep::pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocat
       membership_{tag, *this} {}
 
 void pool_sleep::prepare_to_sleep(const detail::sleep_plan& plan) {
-  blocks_.fall_asleep(refusal_);
+  blocks_.finish_suspend(refusal_);
   try {
     blocks_.release_idle(plan.waits());
     chunks().prepare_to_sleep(plan);

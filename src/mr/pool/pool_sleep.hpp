@@ -16,7 +16,7 @@
 namespace hipvmm::mr {
 
 /// Lets a pool of chunks sleep and wake: its blocks by the allocator, its chunks by their region.
-class pool_sleep final : detail::sleeper {
+class pool_sleep final : detail::sleep_participant {
  public:
   /// Both outlive it. Without a tag the pool never sleeps.
   pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocator& blocks,
@@ -38,14 +38,14 @@ class pool_sleep final : detail::sleeper {
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
     // The pool may be awake, and a trim of another thread give it another region.
     return blocks_.with_backend([this] {
-      const detail::sleeper& held = chunks();
+      const detail::sleep_participant& held = chunks();
       return held.addresses_of();
     });
   }
-  void begin_asleep() noexcept override { blocks_.fall_asleep(refusal_); }
+  void begin_asleep() noexcept override { blocks_.finish_suspend(refusal_); }
   [[nodiscard]] std::size_t held_bytes() override {
     return blocks_.with_backend([this] {
-      detail::sleeper& held = chunks();
+      detail::sleep_participant& held = chunks();
       return held.held_bytes();
     });
   }
@@ -61,16 +61,16 @@ class pool_sleep final : detail::sleeper {
     chunks().unmap_to_sleep(saved);
   }
   void map_again() override { chunks().map_again(); }
-  void fall_asleep() noexcept override { chunks().fall_asleep(); }
-  void take_addresses_back() override { chunks().take_addresses_back(); }
-  void begin_to_wake(const detail::mapped_again& each) override { chunks().begin_to_wake(each); }
-  void sleep_on(bool may_be_in_use) noexcept override { chunks().sleep_on(may_be_in_use); }
+  void finish_suspend() noexcept override { chunks().finish_suspend(); }
+  void reacquire_addresses() override { chunks().reacquire_addresses(); }
+  void map_for_resume(const detail::mapped_again& each) override { chunks().map_for_resume(each); }
+  void stay_asleep(bool may_be_in_use) noexcept override { chunks().stay_asleep(may_be_in_use); }
   void apply_rights() override { chunks().apply_rights(); }
   void finish_waking() noexcept override;
 
   /// Another region after a release of all memory with its addresses.
-  [[nodiscard]] detail::sleeper& chunks() const {
-    return detail::sleeper_of(memory_.chunk_region());
+  [[nodiscard]] detail::sleep_participant& chunks() const {
+    return detail::sleep_participant_of(memory_.chunk_region());
   }
 
   pool::block_allocator& blocks_;

@@ -19,7 +19,7 @@
 #include "core/capture_mode.hpp"
 #include "core/observers/memory_events.hpp"
 #include "core/observers/observers.hpp"
-#include "core/observers/race_notes.hpp"
+#include "core/observers/race_checker_calls.hpp"
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"

@@ -9,7 +9,7 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "core/observers/race_notes.hpp"
+#include "core/observers/race_checker_calls.hpp"
 #include "mr/pool/pool_state.hpp"
 
 namespace hipvmm::mr {

@@ -246,7 +246,7 @@ void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std:
 }
 
 void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t bytes) {
-  return detail::make_with_reclaim([&] {
+  return detail::acquire_with_retry([&] {
     void* pointer = nullptr;
     const hipError_t result = detail::allocate_from(get(), stream, bytes, pointer);
     if (result == hipErrorInvalidValue && !pool_.is_owned)

@@ -26,7 +26,7 @@ void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t b
 }
 
 void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  device_allocation memory = detail::make_with_reclaim([&] {
+  device_allocation memory = detail::acquire_with_retry([&] {
     return device_allocation{device_, bytes};
   });
   if (!detail::is_aligned(memory.get(), alignment))

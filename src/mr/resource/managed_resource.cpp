@@ -38,7 +38,7 @@ void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignmen
   const scoped_device scope{device};
   detail::require_possible(bytes, "hipMallocManaged");
   const unsigned flags = first_ == attachment::host ? hipMemAttachHost : hipMemAttachGlobal;
-  device_allocation memory = detail::make_with_reclaim([&] {
+  device_allocation memory = detail::acquire_with_retry([&] {
     void* pointer = nullptr;
     detail::check_host_memory(hipMallocManaged(&pointer, bytes, flags), "hipMallocManaged", bytes);
     return device_allocation{pointer, device, bytes};

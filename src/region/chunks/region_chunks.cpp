@@ -43,13 +43,13 @@ detached_chunk detach_chunk(region& from, std::size_t offset) {
 
 detached_chunk detach_left_behind(region& from, std::size_t offset) {
   mapped_region& self = from.live();
-  const auto found = self.left_behind.find(offset);
-  if (found == self.left_behind.end())
+  const auto found = self.old_mappings.find(offset);
+  if (found == self.old_mappings.end())
     throw std::invalid_argument{"no chunk that moved is still mapped at offset " +
                                 std::to_string(offset)};
   self.holds_memory = true;
   detached_chunk detached{self.addresses, std::move(found->second)};
-  self.left_behind.erase(found);
+  self.old_mappings.erase(found);
   return detached;
 }
 
@@ -84,8 +84,8 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
   fresh.reserve(replaced.size());
   for (const auto at : replaced) {
     const physical_chunk& old = at->second.chunk;
-    fresh.push_back(
-        make_with_reclaim([&] { return self.acquire(old.location(), old.bytes(), old.memory()); }));
+    fresh.push_back(acquire_with_retry(
+        [&] { return self.acquire(old.location(), old.bytes(), old.memory()); }));
   }
   self.copy_into(fresh, replaced, stream);
   self.replace_chunks(replaced, fresh);

@@ -40,7 +40,7 @@ class detached_chunk {
   std::size_t release(const idle_request* asked = nullptr) {
     what_.map.deregister();
     what_.map.unmap();
-    const bool moves = !addresses_->refused().keep_chunk(what_.chunk) && asked != nullptr &&
+    const bool moves = !addresses_->refused().take_if_mapped(what_.chunk) && asked != nullptr &&
                        asked->takes(what_.chunk);
     const std::size_t moved = moves ? what_.chunk.bytes() : 0;
     if (moves) asked->taker->recycle(std::move(what_.chunk));
@@ -133,8 +133,8 @@ void use_pinned_chunks(region& of);
 ///   out_of_memory with exhausted::addresses.
 void return_pinned_memory(region& of) noexcept;
 
-/// A region for an object that carries a tag in its stead, if possible where reserve_aside() has
-/// addresses.
+/// A region for an object that carries a tag in its stead, if possible where
+/// reserve_private_range() has addresses.
 [[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
                                   const region_options& options);
 /// A region that begins at `address`, with all of `max_bytes`. Throws: as mapped_region's.

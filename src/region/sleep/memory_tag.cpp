@@ -136,7 +136,7 @@ std::unique_lock<std::mutex> tag_state::hold_still() {
   return process_.is_of_parent() ? std::unique_lock<std::mutex>{} : lock_when_still();
 }
 
-tag_state::member_list::iterator tag_state::join(sleeper& who) {
+tag_state::member_list::iterator tag_state::join(sleep_participant& who) {
   member_list one;
   one.push_back({&who});
   const auto lock = lock_when_still();
@@ -221,7 +221,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
-  return fall_asleep(mine, plan, options, false);
+  return finish_suspend(mine, plan, options, false);
 }
 
 std::optional<std::size_t> tag_state::evict(keep what, const suspend_options& options,
@@ -233,7 +233,7 @@ std::optional<std::size_t> tag_state::evict(keep what, const suspend_options& op
   if (is_turn_) return std::nullopt;
   turn mine{*this, lock};
   lock.unlock();
-  return fall_asleep(mine, plan, options, is_unchanged);
+  return finish_suspend(mine, plan, options, is_unchanged);
 }
 
 void tag_state::read_awake(const char* function, const std::optional<stream_ref>& stream,
@@ -266,8 +266,8 @@ std::size_t tag_state::bytes_to_evict(const suspend_options& options) {
   return sum;
 }
 
-std::size_t tag_state::fall_asleep(turn& mine, const sleep_plan& plan,
-                                   const suspend_options& options, bool is_unchanged) {
+std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
+                                      const suspend_options& options, bool is_unchanged) {
   if (is_torn_) static_cast<void>(end_torn_sleep(mine));
   if (is_filled_) static_cast<void>(wake_all(mine));
   if (is_asleep()) return 0;
@@ -314,7 +314,7 @@ std::size_t tag_state::fall_asleep(turn& mine, const sleep_plan& plan,
     }
     each.bytes_kept = keeps_host_bytes ? each.saved.bytes() : 0;
     bytes += each.who->sleeping_bytes();
-    each.who->fall_asleep();
+    each.who->finish_suspend();
   }
   if (!keeps_streams_) copies_.end_streams();
   return bytes;
@@ -371,7 +371,7 @@ void tag_state::wake(member& one, slow_copies& slow) {
       ++next;
     }
   };
-  if (!is_filled_) return one.who->begin_to_wake(fill);
+  if (!is_filled_) return one.who->map_for_resume(fill);
   for (const sleeping_range& each : one.contents) fill(each.address, each.bytes);
   zeros = one.zeros.begin();
   for (const sleeping_range& each : one.zeros) {
@@ -412,7 +412,7 @@ std::size_t tag_state::wake_all(turn& mine) {
   try {
     // Before anything is made, which might come to be there.
     if (!is_filled_)
-      for (member& each : members_) each.who->take_addresses_back();
+      for (member& each : members_) each.who->reacquire_addresses();
     while (at != members_.end()) {
       member& one = *at++;
       bytes += one.who->sleeping_bytes();
@@ -430,7 +430,7 @@ std::size_t tag_state::wake_all(turn& mine) {
     const bool from_file_ended = slow.files.drain();
     const bool zeros_ended = slow.zeros.drain();
     const bool may_be_in_use = !copies_.drain() || !from_file_ended || !zeros_ended;
-    while (!is_filled_ && at != members_.begin()) (--at)->who->sleep_on(may_be_in_use);
+    while (!is_filled_ && at != members_.begin()) (--at)->who->stay_asleep(may_be_in_use);
     copies_.end_streams();
     mine.enter(tag_phase::asleep);
     if (is_filled_)

@@ -67,12 +67,12 @@ struct chunks_that_stay_mapped {
 
 /// A carrier of a tag, as its suspend() and resume() see it. Each of them calls the same step of
 /// all carriers before the next step of any.
-class sleeper {
+class sleep_participant {
  public:
-  sleeper() = default;
-  virtual ~sleeper() = default;
-  sleeper(const sleeper&) = delete;
-  sleeper& operator=(const sleeper&) = delete;
+  sleep_participant() = default;
+  virtual ~sleep_participant() = default;
+  sleep_participant(const sleep_participant&) = delete;
+  sleep_participant& operator=(const sleep_participant&) = delete;
 
   /// All addresses that it may back.
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
@@ -100,17 +100,17 @@ class sleeper {
   /// mapped; they are held, and a later call goes on.
   virtual void map_again() = 0;
   /// Releases the unmapped memory.
-  virtual void fall_asleep() noexcept = 0;
+  virtual void finish_suspend() noexcept = 0;
 
-  /// Reserves the addresses that fall_asleep() lost. Throws: out_of_memory, which names them.
-  virtual void take_addresses_back() = 0;
+  /// Reserves the addresses that finish_suspend() lost. Throws: out_of_memory, which names them.
+  virtual void reacquire_addresses() = 0;
   /// Makes the memory again and maps it, and calls `each` for each part. Throws: as resume(), and
-  /// as `each`; then sleep_on() is to follow.
-  virtual void begin_to_wake(const mapped_again& each) = 0;
-  /// Undoes begin_to_wake(), even if that failed. `may_be_in_use`: copies to the memory may be
+  /// as `each`; then stay_asleep() is to follow.
+  virtual void map_for_resume(const mapped_again& each) = 0;
+  /// Undoes map_for_resume(), even if that failed. `may_be_in_use`: copies to the memory may be
   /// running, because HIP refused to wait for them.
-  virtual void sleep_on(bool may_be_in_use) noexcept = 0;
-  /// The contents are there. Throws: hip_error; then sleep_on() is to follow.
+  virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
+  /// The contents are there. Throws: hip_error; then stay_asleep() is to follow.
   virtual void apply_rights() {}
   virtual void finish_waking() noexcept = 0;
 };
@@ -120,7 +120,7 @@ class sleeper {
 void require_awake_at(const void* address, const char* function);
 
 /// The steps of a region without a tag, for its user that carries one.
-[[nodiscard]] sleeper& sleeper_of(region& of);
+[[nodiscard]] sleep_participant& sleep_participant_of(region& of);
 
 /// The state that copies of one memory_tag share.
 class tag_state {
@@ -134,7 +134,7 @@ class tag_state {
     std::size_t until = 0;
   };
   struct member {
-    sleeper* who;
+    sleep_participant* who;
     host_bytes saved = {};
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
     std::vector<sleeping_range> copied = {};    // likewise, of the last resume()
@@ -220,7 +220,7 @@ class tag_state {
   /// under way. Not nested.
   [[nodiscard]] std::unique_lock<std::mutex> hold_still();
 
-  [[nodiscard]] member_list::iterator join(sleeper& who);
+  [[nodiscard]] member_list::iterator join(sleep_participant& who);
   void leave(member_list::iterator at) noexcept;
 
  private:
@@ -237,8 +237,8 @@ class tag_state {
   };
 
   /// The body of suspend() and evict().
-  std::size_t fall_asleep(turn& mine, const sleep_plan& plan, const suspend_options& options,
-                          bool is_unchanged);
+  std::size_t finish_suspend(turn& mine, const sleep_plan& plan, const suspend_options& options,
+                             bool is_unchanged);
   /// Throws: std::invalid_argument if a range is not of one member.
   void require_members_have(const std::vector<suspend_range>& ranges) const;
   /// Calls found(part, what) for all contents of `one` that are copied, or zero.
@@ -256,8 +256,8 @@ class tag_state {
   void save_to_files(const std::string& folder, slow_copies& slow);
   /// Unmaps all while copies of memory that is still mapped run, and waits for them.
   void unmap_all(copy_jobs& jobs);
-  /// Undoes unmap_all(), even if that failed, for `cause`. Throws: as sleeper::map_again(); then
-  /// it sleeps, torn.
+  /// Undoes unmap_all(), even if that failed, for `cause`. Throws: as
+  /// sleep_participant::map_again(); then it sleeps, torn.
   void map_all_again(turn& mine, const std::exception_ptr& cause);
   /// Wakes the memory that map_all_again() left. Returns its bytes. Throws: as map_all_again().
   std::size_t end_torn_sleep(turn& mine);
@@ -292,7 +292,7 @@ class tag_state {
 /// Membership of one object in a tag, or none.
 class tag_membership {
  public:
-  tag_membership(const std::optional<memory_tag>& tag, sleeper& who)
+  tag_membership(const std::optional<memory_tag>& tag, sleep_participant& who)
       : state_{tag ? tag->state() : nullptr} {
     if (state_) at_ = state_->join(who);
   }

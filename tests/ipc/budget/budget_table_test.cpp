@@ -53,7 +53,7 @@ TEST_CASE("budget_table: what exceeds a lowered limit stays, and nothing is adde
   CHECK_FALSE(a.claim(1));
   CHECK(a.left() == 0);
   CHECK(a.own_held() == 80);
-  const detail::budget_duty duty = a.duty(a.request());
+  const detail::trim_request duty = a.duty(a.request());
   CHECK(duty.to_release == 30);
   CHECK(duty.is_turn);
 }

@@ -14,7 +14,7 @@
 
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/process_identity.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 
 namespace hipvmm::test {
 

@@ -25,7 +25,7 @@
 #include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/process_identity.hpp"
-#include "ipc/state_page.hpp"
+#include "ipc/publication_page.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
@@ -216,7 +216,7 @@ HIPVMM_CHILD("makes files where they must be short") {
                        doctest::Contains("File too large"), ipc_error);
   CHECK_THROWS_WITH_AS(memory_budget::set_limit("shared", first_device.uuid(), 1),
                        doctest::Contains("File too large"), ipc_error);
-  CHECK_THROWS_WITH_AS(detail::state_page{}, doctest::Contains("File too large"), ipc_error);
+  CHECK_THROWS_WITH_AS(detail::publication_page{}, doctest::Contains("File too large"), ipc_error);
   CHECK(fs::is_empty(folder.path()));
 }
 

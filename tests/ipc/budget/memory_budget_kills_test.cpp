@@ -25,7 +25,7 @@
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/process_identity.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"

@@ -24,7 +24,7 @@
 #include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/is_ready.hpp"

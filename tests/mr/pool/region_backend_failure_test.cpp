@@ -18,7 +18,7 @@ namespace {
 /// Fails each allocation of the host in `detach` in turn, until one call makes fewer, and returns
 /// the chunks that this call detached.
 template <typename Detach>
-std::unique_ptr<detached> detach_without_memory(Detach detach) {
+std::unique_ptr<pending_release> detach_without_memory(Detach detach) {
   constexpr std::uint64_t most = 50;
   for (std::uint64_t nth = 1; nth < most; ++nth) {
     INFO("allocation " << nth << " of the host fails");
@@ -49,7 +49,7 @@ TEST_CASE("region_backend: a chunk that cannot be detached stays mapped" *
   memory.create(unit, unit, unit);
   if (!memory.has_aliases()) return;
   memory.alias({unit}, 4 * unit);
-  const auto old = detach_without_memory([&] { return memory.detach_old_address(unit); });
+  const auto old = detach_without_memory([&] { return memory.detach_old_mapping(unit); });
   REQUIRE(old != nullptr);
   CHECK(old->release());
   memory.create(unit, unit, unit);

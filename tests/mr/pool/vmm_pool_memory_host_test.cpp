@@ -195,7 +195,7 @@ class pinning_holder final : detail::idle_holder {
 
  private:
   detail::given_memory give_idle(const detail::idle_request& wanted) override {
-    physical_chunk given = detail::kept_memory::take(kept_, first_device, bytes, {});
+    physical_chunk given = detail::cache_registry::take(kept_, first_device, bytes, {});
     if (wanted.taker == nullptr || given.empty()) return {};
     wanted.taker->recycle(std::move(given));
     meanwhile();

@@ -12,7 +12,7 @@
 namespace hipvmm {
 
 namespace detail {
-class budget_share;
+class budget_member;
 }  // namespace detail
 
 /// A limit on the device memory that all processes of one user hold together on one device,
@@ -66,9 +66,9 @@ class memory_budget {
   static bool remove(const std::string& name, const device_uuid& device);
 
  private:
-  [[nodiscard]] detail::budget_share& live() const;
+  [[nodiscard]] detail::budget_member& live() const;
 
-  std::shared_ptr<detail::budget_share> share_;
+  std::shared_ptr<detail::budget_member> share_;
 };
 
 }  // namespace hipvmm

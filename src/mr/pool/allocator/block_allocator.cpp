@@ -36,7 +36,7 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
     const state_lock lock{blocks_.mutex};
     return blocks_.free_used(user, offset, bytes, true);
   }
-  const slow_path_turn turn{backing_.turns};
+  const backing_turn turn{backing_.turns};
   // The fence comes first: without one the memory must not become free.
   const std::shared_ptr<const fence> recorded = blocks_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
@@ -104,7 +104,7 @@ void block_allocator::note_passed(const stream_epoch& reached) {
 void block_allocator::forget(stream_ref stream) {
   // Streams that have no state end without any slow path.
   if (blocks_.streams.find(stream) == nullptr) return;
-  slow_path_turn turn{backing_.turns};
+  backing_turn turn{backing_.turns};
   serial_.store(next_serial(), std::memory_order_release);
   stream_state* const left = blocks_.streams.find(stream);
   if (left == nullptr) return;
@@ -128,7 +128,7 @@ void block_allocator::forget_ended(stream_ref stream) {
     forget(stream);
   } catch (...) {
     // The next stream may have the handle, and must not find this state by it.
-    const slow_path_turn turn{backing_.turns};
+    const backing_turn turn{backing_.turns};
     if (stream_state* const left = blocks_.streams.find(stream))
       blocks_.streams.forget(*left, nullptr);
     throw;
@@ -149,7 +149,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
     maintenance::trimmed some{};
     bool do_others_unmap = false;
     {
-      slow_path_turn turn{backing_.turns};
+      backing_turn turn{backing_.turns};
       if (is_asleep()) break;
       const std::size_t held = physical_bytes();
       const std::size_t least = held - std::min(held, most - returned);
@@ -183,7 +183,7 @@ maintenance::trimmed block_allocator::trim_some(std::size_t bytes_to_keep) {
   if (backing_.turns.waiting.load(std::memory_order_relaxed) != 0) return {0, true};
   maintenance::trimmed some{};
   {
-    slow_path_turn turn{backing_.turns};
+    backing_turn turn{backing_.turns};
     if (is_asleep()) return {0, false};
     some = maintenance{blocks_, backing_, turn}.trim(bytes_to_keep);
   }
@@ -192,7 +192,7 @@ maintenance::trimmed block_allocator::trim_some(std::size_t bytes_to_keep) {
 }
 
 void block_allocator::unmap_old_addresses() {
-  slow_path_turn turn{backing_.turns};
+  backing_turn turn{backing_.turns};
   if (is_asleep()) return;
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences(blocks_.streams.all());
@@ -202,13 +202,13 @@ void block_allocator::unmap_old_addresses() {
 void block_allocator::drain() {
   const detail::profiler_range range{"hipvmm pool: drain"};
   empty_all_caches();
-  slow_path_turn turn{backing_.turns};
+  backing_turn turn{backing_.turns};
   maintenance{blocks_, backing_, turn}.wait_for_streams(blocks_.streams.all());
 }
 
 void block_allocator::record_fences() {
   empty_all_caches();
-  const slow_path_turn turn{backing_.turns};
+  const backing_turn turn{backing_.turns};
   blocks_.streams.record_missing_fences(blocks_.streams.all(), nullptr);
 }
 
@@ -231,22 +231,22 @@ bool block_allocator::is_asleep() {
   return blocks_.refusal != nullptr;
 }
 
-void block_allocator::fall_asleep(const std::string& refusal) noexcept {
+void block_allocator::finish_suspend(const std::string& refusal) noexcept {
   // From here on caches keep nothing: a request would find memory there.
-  ++blocks_.last_resorts;
+  ++blocks_.waiting_requests;
   const state_lock lock{blocks_.mutex};
   blocks_.refusal = &refusal;
 }
 
 void block_allocator::wake() noexcept {
   {
-    const slow_path_turn turn{backing_.turns};  // a trim that began before may renew the backend
+    const backing_turn turn{backing_.turns};  // a trim that began before may renew the backend
     // Sleep may have freed the addresses that held it.
     detail::report_exceptions([this] { blocks_.pinned = backing_.memory.pinned_bytes(); });
     const state_lock lock{blocks_.mutex};
     blocks_.refusal = nullptr;
   }
-  --blocks_.last_resorts;
+  --blocks_.waiting_requests;
 }
 
 void block_allocator::release_idle(bool may_wait) {
@@ -255,8 +255,8 @@ void block_allocator::release_idle(bool may_wait) {
   else
     empty_all_caches();
   // These blocks reach the index soon.
-  while (blocks_.carriers.load() != 0) std::this_thread::yield();
-  slow_path_turn turn{backing_.turns};
+  while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
+  backing_turn turn{backing_.turns};
   // This wait has no end if one of them waits for this thread, which may be one itself.
   if (!may_wait && turn.do_others_wait())
     throw std::invalid_argument{"suspend: a request of " + name_of_pool(base()) +
@@ -265,11 +265,11 @@ void block_allocator::release_idle(bool may_wait) {
   turn.wait_for_others();
   maintenance at_work{blocks_, backing_, turn};
   while (at_work.trim(0).bytes != 0) continue;
-  if (backing_.old_addresses.empty() && backing_.refused.empty()) return;
+  if (backing_.old_mappings.empty() && backing_.refused.empty()) return;
   std::size_t bytes = 0;
   {
     const state_lock lock{blocks_.mutex};
-    for (const auto& each : backing_.old_addresses) bytes += each.addresses->bytes;
+    for (const auto& each : backing_.old_mappings) bytes += each.addresses->bytes;
     for (const auto& each : backing_.refused) bytes += each.addresses->bytes;
   }
   throw std::invalid_argument{

@@ -108,7 +108,7 @@ class block_allocator {
     if (!blocks_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
     if (!user.cache->push(class_index, offset)) push_over_oldest(user, class_index, offset);
     // A request that lacked memory may have emptied this cache already.
-    if (blocks_.last_resorts.load() != 0) [[unlikely]]
+    if (blocks_.waiting_requests.load() != 0) [[unlikely]]
       blocks_.empty_caches(*user.state);
     return true;
   }
@@ -182,15 +182,15 @@ class block_allocator {
   /// Runs `work` while no other thread uses the backend.
   template <typename Work>
   auto with_backend(Work work) {
-    const slow_path_turn turn{backing_.turns};
+    const backing_turn turn{backing_.turns};
     return work();
   }
 
   /// Refuses requests, with that text, and keeps nothing in caches; trims release nothing, until
   /// wake(). `refusal` lives until then. Blocks may be freed.
-  void fall_asleep(const std::string& refusal) noexcept;
+  void finish_suspend(const std::string& refusal) noexcept;
   void wake() noexcept;
-  /// Whether it is between fall_asleep() and wake().
+  /// Whether it is between finish_suspend() and wake().
   [[nodiscard]] bool is_asleep();
   /// Waits, if it may, until no work uses freed memory, and releases all idle chunks. Pre: it is
   /// asleep.

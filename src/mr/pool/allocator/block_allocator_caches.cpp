@@ -25,11 +25,11 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
   const std::size_t bytes = classes.bytes[class_index];
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
-  std::optional<block_carrier> carrier{std::in_place, blocks_.carriers};
+  std::optional<block_in_transit> carrier{std::in_place, blocks_.blocks_in_transit};
   // Memory in caches counts as freed without a fence if other threads empty them.
   const bool is_single = state.makes_fences();
   const auto batch_size = [&] {
-    return is_single || blocks_.last_resorts.load() != 0 ? 1 : wanted;
+    return is_single || blocks_.waiting_requests.load() != 0 ? 1 : wanted;
   };
   std::size_t count = take_batch(state, bytes, batch.data(), batch_size());
   if (count == 0) {
@@ -38,7 +38,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
     if (!one) return one;
     add_small_block(state, *one, class_index, bytes);
     if (is_single) return one;
-    carrier.emplace(blocks_.carriers);
+    carrier.emplace(blocks_.blocks_in_transit);
     // The source of the block has mostly left more, unless the pool has fallen asleep since.
     try {
       count = take_batch(state, bytes, batch.data(), batch_size());
@@ -61,7 +61,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
     if (i != 0 && !user.cache->push(class_index, batch[i]))
       blocks_.free_cached(state, bytes, &batch[i], 1);
   }
-  if (blocks_.last_resorts.load() != 0) blocks_.empty_caches(state);
+  if (blocks_.waiting_requests.load() != 0) blocks_.empty_caches(state);
   return batch[0];
 }
 
@@ -103,7 +103,7 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
 void block_allocator::push_over_oldest(const small_user& user, std::size_t class_index,
                                        std::size_t offset) noexcept {
   do {
-    const block_carrier carrier{blocks_.carriers};
+    const block_in_transit carrier{blocks_.blocks_in_transit};
     std::array<std::size_t, thread_cache::most> oldest{};
     const std::size_t count =
         user.cache->take(class_index, oldest.data(), thread_cache::capacity(class_index) / 2);
@@ -116,13 +116,13 @@ std::optional<std::size_t> block_allocator::allocate_block(const small_user& use
   stream_state& state = *user.state;
   std::optional<std::size_t> made;
   // The best fit is chosen among all free memory, the cached block included.
-  const thread_cache::block_at other = user.cache->take_block(&blocks_.carriers);
+  const thread_cache::block_at other = user.cache->take_block(&blocks_.blocks_in_transit);
   if (other.bytes != 0) blocks_.small_blocks.remove(other.offset);
   {
     const state_lock lock{blocks_.mutex};
     if (other.bytes != 0) {
       static_cast<void>(blocks_.free_used(state, other.offset, other.bytes));
-      --blocks_.carriers;
+      --blocks_.blocks_in_transit;
     }
     made = blocks_.take_own(state, {bytes, unit}, pool_source::own_stream);
   }
@@ -139,16 +139,17 @@ bool block_allocator::deallocate_block(const small_user& user, std::size_t offse
   const std::size_t before = known.user_of(offset);
   if (!known.to_cache(offset, block_class, user.state->id())) return false;
   thread_cache::block_at evicted;
-  const bool is_cached = user.cache->push_block({offset, bytes}, evicted, &blocks_.carriers);
+  const bool is_cached =
+      user.cache->push_block({offset, bytes}, evicted, &blocks_.blocks_in_transit);
   if (is_cached && evicted.bytes != 0) {
     blocks_.free_cached(*user.state, evicted.bytes, &evicted.offset, 1);
-    --blocks_.carriers;
+    --blocks_.blocks_in_transit;
   }
   if (!is_cached && !free_large_block(*user.state, offset, bytes)) {
     static_cast<void>(known.to_caller(offset, block_class, before));
     return false;
   }
-  if (blocks_.last_resorts.load() != 0) blocks_.empty_caches(*user.state);
+  if (blocks_.waiting_requests.load() != 0) blocks_.empty_caches(*user.state);
   return true;
 }
 

@@ -48,7 +48,7 @@ void maintenance::recycle_forgotten() {
   for (stream_state& each : blocks_.streams.states()) {
     if (!each.is_forgotten() || !each.has_passed(each.newest())) continue;
     const bool has_old_addresses = std::ranges::any_of(
-        backing_.old_addresses, [&each](const auto& one) { return one.owner == &each; });
+        backing_.old_mappings, [&each](const auto& one) { return one.owner == &each; });
     if (has_old_addresses) continue;
     while (!each.free().empty()) {
       block& one = *each.free().begin();
@@ -98,8 +98,8 @@ void maintenance::wait_for_streams(const stream_timeline::state_list& states,
 }
 
 template <typename Predicate>
-void maintenance::detach_old_addresses(Predicate is_over, unmappings& going) {
-  for (auto at = backing_.old_addresses.begin(); at != backing_.old_addresses.end();) {
+void maintenance::detach_old_addresses(Predicate is_over, unmap_records& going) {
+  for (auto at = backing_.old_mappings.begin(); at != backing_.old_mappings.end();) {
     {
       const state_lock lock{blocks_.mutex};
       if (!is_over(*at)) {
@@ -107,20 +107,20 @@ void maintenance::detach_old_addresses(Predicate is_over, unmappings& going) {
         continue;
       }
     }
-    unmappings one;
+    unmap_records one;
     one.push_back({nullptr, at->addresses, 0});
-    one.back().what = backing_.memory.detach_old_address(at->addresses->offset);
+    one.back().what = backing_.memory.detach_old_mapping(at->addresses->offset);
     {
       const state_lock lock{blocks_.mutex};
       blocks_.index.take_leaving(*at->addresses);
     }
     going.splice(going.end(), one);
-    at = backing_.old_addresses.erase(at);
+    at = backing_.old_mappings.erase(at);
   }
 }
 
 bool maintenance::unmap_old_addresses() {
-  unmappings going;
+  unmap_records going;
   going.swap(backing_.refused);
   std::exception_ptr failed;
   try {
@@ -134,7 +134,7 @@ bool maintenance::unmap_old_addresses() {
   return backing_.left_mapped.load(std::memory_order_relaxed) < before;
 }
 
-std::size_t maintenance::release(unmappings& going, chunk_gift* gift) {
+std::size_t maintenance::release(unmap_records& going, chunk_gift* gift) {
   std::size_t leaving = 0;
   for (const auto& each : going) leaving += each.chunk_bytes;
   turn_.without_lock(
@@ -161,11 +161,12 @@ std::size_t maintenance::release(unmappings& going, chunk_gift* gift) {
   return returned;
 }
 
-void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around, unmappings& going) {
+void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around,
+                         unmap_records& going) {
   // No work uses an old address of the chunk either: such work was submitted before the work that
   // has passed at the present address.
   detach_old_addresses([&chunk](const auto& one) { return one.order == chunk.order; }, going);
-  unmappings one;
+  unmap_records one;
   one.push_back({nullptr, around.front(), chunk.bytes});
   one.back().what = backing_.memory.detach(chunk.offset, chunk.bytes);
   {
@@ -193,7 +194,7 @@ std::vector<block_index::blocks> maintenance::claim(const std::vector<idle_chunk
 std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
                                         std::vector<block_index::blocks>& around,
                                         chunk_gift* gift) {
-  unmappings going;
+  unmap_records going;
   std::exception_ptr failed;
   try {
     for (std::size_t i = 0; i < chosen.size(); ++i) detach(chosen[i], around[i], going);
@@ -287,7 +288,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     const state_lock lock{blocks_.mutex};
     if (blocks_.physical_bytes() <= bytes_to_keep) return {0, false};
     if (blocks_.index.used_blocks() != 0 || !backing_.refused.empty()) return {0, false};
-    if (!backing_.old_addresses.empty()) return {0, true};
+    if (!backing_.old_mappings.empty()) return {0, true};
     for (block* at = &blocks_.index.front(); at != nullptr; at = at->next) {
       if (at->state == block_state::busy) return {0, true};
       if (at->state == block_state::free && !owner_of(*at).has_passed(at->epoch)) return {0, true};
@@ -303,7 +304,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     }
     around = claim(chosen);
   }
-  std::unique_ptr<detached> old;
+  std::unique_ptr<pending_release> old;
   const auto keep_all = [&] {
     const state_lock lock{blocks_.mutex};
     for (const block_index::blocks& claimed : around) blocks_.index.unclaim(claimed);

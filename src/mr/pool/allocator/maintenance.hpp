@@ -16,7 +16,7 @@ namespace hipvmm::mr::pool {
 /// other source is left. Made for one turn on the slow path; unmaps and waits without the locks.
 class maintenance {
  public:
-  maintenance(pool_blocks& blocks, pool_backing& backing, slow_path_turn& turn)
+  maintenance(pool_blocks& blocks, pool_backing& backing, backing_turn& turn)
       : blocks_{blocks}, backing_{backing}, turn_{turn} {}
 
   /// Records which fences have passed. States of forgotten streams that have passed are reused for
@@ -44,7 +44,7 @@ class maintenance {
 
  private:
   using state_lock = pool_blocks::state_lock;
-  using unmappings = std::list<pool_backing::unmapping>;
+  using unmap_records = std::list<pool_backing::unmap_record>;
 
   void recycle_forgotten();
   /// Whether work in flight may use some free memory. Pre: the state lock is held.
@@ -54,12 +54,12 @@ class maintenance {
   /// Detaches the old addresses that `is_over` selects, to be released. Throws: as the backend;
   /// then the rest stays.
   template <typename Predicate>
-  void detach_old_addresses(Predicate is_over, unmappings& going);
+  void detach_old_addresses(Predicate is_over, unmap_records& going);
   /// Detaches a claimed chunk and its old addresses from the backend, to be released.
-  void detach(const idle_chunk& chunk, block_index::blocks& around, unmappings& going);
+  void detach(const idle_chunk& chunk, block_index::blocks& around, unmap_records& going);
   /// Releases and returns the bytes of chunks released. Memory that HIP refuses to release is
   /// retried later.
-  [[nodiscard]] std::size_t release(unmappings& going, chunk_gift* gift = nullptr);
+  [[nodiscard]] std::size_t release(unmap_records& going, chunk_gift* gift = nullptr);
   /// Claims the blocks of each chosen chunk; the chunks are ordered by address. Pre: the state lock
   /// is held. Throws: std::bad_alloc; then nothing changed.
   [[nodiscard]] std::vector<block_index::blocks> claim(const std::vector<idle_chunk>& chosen);
@@ -73,7 +73,7 @@ class maintenance {
 
   pool_blocks& blocks_;
   pool_backing& backing_;
-  slow_path_turn& turn_;
+  backing_turn& turn_;
 };
 
 }  // namespace hipvmm::mr::pool

@@ -252,14 +252,14 @@ class scanner {
     here.kept = kept_in(here);
     note_fewest(here);
     place& least = found_.least;
-    place& widest = found_.widest;
+    place& largest_gap = found_.largest_gap;
     const std::size_t where = here.unmapped->offset;
     if (least.first == nullptr ||
         std::pair{here.map_bytes, where} < std::pair{least.map_bytes, least.unmapped->offset})
       least = here;
-    if (widest.first == nullptr || here.map_room > widest.map_room ||
-        (here.map_room == widest.map_room && where < widest.unmapped->offset))
-      widest = here;
+    if (largest_gap.first == nullptr || here.map_room > largest_gap.map_room ||
+        (here.map_room == largest_gap.map_room && where < largest_gap.unmapped->offset))
+      largest_gap = here;
   }
 
   const block_index& index_;
@@ -352,7 +352,7 @@ std::optional<growth_plan> plan_growth(const block_index& index, const request& 
   const std::size_t new_chunk = chunk_share(index, rules);
   for (const std::size_t least : {new_chunk, std::size_t{0}}) {
     if (least != 0 && rules.moves_small_chunks) continue;
-    for (const place* const target : {&found.least, &found.widest, &found.fewest})
+    for (const place* const target : {&found.least, &found.largest_gap, &found.fewest})
       if (auto plan =
               plan_at(*target, index, wanted, found, rules, std::min(least, target->map_bytes)))
         return plan;

@@ -74,10 +74,10 @@ struct place {
 
 /// Result of a scan for a request.
 struct placement_scan {
-  place free_run;  ///< smallest run of adjacent usable blocks that holds it
-  place least;     ///< place for it that needs the least backing
-  place widest;    ///< place for it with the most that can be backed
-  place fewest;    ///< place for it with the least to be created if all idle chunks beside it move
+  place free_run;     ///< smallest run of adjacent usable blocks that holds it
+  place least;        ///< place for it that needs the least backing
+  place largest_gap;  ///< place for it with the most that can be backed
+  place fewest;  ///< place for it with the least to be created if all idle chunks beside it move
   std::vector<idle_chunk> sources;  ///< chunks that could be moved
 };
 /// Throws: std::bad_alloc.

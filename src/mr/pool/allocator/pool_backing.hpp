@@ -22,17 +22,17 @@
 namespace hipvmm::mr::pool {
 
 /// The turns of threads on the slow path, and the work that they do without its lock.
-struct slow_path_turns {
+struct backing_turns {
   // Held for planning and for HIP calls that do not wait for the GPU.
   detail::ranked_mutex mutex{detail::lock_rank::pool_slow_path};
   // Work done without that lock during a thread's turn, oldest first, and when any of it ends.
   // Blocks may be busy until then.
-  struct absence : boost::intrusive::list_base_hook<> {
+  struct unlocked_period : boost::intrusive::list_base_hook<> {
     std::uint64_t number = 0;
     // Of the chunks of detached memory that it unmaps, which count as held until the work ends.
     std::optional<std::size_t> unmapped_bytes;
   };
-  boost::intrusive::list<absence> absences;
+  boost::intrusive::list<unlocked_period> unlocked_periods;
   std::uint64_t last_absence = 0;
   std::condition_variable_any absence_ended;
   // Requests that wait for that lock: maintenance lets them go first, because the lock itself does
@@ -44,15 +44,15 @@ struct slow_path_turns {
 /// atomic numbers is guarded by the slow-path lock.
 struct pool_backing {
   /// An old address of a chunk that has moved, which work submitted before may still use.
-  struct old_address {
+  struct old_mapping {
     block* addresses;     // busy
     std::uint64_t order;  // of the chunk
     stream_state* owner;  // unmapped when this one has passed `epoch`
     std::uint64_t epoch;
   };
   /// Memory that was detached from the backend and is still mapped.
-  struct unmapping {
-    std::unique_ptr<detached> what;
+  struct unmap_record {
+    std::unique_ptr<pending_release> what;
     block* addresses;         // busy
     std::size_t chunk_bytes;  // 0: an old address; its chunk stays
     bool is_released = false;
@@ -61,24 +61,24 @@ struct pool_backing {
   explicit pool_backing(memory_backend& backend) : memory{backend} {}
 
   memory_backend& memory;
-  slow_path_turns turns;
-  std::list<old_address> old_addresses;
-  std::list<unmapping> refused;             // by HIP: tried again
+  backing_turns turns;
+  std::list<old_mapping> old_mappings;
+  std::list<unmap_record> refused;          // by HIP: tried again
   std::atomic<std::size_t> left_mapped{0};  // elements of both lists
   std::atomic<std::size_t> to_unmap{0};     // elements of the first, which should be unmapped
 
   /// Pre: the slow-path lock is held.
   void note_left_mapped() noexcept {
-    left_mapped.store(old_addresses.size() + refused.size(), std::memory_order_relaxed);
-    to_unmap.store(old_addresses.size(), std::memory_order_relaxed);
+    left_mapped.store(old_mappings.size() + refused.size(), std::memory_order_relaxed);
+    to_unmap.store(old_mappings.size(), std::memory_order_relaxed);
   }
 };
 
 /// One thread's turn on the slow path. Failures and events during the turn are reported after it,
 /// because an error handler and a callback may use the pool.
-class slow_path_turn {
+class backing_turn {
  public:
-  explicit slow_path_turn(slow_path_turns& turns)
+  explicit backing_turn(backing_turns& turns)
       : turns_{turns}, redirect_{reports_}, lock_{turns.mutex, std::defer_lock} {
     ++turns_.waiting;
     lock_.lock();
@@ -102,50 +102,51 @@ class slow_path_turn {
   /// How many times the turn released the lock.
   [[nodiscard]] unsigned times_away() const noexcept { return times_away_; }
   /// Whether other threads work without the lock.
-  [[nodiscard]] bool are_others_away() const noexcept { return !turns_.absences.empty(); }
+  [[nodiscard]] bool are_others_away() const noexcept { return !turns_.unlocked_periods.empty(); }
   /// Whether other threads unmap detached memory without the lock.
   [[nodiscard]] bool do_others_unmap() const noexcept {
-    return std::any_of(turns_.absences.begin(), turns_.absences.end(),
+    return std::any_of(turns_.unlocked_periods.begin(), turns_.unlocked_periods.end(),
                        [](const auto& each) { return each.unmapped_bytes.has_value(); });
   }
   /// Whether requests wait without the lock.
   [[nodiscard]] bool do_others_wait() const noexcept {
-    return !std::all_of(turns_.absences.begin(), turns_.absences.end(),
+    return !std::all_of(turns_.unlocked_periods.begin(), turns_.unlocked_periods.end(),
                         [](const auto& each) { return each.unmapped_bytes.has_value(); });
   }
   /// The bytes of chunks that other threads unmap without the lock, which still count as held.
   [[nodiscard]] std::size_t leaving_bytes() const noexcept {
     std::size_t bytes = 0;
-    for (const auto& each : turns_.absences) bytes += each.unmapped_bytes.value_or(0);
+    for (const auto& each : turns_.unlocked_periods) bytes += each.unmapped_bytes.value_or(0);
     return bytes;
   }
   /// Waits until all work that other threads do without the lock at this moment has ended.
   void wait_for_others() {
     const std::uint64_t newest = turns_.last_absence;
-    turns_.absence_ended.wait(
-        lock_, [&] { return turns_.absences.empty() || turns_.absences.front().number > newest; });
+    turns_.absence_ended.wait(lock_, [&] {
+      return turns_.unlocked_periods.empty() || turns_.unlocked_periods.front().number > newest;
+    });
   }
 
  private:
   struct absent {
-    slow_path_turn& turn;
-    slow_path_turns::absence place;
-    absent(slow_path_turn& one, std::optional<std::size_t> unmapped_bytes) : turn{one} {
+    backing_turn& turn;
+    backing_turns::unlocked_period place;
+    absent(backing_turn& one, std::optional<std::size_t> unmapped_bytes) : turn{one} {
       place.number = ++turn.turns_.last_absence;
       place.unmapped_bytes = unmapped_bytes;
-      turn.turns_.absences.push_back(place);
+      turn.turns_.unlocked_periods.push_back(place);
       turn.lock_.unlock();
     }
     ~absent() {
       turn.lock_.lock();
-      turn.turns_.absences.erase(turn.turns_.absences.iterator_to(place));
+      turn.turns_.unlocked_periods.erase(turn.turns_.unlocked_periods.iterator_to(place));
       turn.turns_.absence_ended.notify_all();
     }
     absent(const absent&) = delete;
     absent& operator=(const absent&) = delete;
   };
 
-  slow_path_turns& turns_;
+  backing_turns& turns_;
   detail::held_reports reports_;
   detail::reports_wait redirect_;
   detail::events_wait events_;

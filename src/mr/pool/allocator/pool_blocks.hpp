@@ -44,9 +44,9 @@ struct pool_blocks {
   detail::event_origin events{memory_event_source::pool, 0, -1};
   block_map small_blocks;  // uses atomics, no lock
   // Requests for which only a refusal is left: while there are any, caches keep nothing.
-  std::atomic<int> last_resorts{0};
+  std::atomic<int> waiting_requests{0};
   // Threads that hold blocks between a cache and the index, so that no request finds them.
-  std::atomic<int> carriers{0};
+  std::atomic<int> blocks_in_transit{0};
   // Bytes of a failed growth, which only the end of the addresses returns.
   std::atomic<std::size_t> pinned{0};
 
@@ -121,12 +121,15 @@ struct pool_blocks {
 [[nodiscard]] std::string name_of_pool(std::uintptr_t start);
 
 /// Its thread holds blocks between a cache and the index while this object lives.
-class block_carrier {
+class block_in_transit {
  public:
-  explicit block_carrier(std::atomic<int>& carriers) noexcept : carriers_{carriers} { ++carriers_; }
-  ~block_carrier() { --carriers_; }
-  block_carrier(const block_carrier&) = delete;
-  block_carrier& operator=(const block_carrier&) = delete;
+  explicit block_in_transit(std::atomic<int>& blocks_in_transit) noexcept
+      : carriers_{blocks_in_transit} {
+    ++carriers_;
+  }
+  ~block_in_transit() { --carriers_; }
+  block_in_transit(const block_in_transit&) = delete;
+  block_in_transit& operator=(const block_in_transit&) = delete;
 
  private:
   std::atomic<int>& carriers_;

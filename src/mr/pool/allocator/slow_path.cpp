@@ -96,7 +96,7 @@ std::optional<std::size_t> slow_path::serve() {
       // From now on this request claims free memory before it waits for it, and caches keep
       // nothing, so that no other request takes that memory.
       waited_ = true;
-      ++blocks_.last_resorts;
+      ++blocks_.waiting_requests;
     } else if (was_whole || ++scans > most_scans) {
       break;
     } else {
@@ -110,14 +110,14 @@ std::optional<std::size_t> slow_path::serve() {
 slow_path::~slow_path() {
   // Chunks that others gave, if the request was served without them.
   if (was_given_) release_set_aside();
-  if (waited_) --blocks_.last_resorts;
+  if (waited_) --blocks_.waiting_requests;
 }
 
 void slow_path::uncover_free_memory() {
   states_ = blocks_.streams.all();
   blocks_.empty_caches(states_);
   // These blocks reach the index soon, and no thread fills a cache now.
-  while (blocks_.carriers.load() != 0) std::this_thread::yield();
+  while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
 }
 
 void slow_path::require_awake() const {

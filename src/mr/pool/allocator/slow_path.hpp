@@ -100,7 +100,7 @@ class slow_path final : block_filter {
   void undo(growth& work) noexcept;
   /// Turns memory that HIP refused to unmap after a failure into an entry to be unmapped later. It
   /// is counted until then, so that other requests go elsewhere. Returns whether there was any.
-  [[nodiscard]] bool leave_refused(block& left) noexcept;
+  [[nodiscard]] bool defer_unmap(block& left) noexcept;
   std::size_t finish(growth& work) noexcept;
 
   // Called with the state lock.
@@ -115,7 +115,7 @@ class slow_path final : block_filter {
   [[nodiscard]] place one_free_block();
   /// Frees a busy block that got backing: it becomes the user's, but not as memory freed by the
   /// user.
-  void free_gain(block& gained) noexcept;
+  void free_surplus(block& gained) noexcept;
 
   pool_blocks& blocks_;
   pool_backing& backing_;
@@ -131,7 +131,7 @@ class slow_path final : block_filter {
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;
   bool missed_a_run_ = false;  // others freed memory between two scans
   bool may_unmap_ = true;      // false after HIP has refused
-  slow_path_turn turn_;
+  backing_turn turn_;
   // From the first fence on: the calls of one request change the thread's mode once.
   std::optional<detail::relaxed_captures> relaxed_;
   maintenance maintenance_;

@@ -115,7 +115,7 @@ bool slow_path::may_move_sources(growth& work) {
 void slow_path::move_by_alias(growth& work) {
   stream_state& last_user = work.in_use_until == 0 ? blocks_.streams.idle() : user_;
   // Unmapped in the background: an unmap is dear, and on some releases waits for all streams.
-  std::list<pool_backing::old_address> old;
+  std::list<pool_backing::old_mapping> old;
   std::vector<std::size_t> from;
   for (const auto& source : work.sources) {
     old.push_back({source.around.front(), source.chunk.order, &last_user, work.in_use_until});
@@ -136,7 +136,7 @@ void slow_path::move_by_alias(growth& work) {
       work.mapped += source.chunk.bytes;
     }
   }
-  backing_.old_addresses.splice(backing_.old_addresses.end(), old);
+  backing_.old_mappings.splice(backing_.old_mappings.end(), old);
   backing_.note_left_mapped();
 }
 
@@ -188,11 +188,11 @@ void slow_path::create(growth& work, std::size_t bytes) {
   work.created += bytes;
 }
 
-bool slow_path::leave_refused(block& left) noexcept {
+bool slow_path::defer_unmap(block& left) noexcept {
   bool is_refused = false;
   // If host memory is short, the place becomes free, and the backend unmaps it before the next map.
   detail::report_exceptions([&] {
-    std::list<pool_backing::unmapping> one;
+    std::list<pool_backing::unmap_record> one;
     one.push_back({nullptr, &left, 0});
     block_index::chunk_map made;
     made.emplace(0, block_index::chunk{0, 0});
@@ -228,12 +228,12 @@ void slow_path::undo(growth& work) noexcept {
   block* left = work.gap;
   if (work.mapped != 0) {
     left = work.mapped < left->bytes ? &blocks_.index.cut(*left, work.mapped) : nullptr;
-    free_gain(*work.gap);
+    free_surplus(*work.gap);
   }
-  if (left != nullptr && !leave_refused(*left)) blocks_.index.make_unmapped(*left);
+  if (left != nullptr && !defer_unmap(*left)) blocks_.index.make_unmapped(*left);
 }
 
-void slow_path::free_gain(block& gained) noexcept {
+void slow_path::free_surplus(block& gained) noexcept {
   // A thread's default stream gets only idle memory, because other threads could not make a fence
   // in it.
   stream_state& owner = user_.thread() == 0 ? user_ : blocks_.streams.idle();
@@ -251,12 +251,12 @@ std::size_t slow_path::finish(growth& work) noexcept {
   // Backed memory before and behind the request stays free.
   const place& target = work.plan.target;
   const std::size_t end = target.at + request_.bytes;
-  if (work.gap->end() > end) free_gain(index.cut(*work.gap, end - work.gap->offset));
+  if (work.gap->end() > end) free_surplus(index.cut(*work.gap, end - work.gap->offset));
   block* first = target.first == target.unmapped ? work.gap : work.around.front();
   if (target.at > first->offset) {
     block& rest = *first;
     first = &index.cut(rest, target.at - rest.offset);
-    free_gain(rest);
+    free_surplus(rest);
   }
   return blocks_.make_used(*first, end, user_,
                            work.created == 0 ? pool_source::moved_chunks : pool_source::new_chunks);

@@ -64,22 +64,22 @@ void thread_cache::remember(block_at one) noexcept {
 }
 
 bool thread_cache::push_block(block_at one, block_at& evicted,
-                              std::atomic<int>* carriers) noexcept {
+                              std::atomic<int>* blocks_in_transit) noexcept {
   const std::lock_guard lock{lock_};
   for (block_at& each : blocks_) {
     if (each.offset != one.offset || each.bytes != one.bytes) continue;
     each = {};
     evicted = here_;
-    if (evicted.bytes != 0 && carriers != nullptr) ++*carriers;
+    if (evicted.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
     here_ = one;
     return true;
   }
   return false;
 }
 
-thread_cache::block_at thread_cache::take_block(std::atomic<int>* carriers) noexcept {
+thread_cache::block_at thread_cache::take_block(std::atomic<int>* blocks_in_transit) noexcept {
   const std::lock_guard lock{lock_};
-  if (here_.bytes != 0 && carriers != nullptr) ++*carriers;
+  if (here_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
   return std::exchange(here_, {});
 }
 

@@ -275,9 +275,9 @@ class thread_cache {
   void remember(block_at one) noexcept;
   /// Caches `one` if it was recorded, and returns whether it was. `evicted` is the block cached
   /// before; to cache more of them would hide them from the best fit. When a block is evicted,
-  /// `carriers` is incremented.
+  /// `blocks_in_transit` is incremented.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
-                                std::atomic<int>* carriers = nullptr) noexcept;
+                                std::atomic<int>* blocks_in_transit = nullptr) noexcept;
   /// Calls visit(offset) for each cached block. Throws: as `visit`.
   template <typename Visit>
   void for_each(Visit visit) {
@@ -287,8 +287,8 @@ class thread_cache {
     if (here_.bytes != 0) visit(here_.offset);
   }
   /// Removes and returns the cached larger block; its offset is npos when there is none. When there
-  /// is one, `carriers` is incremented.
-  [[nodiscard]] block_at take_block(std::atomic<int>* carriers = nullptr) noexcept;
+  /// is one, `blocks_in_transit` is incremented.
+  [[nodiscard]] block_at take_block(std::atomic<int>* blocks_in_transit = nullptr) noexcept;
   /// Maximum number of cached small blocks of a class: 64 KiB of them, but at least 4 and at most
   /// 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {

@@ -23,12 +23,12 @@ struct chunk_gift {
 };
 
 /// A chunk, or an old address of one, that was detached from a backend and is still mapped.
-class detached {
+class pending_release {
  public:
-  detached() = default;
-  virtual ~detached() = default;
-  detached(const detached&) = delete;
-  detached& operator=(const detached&) = delete;
+  pending_release() = default;
+  virtual ~pending_release() = default;
+  pending_release(const pending_release&) = delete;
+  pending_release& operator=(const pending_release&) = delete;
 
   /// Unmaps it, and releases the chunk to its source, or gives it to the taker of `gift`. May wait
   /// for work of any stream, so it is called without a lock. Returns false when HIP refused: that
@@ -106,15 +106,16 @@ class memory_backend {
   /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
   /// backed again until that release has succeeded. Pre: nothing in flight uses it.
   /// Throws: std::bad_alloc; then nothing changed.
-  [[nodiscard]] virtual std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) = 0;
+  [[nodiscard]] virtual std::unique_ptr<pending_release> detach(std::size_t offset,
+                                                                std::size_t bytes) = 0;
 
   /// Backs neighbouring addresses from `to` on with the chunks at `from`, which keep the old ones
-  /// too until detach_old_address(). Pre: has_aliases(). Throws: hip_error; then nothing changed.
+  /// too until detach_old_mapping(). Pre: has_aliases(). Throws: hip_error; then nothing changed.
   virtual void alias(const std::vector<std::size_t>&, std::size_t) { refuse_another_address(); }
   /// Memory that create() or alias() left mapped on failure, because HIP refused to undo it.
   struct left_mapped {
-    std::unique_ptr<detached> what;  ///< nullptr: nothing
-    std::size_t bytes = 0;           ///< of memory that only these mappings hold
+    std::unique_ptr<pending_release> what;  ///< nullptr: nothing
+    std::size_t bytes = 0;                  ///< of memory that only these mappings hold
   };
   /// Detaches such mappings in [offset, offset + bytes), to be released as the result of detach().
   /// Throws: std::bad_alloc; then nothing changed.
@@ -126,14 +127,14 @@ class memory_backend {
 
   /// Detaches the old address that alias() left at `from`, as detach() does; the chunk stays at its
   /// new address.
-  [[nodiscard]] virtual std::unique_ptr<detached> detach_old_address(std::size_t) {
+  [[nodiscard]] virtual std::unique_ptr<pending_release> detach_old_mapping(std::size_t) {
     refuse_another_address();
   }
 
   /// Reserves new addresses, with a different start, and detaches the old ones with all their
   /// chunks, to be released without a lock. Pre: not returns_memory(); nothing in flight uses them.
   /// Throws: out_of_memory; then nothing changed.
-  [[nodiscard]] virtual std::unique_ptr<detached> renew() { return nullptr; }
+  [[nodiscard]] virtual std::unique_ptr<pending_release> renew() { return nullptr; }
   /// The address of offset 0; 0 if addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
 

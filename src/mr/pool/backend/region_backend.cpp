@@ -43,7 +43,7 @@ std::size_t chunks_for_descriptors(const detail::memory_strategy& strategy) {
   return each == 0 ? 0 : std::max<std::size_t>(1, detail::descriptor_limit() / 2 / each);
 }
 
-class detached_refused final : public detached {
+class detached_refused final : public pending_release {
  public:
   explicit detached_refused(detail::refused_mappings taken) : taken_{std::move(taken)} {}
   [[nodiscard]] bool release(chunk_gift*) noexcept override {
@@ -63,7 +63,7 @@ region_backend::held_memory::held_memory(device_ref device, std::size_t address_
                     ? detail::region_aside(device, address_bytes, options_for(chunks, set_aside))
                     : region{device, address_bytes, options_for(chunks, set_aside)}} {}
 
-struct region_backend::detached_memory final : detached {
+struct region_backend::detached_memory final : pending_release {
   [[nodiscard]] bool release(chunk_gift*) noexcept override {
     all.reset();
     return true;
@@ -78,7 +78,7 @@ struct region_backend::detached_run {
   std::vector<detached_mapping*> members;
 };
 
-struct region_backend::detached_mapping final : detached {
+struct region_backend::detached_mapping final : pending_release {
   explicit detached_mapping(std::shared_ptr<detached_run> together) : run{std::move(together)} {
     run->members.push_back(this);
   }
@@ -156,7 +156,7 @@ void region_backend::create(std::size_t offset, std::size_t bytes, std::size_t c
   // The caller waits for retired memory, without a lock.
   const detail::without_reclaim now;
   for (std::size_t taken = 0; taken < bytes; taken += chunk) {
-    physical_chunk given = detail::kept_memory::take(given_, device_, chunk, chunks_.shareable);
+    physical_chunk given = detail::cache_registry::take(given_, device_, chunk, chunks_.shareable);
     if (given.empty()) break;
     held_->set_aside.recycle(std::move(given));
   }
@@ -205,7 +205,7 @@ void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
 /// Detaches by `detach`. Its result is allocated first, because a chunk that was detached and
 /// has no owner would be unmapped.
 template <typename Detach>
-std::unique_ptr<detached> region_backend::detach_by(Detach detach) {
+std::unique_ptr<pending_release> region_backend::detach_by(Detach detach) {
   const std::thread::id thread = std::this_thread::get_id();
   if (run_ == nullptr || run_->thread != thread)
     run_ = std::make_shared<detached_run>(detached_run{thread, {}});
@@ -214,7 +214,7 @@ std::unique_ptr<detached> region_backend::detach_by(Detach detach) {
   return made;
 }
 
-std::unique_ptr<detached> region_backend::detach(std::size_t offset, std::size_t) {
+std::unique_ptr<pending_release> region_backend::detach(std::size_t offset, std::size_t) {
   return detach_by([&] { return detail::detach_chunk(held_->addresses, offset); });
 }
 
@@ -229,11 +229,11 @@ void region_backend::alias(const std::vector<std::size_t>& from, std::size_t to)
   detail::move_chunks(held_->addresses, from, to);
 }
 
-std::unique_ptr<detached> region_backend::detach_old_address(std::size_t from) {
+std::unique_ptr<pending_release> region_backend::detach_old_mapping(std::size_t from) {
   return detach_by([&] { return detail::detach_left_behind(held_->addresses, from); });
 }
 
-std::unique_ptr<detached> region_backend::renew() {
+std::unique_ptr<pending_release> region_backend::renew() {
   const detail::without_reclaim now;
   auto fresh = std::make_unique<held_memory>(device_, address_bytes_, chunks_);
   if (fresh->addresses.max_bytes() < address_bytes_)

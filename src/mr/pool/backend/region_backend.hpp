@@ -36,11 +36,12 @@ class region_backend final : public device_backend {
   void set_aside(std::size_t offset, std::size_t bytes) override;
   void release_set_aside() noexcept override;
   [[nodiscard]] std::size_t pinned_bytes() const override;
-  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t offset,
+                                                        std::size_t bytes) override;
   [[nodiscard]] left_mapped detach_refused(std::size_t offset, std::size_t bytes) override;
   void alias(const std::vector<std::size_t>& from, std::size_t to) override;
-  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
-  [[nodiscard]] std::unique_ptr<detached> renew() override;
+  [[nodiscard]] std::unique_ptr<pending_release> detach_old_mapping(std::size_t from) override;
+  [[nodiscard]] std::unique_ptr<pending_release> renew() override;
 
   void grant(device_ref device, access_right right) override {
     held_->addresses.grant(device, right);
@@ -75,7 +76,7 @@ class region_backend final : public device_backend {
   struct detached_run;
   struct detached_mapping;
   template <typename Detach>
-  [[nodiscard]] std::unique_ptr<detached> detach_by(Detach detach);
+  [[nodiscard]] std::unique_ptr<pending_release> detach_by(Detach detach);
 
   device_ref device_;
   region_options chunks_;

@@ -15,7 +15,7 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-struct detached_slab final : detached {
+struct detached_slab final : pending_release {
   [[nodiscard]] bool release(chunk_gift*) noexcept override {
     detail::release_when_unused(std::move(memory));
     return true;
@@ -57,7 +57,7 @@ device_allocation slab_backend::allocate(std::size_t bytes) {
   // The caller waits for retired memory, without a lock.
   const detail::without_reclaim now;
   const auto take = [this](std::size_t size) {
-    return detail::make_with_reclaim([&] { return device_allocation{device_, size}; });
+    return detail::acquire_with_retry([&] { return device_allocation{device_, size}; });
   };
   if (is_aligned_) {
     device_allocation memory = take(bytes);
@@ -84,7 +84,7 @@ std::uint64_t slab_backend::reclaimed_so_far() const { return detail::retired_so
 
 std::size_t slab_backend::reclaims_left() const { return detail::retirements_waiting(); }
 
-std::unique_ptr<detached> slab_backend::detach(std::size_t offset, std::size_t) {
+std::unique_ptr<pending_release> slab_backend::detach(std::size_t offset, std::size_t) {
   auto one = std::make_unique<detached_slab>();
   one->memory = std::move(slabs_.take(offset).mapped().memory);
   return one;

@@ -32,7 +32,8 @@ class slab_backend final : public device_backend {
   [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
   [[nodiscard]] std::size_t reclaims_left() const override;
   /// Detaches a slab; a thread of the library releases it to the device, because hipFree waits.
-  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t offset,
+                                                        std::size_t bytes) override;
 
   void grant(device_ref device, access_right right) override { rights_.grant(device, right); }
   void set_access(const access_list& rights) override { rights_.set_access(rights); }

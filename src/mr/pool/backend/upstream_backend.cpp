@@ -8,12 +8,12 @@
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
-#include "core/observers/race_notes.hpp"
+#include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
 
-struct detached_upstream_slab final : detached {
+struct detached_upstream_slab final : pending_release {
   [[nodiscard]] bool release(chunk_gift*) noexcept override {
     memory.reset();
     return true;
@@ -68,7 +68,7 @@ void upstream_backend::create(std::size_t offset, std::size_t bytes, std::size_t
   slabs_.add(offset, *brought, reinterpret_cast<std::uintptr_t>(brought->get()), bytes);
 }
 
-std::unique_ptr<detached> upstream_backend::detach(std::size_t offset, std::size_t) {
+std::unique_ptr<pending_release> upstream_backend::detach(std::size_t offset, std::size_t) {
   auto one = std::make_unique<detached_upstream_slab>();
   one->memory = std::move(slabs_.take(offset).mapped().memory);
   return one;

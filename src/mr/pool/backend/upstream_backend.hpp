@@ -71,7 +71,8 @@ class upstream_backend final : public addressed_backend {
   void use_supply(slab_supply* supply) noexcept override { supply_ = supply; }
   /// Pre: a supply is set. Throws: slab_needed.
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
-  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t offset,
+                                                        std::size_t bytes) override;
 
   [[nodiscard]] std::string explain() const override;
   /// The free memory of an upstream cannot be queried.

@@ -203,7 +203,7 @@ class watched_memory final : public mr::pool::memory_backend {
   [[nodiscard]] bool has_equal_chunks() const override { return has_one_size; }
   [[nodiscard]] bool unmap_waits() const override { return waits_to_unmap; }
   [[nodiscard]] bool returns_memory() const override { return !keeps_addresses; }
-  [[nodiscard]] std::unique_ptr<mr::pool::detached> renew() override {
+  [[nodiscard]] std::unique_ptr<mr::pool::pending_release> renew() override {
     may_fail();
     FAIL("no test renews addresses here");
     return nullptr;
@@ -255,8 +255,8 @@ class watched_memory final : public mr::pool::memory_backend {
     for (const auto& each : set_aside_) held_ -= each->size() * piece;
     set_aside_.clear();
   }
-  [[nodiscard]] std::unique_ptr<mr::pool::detached> detach(std::size_t offset,
-                                                           std::size_t bytes) override {
+  [[nodiscard]] std::unique_ptr<mr::pool::pending_release> detach(std::size_t offset,
+                                                                  std::size_t bytes) override {
     may_fail();
     const auto at = require_mapped(offset, bytes);
     require_unused(*at->second.memory);
@@ -274,7 +274,8 @@ class watched_memory final : public mr::pool::memory_backend {
       to += bytes;
     }
   }
-  [[nodiscard]] std::unique_ptr<mr::pool::detached> detach_old_address(std::size_t from) override {
+  [[nodiscard]] std::unique_ptr<mr::pool::pending_release> detach_old_mapping(
+      std::size_t from) override {
     const auto at = mapped_.find(from);
     REQUIRE(at != mapped_.end());
     // Work in flight may go on through another address, not through this one.
@@ -317,7 +318,7 @@ class watched_memory final : public mr::pool::memory_backend {
   bool keeps_mappings = false;
 
  private:
-  struct detached_memory final : mr::pool::detached {
+  struct detached_memory final : mr::pool::pending_release {
     detached_memory(watched_memory& memory, std::size_t at, std::size_t chunk_bytes)
         : all{memory}, offset{at}, bytes{chunk_bytes} {}
     [[nodiscard]] bool release(mr::pool::chunk_gift*) noexcept override {

@@ -91,7 +91,8 @@ class full_walk {
       reached = next->end();
     }
     if (found.least.first == nullptr || here.map_bytes < found.least.map_bytes) found.least = here;
-    if (found.widest.first == nullptr || here.map_room > found.widest.map_room) found.widest = here;
+    if (found.largest_gap.first == nullptr || here.map_room > found.largest_gap.map_room)
+      found.largest_gap = here;
     return last;
   }
 
@@ -118,7 +119,7 @@ void check_same_scan(const block_index& index, const request& wanted) {
   full_walk slow{index, wanted};
   check_same(quick.free_run, slow.found.free_run);
   check_same(quick.least, slow.found.least);
-  check_same(quick.widest, slow.found.widest);
+  check_same(quick.largest_gap, slow.found.largest_gap);
   const auto by_offset = [](const idle_chunk& a, const idle_chunk& b) {
     return a.offset < b.offset;
   };

@@ -112,10 +112,10 @@ class counted_memory final : public memory_backend {
     }
     add_rights(to - start, from.size());
   }
-  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t, std::size_t bytes) override {
+  [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t, std::size_t bytes) override {
     return std::make_unique<detached_chunk>(*this, bytes);
   }
-  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t) override {
+  [[nodiscard]] std::unique_ptr<pending_release> detach_old_mapping(std::size_t) override {
     return std::make_unique<detached_chunk>(*this, 0);
   }
 
@@ -123,7 +123,7 @@ class counted_memory final : public memory_backend {
   std::size_t held_high = 0;
 
  private:
-  struct detached_chunk final : detached {
+  struct detached_chunk final : pending_release {
     detached_chunk(counted_memory& memory, std::size_t held) : all{memory}, bytes{held} {}
     [[nodiscard]] bool release(chunk_gift*) noexcept override {
       ++all.calls.unmap;

@@ -91,11 +91,11 @@ TEST_CASE("pool: a cache keeps the last larger block that came back, for a reque
   CHECK(cache.pop_block(131072) == thread_cache::npos);
   CHECK(cache.push_block({65536, 131072}, evicted));
   CHECK_FALSE(cache.is_empty());
-  std::atomic<int> carriers{0};
-  CHECK(cache.take_block(&carriers).offset == 65536);
-  CHECK(carriers == 1);
-  CHECK(cache.take_block(&carriers).bytes == 0);
-  CHECK(carriers == 1);
+  std::atomic<int> blocks_in_transit{0};
+  CHECK(cache.take_block(&blocks_in_transit).offset == 65536);
+  CHECK(blocks_in_transit == 1);
+  CHECK(cache.take_block(&blocks_in_transit).bytes == 0);
+  CHECK(blocks_in_transit == 1);
   CHECK(cache.is_empty());
 }
 

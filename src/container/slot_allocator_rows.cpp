@@ -8,7 +8,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include "container/slot_table.hpp"
+#include "container/slot_allocator.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "vmm/chunk_limit.hpp"
@@ -25,12 +25,12 @@ constexpr int most_idle_looks = 50;
 
 }  // namespace
 
-slot_table::growth::growth(slot_table& owner, std::size_t count) : owner_{owner} {
+slot_allocator::growth::growth(slot_allocator& owner, std::size_t count) : owner_{owner} {
   grown_.reserve(count);
   owner.held_before_ = owner.rows_.held_bytes();
 }
 
-slot_table::growth::~growth() {
+slot_allocator::growth::~growth() {
   for (const grown_slot& each : grown_) owner_.claims_[each.which].wanted = 0;
   const std::size_t held_before = std::exchange(owner_.held_before_, 0);
   if (is_kept_) return;
@@ -44,13 +44,13 @@ slot_table::growth::~growth() {
   owner_.rows_.trim_kept(held_before - std::min(held_before, mapped));
 }
 
-void slot_table::growth::add(std::size_t which, std::size_t wanted) noexcept {
+void slot_allocator::growth::add(std::size_t which, std::size_t wanted) noexcept {
   claimed_rows& one = owner_.claims_[which];
   grown_.push_back({which, one.count});
   one.wanted = std::max(one.wanted, wanted);
 }
 
-slot_table::pause::pause(slot_table& owner) noexcept : owner_{owner} {
+slot_allocator::pause::pause(slot_allocator& owner) noexcept : owner_{owner} {
   owner_.stops_.store(true);
   // The task goes on looking afterwards.
   if (owner_.task_.pending()) owner_.is_requested_.store(true);
@@ -60,7 +60,7 @@ slot_table::pause::pause(slot_table& owner) noexcept : owner_{owner} {
   owner_.is_paused_ = true;
 }
 
-slot_table::pause::~pause() {
+slot_allocator::pause::~pause() {
   alone_.reset();
   owner_.is_paused_ = false;
   // Repeats a request that came meanwhile or was interrupted.
@@ -68,12 +68,12 @@ slot_table::pause::~pause() {
     owner_.task_.request();
 }
 
-void slot_table::request_prefetch() noexcept {
+void slot_allocator::request_prefetch() noexcept {
   if (prefetch_rows_ == 0 || !may_prefetch_.load(std::memory_order_relaxed)) return;
   if (!is_requested_.exchange(true) && !is_paused_ && !is_asleep_) task_.request();
 }
 
-void slot_table::prefetch() noexcept {
+void slot_allocator::prefetch() noexcept {
   const bool has_grown = has_grown_.exchange(false, std::memory_order_relaxed);
   if (is_requested_.exchange(false)) {
     const without_asking_others now;
@@ -94,7 +94,7 @@ void slot_table::prefetch() noexcept {
   task_.run_again_in(look_interval);
 }
 
-bool slot_table::prefetch_rows() {
+bool slot_allocator::prefetch_rows() {
   const scoped_device scope{device_};
   for (;;) {
     // The slot that needs its next row first, because there may be too few for all.
@@ -117,7 +117,7 @@ bool slot_table::prefetch_rows() {
   }
 }
 
-bool slot_table::lacks_rows(std::size_t which) const noexcept {
+bool slot_allocator::lacks_rows(std::size_t which) const noexcept {
   const slot& one = slots_[which];
   const std::size_t backed = capacities_[which].load();
   if (!one.in_use.load(std::memory_order_acquire) || backed >= geometry_.most) return false;
@@ -127,14 +127,14 @@ bool slot_table::lacks_rows(std::size_t which) const noexcept {
          geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
 }
 
-void slot_table::set_claims(std::size_t which, std::size_t claims) noexcept {
+void slot_allocator::set_claims(std::size_t which, std::size_t claims) noexcept {
   claims_[which].count = claims;
   capacities_[which].store(geometry_.bytes_in(which, has_shared_ ? usable_rows(which) : claims),
                            std::memory_order_release);
 }
 
-void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
-                          stream_ref stream) {
+void slot_allocator::grow_all(const std::size_t* slots, const std::size_t* lengths,
+                              std::size_t count, stream_ref stream) {
   const pause stopped{*this};
   growth growing{*this, count};
   for (std::size_t i = 0; i < count; ++i) growing.add(slots[i], lengths[i]);
@@ -170,8 +170,8 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
   request_prefetch();
 }
 
-void slot_table::require_budget(const std::size_t* slots, const std::size_t* lengths,
-                                std::size_t count) const {
+void slot_allocator::require_budget(const std::size_t* slots, const std::size_t* lengths,
+                                    std::size_t count) const {
   std::size_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t wanted = geometry_.rows_for(slots[i], lengths[i]);
@@ -188,8 +188,8 @@ void slot_table::require_budget(const std::size_t* slots, const std::size_t* len
     throw out_of_memory{budget_shortage(after - before, most - std::min(most, before))};
 }
 
-std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_t* lengths,
-                                      std::size_t count) const {
+std::size_t slot_allocator::missing_bytes(const std::size_t* slots, const std::size_t* lengths,
+                                          std::size_t count) const {
   std::vector<bool> present = needed_rows();
   std::size_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -204,7 +204,7 @@ std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_
   return rows * geometry_.row_bytes();
 }
 
-bool slot_table::claim_next(std::size_t which, asker who) {
+bool slot_allocator::claim_next(std::size_t which, asker who) {
   const std::size_t row = geometry_.first_row(which) + claims_[which].count;
   // release() does not wait for the background thread: a slot that ends meanwhile keeps its rows.
   claiming_ = which;
@@ -228,7 +228,7 @@ bool slot_table::claim_next(std::size_t which, asker who) {
   return true;
 }
 
-void slot_table::back_run(std::size_t which, std::size_t length) {
+void slot_allocator::back_run(std::size_t which, std::size_t length) {
   const std::size_t first = geometry_.first_row(which) + claims_[which].count;
   const std::size_t last = geometry_.first_row(which) + geometry_.rows_for(which, length);
   std::size_t end = first;
@@ -244,7 +244,7 @@ void slot_table::back_run(std::size_t which, std::size_t length) {
   grown_rows_ += count;
 }
 
-bool slot_table::back(std::size_t row, asker who) {
+bool slot_allocator::back(std::size_t row, asker who) {
   // Unmapping several rows at once may have failed and left this one unmapped.
   rows_.chunks().map_again();
   bool was_backed = true;
@@ -271,12 +271,12 @@ bool slot_table::back(std::size_t row, asker who) {
   return true;
 }
 
-void slot_table::throw_over_budget(std::size_t bytes) const {
+void slot_allocator::throw_over_budget(std::size_t bytes) const {
   const std::size_t held = rows_.held_bytes();
   throw out_of_memory{budget_shortage(bytes, budget_ > held ? budget_ - held : 0)};
 }
 
-shortage slot_table::budget_shortage(std::size_t bytes, std::size_t left) const {
+shortage slot_allocator::budget_shortage(std::size_t bytes, std::size_t left) const {
   return {.cause = exhausted::limit,
           .device = device_.ordinal(),
           .requested = bytes,
@@ -286,13 +286,13 @@ shortage slot_table::budget_shortage(std::size_t bytes, std::size_t left) const 
           .used = rows_.mapped_bytes()};
 }
 
-bool slot_table::unclaim_last(std::size_t which) noexcept {
+bool slot_allocator::unclaim_last(std::size_t which) noexcept {
   const std::size_t row = last_row(which);
   set_claims(which, claims_[which].count - 1);
   return rows_.unclaim(row);
 }
 
-std::size_t slot_table::keep_rows(std::size_t which, spare of) const noexcept {
+std::size_t slot_allocator::protected_rows(std::size_t which, spare of) const noexcept {
   const slot& one = slots_[which];
   const bool in_use = one.in_use.load(std::memory_order_acquire);
   const std::size_t rows = geometry_.rows_for(
@@ -300,14 +300,14 @@ std::size_t slot_table::keep_rows(std::size_t which, spare of) const noexcept {
   return rows + (in_use && of == spare::idle ? prefetch_rows_ : 0);
 }
 
-std::optional<std::size_t> slot_table::unclaim_spare(asker who, spare which) {
+std::optional<std::size_t> slot_allocator::unclaim_spare(asker who, spare which) {
   for (std::size_t n = 0; n < slots_.size(); ++n) {
     const std::size_t victim = (next_victim_ + n) % slots_.size();
     if (who == asker::background &&
         (victim == claiming_ || slots_[victim].in_use.load(std::memory_order_acquire)))
       continue;
     const claimed_rows& one = claims_[victim];
-    const std::size_t kept = keep_rows(victim, which);
+    const std::size_t kept = protected_rows(victim, which);
     if (one.count <= kept || !has_passed(victim)) continue;
     while (one.count > kept) {
       const std::size_t row = last_row(victim);
@@ -319,26 +319,26 @@ std::optional<std::size_t> slot_table::unclaim_spare(asker who, spare which) {
   return std::nullopt;
 }
 
-bool slot_table::take_spare(asker who, spare which) {
+bool slot_allocator::evict_row(asker who, spare which) {
   const std::optional<std::size_t> row =
       rows_.unclaimed() != 0 ? rows_.find_unclaimed() : unclaim_spare(who, which);
   if (row) rows_.decommit(*row);
   return row.has_value();
 }
 
-bool slot_table::move_spare(asker who, spare which) {
-  if (!take_spare(who, which)) return false;
+bool slot_allocator::move_spare(asker who, spare which) {
+  if (!evict_row(who, which)) return false;
   ++moved_rows_;
   return true;
 }
 
-std::size_t slot_table::idle_bytes() {
+std::size_t slot_allocator::idle_bytes() {
   if (is_asleep_ || may_be_torn_) return 0;
   const std::size_t needed = std::max(needed_bytes(needed_rows()), floor_);
   return rows_.held_bytes() - std::min(rows_.held_bytes(), needed);
 }
 
-given_memory slot_table::give_idle(const idle_request& asked) {
+given_memory slot_allocator::give_idle(const idle_request& asked) {
   given_memory given;
   if (is_asleep_ || may_be_torn_) return given;
   idle_request wanted = asked;
@@ -362,7 +362,7 @@ given_memory slot_table::give_idle(const idle_request& asked) {
   rows_.give_kept(wanted, given);
   while (given.all() < wanted.bytes && (may_unmap || empties)) {
     const std::size_t before = held();
-    if (!take_spare(asker::background, spare::any)) break;
+    if (!evict_row(asker::background, spare::any)) break;
     // Not all caches keep it.
     (is_taker ? given.moved : given.released) += before - std::min(before, held());
     rows_.give_kept(wanted, given);
@@ -373,20 +373,20 @@ given_memory slot_table::give_idle(const idle_request& asked) {
   return given;
 }
 
-void slot_table::note_held() noexcept { peak_held_ = std::max(peak_held_, rows_.held_bytes()); }
+void slot_allocator::note_held() noexcept { peak_held_ = std::max(peak_held_, rows_.held_bytes()); }
 
-bool slot_table::wait_for_spare() {
+bool slot_allocator::wait_for_spare() {
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     const claimed_rows& one = claims_[which];
-    if (one.count <= keep_rows(which, spare::any)) continue;
-    // If its work has passed since take_spare() looked, there is nothing to wait for.
+    if (one.count <= protected_rows(which, spare::any)) continue;
+    // If its work has passed since evict_row() looked, there is nothing to wait for.
     if (!has_passed(which)) one.passed->synchronize();
     return true;
   }
   return false;
 }
 
-void slot_table::prepare_to_sleep(const sleep_plan& plan) {
+void slot_allocator::prepare_to_sleep(const sleep_plan& plan) {
   is_asleep_ = true;
   try {
     const pause stopped{*this};
@@ -403,7 +403,7 @@ void slot_table::prepare_to_sleep(const sleep_plan& plan) {
   }
 }
 
-void slot_table::stay_awake() noexcept {
+void slot_allocator::stay_awake() noexcept {
   is_asleep_ = false;
   may_prefetch_ = true;
   // Prefetches again, for released rows and requests that came meanwhile.
@@ -411,40 +411,40 @@ void slot_table::stay_awake() noexcept {
   request_prefetch();
 }
 
-void slot_table::fall_asleep() noexcept {
-  rows_.chunks().fall_asleep();
+void slot_allocator::finish_suspend() noexcept {
+  rows_.chunks().finish_suspend();
   bytes_asleep_ = sleeping_bytes();
 }
 
-void slot_table::begin_to_wake(const mapped_again& each) {
+void slot_allocator::map_for_resume(const mapped_again& each) {
   bytes_asleep_ = 0;
-  rows_.chunks().begin_to_wake(each);
+  rows_.chunks().map_for_resume(each);
 }
 
-void slot_table::sleep_on(bool may_be_in_use) noexcept {
-  rows_.chunks().sleep_on(may_be_in_use);
+void slot_allocator::stay_asleep(bool may_be_in_use) noexcept {
+  rows_.chunks().stay_asleep(may_be_in_use);
   bytes_asleep_ = sleeping_bytes();
 }
 
-void slot_table::map_torn_again() {
+void slot_allocator::map_torn_again() {
   const pause stopped{*this};
   rows_.chunks().map_again();
   may_be_torn_ = false;
 }
 
-void slot_table::finish_waking() noexcept {
+void slot_allocator::finish_waking() noexcept {
   rows_.chunks().finish_waking();
   stay_awake();
 }
 
-bool slot_table::may_unmap_all() {
+bool slot_allocator::may_unmap_all() {
   for (std::size_t which = 0; which < slots_.size(); ++which)
-    if (claims_[which].count != 0 && (keep_rows(which, spare::any) != 0 || !has_passed(which)))
+    if (claims_[which].count != 0 && (protected_rows(which, spare::any) != 0 || !has_passed(which)))
       return false;
   return true;
 }
 
-void slot_table::release_down_to(std::size_t bytes) {
+void slot_allocator::release_down_to(std::size_t bytes) {
   const auto trim_kept = [&] {
     const std::size_t mapped = rows_.mapped_bytes();
     rows_.trim_kept(bytes > mapped ? bytes - mapped : 0);

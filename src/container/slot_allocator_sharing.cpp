@@ -7,12 +7,12 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
-#include "container/slot_table.hpp"
+#include "container/slot_allocator.hpp"
 #include "core/error.hpp"
 
 namespace hipvmm::detail {
 
-std::size_t slot_table::usable_rows(std::size_t which) const noexcept {
+std::size_t slot_allocator::usable_rows(std::size_t which) const noexcept {
   const std::size_t all = claims_[which].count;
   std::size_t rows = std::min(
       all, geometry_.rows_for(which, slots_[which].length.load(std::memory_order_relaxed)));
@@ -20,7 +20,7 @@ std::size_t slot_table::usable_rows(std::size_t which) const noexcept {
   return rows;
 }
 
-void slot_table::drop_claims(std::size_t which, std::size_t kept) {
+void slot_allocator::drop_claims(std::size_t which, std::size_t kept) {
   const claimed_rows& one = claims_[which];
   kept = std::min(kept, has_shared_ ? usable_rows(which) : one.count);
   if (one.count > kept && !has_passed(which)) one.passed->synchronize();
@@ -29,7 +29,7 @@ void slot_table::drop_claims(std::size_t which, std::size_t kept) {
   set_claims(which, one.count);
 }
 
-void slot_table::require_sharing() const {
+void slot_allocator::require_sharing() const {
   if (geometry_.packs())
     throw unsupported{
         "slot_arena::share_prefix: slots of slot_layout::packed have blocks in common with their "
@@ -37,8 +37,8 @@ void slot_table::require_sharing() const {
   rows_.strategy().second_address.require("slot_arena::share_prefix", "; copy the prefix instead");
 }
 
-void slot_table::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
-                              std::size_t bytes, stream_ref stream) {
+void slot_allocator::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
+                                  std::size_t bytes, stream_ref stream) {
   require_awake("slot_arena::share_prefix");
   require_not_evicting("share_prefix");
   require_sharing();
@@ -81,8 +81,8 @@ void slot_table::share_prefix(std::size_t from, const std::size_t* to, std::size
   request_prefetch();
 }
 
-void slot_table::show_prefix(std::size_t from, std::size_t to, std::size_t bytes,
-                             stream_ref stream) {
+void slot_allocator::show_prefix(std::size_t from, std::size_t to, std::size_t bytes,
+                                 stream_ref stream) {
   drop_claims(to, 0);
   wait_in("share_prefix", to, stream);
   const std::size_t whole = bytes / geometry_.block;
@@ -98,8 +98,8 @@ void slot_table::show_prefix(std::size_t from, std::size_t to, std::size_t bytes
   if (bytes % geometry_.block != 0) claim_next(to, asker::owner);
 }
 
-void slot_table::make_writable(std::size_t which, std::size_t offset, std::size_t bytes,
-                               stream_ref stream) {
+void slot_allocator::make_writable(std::size_t which, std::size_t offset, std::size_t bytes,
+                                   stream_ref stream) {
   require_awake("slot_arena::make_writable");
   require_not_evicting("make_writable");
   const slot& one = require_in_use("make_writable", which, stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ipc/publisher.hpp"
+#include "ipc/publication_server.hpp"
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -16,8 +16,8 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "ipc/fault_point.hpp"
 #include "ipc/identity.hpp"
-#include "ipc/protocol_step.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -53,7 +53,7 @@ std::array<unsigned char, 16> uuid_of(device_ref device) {
 }
 
 owned_descriptor make_wake() {
-  const int planned = protocol_step("eventfd");
+  const int planned = fault_point("eventfd");
   owned_descriptor result{planned != 0 ? -1 : ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   if (result.empty()) throw_system(planned != 0 ? planned : errno, "eventfd", "a publication");
   return result;
@@ -72,7 +72,7 @@ std::size_t backed_bytes(const std::vector<chunk_view>& chunks, std::size_t star
 }  // namespace
 
 published_memory describe(device_ref device, const std::vector<device_ref>& others,
-                          std::size_t max_bytes, const published_elements& elements) {
+                          std::size_t max_bytes, const element_identity& elements) {
   published_memory result{{}, {}, devices_of(device, others)};
   std::size_t granule = 0;
   for (const device_ref each : result.devices)
@@ -82,7 +82,7 @@ published_memory describe(device_ref device, const std::vector<device_ref>& othe
   if (elements.size != 0 && (!has_align || elements.size % elements.align != 0))
     throw std::invalid_argument{"publication: elements of " + std::to_string(elements.size) +
                                 " bytes cannot be aligned to " + std::to_string(elements.align)};
-  published_shape& shape = result.shape;
+  publication_header& shape = result.shape;
   shape.device = uuid_of(device);
   shape.granularity = granule;
   shape.max_bytes = align_up(max_bytes, granule);
@@ -93,21 +93,22 @@ published_memory describe(device_ref device, const std::vector<device_ref>& othe
   return result;
 }
 
-publisher::publisher(const std::string& path, published_memory memory, publication_options options)
+publication_server::publication_server(const std::string& path, published_memory memory,
+                                       publication_options options)
     : options_{std::move(options)},
       path_{path, options_.other_users.empty() ? who_connects::same_user : who_connects::everybody},
       memory_{std::move(memory)},
       identity_{own_identity()},
-      state_{std::make_shared<state_page>()},
+      state_{std::make_shared<publication_page>()},
       wake_{make_wake()} {}
 
-void publisher::start() {
+void publication_server::start() {
   if (!thread_.start())
     throw ipc_error{ipc_failure::system, "no thread can be started that serves " + path_.path() +
                                              ": the process is exiting, or has too many"};
 }
 
-publisher::~publisher() {
+publication_server::~publication_server() {
   // Before the thread is woken, which takes that only once.
   ends_ = true;
   wake();
@@ -116,26 +117,26 @@ publisher::~publisher() {
   for (const importer& each : importers_) ::shutdown(each.socket.get(), SHUT_RDWR);
 }
 
-void publisher::wake() noexcept {
+void publication_server::wake() noexcept {
   const std::uint64_t one = 1;
   // Cannot fail: the counter is far from its end.
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
 }
 
-void publisher::require_own_process(const char* function) const {
+void publication_server::require_own_process(const char* function) const {
   if (process_.is_of_parent())
     throw unsupported{std::string{"publication::"} + function +
                       " in a child of fork(): the thread that serves importers is in the parent; "
                       "publish there"};
 }
 
-std::size_t publisher::importers() const {
+std::size_t publication_server::importers() const {
   const std::lock_guard lock{mutex_};
   return static_cast<std::size_t>(std::count_if(importers_.begin(), importers_.end(),
                                                 [](const importer& one) { return one.is_known; }));
 }
 
-void publisher::announce(
+void publication_server::announce(
     const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
     const std::function<std::vector<exported_chunk>(std::uint64_t)>& export_since,
     stream_ref stream) {
@@ -192,8 +193,8 @@ void publisher::announce(
   });
 }
 
-std::uint64_t publisher::replace_chunks(const device_by_serial& present, chunk_map fresh,
-                                        std::uint64_t begin) {
+std::uint64_t publication_server::replace_chunks(const device_by_serial& present, chunk_map fresh,
+                                                 std::uint64_t begin) {
   std::uint64_t number = 0;
   bool starts_leases = false;
   {
@@ -207,7 +208,7 @@ std::uint64_t publisher::replace_chunks(const device_by_serial& present, chunk_m
     // Nothing from here on throws.
     number = ++announcements_;
     if (!gone.empty() || !fresh.empty()) {
-      const withdrawal next{epoch_ + 1, std::chrono::steady_clock::now()};
+      const removal_notice next{epoch_ + 1, std::chrono::steady_clock::now()};
       std::uint64_t low = 0;
       std::uint64_t high = std::numeric_limits<std::uint64_t>::max();
       for (const auto at : gone) {
@@ -239,7 +240,7 @@ std::uint64_t publisher::replace_chunks(const device_by_serial& present, chunk_m
   return number;
 }
 
-bool publisher::wait_until_withdrawn(std::chrono::milliseconds timeout) {
+bool publication_server::wait_until_withdrawn(std::chrono::milliseconds timeout) {
   std::unique_lock lock{mutex_};
   const std::uint64_t epoch = last_withdrawal_;
   return changed_.wait_until(lock, deadline_in(timeout), [&] {
@@ -248,7 +249,7 @@ bool publisher::wait_until_withdrawn(std::chrono::milliseconds timeout) {
   });
 }
 
-void publisher::forget_applied() {
+void publication_server::forget_applied() {
   std::uint64_t least = epoch_;
   for (const importer& each : importers_)
     if (each.has_chunks) least = std::min(least, each.applied);

@@ -49,9 +49,9 @@ struct slot_geometry {
 /// The memory of a slot_arena. A row is one block in every plane: that many chunks. It is backed as
 /// a whole while a slot claims it; a function that throws may leave a row with some planes backed,
 /// from which a later call continues.
-class slot_rows {
+class row_memory {
  public:
-  slot_rows(device_ref device, const slot_geometry& geometry, const slot_arena_options& options);
+  row_memory(device_ref device, const slot_geometry& geometry, const slot_arena_options& options);
 
   /// Backs the next plane of `row`. Returns false when all are backed.
   /// Throws: as region::commit.
@@ -137,8 +137,10 @@ class slot_rows {
   [[nodiscard]] const region& memory() const noexcept { return region_; }
   [[nodiscard]] const memory_strategy& strategy() const noexcept { return strategy_; }
   /// The steps by which the memory sleeps and wakes.
-  [[nodiscard]] sleeper& chunks() { return sleeper_of(region_); }
-  [[nodiscard]] const sleeper& chunks() const { return sleeper_of(const_cast<region&>(region_)); }
+  [[nodiscard]] sleep_participant& chunks() { return sleep_participant_of(region_); }
+  [[nodiscard]] const sleep_participant& chunks() const {
+    return sleep_participant_of(const_cast<region&>(region_));
+  }
 
  private:
   /// Rows that show the same memory: how many do, in each plane.

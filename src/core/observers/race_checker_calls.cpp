@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "core/observers/race_notes.hpp"
+#include "core/observers/race_checker_calls.hpp"
 
 #include "core/observers/observers.hpp"
 

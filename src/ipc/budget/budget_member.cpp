@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ipc/budget/budget_share.hpp"
+#include "ipc/budget/budget_member.hpp"
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/check.hpp"
 #include "ipc/budget/futex.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::detail {
@@ -39,7 +39,7 @@ constexpr auto idle_interval = 2s;
 /// The shares of this process, so that their threads end before HIP does.
 class all_shares {
  public:
-  static void add(const std::shared_ptr<budget_share>& share) {
+  static void add(const std::shared_ptr<budget_member>& share) {
     // Never destroyed: the exit handler uses it.
     static auto& all = *new all_shares;
     static const ::pid_t process = ::getpid();
@@ -54,17 +54,17 @@ class all_shares {
 
  private:
   void end() noexcept {
-    std::vector<std::weak_ptr<budget_share>> ending;
+    std::vector<std::weak_ptr<budget_member>> ending;
     {
       const std::lock_guard lock{mutex_};
       ending.swap(shares_);
     }
-    for (const std::weak_ptr<budget_share>& each : ending)
-      if (const std::shared_ptr<budget_share> share = each.lock()) share->end();
+    for (const std::weak_ptr<budget_member>& each : ending)
+      if (const std::shared_ptr<budget_member> share = each.lock()) share->end();
   }
 
   std::mutex mutex_;
-  std::vector<std::weak_ptr<budget_share>> shares_;
+  std::vector<std::weak_ptr<budget_member>> shares_;
 };
 
 milliseconds until(std::chrono::steady_clock::time_point when) {
@@ -85,19 +85,19 @@ budget_report report_of(const budget_table& table) {
   return result;
 }
 
-budget_share::budget_share(device_ref device, budget_key key, budget_options options,
-                           std::unique_ptr<budget_file> file)
+budget_member::budget_member(device_ref device, budget_key key, budget_options options,
+                             std::unique_ptr<budget_file> file)
     : device_{device},
       key_{std::move(key)},
       options_{std::move(options)},
       file_{std::move(file)},
       table_{file_->shared()} {}
 
-std::shared_ptr<budget_share> budget_share::join(device_ref device, const budget_key& key,
-                                                 std::size_t limit, budget_options options) {
+std::shared_ptr<budget_member> budget_member::join(device_ref device, const budget_key& key,
+                                                   std::size_t limit, budget_options options) {
   const process_identity self = own_process_identity();
-  std::shared_ptr<budget_share> share{
-      new budget_share{device, key, std::move(options), budget_file::open(key, limit)}};
+  std::shared_ptr<budget_member> share{
+      new budget_member{device, key, std::move(options), budget_file::open(key, limit)}};
   budget_table& table = share->table_;
   table.reap();
   budget_header& header = table.header();
@@ -113,7 +113,7 @@ std::shared_ptr<budget_share> budget_share::join(device_ref device, const budget
     table.leave();
     throw;
   }
-  static_cast<void>(protocol_step("limit"));
+  static_cast<void>(fault_point("limit"));
   if (others.empty() && header.is_fixed == 0) header.limit = limit;
   share->file_->unlock();
   if (!share->thread_.start())
@@ -123,7 +123,7 @@ std::shared_ptr<budget_share> budget_share::join(device_ref device, const budget
   return share;
 }
 
-void budget_share::end() noexcept {
+void budget_member::end() noexcept {
   if (process_.is_of_parent()) return;
   {
     std::unique_lock lock{mutex_};
@@ -135,32 +135,32 @@ void budget_share::end() noexcept {
   table_.leave();
 }
 
-void budget_share::begin(std::size_t bytes) noexcept { table_.set_held(bytes); }
+void budget_member::begin(std::size_t bytes) noexcept { table_.set_held(bytes); }
 
-bool budget_share::charge(std::size_t bytes) noexcept {
+bool budget_member::charge(std::size_t bytes) noexcept {
   return process_.is_of_parent() || table_.claim(bytes);
 }
 
-void budget_share::uncharge(std::size_t bytes) noexcept {
+void budget_member::uncharge(std::size_t bytes) noexcept {
   if (!process_.is_of_parent()) table_.set_held(table_.own_held() - bytes);
 }
 
-std::size_t budget_share::bytes_left() const noexcept { return table_.left(); }
+std::size_t budget_member::bytes_left() const noexcept { return table_.left(); }
 
-std::size_t budget_share::most() const noexcept {
+std::size_t budget_member::most() const noexcept {
   return static_cast<std::size_t>(table_.header().limit);
 }
 
-budget_report budget_share::report() const { return report_of(table_); }
+budget_report budget_member::report() const { return report_of(table_); }
 
-shortage budget_share::refusal(device_ref device, std::size_t bytes) const {
+shortage budget_member::refusal(device_ref device, std::size_t bytes) const {
   shortage why = chunk_limit::refusal(device, bytes);
   why.owner = "budget '" + key_.name + "'";
   why.most = most();
   return why;
 }
 
-std::string budget_share::explain() const {
+std::string budget_member::explain() const {
   constexpr std::size_t most_named = 8;
   budget_report now = report();
   std::ranges::sort(now.holders, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -178,7 +178,7 @@ std::string budget_share::explain() const {
   return text + "; release memory, or raise the limit: hipvmm-ctl limit " + key_.name + " SIZE";
 }
 
-bool budget_share::make_room(std::size_t bytes) noexcept {
+bool budget_member::make_room(std::size_t bytes) noexcept {
   const clock::time_point end = deadline_in(options_.patience);
   if (process_.is_of_parent() || options_.patience <= 0ms) return false;
   // So that no process releases memory in vain.
@@ -213,7 +213,7 @@ bool budget_share::make_room(std::size_t bytes) noexcept {
   return has_room;
 }
 
-void budget_share::serve(const std::stop_token& stop) noexcept {
+void budget_member::serve(const std::stop_token& stop) noexcept {
   // Requests of the callback must not wait for a process that waits for this one.
   const without_asking_others while_serving;
   std::atomic<std::uint32_t>& requests = table_.header().requests;
@@ -231,14 +231,14 @@ void budget_share::serve(const std::stop_token& stop) noexcept {
   }
 }
 
-std::uint32_t budget_share::attend(const std::stop_token& stop) noexcept {
+std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
   std::optional<clock::time_point> end;
   bool is_first = true;
   std::uint32_t number = table_.header().requests;
   while (!stop.stop_requested()) {
     const std::uint32_t seen = table_.header().changes;
-    static_cast<void>(protocol_step("attend"));
-    const budget_duty duty = table_.duty(number);
+    static_cast<void>(fault_point("attend"));
+    const trim_request duty = table_.duty(number);
     // A newer request may be part of this duty. The others' answers to `number` are not about it.
     if (const std::uint32_t newest = table_.header().requests; newest != number) {
       number = newest;
@@ -262,7 +262,7 @@ std::uint32_t budget_share::attend(const std::stop_token& stop) noexcept {
   return number;
 }
 
-bool budget_share::release_for(std::uint32_t number, const std::stop_token& stop) noexcept {
+bool budget_member::release_for(std::uint32_t number, const std::stop_token& stop) noexcept {
   bool may_ask = true;
   bool may_call = options_.trim != nullptr;
   while (!stop.stop_requested()) {
@@ -288,7 +288,7 @@ bool budget_share::release_for(std::uint32_t number, const std::stop_token& stop
   return true;
 }
 
-void budget_share::release_kept(std::size_t bytes) noexcept {
+void budget_member::release_kept(std::size_t bytes) noexcept {
   if (bytes == 0) return;
   report_exceptions([&] {
     chunk_cache& cache = chunk_cache::shared();

@@ -7,7 +7,7 @@
 
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "container/slot_rows.hpp"
+#include "container/row_memory.hpp"
 #include "core/check.hpp"
 #include "region/chunks/region_chunks.hpp"
 
@@ -22,12 +22,12 @@ access_list read_only(const access_map& rights) {
 
 }  // namespace
 
-void slot_rows::join_group(row_state& row, const std::shared_ptr<group>& shown_by) noexcept {
+void row_memory::join_group(row_state& row, const std::shared_ptr<group>& shown_by) noexcept {
   row.shown_by = shown_by;
   ++grouped_;
 }
 
-void slot_rows::leave_group(row_state& row) noexcept {
+void row_memory::leave_group(row_state& row) noexcept {
   row.is_read_only = false;
   if (!row.shown_by) return;
   for (std::size_t plane = 0; plane < row.backed_planes; ++plane) note_hidden(row, plane);
@@ -35,15 +35,15 @@ void slot_rows::leave_group(row_state& row) noexcept {
   --grouped_;
 }
 
-void slot_rows::note_shown(row_state& row, std::size_t plane) noexcept {
+void row_memory::note_shown(row_state& row, std::size_t plane) noexcept {
   if ((*row.shown_by)[plane]++ != 0) ++aliases_;
 }
 
-void slot_rows::note_hidden(row_state& row, std::size_t plane) noexcept {
+void row_memory::note_hidden(row_state& row, std::size_t plane) noexcept {
   if (row.shown_by && --(*row.shown_by)[plane] != 0) --aliases_;
 }
 
-void slot_rows::share(std::size_t from, std::size_t to, std::size_t count) {
+void row_memory::share(std::size_t from, std::size_t to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     row_state& source = rows_[from + i];
     if (!source.shown_by) join_group(source, std::make_shared<group>(geometry_.planes, 1));
@@ -72,7 +72,7 @@ void slot_rows::share(std::size_t from, std::size_t to, std::size_t count) {
   }
 }
 
-void slot_rows::make_private(const std::vector<std::size_t>& rows, stream_ref stream) {
+void row_memory::make_private(const std::vector<std::size_t>& rows, stream_ref stream) {
   std::vector<std::size_t> copied;
   for (const std::size_t row : rows) {
     if (!is_shared(rows_[row])) continue;
@@ -97,12 +97,12 @@ void slot_rows::make_private(const std::vector<std::size_t>& rows, stream_ref st
   }
 }
 
-std::size_t slot_rows::count_shared(const std::vector<std::size_t>& rows) const noexcept {
+std::size_t row_memory::count_shared(const std::vector<std::size_t>& rows) const noexcept {
   return static_cast<std::size_t>(std::count_if(
       rows.begin(), rows.end(), [this](std::size_t row) { return is_shared(rows_[row]); }));
 }
 
-std::size_t slot_rows::count_aliases(const std::vector<bool>& counts) const {
+std::size_t row_memory::count_aliases(const std::vector<bool>& counts) const {
   std::unordered_set<const group*> seen;
   std::size_t result = 0;
   for (std::size_t row = 0; grouped_ != 0 && row < rows_.size(); ++row)

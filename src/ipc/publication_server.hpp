@@ -27,7 +27,7 @@
 #include "core/process_mark.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/path_lock.hpp"
-#include "ipc/state_page.hpp"
+#include "ipc/publication_page.hpp"
 
 namespace hipvmm::detail {
 
@@ -35,17 +35,17 @@ using shared_descriptor = std::shared_ptr<const shareable_handle>;
 
 /// The memory of a publication, as importers are told, and its devices in this process.
 struct published_memory {
-  published_shape shape;
+  publication_header shape;
   std::vector<std::array<unsigned char, 16>> other_uuids;
   std::vector<device_ref> devices;  ///< the owners of the chunks, by chunk_record::device
 };
 /// Throws: std::invalid_argument for devices that do not exist, or sizes that no memory has.
 [[nodiscard]] published_memory describe(device_ref device, const std::vector<device_ref>& others,
-                                        std::size_t max_bytes, const published_elements& elements);
+                                        std::size_t max_bytes, const element_identity& elements);
 
 /// The implementation of a publication: the list of chunks, and the thread that serves it. The
 /// thread calls no HIP and waits for no single importer.
-class publisher {
+class publication_server {
  public:
   struct published_chunk {
     chunk_record place;
@@ -56,10 +56,10 @@ class publisher {
   using device_by_serial = std::unordered_map<std::uint64_t, std::uint64_t>;
 
   /// Takes the path. Importers wait until start().
-  publisher(const std::string& path, published_memory memory, publication_options options);
-  ~publisher();
-  publisher(const publisher&) = delete;
-  publisher& operator=(const publisher&) = delete;
+  publication_server(const std::string& path, published_memory memory, publication_options options);
+  ~publication_server();
+  publication_server(const publication_server&) = delete;
+  publication_server& operator=(const publication_server&) = delete;
 
   [[nodiscard]] bool is_of_parent() const noexcept { return process_.is_of_parent(); }
   /// In a child of fork() closes the listener. The rest must be left as it is: a thread of the
@@ -87,13 +87,13 @@ class publisher {
   void require_own_process(const char* function) const;
 
  private:
-  struct withdrawal {
+  struct removal_notice {
     std::uint64_t epoch;
     deadline when;
   };
   struct withdrawn_chunk {
     chunk_record place;
-    withdrawal went;
+    removal_notice went;
   };
   struct outgoing {
     packet content;
@@ -111,9 +111,9 @@ class publisher {
     [[nodiscard]] bool is_served() const noexcept { return is_known && !is_dropped; }
     std::uint64_t applied = 0;  // the epoch that the importer reports as mapped
     std::deque<outgoing> queue;
-    std::optional<withdrawal> owes;  // the first withdrawal that it has not applied
-    deadline lease_end = {};         // of the withdrawal in `owes`
-    deadline since = {};             // when the first of the queue was put there, or sent last
+    std::optional<removal_notice> owes;  // the first withdrawal that it has not applied
+    deadline lease_end = {};             // of the withdrawal in `owes`
+    deadline since = {};                 // when the first of the queue was put there, or sent last
   };
 
   void serve();
@@ -158,7 +158,7 @@ class publisher {
   path_lock path_;
   published_memory memory_;
   build_identity identity_;
-  std::shared_ptr<state_page> state_;
+  std::shared_ptr<publication_page> state_;
   owned_descriptor wake_;  // an eventfd that wakes the thread
   std::atomic<bool> ends_{false};
 

@@ -14,7 +14,7 @@
 #include <hipvmm/container/slot_arena_options.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/event.hpp>
-#include "container/slot_rows.hpp"
+#include "container/row_memory.hpp"
 #include "core/background_task.hpp"
 #include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
@@ -30,12 +30,12 @@ namespace hipvmm::detail {
 /// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
 /// give_idle() may do the same as the background task, in any thread. One of the three has the lock
 /// of `idle_` at a time.
-class slot_table final : sleeper, idle_holder {
+class slot_allocator final : sleep_participant, idle_holder {
  public:
-  slot_table(device_ref device, const slot_arena_options& options);
-  ~slot_table() override;
-  slot_table(const slot_table&) = delete;
-  slot_table& operator=(const slot_table&) = delete;
+  slot_allocator(device_ref device, const slot_arena_options& options);
+  ~slot_allocator() override;
+  slot_allocator(const slot_allocator&) = delete;
+  slot_allocator& operator=(const slot_allocator&) = delete;
 
   // Like the functions of slot_arena with these names; arguments are checked here.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
@@ -89,7 +89,7 @@ class slot_table final : sleeper, idle_holder {
   /// A commit under way: the slots' claims from before. Those beyond are dropped unless kept.
   class growth {
    public:
-    growth(slot_table& owner, std::size_t count);
+    growth(slot_allocator& owner, std::size_t count);
     ~growth();
     growth(const growth&) = delete;
     growth& operator=(const growth&) = delete;
@@ -102,14 +102,14 @@ class slot_table final : sleeper, idle_holder {
       std::size_t which;
       std::size_t count;
     };
-    slot_table& owner_;
+    slot_allocator& owner_;
     std::vector<grown_slot> grown_;
     bool is_kept_ = false;
   };
   /// While one lives, the eviction callback runs, for a commit of these slots.
   class eviction {
    public:
-    eviction(slot_table& owner, const std::size_t* slots, std::size_t count) noexcept
+    eviction(slot_allocator& owner, const std::size_t* slots, std::size_t count) noexcept
         : slots_{slots}, count_{count}, owner_{owner} {
       owner_.evicting_ = this;
     }
@@ -123,19 +123,19 @@ class slot_table final : sleeper, idle_holder {
    private:
     const std::size_t* slots_;
     std::size_t count_;
-    slot_table& owner_;
+    slot_allocator& owner_;
   };
   /// While one lives, the background task does not run. They are not nested.
   class pause {
    public:
-    explicit pause(slot_table& owner) noexcept;
+    explicit pause(slot_allocator& owner) noexcept;
     ~pause();
     pause(const pause&) = delete;
     pause& operator=(const pause&) = delete;
 
    private:
     const events_wait until_unlocked_;
-    slot_table& owner_;
+    slot_allocator& owner_;
     std::optional<idle_membership::lock> alone_;
   };
 
@@ -166,15 +166,15 @@ class slot_table final : sleeper, idle_holder {
     rows_.chunks().unmap_to_sleep(saved);
   }
   void map_again() override { rows_.chunks().map_again(); }
-  void fall_asleep() noexcept override;
-  void take_addresses_back() override { rows_.chunks().take_addresses_back(); }
-  void begin_to_wake(const mapped_again& each) override;
-  void sleep_on(bool may_be_in_use) noexcept override;
+  void finish_suspend() noexcept override;
+  void reacquire_addresses() override { rows_.chunks().reacquire_addresses(); }
+  void map_for_resume(const mapped_again& each) override;
+  void stay_asleep(bool may_be_in_use) noexcept override;
   void apply_rights() override { rows_.chunks().apply_rights(); }
   void finish_waking() noexcept override;
   [[nodiscard]] given_memory give_idle(const idle_request& asked) override;
   [[nodiscard]] std::size_t idle_bytes() override;
-  /// Throws: std::logic_error while the memory sleeps; as sleeper::map_again().
+  /// Throws: std::logic_error while the memory sleeps; as sleep_participant::map_again().
   void require_awake(const char* function) {
     membership_.require_awake(function);
     if (may_be_torn_) [[unlikely]]
@@ -231,7 +231,7 @@ class slot_table final : sleeper, idle_holder {
   std::optional<std::size_t> unclaim_spare(asker who, spare which);
   /// Takes memory that nothing needs out of its row: then a chunk is kept, or the device has more.
   /// Returns false if there is none.
-  bool take_spare(asker who, spare which);
+  bool evict_row(asker who, spare which);
   /// The same for another row that is to have it: counted.
   bool move_spare(asker who, spare which);
   /// Waits until the work of one slot with spare rows has passed. Returns false if there is
@@ -239,7 +239,7 @@ class slot_table final : sleeper, idle_holder {
   bool wait_for_spare();
   /// Returns whether no slot has bytes, nor work under way.
   [[nodiscard]] bool may_unmap_all();
-  [[nodiscard]] std::size_t keep_rows(std::size_t which, spare of) const noexcept;
+  [[nodiscard]] std::size_t protected_rows(std::size_t which, spare of) const noexcept;
   /// Returns whether the slot's event has passed, and drops it then.
   [[nodiscard]] bool has_passed(std::size_t which);
   /// Bytes that may be held: within a smaller budget too those that are, or were when a growth
@@ -286,7 +286,7 @@ class slot_table final : sleeper, idle_holder {
   std::size_t floor_;
   int priority_;
   std::size_t held_before_ = 0;  // during a growth: the bytes held when it began
-  slot_rows rows_;
+  row_memory rows_;
   device_list devices_;  // of the streams that may use slots
   std::vector<slot> slots_;
   std::vector<std::atomic<std::size_t>> capacities_;  // bytes in the usable rows of each slot

@@ -13,7 +13,7 @@ using protocol_hook = int (*)(const char* step);
 inline std::atomic<protocol_hook> protocol_step_hook{nullptr};
 
 /// Marks a step. Returns the errno by which the following system call fails, or 0.
-inline int protocol_step(const char* step) {
+inline int fault_point(const char* step) {
   const protocol_hook hook = protocol_step_hook.load(std::memory_order_relaxed);
   return hook == nullptr ? 0 : hook(step);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "vmm/kept_chunks.hpp"
+#include "vmm/cached_chunks.hpp"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace hipvmm::detail {
 
-std::unique_ptr<kept_chunk> kept_chunks::take(std::size_t bytes, handle_type shareable) {
+std::unique_ptr<kept_chunk> cached_chunks::take(std::size_t bytes, handle_type shareable) {
   const std::lock_guard lock{mutex};
   // Memory that cannot return is used before memory that can.
   for (group* const each : {&pinned_, &free_}) {
@@ -22,7 +22,7 @@ std::unique_ptr<kept_chunk> kept_chunks::take(std::size_t bytes, handle_type sha
   return nullptr;
 }
 
-std::size_t kept_chunks::bytes_to_take(std::size_t bytes, handle_type shareable) const {
+std::size_t cached_chunks::bytes_to_take(std::size_t bytes, handle_type shareable) const {
   const std::lock_guard lock{mutex};
   std::size_t sum = 0;
   for (const group* const each : {&pinned_, &free_})
@@ -34,8 +34,8 @@ std::size_t kept_chunks::bytes_to_take(std::size_t bytes, handle_type shareable)
   return sum;
 }
 
-std::unique_ptr<kept_chunk> kept_chunks::take_pinned(std::size_t bytes, std::size_t most,
-                                                     handle_type shareable) {
+std::unique_ptr<kept_chunk> cached_chunks::take_pinned(std::size_t bytes, std::size_t most,
+                                                       handle_type shareable) {
   const std::lock_guard lock{mutex};
   kept_chunk* best = nullptr;
   for (auto at = pinned_.chunks.lower_bound(kept_position{true, shareable, 0, 0});
@@ -52,8 +52,9 @@ std::unique_ptr<kept_chunk> kept_chunks::take_pinned(std::size_t bytes, std::siz
   return std::unique_ptr<kept_chunk>{&take_out(*best)};
 }
 
-kept_chunks::outcome kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
-                                       const descriptor_budget& budget, departing_chunks& out) {
+cached_chunks::outcome cached_chunks::keep(std::unique_ptr<kept_chunk> kept,
+                                           const kept_bounds& bounds,
+                                           const descriptor_budget& budget, departing_chunks& out) {
   const std::lock_guard lock{mutex};
   // Read under the lock: a caller that lowers it trims afterwards, and must not miss this chunk.
   const std::size_t byte_limit = bounds.byte_limit();
@@ -80,7 +81,7 @@ kept_chunks::outcome kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const k
   return statistics.chunks > harmless_ ? outcome::kept_uncounted : outcome::kept;
 }
 
-void kept_chunks::drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out) {
+void cached_chunks::drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out) {
   const std::size_t open = budget.limit - free_descriptors(budget.limit, budget.limit);
   const std::lock_guard lock{mutex};
   if (open < budget.limit / 2) {
@@ -97,18 +98,18 @@ void kept_chunks::drop_unless_harmless(const descriptor_budget& budget, departin
       drop(each->ages.front(), out);
 }
 
-std::size_t kept_chunks::drop_down_to(std::size_t bytes_to_keep, departing_chunks& out) {
+std::size_t cached_chunks::drop_down_to(std::size_t bytes_to_keep, departing_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   drop_beyond(bytes_to_keep, out);
   return before - statistics.bytes;
 }
 
-void kept_chunks::drop_beyond(std::size_t bytes, departing_chunks& out) {
+void cached_chunks::drop_beyond(std::size_t bytes, departing_chunks& out) {
   while (statistics.bytes > bytes && !free_.ages.empty()) drop(free_.ages.front(), out);
 }
 
-std::size_t kept_chunks::drop_all(departing_chunks& out) {
+std::size_t cached_chunks::drop_all(departing_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   for (group* const each : {&free_, &pinned_})
@@ -116,7 +117,7 @@ std::size_t kept_chunks::drop_all(departing_chunks& out) {
   return before;
 }
 
-std::size_t kept_chunks::drop_unpinned(const kept_bounds& bounds, departing_chunks& out) {
+std::size_t cached_chunks::drop_unpinned(const kept_bounds& bounds, departing_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   boost::intrusive::list<kept_chunk> unpinned;
@@ -139,8 +140,8 @@ std::size_t kept_chunks::drop_unpinned(const kept_bounds& bounds, departing_chun
   return before - statistics.bytes;
 }
 
-std::size_t kept_chunks::drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
-                                      departing_chunks& out) {
+std::size_t cached_chunks::drop_expired(std::chrono::steady_clock::time_point limit,
+                                        std::size_t most, departing_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   for (; most != 0 && !free_.ages.empty() && free_.ages.front().since <= limit; --most) {
@@ -150,18 +151,18 @@ std::size_t kept_chunks::drop_expired(std::chrono::steady_clock::time_point limi
   return before - statistics.bytes;
 }
 
-std::optional<std::chrono::steady_clock::time_point> kept_chunks::oldest() const {
+std::optional<std::chrono::steady_clock::time_point> cached_chunks::oldest() const {
   const std::lock_guard lock{mutex};
   if (free_.ages.empty()) return std::nullopt;
   return free_.ages.front().since;
 }
 
-void kept_chunks::count(std::size_t chunk_cache_statistics::*what) {
+void cached_chunks::count(std::size_t chunk_cache_statistics::*what) {
   const std::lock_guard lock{mutex};
   ++(statistics.*what);
 }
 
-kept_chunk& kept_chunks::take_out(kept_chunk& kept) {
+kept_chunk& cached_chunks::take_out(kept_chunk& kept) {
   group& of = group_of(kept);
   of.chunks.erase(of.chunks.iterator_to(kept));
   of.ages.erase(of.ages.iterator_to(kept));
@@ -170,7 +171,7 @@ kept_chunk& kept_chunks::take_out(kept_chunk& kept) {
   return kept;
 }
 
-void kept_chunks::drop(kept_chunk& kept, departing_chunks& out) {
+void cached_chunks::drop(kept_chunk& kept, departing_chunks& out) {
   out.add(take_out(kept));
   ++statistics.dropped;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ipc/state_page.hpp"
+#include "ipc/publication_page.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <new>  // IWYU pragma: keep
 
 #include "core/file_size_signal.hpp"
-#include "ipc/protocol_step.hpp"
+#include "ipc/fault_point.hpp"
 
 // Older C libraries lack it; Linux has it from 5.1 on.
 #ifndef F_SEAL_FUTURE_WRITE
@@ -24,7 +24,7 @@ constexpr const char* subject = "the state page of a publication";
 constexpr int owner_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE;
 
 void* map_page(int descriptor, int protection) {
-  const int planned = protocol_step("mmap");
+  const int planned = fault_point("mmap");
   void* const mapped =
       planned != 0 ? MAP_FAILED
                    : ::mmap(nullptr, state_page_bytes, protection, MAP_SHARED, descriptor, 0);
@@ -34,7 +34,7 @@ void* map_page(int descriptor, int protection) {
 
 }  // namespace
 
-state_page::state_page()
+publication_page::publication_page()
     : descriptor_{::memfd_create("hipvmm publication", MFD_CLOEXEC | MFD_ALLOW_SEALING)} {
   if (const int code = failure_of("memfd_create", descriptor_.get()); code != 0)
     throw_system(code, "memfd_create", subject);
@@ -51,19 +51,19 @@ state_page::state_page()
     ::munmap(mapped, state_page_bytes);
     throw_system(code, "fcntl(F_ADD_SEALS)", subject);
   }
-  state_ = new (mapped) published_state{};
+  state_ = new (mapped) publication_counters{};
 }
 
-state_page::~state_page() { ::munmap(state_, state_page_bytes); }
+publication_page::~publication_page() { ::munmap(state_, state_page_bytes); }
 
-void state_page::set_range(std::uint64_t number, byte_range readable) noexcept {
+void publication_page::set_range(std::uint64_t number, byte_range readable) noexcept {
   const std::lock_guard lock{mutex_};
   if (number <= last_number_) return;
   last_number_ = number;
   store(number < cut_number_ ? readable.within(cut_.begin, cut_.end) : readable);
 }
 
-void state_page::cut(std::uint64_t number, std::uint64_t low, std::uint64_t high) noexcept {
+void publication_page::cut(std::uint64_t number, std::uint64_t low, std::uint64_t high) noexcept {
   const std::lock_guard lock{mutex_};
   // An earlier cut may be waiting for its announcement: the smaller range serves for both.
   cut_ = last_number_ < cut_number_ ? cut_.within(low, high) : byte_range{low, high};
@@ -71,7 +71,7 @@ void state_page::cut(std::uint64_t number, std::uint64_t low, std::uint64_t high
   store(readable_.within(low, high));
 }
 
-void state_page::store(byte_range readable) noexcept {
+void publication_page::store(byte_range readable) noexcept {
   readable_ = readable;
   // All in one order: a reader of the same even number before and after has one consistent change.
   ++state_->changes;
@@ -99,9 +99,9 @@ state_view::state_view(int descriptor) {
     throw ipc_error{ipc_failure::malformed,
                     "the state page of the publication can still be cut off: its owner does not "
                     "keep to hipvmm's protocol"};
-  state_ = static_cast<const published_state*>(map_page(descriptor, PROT_READ));
+  state_ = static_cast<const publication_counters*>(map_page(descriptor, PROT_READ));
 }
 
-state_view::~state_view() { ::munmap(const_cast<published_state*>(state_), state_page_bytes); }
+state_view::~state_view() { ::munmap(const_cast<publication_counters*>(state_), state_page_bytes); }
 
 }  // namespace hipvmm::detail

@@ -25,9 +25,9 @@ namespace hipvmm::detail {
 
 /// The implementation of imported_blocks: the chunks here by offset, and how many blocks use each.
 /// Thread-safe.
-class block_mirror {
+class imported_block_map {
  public:
-  block_mirror(device_ref device, std::size_t max_bytes, const access_list& rights);
+  imported_block_map(device_ref device, std::size_t max_bytes, const access_list& rights);
 
   /// Maps the chunks of `block`, and counts one use of each.
   void add(const exported_range& block);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "container/slot_rows.hpp"
+#include "container/row_memory.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -83,8 +83,8 @@ slot_geometry::slot_geometry(device_ref device, const slot_arena_options& option
     throw std::length_error{"slot_arena: more than 2^32 slots or planes"};
 }
 
-slot_rows::slot_rows(device_ref device, const slot_geometry& geometry,
-                     const slot_arena_options& options)
+row_memory::row_memory(device_ref device, const slot_geometry& geometry,
+                       const slot_arena_options& options)
     : geometry_{geometry},
       own_cache_{options.cache == nullptr
                      ? std::make_unique<chunk_cache>(std::numeric_limits<std::size_t>::max())
@@ -94,11 +94,11 @@ slot_rows::slot_rows(device_ref device, const slot_geometry& geometry,
       region_{reserve(device, geometry, options, &cache_)},
       rows_(geometry.plane / geometry.block) {}
 
-void slot_rows::note_unclaimed(const row_state& row, std::size_t before) noexcept {
+void row_memory::note_unclaimed(const row_state& row, std::size_t before) noexcept {
   unclaimed_ = unclaimed_ - before + counts_as_unclaimed(row);
 }
 
-bool slot_rows::back_next(std::size_t row) {
+bool row_memory::back_next(std::size_t row) {
   row_state& state = rows_[row];
   if (state.backed_planes == geometry_.planes) return false;
   region_.commit(offset(row, state.backed_planes), geometry_.block);
@@ -108,7 +108,7 @@ bool slot_rows::back_next(std::size_t row) {
   return true;
 }
 
-void slot_rows::back_run(std::size_t row, std::size_t count) {
+void row_memory::back_run(std::size_t row, std::size_t count) {
   for (std::size_t plane = 0; plane < geometry_.planes; ++plane) {
     region_.commit(offset(row, plane), count * geometry_.block, geometry_.block);
     for (std::size_t each = row; each < row + count; ++each) {
@@ -119,7 +119,7 @@ void slot_rows::back_run(std::size_t row, std::size_t count) {
   }
 }
 
-void slot_rows::decommit(std::size_t row, std::size_t count) {
+void row_memory::decommit(std::size_t row, std::size_t count) {
   for (std::size_t plane = geometry_.planes; plane-- != 0;) {
     bool is_backed = false;
     for (std::size_t each = row; each < row + count; ++each)
@@ -138,7 +138,7 @@ void slot_rows::decommit(std::size_t row, std::size_t count) {
   for (std::size_t each = row; each < row + count; ++each) leave_group(rows_[each]);
 }
 
-void slot_rows::decommit_unclaimed() {
+void row_memory::decommit_unclaimed() {
   while (unclaimed_ != 0) {
     const std::size_t first = find_unclaimed();
     std::size_t end = first + 1;
@@ -147,53 +147,54 @@ void slot_rows::decommit_unclaimed() {
   }
 }
 
-std::size_t slot_rows::find_unclaimed() const noexcept {
+std::size_t row_memory::find_unclaimed() const noexcept {
   const auto at = std::ranges::find_if(
       rows_, [](const row_state& each) { return counts_as_unclaimed(each) != 0; });
   return static_cast<std::size_t>(at - rows_.begin());
 }
 
-void slot_rows::claim(std::size_t row) noexcept {
+void row_memory::claim(std::size_t row) noexcept {
   const std::size_t before = counts_as_unclaimed(rows_[row]);
   ++rows_[row].claims;
   note_unclaimed(rows_[row], before);
 }
 
-bool slot_rows::unclaim(std::size_t row) noexcept {
+bool row_memory::unclaim(std::size_t row) noexcept {
   const std::size_t before = counts_as_unclaimed(rows_[row]);
   --rows_[row].claims;
   note_unclaimed(rows_[row], before);
   return rows_[row].claims == 0;
 }
 
-std::size_t slot_rows::kept_bytes() const noexcept {
+std::size_t row_memory::kept_bytes() const noexcept {
   return own_cache_ ? own_cache_->statistics().bytes : 0;
 }
 
-void slot_rows::return_pinned() noexcept {
+void row_memory::return_pinned() noexcept {
   if (region_.committed_bytes() == 0) return_pinned_memory(region_);
 }
 
-std::size_t slot_rows::cached_bytes() const { return cache_.statistics(region_.device()).bytes; }
+std::size_t row_memory::cached_bytes() const { return cache_.statistics(region_.device()).bytes; }
 
-std::size_t slot_rows::usable_cached_bytes() const {
+std::size_t row_memory::usable_cached_bytes() const {
   if (own_cache_) return 0;
   if (strategy_.pins_memory)
-    return kept_memory::bytes_to_take(cache_, region_.device(), geometry_.block, handle_type::none);
+    return cache_registry::bytes_to_take(cache_, region_.device(), geometry_.block,
+                                         handle_type::none);
   // creatable() counts the shared one.
   return &cache_ == &chunk_cache::shared() ? 0 : cached_bytes();
 }
 
-bool slot_rows::fits(const idle_request& wanted) const noexcept {
+bool row_memory::fits(const idle_request& wanted) const noexcept {
   return wanted.taker != nullptr && wanted.chunk_bytes == geometry_.block &&
          wanted.shareable == handle_type::none;
 }
 
-void slot_rows::give_kept(const idle_request& wanted, given_memory& given) {
+void row_memory::give_kept(const idle_request& wanted, given_memory& given) {
   if (is_taker(wanted)) return;
   while (fits(wanted) && given.all() < wanted.bytes) {
     physical_chunk chunk =
-        kept_memory::take(cache_, region_.device(), wanted.chunk_bytes, wanted.shareable);
+        cache_registry::take(cache_, region_.device(), wanted.chunk_bytes, wanted.shareable);
     if (chunk.empty()) break;
     given.moved += chunk.bytes();
     wanted.taker->recycle(std::move(chunk));
@@ -204,7 +205,7 @@ void slot_rows::give_kept(const idle_request& wanted, given_memory& given) {
   given.released += cache_.trim(region_.device(), kept - std::min(kept, missing));
 }
 
-void slot_rows::trim_kept(std::size_t bytes) noexcept {
+void row_memory::trim_kept(std::size_t bytes) noexcept {
   if (own_cache_) own_cache_->trim(bytes);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The calls of a slot_arena, made of the steps in slot_table_rows.cpp.
-#include "container/slot_table.hpp"
+// The calls of a slot_arena, made of the steps in slot_allocator_rows.cpp.
+#include "container/slot_allocator.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -29,7 +29,7 @@ std::string slot_text(const char* function, std::size_t slot) {
 
 }  // namespace
 
-slot_table::slot_table(device_ref device, const slot_arena_options& options)
+slot_allocator::slot_allocator(device_ref device, const slot_arena_options& options)
     : device_{device},
       geometry_{device, options},
       evict_{options.evict},
@@ -44,7 +44,7 @@ slot_table::slot_table(device_ref device, const slot_arena_options& options)
       claims_(geometry_.slots),
       membership_{options.tag, *this} {}
 
-slot_table::~slot_table() {
+slot_allocator::~slot_allocator() {
   membership_.end();
   stops_ = true;
   task_.cancel_or_wait();
@@ -52,13 +52,13 @@ slot_table::~slot_table() {
   rows_.retire();
 }
 
-void slot_table::require_slot(const char* function, std::size_t which) const {
+void slot_allocator::require_slot(const char* function, std::size_t which) const {
   if (which >= slots_.size())
     throw std::out_of_range{slot_text(function, which) + " of " + std::to_string(slots_.size())};
 }
 
-slot_table::slot& slot_table::require_in_use(const char* function, std::size_t which,
-                                             stream_ref stream) {
+slot_allocator::slot& slot_allocator::require_in_use(const char* function, std::size_t which,
+                                                     stream_ref stream) {
   require_slot(function, which);
   slot& one = slots_[which];
   if (!one.in_use.load(std::memory_order_relaxed))
@@ -69,7 +69,7 @@ slot_table::slot& slot_table::require_in_use(const char* function, std::size_t w
   return one;
 }
 
-void slot_table::require_not_evicting(const char* function) const {
+void slot_allocator::require_not_evicting(const char* function) const {
   if (evicting_ == nullptr) [[likely]]
     return;
   throw std::logic_error{std::string{"slot_arena::"} + function +
@@ -78,7 +78,7 @@ void slot_table::require_not_evicting(const char* function) const {
                          "returned"};
 }
 
-void slot_table::require_outside_batch(const char* function, std::size_t which) const {
+void slot_allocator::require_outside_batch(const char* function, std::size_t which) const {
   if (evicting_ == nullptr || !evicting_->names(which)) return;
   throw std::invalid_argument{slot_text(function, which) +
                               " is of the batch that is being committed, and its eviction callback "
@@ -86,7 +86,7 @@ void slot_table::require_outside_batch(const char* function, std::size_t which) 
                               "the commit fail"};
 }
 
-bool slot_table::has_passed(std::size_t which) {
+bool slot_allocator::has_passed(std::size_t which) {
   std::optional<event>& passed = claims_[which].passed;
   if (passed && passed->is_done()) {
     passed.reset();
@@ -95,10 +95,10 @@ bool slot_table::has_passed(std::size_t which) {
   return !passed;
 }
 
-void slot_table::mark(const char* function, std::size_t which, stream_ref stream) {
+void slot_allocator::mark(const char* function, std::size_t which, stream_ref stream) {
   std::optional<event>& passed = claims_[which].passed;
   if (!has_passed(which)) stream.wait(*passed);
-  std::optional<event> fresh = mark_in(stream, devices_);
+  std::optional<event> fresh = record_event_in(stream, devices_);
   if (!fresh)
     throw std::invalid_argument{slot_text(function, which) +
                                 ": the stream is of a device that has no right to the arena on "
@@ -109,14 +109,14 @@ void slot_table::mark(const char* function, std::size_t which, stream_ref stream
   slots_[which].is_marked = true;
 }
 
-void slot_table::wait_in(const char* function, std::size_t which, stream_ref stream) {
+void slot_allocator::wait_in(const char* function, std::size_t which, stream_ref stream) {
   if (has_passed(which)) return;
   if (stream.is_capturing()) throw_captured(function);
   // The event stays: until it has passed, the rows behind the length are not for others.
   stream.wait(*claims_[which].passed);
 }
 
-std::size_t slot_table::next_free() {
+std::size_t slot_allocator::next_free() {
   // Packed slots have blocks in common: first one that adds few to those of slots in use.
   const bool packs = geometry_.packs();
   const std::vector<bool> needed =
@@ -139,7 +139,7 @@ std::size_t slot_table::next_free() {
   return best;
 }
 
-std::size_t slot_table::acquire(stream_ref stream) {
+std::size_t slot_allocator::acquire(stream_ref stream) {
   require_not_evicting("acquire");
   const auto still = membership_.hold_still();
   const pause stopped{*this};
@@ -153,8 +153,8 @@ std::size_t slot_table::acquire(stream_ref stream) {
   return best;
 }
 
-void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
-                        stream_ref stream) {
+void slot_allocator::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
+                            stream_ref stream) {
   require_awake("slot_arena::commit");
   if (count == 0) return;  // checks whether the memory may be used
   require_not_evicting("commit");
@@ -199,7 +199,7 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
   grow_all(slots, lengths, count, stream);
 }
 
-void slot_table::release(std::size_t which, stream_ref stream) {
+void slot_allocator::release(std::size_t which, stream_ref stream) {
   const auto still = membership_.hold_still();
   slot& one = require_in_use("release", which, stream);
   require_outside_batch("release", which);
@@ -222,7 +222,7 @@ void slot_table::release(std::size_t which, stream_ref stream) {
   request_prefetch();
 }
 
-void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stream) {
+void slot_allocator::truncate(std::size_t which, std::size_t length, stream_ref stream) {
   const auto still = membership_.hold_still();
   slot& one = require_in_use("truncate", which, stream);
   require_outside_batch("truncate", which);
@@ -242,7 +242,7 @@ void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stre
   }
 }
 
-std::vector<bool> slot_table::needed_rows(needed_by whom) const {
+std::vector<bool> slot_allocator::needed_rows(needed_by whom) const {
   std::vector<bool> needed(geometry_.plane / geometry_.block);
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     const slot& one = slots_[which];
@@ -255,19 +255,19 @@ std::vector<bool> slot_table::needed_rows(needed_by whom) const {
   return needed;
 }
 
-std::size_t slot_table::added_rows(std::size_t which, std::size_t length,
-                                   const std::vector<bool>& needed) const noexcept {
+std::size_t slot_allocator::added_rows(std::size_t which, std::size_t length,
+                                       const std::vector<bool>& needed) const noexcept {
   const auto first = needed.begin() + static_cast<std::ptrdiff_t>(geometry_.first_row(which));
   const auto rows = static_cast<std::ptrdiff_t>(geometry_.rows_for(which, length));
   return static_cast<std::size_t>(std::count(first, first + rows, false));
 }
 
-std::size_t slot_table::needed_bytes(const std::vector<bool>& needed) const {
+std::size_t slot_allocator::needed_bytes(const std::vector<bool>& needed) const {
   const auto rows = static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true));
   return (rows - rows_.count_aliases(needed)) * geometry_.row_bytes();
 }
 
-std::size_t slot_table::slots_that_fit(std::size_t length) {
+std::size_t slot_allocator::slots_that_fit(std::size_t length) {
   if (length > geometry_.most)
     throw std::out_of_range{"slot_arena::slots_that_fit: " + std::to_string(length) +
                             " bytes: bytes_per_slot is " + std::to_string(geometry_.most)};
@@ -300,7 +300,7 @@ std::size_t slot_table::slots_that_fit(std::size_t length) {
   return fitting;
 }
 
-void slot_table::set_budget(std::size_t bytes) {
+void slot_allocator::set_budget(std::size_t bytes) {
   require_awake("slot_arena::set_budget");
   const pause stopped{*this};
   budget_ = bytes;
@@ -308,7 +308,7 @@ void slot_table::set_budget(std::size_t bytes) {
   release_down_to(bytes);
 }
 
-std::size_t slot_table::trim() {
+std::size_t slot_allocator::trim() {
   require_awake("slot_arena::trim");
   const pause stopped{*this};
   const std::size_t before = rows_.held_bytes();
@@ -318,7 +318,7 @@ std::size_t slot_table::trim() {
   return before - rows_.held_bytes();
 }
 
-slot_arena_statistics slot_table::statistics() {
+slot_arena_statistics slot_allocator::statistics() {
   const auto still = membership_.hold_still();
   const pause stopped{*this};
   slot_arena_statistics result{};
@@ -342,7 +342,7 @@ slot_arena_statistics slot_table::statistics() {
   return result;
 }
 
-void* slot_table::pointer(std::size_t which, std::size_t plane) const {
+void* slot_allocator::pointer(std::size_t which, std::size_t plane) const {
   require_slot("pointer", which);
   if (plane >= geometry_.planes)
     throw std::out_of_range{"slot_arena::pointer: plane " + std::to_string(plane) + " of " +
@@ -350,17 +350,17 @@ void* slot_table::pointer(std::size_t which, std::size_t plane) const {
   return static_cast<char*>(base()) + plane * geometry_.plane + geometry_.start(which);
 }
 
-std::size_t slot_table::length(std::size_t which) const {
+std::size_t slot_allocator::length(std::size_t which) const {
   require_slot("length", which);
   return slots_[which].length.load(std::memory_order_relaxed);
 }
 
-std::size_t slot_table::capacity(std::size_t which) const {
+std::size_t slot_allocator::capacity(std::size_t which) const {
   require_slot("capacity", which);
   return capacities_[which].load(std::memory_order_acquire);
 }
 
-bool slot_table::in_use(std::size_t which) const {
+bool slot_allocator::in_use(std::size_t which) const {
   require_slot("in_use", which);
   return slots_[which].in_use.load(std::memory_order_relaxed);
 }

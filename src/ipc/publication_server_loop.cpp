@@ -15,9 +15,9 @@
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "core/descriptors.hpp"
 #include "core/error.hpp"
+#include "ipc/fault_point.hpp"
 #include "ipc/identity.hpp"
-#include "ipc/protocol_step.hpp"
-#include "ipc/publisher.hpp"
+#include "ipc/publication_server.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -41,7 +41,7 @@ constexpr int least_room = 0;
 constexpr int last_room = 1 << 15;
 }  // namespace
 
-void publisher::serve() {
+void publication_server::serve() {
   while (!ends_) {
     try {
       serve_once();
@@ -52,7 +52,7 @@ void publisher::serve() {
   }
 }
 
-void publisher::serve_once() {
+void publication_server::serve_once() {
   std::vector<pollfd> waits{{wake_.get(), POLLIN, 0}};
   // Without descriptors the connection stays in the queue, and poll() would return at once.
   waits.push_back({lacks_descriptors_ ? -1 : path_.listener(), POLLIN, 0});
@@ -95,10 +95,10 @@ void publisher::serve_once() {
   if ((waits[1].revents & POLLIN) != 0) accept_importers();
 }
 
-void publisher::accept_importers() {
+void publication_server::accept_importers() {
   // At most 8 at a time: the other importers wait meanwhile.
   for (int i = 0; i < 8; ++i) {
-    const int planned = protocol_step("accept4");
+    const int planned = fault_point("accept4");
     owned_descriptor socket{
         planned != 0 ? -1
                      : ::accept4(path_.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
@@ -112,7 +112,7 @@ void publisher::accept_importers() {
   }
 }
 
-void publisher::admit(owned_descriptor socket) {
+void publication_server::admit(owned_descriptor socket) {
   // Without members until it was checked, in case of an exception before.
   std::list<importer> made(1);
   importer& one = made.front();
@@ -130,13 +130,13 @@ void publisher::admit(owned_descriptor socket) {
   drop_oldest_stranger();
 }
 
-bool publisher::is_full() const {
+bool publication_server::is_full() const {
   const auto served =
       std::ranges::count_if(importers_, [](const importer& each) { return each.is_served(); });
   return static_cast<std::size_t>(served) + leaving_.size() >= options_.max_importers;
 }
 
-std::size_t publisher::descriptors_in_packet(const importer& one) const noexcept {
+std::size_t publication_server::descriptors_in_packet(const importer& one) const noexcept {
   std::size_t in_packets = max_packet_descriptors * (leaving_.size() + 1);
   for (const importer& each : importers_)
     if (&each != &one && (!each.queue.empty() || has_unread(each.socket)))
@@ -145,19 +145,19 @@ std::size_t publisher::descriptors_in_packet(const importer& one) const noexcept
   return 2 * in_packets <= descriptor_limit() / 2 ? max_packet_descriptors : 1;
 }
 
-void publisher::forget_left() {
+void publication_server::forget_left() {
   for (auto at = leaving_.begin(); at != leaving_.end();)
     at = has_unread(*at) ? std::next(at) : leaving_.erase(at);
 }
 
-void publisher::drop_oldest_stranger() {
+void publication_server::drop_oldest_stranger() {
   const auto is_stranger = [](const importer& each) { return !each.is_served(); };
   const auto strangers = std::ranges::count_if(importers_, is_stranger);
   if (static_cast<std::size_t>(strangers) > most_strangers)
     drop(std::ranges::find_if(importers_, is_stranger));
 }
 
-bool publisher::attend(importer& one, short events) {
+bool publication_server::attend(importer& one, short events) {
   one.is_stalled = false;
   // A connection without input needs no memory, and stays even if there is none.
   if (!one.is_dropped && (events & ~POLLOUT) != 0 && !receive_from(one)) return false;
@@ -170,7 +170,7 @@ bool publisher::attend(importer& one, short events) {
   return now < deadline_in(options_.patience, one.since);
 }
 
-bool publisher::receive_from(importer& one) {
+bool publication_server::receive_from(importer& one) {
   received_packet next;
   try {
     transfer_result received{};
@@ -206,7 +206,7 @@ bool publisher::receive_from(importer& one) {
   return true;
 }
 
-bool publisher::send_to(importer& one, bool is_writable) const {
+bool publication_server::send_to(importer& one, bool is_writable) const {
   while (!one.queue.empty()) {
     const outgoing& next = one.queue.front();
     // A peer that does not read has two packets of descriptors at most: the buffer is the smallest.
@@ -236,7 +236,7 @@ bool publisher::send_to(importer& one, bool is_writable) const {
   return true;
 }
 
-void publisher::answer(importer& one, const hello_packet& hello) {
+void publication_server::answer(importer& one, const hello_packet& hello) {
   if (std::string why = why_refused(identity_, hello.identity); !why.empty())
     return refuse(one, std::move(why));
   if (is_full())
@@ -247,7 +247,7 @@ void publisher::answer(importer& one, const hello_packet& hello) {
       {welcome_packet{identity_, memory_.shape, epoch_, memory_.other_uuids}, {}, true});
 }
 
-void publisher::answer(importer& one, const request_packet& request) {
+void publication_server::answer(importer& one, const request_packet& request) {
   // An importer without chunks has no withdrawn one.
   one.applied = one.has_chunks ? std::max(one.applied, request.epoch) : epoch_;
   if (one.owes && one.applied >= one.owes->epoch) start_lease(one);
@@ -293,7 +293,7 @@ void publisher::answer(importer& one, const request_packet& request) {
   one.queue.push_back({complete_packet{request.ticket, epoch_}, {}});
 }
 
-void publisher::queue_withdrawn(importer& one, std::uint64_t since) const {
+void publication_server::queue_withdrawn(importer& one, std::uint64_t since) const {
   retired_packet next;
   const auto queue_next = [&] { one.queue.push_back({std::exchange(next, {}), {}}); };
   for (const withdrawn_chunk& each : withdrawn_) {
@@ -304,7 +304,7 @@ void publisher::queue_withdrawn(importer& one, std::uint64_t since) const {
   if (!next.chunks.empty()) queue_next();
 }
 
-void publisher::queue_present(importer& one) const {
+void publication_server::queue_present(importer& one) const {
   present_packet next;
   for (const auto& [serial, each] : chunks_) {
     if (next.chunks.size() == max_places_in_packet)
@@ -315,7 +315,7 @@ void publisher::queue_present(importer& one) const {
   one.queue.push_back({std::move(next), {}});
 }
 
-void publisher::refuse(importer& one, std::string why) const {
+void publication_server::refuse(importer& one, std::string why) const {
   if (why.size() > max_packet_text) why.resize(max_packet_text);
   one.queue.clear();
   one.queue.push_back({refusal_packet{std::move(why)}, {}});
@@ -323,7 +323,7 @@ void publisher::refuse(importer& one, std::string why) const {
   set_room(one.socket, last_room);
 }
 
-void publisher::start_lease(importer& one) const {
+void publication_server::start_lease(importer& one) const {
   one.owes = std::nullopt;
   if (options_.lease <= 0ms) return;
   const auto first = std::ranges::find_if(
@@ -333,7 +333,7 @@ void publisher::start_lease(importer& one) const {
   one.lease_end = deadline_in(options_.lease, first->went.when);
 }
 
-std::optional<std::chrono::milliseconds> publisher::next_lease_end(deadline now) const {
+std::optional<std::chrono::milliseconds> publication_server::next_lease_end(deadline now) const {
   std::optional<deadline> next;
   const std::lock_guard lock{mutex_};
   for (const importer& each : importers_)
@@ -342,7 +342,7 @@ std::optional<std::chrono::milliseconds> publisher::next_lease_end(deadline now)
   return std::chrono::ceil<std::chrono::milliseconds>(*next - now);
 }
 
-void publisher::end_leases(deadline now) {
+void publication_server::end_leases(deadline now) {
   for (auto at = importers_.begin(); at != importers_.end();) {
     const auto one = at++;
     {
@@ -364,7 +364,7 @@ void publisher::end_leases(deadline now) {
   }
 }
 
-void publisher::drop(std::list<importer>::iterator one) {
+void publication_server::drop(std::list<importer>::iterator one) {
   // Closed without the lock.
   std::list<importer> dropped;
   {

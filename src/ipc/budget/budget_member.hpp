@@ -22,13 +22,13 @@ namespace hipvmm::detail {
 
 /// This process's part in a budget: the limit on the chunks of a device, and the thread that
 /// releases memory for others.
-class budget_share final : public chunk_limit {
+class budget_member final : public chunk_limit {
  public:
   /// Takes part. Throws: as the constructor of memory_budget.
-  [[nodiscard]] static std::shared_ptr<budget_share> join(device_ref device, const budget_key& key,
-                                                          std::size_t limit,
-                                                          budget_options options);
-  ~budget_share() override = default;
+  [[nodiscard]] static std::shared_ptr<budget_member> join(device_ref device, const budget_key& key,
+                                                           std::size_t limit,
+                                                           budget_options options);
+  ~budget_member() override = default;
 
   /// Takes part no longer. Does nothing the second time, and in a child of fork().
   void end() noexcept;
@@ -50,8 +50,8 @@ class budget_share final : public chunk_limit {
 
  private:
   using clock = std::chrono::steady_clock;
-  budget_share(device_ref device, budget_key key, budget_options options,
-               std::unique_ptr<budget_file> file);
+  budget_member(device_ref device, budget_key key, budget_options options,
+                std::unique_ptr<budget_file> file);
 
   void serve(const std::stop_token& stop) noexcept;
   /// Waits for its turn, releases the requested memory, and answers the newest request. Returns the

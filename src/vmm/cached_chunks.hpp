@@ -41,7 +41,7 @@ struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_ba
   physical_chunk chunk;
   bool is_reusable;
   bool only_while_pinned;
-  bool came_pinned = false;  // and kept_chunks::drop_unpinned() has not found otherwise
+  bool came_pinned = false;  // and cached_chunks::drop_unpinned() has not found otherwise
   std::chrono::steady_clock::time_point since;  // when it was recycled
 };
 
@@ -102,8 +102,9 @@ struct descriptor_budget {
 /// to keep, and a release would return nothing: no bound drops it but that on descriptors. The
 /// mutex guards the members after it. The members before it never change. They are on another cache
 /// line: threads of other devices can read them without waiting for the lock.
-struct kept_chunks {
-  kept_chunks(device_ref owner, kept_chunks* following) noexcept : device{owner}, next{following} {}
+struct cached_chunks {
+  cached_chunks(device_ref owner, cached_chunks* following) noexcept
+      : device{owner}, next{following} {}
 
   /// Takes out a chunk of these properties, a pinned one if there is one; null if none is kept.
   std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
@@ -138,7 +139,7 @@ struct kept_chunks {
   void count(std::size_t chunk_cache_statistics::*what);
 
   const device_ref device;
-  kept_chunks* const next;
+  cached_chunks* const next;
   alignas(64) mutable std::mutex mutex;  // a cache line of its own
   chunk_cache_statistics statistics{};
 

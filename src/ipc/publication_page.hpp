@@ -26,7 +26,7 @@ struct byte_range {
 };
 
 /// The counters of a publication that importers read without a message. Importers cannot write.
-struct published_state {
+struct publication_counters {
   std::atomic<std::uint64_t> begin;  ///< of the bytes that may be read
   std::atomic<std::uint64_t> end;
   std::atomic<std::uint64_t> changes;  ///< of the two before; odd while they change
@@ -36,14 +36,14 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 inline constexpr std::size_t state_page_bytes = 4096;
 
 /// The owner's side: a sealed memfd; importers can change neither its contents nor its size.
-class state_page {
+class publication_page {
  public:
   /// Throws: out_of_memory without descriptors; ipc_error `system`, as if the kernel is older
   /// than 5.1, which cannot seal it.
-  state_page();
-  ~state_page();
-  state_page(const state_page&) = delete;
-  state_page& operator=(const state_page&) = delete;
+  publication_page();
+  ~publication_page();
+  publication_page(const publication_page&) = delete;
+  publication_page& operator=(const publication_page&) = delete;
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   void set_epoch(std::uint64_t epoch) noexcept {
@@ -60,7 +60,7 @@ class state_page {
   void store(byte_range readable) noexcept;
 
   owned_descriptor descriptor_;
-  published_state* state_ = nullptr;
+  publication_counters* state_ = nullptr;
   std::mutex mutex_;
   std::uint64_t last_number_ = 0;
   std::uint64_t cut_number_ = 0;
@@ -85,7 +85,7 @@ class state_view {
   }
 
  private:
-  const published_state* state_ = nullptr;
+  const publication_counters* state_ = nullptr;
 };
 
 }  // namespace hipvmm::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ipc/block_mirror.hpp"
+#include "ipc/imported_block_map.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -58,25 +58,26 @@ region reserve_mirror(device_ref device, std::size_t max_bytes, const access_lis
   return reserved;
 }
 
-block_mirror::block_mirror(device_ref device, std::size_t max_bytes, const access_list& rights)
+imported_block_map::imported_block_map(device_ref device, std::size_t max_bytes,
+                                       const access_list& rights)
     : memory_{reserve_mirror(device, max_bytes, rights,
                              "imported_blocks needs as many addresses as the exporter has: make "
                              "its pool with a smaller maximum_bytes")} {}
 
-block_mirror::chunk_map::iterator block_mirror::first_behind(std::size_t offset) {
+imported_block_map::chunk_map::iterator imported_block_map::first_behind(std::size_t offset) {
   const auto at = mapped_.upper_bound(offset);
   if (at == mapped_.begin()) return at;
   const auto before = std::prev(at);
   return before->first + before->second.bytes > offset ? before : at;
 }
 
-bool block_mirror::is_mapped(const exported_chunk& chunk) const {
+bool imported_block_map::is_mapped(const exported_chunk& chunk) const {
   const auto found = mapped_.find(chunk.offset);
   return found != mapped_.end() && found->second.serial == chunk.serial &&
          found->second.bytes == chunk.handle.bytes();
 }
 
-void block_mirror::require_free_place(const exported_chunk& chunk) {
+void imported_block_map::require_free_place(const exported_chunk& chunk) {
   const std::size_t end = chunk.offset + chunk.handle.bytes();
   for (auto at = first_behind(chunk.offset); at != mapped_.end() && at->first < end; ++at)
     if (at->second.uses != 0)
@@ -87,7 +88,7 @@ void block_mirror::require_free_place(const exported_chunk& chunk) {
           "ended its imported_block"};
 }
 
-std::size_t block_mirror::unmap(chunk_map::iterator first, chunk_map::iterator last) {
+std::size_t imported_block_map::unmap(chunk_map::iterator first, chunk_map::iterator last) {
   if (first == last) return 0;
   const auto& [offset, newest] = *std::prev(last);
   const std::size_t returned = memory_.decommit(first->first, offset + newest.bytes - first->first);
@@ -95,7 +96,7 @@ std::size_t block_mirror::unmap(chunk_map::iterator first, chunk_map::iterator l
   return returned;
 }
 
-void block_mirror::map(const std::vector<const exported_chunk*>& wanted) {
+void imported_block_map::map(const std::vector<const exported_chunk*>& wanted) {
   std::map<std::size_t, physical_chunk> imported;
   chunk_map made;
   for (const exported_chunk* const each : wanted) {
@@ -113,7 +114,7 @@ void block_mirror::map(const std::vector<const exported_chunk*>& wanted) {
   mapped_.merge(made);
 }
 
-void block_mirror::add(const exported_range& block) {
+void imported_block_map::add(const exported_range& block) {
   require_whole(block);
   const std::lock_guard lock{mutex_};
   std::vector<const exported_chunk*> missing;
@@ -126,7 +127,7 @@ void block_mirror::add(const exported_range& block) {
   for (const exported_chunk& each : block.chunks) ++mapped_.find(each.offset)->second.uses;
 }
 
-void block_mirror::end_use(std::size_t offset, std::size_t bytes) noexcept {
+void imported_block_map::end_use(std::size_t offset, std::size_t bytes) noexcept {
   // In a child of fork() a thread of the parent may have the lock.
   if (process_.is_of_parent()) return;
   const std::lock_guard lock{mutex_};
@@ -134,7 +135,7 @@ void block_mirror::end_use(std::size_t offset, std::size_t bytes) noexcept {
     --at->second.uses;
 }
 
-std::size_t block_mirror::release_unused() {
+std::size_t imported_block_map::release_unused() {
   const std::lock_guard lock{mutex_};
   const auto is_used = [](const auto& each) { return each.second.uses != 0; };
   std::size_t released = 0;
@@ -146,7 +147,7 @@ std::size_t block_mirror::release_unused() {
   return released;
 }
 
-std::vector<chunk_view> block_mirror::chunks() const {
+std::vector<chunk_view> imported_block_map::chunks() const {
   const std::lock_guard lock{mutex_};
   return memory_.chunks();
 }
