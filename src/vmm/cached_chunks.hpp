@@ -73,6 +73,10 @@ class departing_chunks {
   departing_chunks& operator=(const departing_chunks&) = delete;
   ~departing_chunks() { chunks_.clear_and_dispose(std::default_delete<kept_chunk>{}); }
   void add(kept_chunk& kept) { chunks_.push_back(kept); }
+  /// Leaves those with memory that addresses pin to chunk_cache::shared().
+  void leave_pinned() noexcept {
+    for (kept_chunk& each : chunks_) const physical_chunk left{std::move(each.chunk)};
+  }
 
  private:
   boost::intrusive::list<kept_chunk> chunks_;

@@ -56,6 +56,7 @@ struct chunk_cache::state {
     decay.cancel_or_wait();
     departing_chunks out;
     for_each([&](cached_chunks& each) { each.drop_all(out); });
+    if (ends_with == lifetime::of_owner) out.leave_pinned();
     for (cached_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);
   }
   state(const state&) = delete;

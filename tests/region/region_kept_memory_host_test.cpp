@@ -7,6 +7,8 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -62,6 +64,25 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory none stays of commits t
         it->region.adopt(0, physical_chunk{first_device, 2 * granule()});
       },
       unchanged, committed);
+}
+
+HIPVMM_TEST_CASE_IN("chunk_cache: one that ends leaves memory that addresses hold to others",
+                    under("rocm-6.4", kept_memory)) {
+  const held_memory held;
+  region one{first_device, 16 * granule()};
+  one.commit(0, granule());
+  one.commit(granule(), granule());
+  static_cast<void>(one.decommit(0, granule()));
+  drain_retired_memory();
+  {
+    chunk_cache own{16 * granule()};
+    own.recycle(chunk_cache::shared().acquire(first_device, granule()));
+    CHECK(own.statistics().bytes == granule());
+  }
+  CHECK(held.granules() == 2);
+  CHECK(chunk_cache::shared().statistics().bytes == granule());
+  const physical_chunk again = chunk_cache::shared().acquire(first_device, granule());
+  CHECK(held.granules() == 2);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ struct retired_chunks;
 /// - On ROCm 6.1 to 7.2 addresses pin the memory of each chunk that was ever mapped in them, until
 ///   they are freed. A release would return nothing: such a chunk stays in
 ///   the cache beyond its bounds and is counted in `bytes`, and acquire() returns it first. When
-///   the last of these addresses are freed, the bounds apply to it again.
+///   the last of these addresses are freed, the bounds apply to it again. If the cache ends before,
+///   shared() has the chunk.
 /// - Thread-safe; HIP is called outside these locks.
 class chunk_cache {
  public:
