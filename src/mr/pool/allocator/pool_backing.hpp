@@ -33,8 +33,8 @@ struct backing_turns {
     std::optional<std::size_t> unmapped_bytes;
   };
   boost::intrusive::list<unlocked_period> unlocked_periods;
-  std::uint64_t last_absence = 0;
-  std::condition_variable_any absence_ended;
+  std::uint64_t last_unlocked_period = 0;
+  std::condition_variable_any unlocked_period_ended;
   // Requests that wait for that lock: maintenance lets them go first, because the lock itself does
   // not.
   std::atomic<int> waiting{0};
@@ -121,8 +121,8 @@ class backing_turn {
   }
   /// Waits until all work that other threads do without the lock at this moment has ended.
   void wait_for_others() {
-    const std::uint64_t newest = turns_.last_absence;
-    turns_.absence_ended.wait(lock_, [&] {
+    const std::uint64_t newest = turns_.last_unlocked_period;
+    turns_.unlocked_period_ended.wait(lock_, [&] {
       return turns_.unlocked_periods.empty() || turns_.unlocked_periods.front().number > newest;
     });
   }
@@ -132,7 +132,7 @@ class backing_turn {
     backing_turn& turn;
     backing_turns::unlocked_period place;
     absent(backing_turn& one, std::optional<std::size_t> unmapped_bytes) : turn{one} {
-      place.number = ++turn.turns_.last_absence;
+      place.number = ++turn.turns_.last_unlocked_period;
       place.unmapped_bytes = unmapped_bytes;
       turn.turns_.unlocked_periods.push_back(place);
       turn.lock_.unlock();
@@ -140,7 +140,7 @@ class backing_turn {
     ~absent() {
       turn.lock_.lock();
       turn.turns_.unlocked_periods.erase(turn.turns_.unlocked_periods.iterator_to(place));
-      turn.turns_.absence_ended.notify_all();
+      turn.turns_.unlocked_period_ended.notify_all();
     }
     absent(const absent&) = delete;
     absent& operator=(const absent&) = delete;
