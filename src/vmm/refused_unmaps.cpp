@@ -2,6 +2,7 @@
 #include "vmm/refused_unmaps.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <optional>
 #include <utility>
@@ -31,6 +32,7 @@ class refused_unmaps::retried final : public detail::refused_end {
  private:
   bool end(bool /*reports*/) noexcept override {
     list unmapped;  // its chunks are released after the lock
+    const detail::events_wait later;
     const std::lock_guard lock{link_->mutex};
     return link_->of == nullptr || link_->of->unmap_for_others(unmapped);
   }
@@ -68,7 +70,7 @@ bool refused_unmaps::unmap_for_others(list& unmapped) noexcept {
     const auto first = entries_.begin();
     try {
       first->unmap();
-    } catch (const hip_error&) {
+    } catch (const std::exception&) {
       entries_.splice(entries_.end(), entries_, first);
       return !unmapped.empty() && list_for_others();
     }

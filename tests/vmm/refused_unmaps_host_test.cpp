@@ -10,6 +10,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "support/blocked_stream.hpp"
@@ -186,6 +187,22 @@ HIPVMM_TEST_CASE_IN("region: a device that is full gets what others could not un
   REQUIRE(hipvmm_host_device_bytes(0) == 8 * MiB);
   two.commit(0, 64 * MiB, 2 * MiB);
   CHECK(hipvmm_host_device_bytes(0) == two.committed_bytes());
+}
+
+HIPVMM_TEST_CASE_IN("region: a callback may use a region of which others unmap something",
+                    {"HIPVMM_HOST_PROFILE=strict"}) {
+  const std::size_t unit = granule();
+  region one{first_device, 8 * unit};
+  const error_recorder reported;
+  plan_faults(
+      "hipMemSetAccess nth=1 error=hipErrorUnknown; hipMemUnmap nth=1 error=hipErrorUnknown");
+  CHECK_THROWS_AS(one.commit(0, unit), hip_error);
+  plan_faults("");
+  const memory_event_subscription each{[&](const memory_event& event) {
+    if (event.kind == memory_event_kind::unmap) one.commit(0, unit);
+  }};
+  drain_retired_memory();
+  CHECK(one.committed_bytes() == unit);
 }
 
 TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again has returned" *
