@@ -334,23 +334,21 @@ bool detail::chunk_pins::add(const physical_chunk& chunk) {
   });
   if (!chunk.charge_ || !charges_.insert(chunk.charge_).second) return false;
   ++chunk.charge_->pins;
+  bytes_ += chunk.charge_->bytes();
   return true;
 }
 
 void detail::chunk_pins::remove(const physical_chunk& chunk) noexcept {
-  if (charges_.erase(chunk.charge_) != 0) --chunk.charge_->pins;
-}
-
-std::size_t detail::chunk_pins::bytes() const noexcept {
-  std::size_t sum = 0;
-  for (const std::shared_ptr<chunk_charge>& each : charges_) sum += each->bytes();
-  return sum;
+  if (charges_.erase(chunk.charge_) == 0) return;
+  --chunk.charge_->pins;
+  bytes_ -= chunk.charge_->bytes();
 }
 
 void detail::chunk_pins::end() noexcept {
   if (charges_.empty()) return;
   for (const std::shared_ptr<chunk_charge>& each : charges_) --each->pins;
   charges_.clear();
+  bytes_ = 0;
   cache_registry::release_unpinned();
 }
 
@@ -365,6 +363,7 @@ void detail::chunk_pins::stay() noexcept {
   if (auto* const lost = new (std::nothrow) lost_charges) {
     for (const auto& each : charges_) --each->pins;
     lost->charges.swap(charges_);
+    bytes_ = 0;
     lost->before = last.exchange(lost);
     cache_registry::release_unpinned();
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <unordered_set>
+#include <utility>
 
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -18,7 +20,8 @@ class chunk_pins {
  public:
   chunk_pins() noexcept = default;
   ~chunk_pins() { end(); }
-  chunk_pins(chunk_pins&&) noexcept = default;
+  chunk_pins(chunk_pins&& other) noexcept
+      : charges_{std::move(other.charges_)}, bytes_{other.bytes_.exchange(0)} {}
   chunk_pins& operator=(chunk_pins&&) = delete;  // would forget pins
 
   /// `chunk` is about to be mapped in the reservation. Returns whether it is new there.
@@ -27,7 +30,8 @@ class chunk_pins {
   /// HIP refused to map it.
   void remove(const physical_chunk& chunk) noexcept;
   [[nodiscard]] std::size_t count() const noexcept { return charges_.size(); }
-  [[nodiscard]] std::size_t bytes() const noexcept;
+  /// Also while another thread calls the other functions.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// The reservation was freed: memory that nothing else pins returns to the device when its chunk
   /// is released. Caches release chunks that they kept only because of pins.
   void end() noexcept;
@@ -36,6 +40,7 @@ class chunk_pins {
 
  private:
   std::unordered_set<std::shared_ptr<chunk_charge>> charges_;
+  std::atomic<std::size_t> bytes_{0};  // of them
 };
 
 /// hipMemMap reported success in `addresses`, and nothing is mapped there. HIP 7.0 to 7.2 keep a

@@ -5,8 +5,10 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -22,6 +24,7 @@
 #include "support/region/region_contents.hpp"
 #include "support/region/shared_cache.hpp"
 #include "support/waiting_thread.hpp"
+#include "vmm/address_reservation.hpp"
 #include "vmm/refused_unmaps.hpp"
 
 namespace hipvmm::test {
@@ -203,6 +206,25 @@ HIPVMM_TEST_CASE_IN("region: a callback may use a region of which others unmap s
   }};
   drain_retired_memory();
   CHECK(one.committed_bytes() == unit);
+}
+
+TEST_CASE("chunk_pins: other threads ask for the bytes while chunks are mapped" *
+          needs_virtual_memory) {
+  std::vector<physical_chunk> chunks;
+  while (chunks.size() < 64) chunks.emplace_back(first_device, granule());
+  detail::chunk_pins pins;
+  std::atomic<bool> is_over{false};
+  watched_thread asking{[&] {
+    while (!is_over) CHECK(pins.bytes() <= 64 * granule());
+  }};
+  for (int i = 0; i < 50; ++i) {
+    for (const physical_chunk& each : chunks) CHECK(pins.add(each));
+    CHECK(pins.bytes() == 64 * granule());
+    pins.end();
+  }
+  is_over = true;
+  asking.join();
+  CHECK(pins.bytes() == 0);
 }
 
 TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again has returned" *
