@@ -61,7 +61,7 @@ class slot_allocator final : sleep_participant, idle_holder {
 
   [[nodiscard]] const slot_geometry& geometry() const noexcept { return geometry_; }
   [[nodiscard]] void* base() const noexcept { return rows_.memory().base(); }
-  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] device_ref device() const noexcept override { return device_; }
   [[nodiscard]] const process_mark& process() const noexcept { return process_; }
 
  private:

@@ -40,6 +40,7 @@ class region_sleep final : public sleep_participant {
   explicit region_sleep(mapped_region& of) noexcept : region_{of} {}
 
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override;
+  [[nodiscard]] device_ref device() const noexcept override;
   [[nodiscard]] std::size_t held_bytes() override;
   void prepare_to_sleep(const sleep_plan& plan) override;
   void wait_for_work() override;
@@ -78,6 +79,8 @@ class region_sleep final : public sleep_participant {
   };
 
   void require_can_sleep(std::size_t offset, const backing& held, const owner_counts& owners) const;
+  /// Throws: std::invalid_argument if a chunk is at two addresses, or its device may not read it.
+  void require_readable() const;
   /// Throws: std::invalid_argument unless all ranges of the plan in these addresses are backed.
   void require_backed(const sleep_plan& plan) const;
   [[nodiscard]] bool can_copy(const backing& held) const;

@@ -93,7 +93,20 @@ void region_sleep::choose_contents(const sleep_plan& plan) {
   }
 }
 
+void region_sleep::require_readable() const {
+  region_.require_none_left_behind("save_checkpoint", 0, region_.max_bytes());
+  for (const auto& [offset, held] : region_.backings) {
+    const access_map& its = held.own_rights ? *held.own_rights : region_.rights;
+    if (its.get(held.chunk.device()) == access_right::none)
+      throw std::invalid_argument{"save_checkpoint: the chunk at offset " + std::to_string(offset) +
+                                  " of the region at " + address_text(region_.base()) +
+                                  " gives device " + std::to_string(held.chunk.device().ordinal()) +
+                                  ", which copies it, no right to read: grant it first"};
+  }
+}
+
 void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
+  if (plan.only_reads()) return require_readable();
   region_.strategy->returns_memory.require("suspend");
   region_.require_none_left_behind("suspend", 0, region_.max_bytes());
   require_backed(plan);
@@ -141,6 +154,8 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
 std::pair<const void*, std::size_t> region_sleep::addresses_of() const noexcept {
   return {region_.base(), region_.max_bytes()};
 }
+
+device_ref region_sleep::device() const noexcept { return region_.device; }
 
 std::size_t region_sleep::held_bytes() {
   std::size_t sum = bytes_of(contents()) + region_.prefetch.ready_bytes();

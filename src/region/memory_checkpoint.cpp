@@ -150,6 +150,13 @@ saved_object record_of(detail::sleep_participant& one, std::vector<detail::sleep
   return result;
 }
 
+void require_same(device_ref device, device_ref first) {
+  if (device != first)
+    throw unsupported{"save_checkpoint: the tag has memory of devices " +
+                      std::to_string(first.ordinal()) + " and " + std::to_string(device.ordinal()) +
+                      ", and would come back on one: give that of each device a tag of its own"};
+}
+
 /// Throws: std::invalid_argument, which says what is wrong with the file.
 checkpoint_head read_head(const detail::backup_file& file) {
   const auto require = [](bool is_right, const char* wrong) {
@@ -224,10 +231,14 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path, std:
   tag.state()->read_awake("save_checkpoint", stream, [&](const auto& carriers) {
     std::vector<detail::sleeping_range> contents;
     head.notes = notes;
-    for (const auto& each : carriers) head.objects.push_back(record_of(*each.who, contents));
-    if (!contents.empty()) {
-      head.device = contents.front().device.name();
-      head.granularity = granularity_of(contents.front().device).minimum;
+    for (const auto& each : carriers) {
+      head.objects.push_back(record_of(*each.who, contents));
+      require_same(each.who->device(), carriers.front().who->device());
+    }
+    if (!carriers.empty()) {
+      const device_ref device = carriers.front().who->device();
+      head.device = device.name();
+      head.granularity = granularity_of(device).minimum;
     }
     std::size_t offset = sizeof(file_start) + head.text().size();
     head.file_bytes = offset + head.bytes_of_contents();

@@ -26,7 +26,8 @@ struct memory_checkpoint {
 
 /// Writes all memory that carries the tag, and `notes`, into the file `path`, which
 /// load_checkpoint() reads in another process. Returns the bytes of contents.
-/// - The tag stays awake and usable, and the memory as it is. Of a pool only blocks count.
+/// - The tag stays awake, and the memory as it is. As suspend() does, it releases idle memory of
+///   pools and arenas, and requests to them during the call throw std::logic_error.
 /// - Waits for all work of every device with access, or for `stream` alone, behind which all work
 ///   that uses the memory is ordered.
 /// - The file is for this user alone. It gets its name, in place of any other file or symbolic link
@@ -35,9 +36,11 @@ struct memory_checkpoint {
 /// - No handle is in the file: see docs/reference/sleep.md.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
 /// Throws (on any exception nothing has changed, and there is no new file): std::logic_error while
-/// the tag sleeps; std::invalid_argument in a stream that is being captured; unsupported if a chunk
-/// is mapped at several addresses; std::system_error, also if the disk is full or a file of the
-/// process may not be so long (ulimit -f), before anything is copied; out_of_memory; hip_error.
+/// the tag sleeps; std::invalid_argument in a stream that is being captured, if a chunk that moved
+/// is still mapped where it was, or if its device may not read it; unsupported if several slots
+/// share memory, or the tag has memory of several devices; std::system_error, also if the disk is
+/// full or a file of the process may not be so long (ulimit -f), before anything is copied;
+/// out_of_memory; hip_error.
 std::size_t save_checkpoint(const memory_tag& tag, const std::string& path,
                             std::string_view notes = {}, std::optional<stream_ref> stream = {});
 

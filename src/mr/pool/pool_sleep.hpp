@@ -42,6 +42,9 @@ class pool_sleep final : detail::sleep_participant {
       return held.addresses_of();
     });
   }
+  [[nodiscard]] device_ref device() const noexcept override {
+    return memory_.chunk_region().device();
+  }
   void begin_asleep() noexcept override { blocks_.finish_suspend(refusal_); }
   [[nodiscard]] std::size_t held_bytes() override {
     return blocks_.with_backend([this] {

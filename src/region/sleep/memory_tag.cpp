@@ -244,6 +244,14 @@ void tag_state::read_awake(const char* function, const std::optional<stream_ref>
   const relaxed_captures others;
   const turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal(function)};
+  const sleep_plan plan = sleep_plan::to_read();
+  const auto awake = [](sleep_participant* who) { who->stay_awake(); };
+  std::vector<std::unique_ptr<sleep_participant, decltype(awake)>> prepared;
+  prepared.reserve(members_.size());
+  for (const member& each : members_) {
+    each.who->prepare_to_sleep(plan);
+    prepared.emplace_back(each.who, awake);
+  }
   if (stream) stream->synchronize();
   for (const member& each : members_)
     if (!stream) each.who->wait_for_work();

@@ -76,6 +76,8 @@ class sleep_participant {
 
   /// All addresses that it may back.
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
+  /// The device that its memory was asked for.
+  [[nodiscard]] virtual device_ref device() const noexcept = 0;
   /// It was made while the tag sleeps.
   virtual void begin_asleep() noexcept {}
   /// The most bytes of memory that it could release. Throws: std::bad_alloc.
@@ -210,7 +212,8 @@ class tag_state {
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
   std::size_t resume();
   /// Waits for work as suspend() with that stream would, and calls `body` with all carriers. The
-  /// memory stays awake meanwhile. Throws: std::logic_error while it sleeps; as `body`.
+  /// memory stays awake meanwhile, and nobody releases any of it. Throws: std::logic_error while it
+  /// sleeps; as sleep_participant::prepare_to_sleep(), and as `body`.
   void read_awake(const char* function, const std::optional<stream_ref>& stream,
                   const std::function<void(const member_list&)>& body);
   /// The most bytes that evict() with these ranges could release; 0 while another thread's

@@ -15,11 +15,18 @@ class sleep_plan {
  public:
   /// Throws: std::invalid_argument for a range that is null, empty, too long, or overlaps another.
   sleep_plan(keep rest, std::vector<suspend_range> ranges, bool waits = true);
+  /// Nothing sleeps: the memory is only read, and stays as it is meanwhile.
+  [[nodiscard]] static sleep_plan to_read() {
+    sleep_plan result{keep::mapped, {}};
+    result.only_reads_ = true;
+    return result;
+  }
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
   /// Whether work that may use the memory is waited for. Otherwise none does, and released memory
   /// that waits for some is refused, or stays.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
+  [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
   /// Whether some bytes may be copied to the host.
   [[nodiscard]] bool may_copy() const noexcept;
   /// Whether all bytes are dropped.
@@ -55,6 +62,7 @@ class sleep_plan {
 
   keep rest_;
   bool waits_;
+  bool only_reads_ = false;
   std::vector<suspend_range> ranges_;  // by address
 };
 

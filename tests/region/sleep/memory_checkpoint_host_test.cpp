@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/capability/capability.hpp>
@@ -25,11 +26,13 @@
 #include "mr/pool/pool_limit.hpp"
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/device_bytes.hpp"
+#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "vmm/address_reservation.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -289,6 +292,52 @@ TEST_CASE("memory_checkpoint: slots that share memory are refused") {
   arena.share_prefix(1, sizes{2}, granule(), stream);
   CHECK_THROWS_AS(save_checkpoint(tag, file.path), unsupported);
   CHECK(file.count() == 0);
+}
+
+TEST_CASE("memory_checkpoint: nobody takes idle memory of an arena while it is read") {
+  const memory_tag tag;
+  slot_arena_options options = small_slots();
+  options.tag = tag;
+  slot_arena arena{first_device, options};
+  const stream stream{first_device};
+  arena.commit(sizes{0}, sizes{granule()}, stream);
+  arena.commit(sizes{1}, sizes{granule()}, stream);
+  arena.release(1, stream);
+  stream.synchronize();
+  const saved_file file;
+  held_streams held;
+  const call_counter copies{"hipMemcpyAsync"};
+  std::size_t saved = 0;
+  std::thread saver{[&] { saved = save_checkpoint(tag, file.path, {}, stream_ref{stream}); }};
+  while (copies.count() == 0) std::this_thread::yield();
+  const out_of_memory shortage{exhausted::device_memory, first_device.ordinal(), granule(), 0, ""};
+  CHECK_FALSE(detail::ask_idle_holders(shortage, {}));
+  held.release();
+  saver.join();
+  CHECK(saved == row());
+}
+
+TEST_CASE("memory_checkpoint: memory that no file can have is refused") {
+  const saved_file file;
+  const memory_tag tag;
+  region one{first_device, 4 * granule(), tagged(tag)};
+  one.commit(0, granule());
+  const auto refused = [&](const char* text) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(save_checkpoint(tag, file.path), doctest::Contains(text));
+    CHECK(file.count() == 0);
+  };
+  one.revoke(first_device);
+  refused("no right to read");
+  one.grant(first_device);
+  if (one.can_move_chunks()) {
+    one.move_chunk(0, granule());
+    refused("end_move() there first");
+    one.end_move(0);
+  }
+  HIPVMM_REQUIRE_TWO_DEVICES();
+  const region other{device_ref{1}, granule(), tagged(tag)};
+  refused("devices 0 and 1");
 }
 
 TEST_SUITE_END();
