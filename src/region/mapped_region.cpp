@@ -34,7 +34,10 @@ address_reservation reserve_at(void* address, std::size_t bytes, device_ref devi
   address_reservation made = acquire_with_retry([&] {
     return address_reservation{bytes, 0, address};
   });
-  if (made.get() == address) return made;
+  if (made.get() == address) {
+    note_taken_aside(address, bytes);
+    return made;
+  }
   throw out_of_memory{shortage{
       .cause = exhausted::addresses,
       .device = device.ordinal(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/address_reservation.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -259,12 +260,38 @@ bool detail::can_reserve(std::size_t bytes) {
   return true;
 }
 
+namespace {
+
+/// The next address that next_aside() returns. The first is as random as the stack.
+std::atomic<std::uintptr_t>& next_free_aside() noexcept {
+  const char here = 0;
+  static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&here) /
+                                                            16 % 4096 * aside_step};
+  return next;
+}
+
+/// The bytes from there to the next ones: a gap remains between any two.
+std::size_t step_aside(std::size_t bytes) noexcept {
+  return align_up(bytes, aside_step) + aside_step;
+}
+
+}  // namespace
+
+void detail::note_taken_aside(const void* address, std::size_t bytes) noexcept {
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  if (start < aside_begin || start >= aside_end) return;
+  std::atomic<std::uintptr_t>& next = next_free_aside();
+  const std::uintptr_t behind =
+      std::min(align_up(start, aside_step) + step_aside(bytes), aside_end);
+  std::uintptr_t at = next.load(std::memory_order_relaxed);
+  while (at < behind && !next.compare_exchange_weak(at, behind, std::memory_order_relaxed))
+    continue;
+}
+
 void* detail::next_aside(std::size_t bytes) {
   if (bytes > (aside_end - aside_begin) / 2) return nullptr;
-  // A gap remains between any two. The first is as random as the stack.
-  const std::size_t taken = align_up(bytes, aside_step) + aside_step;
-  static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&taken) /
-                                                            16 % 4096 * aside_step};
+  const std::size_t taken = step_aside(bytes);
+  std::atomic<std::uintptr_t>& next = next_free_aside();
   std::uintptr_t at = next.load(std::memory_order_relaxed);
   std::uintptr_t start = 0;
   do {

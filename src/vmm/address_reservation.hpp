@@ -83,6 +83,8 @@ struct reserved_addresses {
 /// The address that reserve_private_range() asks for next, which the caller gets alone unless all
 /// were given; null if so many bytes are not there.
 [[nodiscard]] void* next_aside(std::size_t bytes);
+/// The caller has reserved these without next_aside(), which returns addresses behind them now.
+void note_taken_aside(const void* address, std::size_t bytes) noexcept;
 
 enum class renewal : unsigned char {
   done,       ///< freed, and reserved again
