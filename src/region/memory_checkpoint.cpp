@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -34,10 +35,22 @@ struct saved_range {
   file_word bytes;
 };
 
+/// Whether all of `of` is in this range, which does not wrap.
+bool has(const saved_range& range, const saved_range& of) noexcept {
+  const file_word offset = of.address - range.address;
+  return of.address >= range.address && offset <= range.bytes && of.bytes <= range.bytes - offset;
+}
+
 struct saved_object {
   saved_range addresses;
   std::vector<saved_range> chunks;
   std::vector<saved_range> contents;
+
+  [[nodiscard]] bool is_possible() const noexcept {
+    const auto is_here = [&](const saved_range& each) { return has(addresses, each); };
+    return has({1, ~file_word{0} - 1}, addresses) && addresses.bytes != 0 &&
+           std::ranges::all_of(chunks, is_here) && std::ranges::all_of(contents, is_here);
+  }
 };
 
 /// Writes or reads each part of a head in turn.
@@ -61,8 +74,9 @@ class head_text {
     file_word count = list.size();
     part(count);
     if constexpr (is_read) {
-      // No part is shorter than a byte.
-      require(count <= text_.size() - done_);
+      // All lists but texts have at least a range in each part.
+      const std::size_t least = std::is_same_v<List, std::string> ? 1 : sizeof(saved_range);
+      require(count <= (text_.size() - done_) / least);
       list.resize(count);
     }
     for (auto& each : list) part(each);
@@ -173,7 +187,9 @@ checkpoint_head read_head(const detail::backup_file& file) {
   require(std::string(start.sum, sizeof(start.sum)) == detail::hash_of(text),
           "its head is damaged");
   checkpoint_head head;
-  require(head.pass(std::as_const(text)) && head.bytes_of_contents() <= head.file_bytes &&
+  require(head.pass(std::as_const(text)) &&
+              std::ranges::all_of(head.objects, &saved_object::is_possible) &&
+              head.bytes_of_contents() <= head.file_bytes &&
               head.file_bytes - head.bytes_of_contents() == sizeof(start) + text.size(),
           "its head contradicts itself");
   require(head.file_bytes == file.bytes(), "contents are missing, or other bytes follow");

@@ -5,7 +5,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -22,8 +24,10 @@
 #include <hipvmm/region/memory_checkpoint.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
+#include "capability/capability_fingerprint.hpp"
 #include "container/slot_arena/arenas.hpp"
 #include "mr/pool/pool_limit.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
@@ -211,6 +215,40 @@ TEST_CASE("memory_checkpoint: a damaged file is refused before anything is reser
   CHECK(reserves.count() == 0);
   file.write(good);
   CHECK(load_checkpoint(file.path, first_device).notes == "notes");
+}
+
+TEST_CASE("memory_checkpoint: a head with a right sum and wrong ranges is refused as well") {
+  const saved_file file;
+  save_checkpoint(saved_chunk{}.tag, file.path, "notes");
+  drain_retired_memory();
+  const std::string good = file.bytes();
+  const std::size_t end = good.size() - granule();
+  // The last words of the head: addresses, a count of chunks, and one of contents, with one each.
+  const auto refuse = [&](std::size_t word, std::uint64_t value) {
+    CAPTURE(word);
+    CAPTURE(value);
+    std::string bad = good;
+    std::memcpy(&bad[end - 64 + 8 * word], &value, sizeof(value));
+    detail::hash_of(bad.substr(40, end - 40)).copy(&bad[16], 16);
+    file.write(bad);
+    refusal_of_load<std::invalid_argument>(file.path);
+  };
+  for (const std::size_t address : {0U, 3U, 6U})
+    for (const std::uint64_t value : {std::uint64_t{0}, ~std::uint64_t{0} - granule() + 1})
+      refuse(address, value);
+  for (const std::size_t bytes : {2U, 4U, 5U, 7U})
+    for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{1} << 63})
+      refuse(bytes, value);
+  refuse(1, 0);
+  refuse(1, ~std::uint64_t{0});
+}
+
+TEST_CASE("memory_checkpoint: memory that is made later keeps away from loaded addresses") {
+  auto* const loaded_at = static_cast<std::byte*>(detail::next_aside(1)) + 2 * GiB;
+  const region loaded = detail::region_at(loaded_at, first_device, granule(), {});
+  const memory_tag tag;
+  const region own{first_device, granule(), tagged(tag)};
+  CHECK(own.base() == loaded_at + 2 * GiB);
 }
 
 TEST_CASE("memory_checkpoint: files that others may have written are refused") {
