@@ -18,6 +18,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "core/error.hpp"
 #include "runtime/host_function.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "vmm/address_reservation.hpp"
@@ -301,7 +302,11 @@ void* detail::next_aside(std::size_t bytes) {
 }
 
 address_reservation detail::reserve_private_range(std::size_t bytes) {
-  return address_reservation{bytes, 0, next_aside(bytes)};
+  address_reservation made;
+  void* const aside = next_aside(bytes);
+  if (aside == nullptr || !attempt([&] { made = address_reservation{bytes, 0, aside}; }))
+    made = address_reservation{bytes};
+  return made;
 }
 
 bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,

@@ -251,6 +251,15 @@ TEST_CASE("memory_checkpoint: memory that is made later keeps away from loaded a
   CHECK(own.base() == loaded_at + 2 * GiB);
 }
 
+TEST_CASE(
+    "memory_checkpoint: a region is whole where HIP refuses an address that it is asked for") {
+  const planned_fault fault{"hipMemAddressReserve", 1, hipErrorOutOfMemory};
+  const memory_tag tag;
+  const region one{first_device, 16 * granule(), tagged(tag)};
+  CHECK(fault.struck());
+  CHECK(one.max_bytes() == 16 * granule());
+}
+
 TEST_CASE("memory_checkpoint: files that others may have written are refused") {
   const saved_file file;
   save_checkpoint(memory_tag{}, file.path);
