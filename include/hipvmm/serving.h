@@ -196,7 +196,8 @@ typedef struct hipvmm_checkpoint_handle* hipvmm_checkpoint;
  * to which `stream` points, or, if that is null, for all work of every device with access; calls
  * for buffers and arenas of the tag wait meanwhile, and no other work may write the memory.
  * `bytes`, which may be null, gets the bytes of contents. After a failure there is no new file.
- * HIPVMM_ERROR_INVALID_STATE while the tag sleeps. */
+ * HIPVMM_ERROR_INVALID_STATE while the tag sleeps; requests to its pools get it during the call.
+ * HIPVMM_ERROR_UNSUPPORTED for memory of several devices, or that several slots share. */
 hipvmm_status hipvmm_checkpoint_save(const char* tag, const char* path, const char* notes,
                                      void* const* stream, size_t* bytes);
 /** Backs the same addresses in this process by memory of the device, and fills it. `tag`, which may
