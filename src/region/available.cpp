@@ -85,7 +85,7 @@ std::size_t address_share(device_ref device, std::size_t needed, std::size_t wan
   const std::size_t unit =
       std::max(granularity_of(device_ref{0}).recommended, granularity_of(device).recommended);
   for (;;) {
-    const std::uint64_t seen = retired_so_far();
+    const std::uint64_t seen = reclaimed_so_far();
     const std::size_t share = share_now(needed, wanted, unit);
     if (share >= needed || retired_memory().waiting == 0) return share;
     const out_of_memory short_of{exhausted::addresses, device.ordinal(), needed, share, {}};

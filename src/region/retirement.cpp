@@ -293,7 +293,7 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
             }));
   };
   const std::size_t before = count(relieves);
-  if (before == 0) return released_count != seen;
+  if (before == 0) return reclaimed_so_far() != seen;
   if (wait_until_left(lock, before - 1, relieves)) return true;
   const std::size_t stuck = bytes_of(relieves);
   lock.unlock();

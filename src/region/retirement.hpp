@@ -105,9 +105,14 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// Number of retirements released so far.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
 
+/// The same, and how many times idle holders gave memory, to any thread.
+[[nodiscard]] inline std::uint64_t reclaimed_so_far() noexcept {
+  return retired_so_far() + times_given;
+}
+
 /// Has idle_holders give memory for `shortage`, as ask_idle_holders(). If none does, waits until
 /// something that was retired and may relieve it has been released.
-/// - Returns true at once when that has happened since retired_so_far() returned `seen`.
+/// - Returns true at once when either has happened since reclaimed_so_far() returned `seen`.
 /// - When nothing waits to be released and a limit on chunks is the shortage, has other processes
 ///   make room (make_room_within_limit()).
 /// - Else returns false at once when nothing waits.
@@ -126,7 +131,7 @@ auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(ma
   std::optional<decltype(make())> made;
   for (retry_rounds rounds; !made;) {
     const std::uint64_t released = cache_registry::times_released();
-    const std::uint64_t seen = retired_so_far();
+    const std::uint64_t seen = reclaimed_so_far();
     static_cast<void>(attempt([&] { made.emplace(make()); },
                               [&](const out_of_memory& shortage) {
                                 return rounds.may_help(shortage.why(), retirements_waiting()) &&

@@ -18,6 +18,8 @@
 namespace hipvmm {
 namespace detail {
 
+constinit std::atomic<std::uint64_t> times_given{0};
+
 struct idle_membership::record {
   record(idle_holder& asked, device_ref of, price what, int rank) noexcept
       : device{of}, order{what == price::evicted, rank, what}, holder{&asked} {}
@@ -107,15 +109,17 @@ class idle_holders {
     record_list others_;
   };
 
-  /// Calls `work(holder)` for a record, if it has a holder and the lock comes briefly.
+  /// Calls `work(holder)` for a record, if it has a holder. Returns false if the lock does not come
+  /// briefly.
   template <typename Work>
-  static void with_holder(idle_membership::record& one, Work work) {
-    if (!one.lock_briefly()) return;
+  static bool with_holder(idle_membership::record& one, Work work) {
+    if (!one.lock_briefly()) return false;
     const std::lock_guard locked{one.mutex, std::adopt_lock};
-    if (one.holder == nullptr) return;
+    if (one.holder == nullptr) return true;
     one.owner = std::this_thread::get_id();
     report_exceptions([&] { work(*one.holder); });
     one.owner = std::thread::id{};
+    return true;
   }
 
   /// The end of those of its order.
@@ -139,8 +143,11 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing) {
     std::size_t most = sum.all();
     for (const auto& each : asked.others()) {
       if (most >= missing) break;
-      if (is_evicted(each))
-        with_holder(*each, [&](idle_holder& holder) { most += holder.idle_bytes(); });
+      if (!is_evicted(each)) continue;
+      // Another thread may be evicting it at this moment.
+      if (!with_holder(*each, [&](idle_holder& holder) { most += holder.idle_bytes(); }) &&
+          !each->asks)
+        return true;
     }
     return most >= missing;
   };
@@ -153,6 +160,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing) {
         // One that has nothing to give counts the request.
         if (may_evict == false && holder.idle_bytes() != 0) return;
         const given_memory given = holder.give_idle(wanted);
+        if (given.all() != 0) ++times_given;
         sum.moved += given.moved;
         sum.released += given.released;
         wanted.bytes -= std::min(wanted.bytes, given.all());

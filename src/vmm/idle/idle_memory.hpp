@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include <hipvmm/core/error.hpp>
@@ -107,6 +109,9 @@ class idle_membership {
 
 /// Has the holders of this process give away idle memory. Returns the bytes.
 std::size_t give_idle_memory(const idle_request& wanted) noexcept;
+
+/// How many times holders gave something so far, for requests of any thread.
+extern constinit std::atomic<std::uint64_t> times_given;
 
 /// The sum of idle_bytes() of the holders on `device` that no other thread uses now.
 [[nodiscard]] std::size_t idle_bytes_of(device_ref device);

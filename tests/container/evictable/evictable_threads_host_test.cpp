@@ -121,6 +121,43 @@ HIPVMM_TEST_CASE_IN("evictable: two functions that fill may request each other's
   CHECK(request_is_served(60 * MiB));
 }
 
+HIPVMM_TEST_CASE_IN("evictable: a request gets what another thread evicts meanwhile",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  const memory_tag tag;
+  const auto watcher = std::make_shared<unmap_watcher>();
+  region_options tagged = tagged_by(tag);
+  tagged.registrar = watcher;
+  region memory{first_device, 24 * MiB, tagged};
+  memory.commit(0, 24 * MiB);
+  evictable held{tag, first_device};
+  evictable_layer behind{24 * MiB, of_priority(1), 2};
+  const stream stream;
+  for (const bool needs_both : {false, true}) {
+    std::optional<scoped_use> use{std::in_place, *behind.held, stream};
+    held.prefetch(stream);
+    if (needs_both) use.reset();
+    stream.synchronize();
+    bool is_served = false;
+    std::unique_ptr<watched_thread> other;
+    watcher->on_unmap = [&] {
+      if (other) return;
+      const call_counter creations{"hipMemCreate"};
+      other = std::make_unique<watched_thread>(
+          [&] { is_served = request_is_served(needs_both ? 44 * MiB : 20 * MiB); });
+      CHECK(comes_true([&] {
+        return needs_both ? !behind.is_here() || other->is_over() : creations.count() != 0;
+      }));
+    };
+    request_bytes(20 * MiB);
+    REQUIRE(other);
+    other->join();
+    watcher->on_unmap = nullptr;
+    CHECK(is_served);
+    CHECK(behind.is_here() != needs_both);
+  }
+}
+
 HIPVMM_TEST_CASE_IN("evictable: calls of its own in its callbacks are refused",
                     {device_of_threads}) {
   if (!can_sleep()) return;

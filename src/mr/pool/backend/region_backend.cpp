@@ -194,7 +194,7 @@ std::size_t region_backend::pinned_bytes() const {
   return returns_memory_ ? 0 : held_->set_aside.statistics().bytes + given_.statistics().bytes;
 }
 
-std::uint64_t region_backend::reclaimed_so_far() const { return detail::retired_so_far(); }
+std::uint64_t region_backend::reclaimed_so_far() const { return detail::reclaimed_so_far(); }
 
 std::size_t region_backend::reclaims_left() const { return detail::retirements_waiting(); }
 

@@ -80,7 +80,7 @@ bool slab_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
   return detail::reclaim_retired(shortage, seen);
 }
 
-std::uint64_t slab_backend::reclaimed_so_far() const { return detail::retired_so_far(); }
+std::uint64_t slab_backend::reclaimed_so_far() const { return detail::reclaimed_so_far(); }
 
 std::size_t slab_backend::reclaims_left() const { return detail::retirements_waiting(); }
 
