@@ -25,12 +25,12 @@ struct graph_pool::state {
   /// Throws: std::logic_error for a capture that another one has followed.
   void enter(unsigned long long capture) {
     if (!recent.empty() && recent.back() == capture) return;
-    if (capture <= last_forgotten || std::ranges::find(recent, capture) != recent.end())
+    if (capture < first_known || std::ranges::find(recent, capture) != recent.end())
       throw std::logic_error{
           "graph_pool: an allocation of a capture after another one has begun to allocate: their "
           "graphs share memory, so capture one after the other, or use a graph_pool each"};
     if (recent.size() == most_recent) {
-      last_forgotten = std::max(last_forgotten, recent.front());
+      first_known = std::max(first_known, recent.front() + 1);
       recent.erase(recent.begin());
     }
     recent.push_back(capture);
@@ -59,7 +59,7 @@ struct graph_pool::state {
   pool::graph_blocks blocks;
   // The last captures that allocated, the newest behind. HIP counts captures upwards.
   std::vector<unsigned long long> recent;
-  unsigned long long last_forgotten = 0;  // the greatest one that is not in there any more
+  unsigned long long first_known = 0;  // lower ones may have been in there
   std::uint64_t captures = 0;
   std::size_t used = 0;
   std::size_t peak = 0;

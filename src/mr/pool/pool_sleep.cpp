@@ -24,7 +24,7 @@ pool_sleep::pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocat
       membership_{tag, *this} {}
 
 void pool_sleep::prepare_to_sleep(const detail::sleep_plan& plan) {
-  blocks_.finish_suspend(refusal_);
+  blocks_.begin_sleep(refusal_);
   try {
     blocks_.release_idle(plan.waits());
     chunks().prepare_to_sleep(plan);

@@ -45,7 +45,7 @@ class pool_sleep final : detail::sleep_participant {
   [[nodiscard]] device_ref device() const noexcept override {
     return memory_.chunk_region().device();
   }
-  void begin_asleep() noexcept override { blocks_.finish_suspend(refusal_); }
+  void begin_asleep() noexcept override { blocks_.begin_sleep(refusal_); }
   [[nodiscard]] std::size_t held_bytes() override {
     return blocks_.with_backend([this] {
       detail::sleep_participant& held = chunks();

@@ -231,7 +231,7 @@ bool block_allocator::is_asleep() {
   return blocks_.refusal != nullptr;
 }
 
-void block_allocator::finish_suspend(const std::string& refusal) noexcept {
+void block_allocator::begin_sleep(const std::string& refusal) noexcept {
   // From here on caches keep nothing: a request would find memory there.
   ++blocks_.waiting_requests;
   const state_lock lock{blocks_.mutex};

@@ -188,9 +188,9 @@ class block_allocator {
 
   /// Refuses requests, with that text, and keeps nothing in caches; trims release nothing, until
   /// wake(). `refusal` lives until then. Blocks may be freed.
-  void finish_suspend(const std::string& refusal) noexcept;
+  void begin_sleep(const std::string& refusal) noexcept;
   void wake() noexcept;
-  /// Whether it is between finish_suspend() and wake().
+  /// Whether it is between begin_sleep() and wake().
   [[nodiscard]] bool is_asleep();
   /// Waits, if it may, until no work uses freed memory, and releases all idle chunks. Pre: it is
   /// asleep.

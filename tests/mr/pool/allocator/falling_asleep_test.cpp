@@ -21,7 +21,7 @@ struct falling_asleep : pool_of {
     streams.when_waited = [this] {
       falling_asleep& self = *this;  // the next line ends this function object
       self.streams.when_waited = [] {};
-      self.all.finish_suspend(self.refusal);
+      self.all.begin_sleep(self.refusal);
     };
     const std::uint64_t created = memory.created;
     const std::size_t mappings = memory.mappings();
