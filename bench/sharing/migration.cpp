@@ -22,8 +22,8 @@ void* start_of(const hipvmm::region& memory) { return memory.base(); }
 /// Times `move` of memory that `make` makes anew for each sample, on one device with access for
 /// both, written before.
 template <typename Make, typename Move>
-method moving(const char* called, const settings& chosen, const std::string& unavailable, Make make,
-              Move move) {
+method moving(const char* called, const settings& chosen, const std::string& unavailable,
+              const Make& make, Move move) {
   return {called, chosen.runs, chosen.repeats,
           [=](memory_probe*) {
             const hipvmm::scoped_device scope{chosen.device};

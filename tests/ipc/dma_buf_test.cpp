@@ -164,7 +164,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 #define HIPVMM_REQUIRE_DMA_BUFS(name, make)          \
   std::vector<dma_buf> name;                         \
   try {                                              \
-    name = make;                                     \
+    (name) = make;                                   \
   } catch (const unsupported& error) {               \
     MESSAGE("skipped: ", std::string{error.what()}); \
     return;                                          \

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include <hipvmm/version.hpp>
+#include <hipvmm/version.hpp>  // IWYU pragma: keep: refuses compilers before C++17
 
 namespace hipvmm {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <hipvmm/version.hpp>
+#include <hipvmm/version.hpp>  // IWYU pragma: keep: refuses compilers before C++17
 
 // Marks of functions that kernels call. HIPVMM_DEVICE is defined only for a compiler of device code
 // (nvcc, hipcc). Programs may use HIPVMM_HOST_DEVICE too.

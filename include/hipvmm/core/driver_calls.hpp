@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <hipvmm/version.hpp>
+#include <hipvmm/version.hpp>  // IWYU pragma: keep: refuses compilers before C++17
 
 namespace hipvmm {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/version.hpp>
+#include <hipvmm/version.hpp>  // IWYU pragma: keep: refuses compilers before C++17
 
 namespace hipvmm {
 

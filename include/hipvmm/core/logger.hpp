@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include <hipvmm/version.hpp>
+#include <hipvmm/version.hpp>  // IWYU pragma: keep: refuses compilers before C++17
 
 namespace hipvmm {
 
