@@ -3,7 +3,6 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/ipc/attached_region.hpp>

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <limits>
 #include <stdexcept>
-#include <unordered_map>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>

@@ -15,7 +15,7 @@
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/process_mark.hpp"
-#include "region/sleep/memory_tag.hpp"
+#include "region/sleep/memory_tag.hpp"  // IWYU pragma: keep: tag_state
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm {

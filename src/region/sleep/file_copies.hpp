@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
