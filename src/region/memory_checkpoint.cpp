@@ -47,7 +47,9 @@ struct saved_object {
   std::vector<saved_range> contents;
 
   [[nodiscard]] bool is_possible() const noexcept {
-    const auto is_here = [&](const saved_range& each) { return has(addresses, each); };
+    const auto is_here = [&](const saved_range& each) {
+      return each.bytes != 0 && has(addresses, each);
+    };
     return has({1, ~file_word{0} - 1}, addresses) && addresses.bytes != 0 &&
            std::ranges::all_of(chunks, is_here) && std::ranges::all_of(contents, is_here);
   }

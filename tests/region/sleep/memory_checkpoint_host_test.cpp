@@ -214,7 +214,9 @@ TEST_CASE("memory_checkpoint: a damaged file is refused before anything is reser
   }
   CHECK(reserves.count() == 0);
   file.write(good);
+#ifndef __SANITIZE_THREAD__
   CHECK(load_checkpoint(file.path, first_device).notes == "notes");
+#endif
 }
 
 TEST_CASE("memory_checkpoint: a head with a right sum and wrong ranges is refused as well") {
@@ -243,6 +245,8 @@ TEST_CASE("memory_checkpoint: a head with a right sum and wrong ranges is refuse
   refuse(1, ~std::uint64_t{0});
 }
 
+// ThreadSanitizer leaves a process no addresses there, and takes others that were free.
+#ifndef __SANITIZE_THREAD__
 TEST_CASE("memory_checkpoint: memory that is made later keeps away from loaded addresses") {
   auto* const loaded_at = static_cast<std::byte*>(detail::next_aside(1)) + 2 * GiB;
   const region loaded = detail::region_at(loaded_at, first_device, granule(), {});
@@ -250,6 +254,7 @@ TEST_CASE("memory_checkpoint: memory that is made later keeps away from loaded a
   const region own{first_device, granule(), tagged(tag)};
   CHECK(own.base() == loaded_at + 2 * GiB);
 }
+#endif
 
 TEST_CASE(
     "memory_checkpoint: a region is whole where HIP refuses an address that it is asked for") {
