@@ -214,7 +214,7 @@ void require_fits(const checkpoint_head& head, device_ref device, const region_o
 void back_and_fill(memory_checkpoint& into, const checkpoint_head& head,
                    const detail::backup_file& file, device_ref device,
                    const region_options& options) {
-  // All addresses first: what is made later might take some.
+  // All addresses first, because later allocations might take some.
   for (const saved_object& each : head.objects)
     into.regions.push_back(detail::region_at(address_in_file(each.addresses.address), device,
                                              each.addresses.bytes, options));

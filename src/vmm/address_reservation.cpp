@@ -385,21 +385,8 @@ void detail::chunk_pins::end() noexcept {
 }
 
 void detail::chunk_pins::stay() noexcept {
-  if (charges_.empty()) return;
-  // Never destroyed: the limit of the device counts the memory for good.
-  struct lost_charges {
-    decltype(charges_) charges;
-    const lost_charges* before = nullptr;
-  };
-  static std::atomic<const lost_charges*> last{nullptr};
-  if (auto* const lost = new (std::nothrow) lost_charges) {
-    for (const auto& each : charges_) --each->pins;
-    lost->charges.swap(charges_);
-    bytes_ = 0;
-    lost->before = last.exchange(lost);
-    cache_registry::release_unpinned();
-  }
-  end();  // of chunks that no list could take
+  for (const std::shared_ptr<chunk_charge>& each : charges_) each->stay();
+  end();
 }
 
 }  // namespace hipvmm

@@ -75,6 +75,7 @@ class chunk_charge {
   /// HIP has made the chunk: its memory is the process's, until the object ends.
   void note_creation() noexcept;
   /// HIP keeps the memory for good: the limit counts it after the end of the object too.
+  /// Thread-safe.
   void stay() noexcept { stays_ = true; }
   chunk_charge(const chunk_charge&) = delete;
   chunk_charge& operator=(const chunk_charge&) = delete;
@@ -85,7 +86,7 @@ class chunk_charge {
   device_ref device_;
   std::size_t bytes_;
   bool is_created_ = false;
-  bool stays_ = false;
+  std::atomic<bool> stays_{false};
 };
 
 /// After `shortage` and when this process has nothing left to release: has others make room, if
