@@ -5,8 +5,8 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include "support/address_frees.hpp"
 #include "support/devices.hpp"
+#include "support/region/address_frees.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -8,8 +8,8 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include "support/address_frees.hpp"
 #include "support/devices.hpp"
+#include "support/region/address_frees.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -14,9 +14,9 @@
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/address_frees.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/region/address_frees.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
