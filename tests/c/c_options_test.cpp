@@ -22,6 +22,7 @@
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
 #include "support/rounds.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -39,12 +40,7 @@ struct two_options {
          {"flag", c::flag_allowed, [this](std::string_view v) { flag = c::flag_value(v); }}});
   }
   [[nodiscard]] std::string refusal(std::string_view text) {
-    try {
-      apply(text);
-    } catch (const std::invalid_argument& why) {
-      return why.what();
-    }
-    return "nothing";
+    return text_thrown_by<std::invalid_argument>([&] { apply(text); });
   }
 };
 

@@ -22,6 +22,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -339,14 +340,10 @@ TEST_CASE_FIXTURE(torch_subject, "torch_pool: a filter may allocate and free") {
 TEST_CASE_FIXTURE(torch_subject, "torch_pool: a limit is kept, and said") {
   torch.set_limit(2 * block);
   void* const memory = torch.allocate(block, own);
-  try {
-    static_cast<void>(torch.allocate(block + 1, own));
-    FAIL("more than the limit was allocated");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::limit);
-    CHECK(error.bytes_free() == block);
-    CHECK(std::string{error.what()}.find("memory fraction") != std::string::npos);
-  }
+  const auto error = thrown_by<out_of_memory>([&] { return torch.allocate(block + 1, own); });
+  CHECK(error.resource() == exhausted::limit);
+  CHECK(error.bytes_free() == block);
+  CHECK(std::string{error.what()}.find("memory fraction") != std::string::npos);
   torch.deallocate(memory, block, own);
 }
 

@@ -21,6 +21,7 @@
 
 #include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -128,11 +129,8 @@ TEST_CASE("hipmm: using a resource of another device is refused, where hipMM is 
   std::string message = "none";
   {
     const rmm::cuda_set_device_raii switched{other};
-    try {
-      const rmm::device_buffer buf(16, rmm::cuda_stream_default, &mr);
-    } catch (const rmm::logic_error& error) {
-      message = error.what();
-    }
+    message = text_thrown_by<rmm::logic_error>(
+        [&] { const rmm::device_buffer buf(16, rmm::cuda_stream_default, &mr); });
   }
   CHECK(message.find("device 0") != std::string::npos);
   CHECK(message.find("device 1") != std::string::npos);
@@ -262,13 +260,9 @@ TEST_CASE("hipmm: an owning wrapper keeps its upstream alive") {
 
 TEST_CASE("hipmm: a HIP call that fails is thrown by RMM_CUDA_TRY with its text and code") {
   CHECK_NOTHROW(RMM_CUDA_TRY(0));
-  try {
-    RMM_CUDA_TRY(1);
-    FAIL("nothing was thrown");
-  } catch (const rmm::cuda_error& error) {
-    CHECK(error.code() == 1);
-    CHECK(std::string{error.call()} == "1");
-  }
+  const auto error = thrown_by<rmm::cuda_error>([&] { RMM_CUDA_TRY(1); });
+  CHECK(error.code() == 1);
+  CHECK(std::string{error.call()} == "1");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <hipvmm/runtime/managed_memory.hpp>
 #include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -220,14 +221,10 @@ TEST_CASE("hipmm: a failure callback is asked of the exceptions that its adaptor
 
 TEST_CASE("hipmm: a program's resource says in its own words that memory ran out") {
   refusing_resource<rmm::out_of_memory> resource;
-  try {
-    static_cast<void>(resource.allocate(100));
-    FAIL("nothing was thrown");
-  } catch (const rmm::out_of_memory& error) {
-    CHECK(std::string{error.what()} == "the quota of this user is spent");
-    CHECK(error.resource() == exhausted::limit);
-    CHECK(error.device() == -1);
-  }
+  const auto error = thrown_by<rmm::out_of_memory>([&] { return resource.allocate(100); });
+  CHECK(std::string{error.what()} == "the quota of this user is spent");
+  CHECK(error.resource() == exhausted::limit);
+  CHECK(error.device() == -1);
 }
 
 TEST_CASE("hipmm: prefetch moves managed memory and leaves other memory where it is") {
@@ -262,12 +259,9 @@ TEST_CASE("hipmm: RMM_CUDA_TRY throws what it is told to, and HIP forgets the fa
 
 TEST_CASE("hipmm: RMM_CUDA_TRY_ALLOC tells lack of memory from other failures") {
   void* pointer = nullptr;
-  try {
-    RMM_CUDA_TRY_ALLOC(hipMalloc(&pointer, std::size_t{1} << 50), std::size_t{1} << 50);
-    FAIL("nothing was thrown");
-  } catch (const rmm::out_of_memory& error) {
-    CHECK(error.bytes_requested() == std::size_t{1} << 50);
-  }
+  const auto error = thrown_by<rmm::out_of_memory>(
+      [&] { RMM_CUDA_TRY_ALLOC(hipMalloc(&pointer, std::size_t{1} << 50), std::size_t{1} << 50); });
+  CHECK(error.bytes_requested() == std::size_t{1} << 50);
   CHECK_THROWS_AS(RMM_CUDA_TRY_ALLOC(hipMalloc(nullptr, 100)), rmm::cuda_error);
   RMM_CUDA_TRY_ALLOC(hipMalloc(&pointer, 100));
   RMM_ASSERT_CUDA_SUCCESS(hipFree(pointer));

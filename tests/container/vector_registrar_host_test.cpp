@@ -17,6 +17,7 @@
 #include "support/host/recording_registrar.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/thrown.hpp"
 
 // Vectors and arenas of slots whose memory is registered.
 namespace hipvmm::test {
@@ -30,12 +31,9 @@ growth_options registered_growth(const registrar_ptr& registrar) {
 }
 
 std::string refusal_of(const growth_options& options) {
-  try {
+  return text_thrown_by<unsupported>([&] {
     const growable_device_vector<int> refused{first_device, options};
-  } catch (const unsupported& error) {
-    return error.what();
-  }
-  return {};
+  });
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");

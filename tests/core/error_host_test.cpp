@@ -15,6 +15,7 @@
 #include "core/check.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -94,15 +95,11 @@ TEST_CASE("is_done: the application's own last error stays where HIP keeps it") 
 
 TEST_CASE("hip_error: names the HIP function and the library's source that called it") {
   const planned_fault fault{"hipEventCreateWithFlags", 1, hipErrorUnknown};
-  try {
-    event value;
-    FAIL("the planned fault did not strike");
-  } catch (const hip_error& error) {
-    CHECK(error.code() == hipErrorUnknown);
-    CHECK(std::string{error.call()} == "hipEventCreateWithFlags");
-    CHECK(std::string{error.file()}.find("event.cpp") != std::string::npos);
-    CHECK(error.line() > 0);
-  }
+  const auto error = thrown_by<hip_error>([&] { event value; });
+  CHECK(error.code() == hipErrorUnknown);
+  CHECK(std::string{error.call()} == "hipEventCreateWithFlags");
+  CHECK(std::string{error.file()}.find("event.cpp") != std::string::npos);
+  CHECK(error.line() > 0);
 }
 
 }  // namespace

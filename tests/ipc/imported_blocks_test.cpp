@@ -27,6 +27,7 @@
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -58,12 +59,7 @@ struct exporting_region {
   }
 
   std::string refusal(exported_range block) {
-    try {
-      static_cast<void>(seen.add(std::move(block)));
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return {};
+    return text_thrown_by<std::invalid_argument>([&] { return seen.add(std::move(block)); });
   }
 };
 

@@ -30,6 +30,7 @@
 #include "support/process/descriptor_limit.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -244,12 +245,7 @@ TEST_CASE("attached_region: with too few descriptors it says how many it may hav
       others.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     const std::size_t most = limit_that_leaves(detail::max_packet_descriptors / 2);
     const descriptor_limit few{most};
-    std::string text;
-    try {
-      seen.refresh(stream);
-    } catch (const out_of_memory& error) {
-      text = error.what();
-    }
+    const std::string text = text_thrown_by<out_of_memory>([&] { seen.refresh(stream); });
     const std::string named = "may have " + std::to_string(most) + " (RLIMIT_NOFILE)";
     CHECK_MESSAGE(text.find(named) != std::string::npos, text);
     CHECK_MESSAGE(text.find("device -1") == std::string::npos, text);

@@ -12,6 +12,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/descriptor_limit.hpp"
+#include "support/thrown.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -21,18 +22,14 @@ namespace {
 template <typename Operation>
 void check_descriptors_are_named(Operation operation) {
   const hipvmm_host_counters before = live_objects();
-  try {
-    operation();
-    FAIL("the operation needed no descriptor");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::descriptors);
-    const std::string text = error.what();
-    CAPTURE(text);
-    CHECK(text.find("descriptor limit") != std::string::npos);
-    CHECK(text.find(" returned hipError") != std::string::npos);
-    CHECK(text.find("ulimit -n") != std::string::npos);
-    CHECK(text.find("granule_bytes") != std::string::npos);
-  }
+  const auto error = thrown_by<out_of_memory>([&] { operation(); });
+  CHECK(error.resource() == exhausted::descriptors);
+  const std::string text = error.what();
+  CAPTURE(text);
+  CHECK(text.find("descriptor limit") != std::string::npos);
+  CHECK(text.find(" returned hipError") != std::string::npos);
+  CHECK(text.find("ulimit -n") != std::string::npos);
+  CHECK(text.find("granule_bytes") != std::string::npos);
   CHECK(live_objects() == before);
 }
 
@@ -74,15 +71,13 @@ TEST_CASE("physical_chunk: a lack of descriptors is told with the limit and the 
   const physical_chunk warm_up{first_device, granule()};
   const std::size_t open = lowest_free_descriptor();
   const no_descriptors_left limit;
-  try {
+  const auto error = thrown_by<out_of_memory>([&] {
     const physical_chunk chunk{first_device, granule(), handle_type::posix_fd};
-    FAIL("the chunk needed no descriptor");
-  } catch (const out_of_memory& error) {
-    const std::string number = std::to_string(open);
-    CAPTURE(error.what());
-    CHECK(std::string{error.what()}.find(number + " of the " + number + " descriptors") !=
-          std::string::npos);
-  }
+  });
+  const std::string number = std::to_string(open);
+  CAPTURE(error.what());
+  CHECK(std::string{error.what()}.find(number + " of the " + number + " descriptors") !=
+        std::string::npos);
 }
 
 TEST_CASE("physical_chunk: what fails with two descriptors left failed for lack of them") {
@@ -94,12 +89,10 @@ TEST_CASE("physical_chunk: what fails with two descriptors left failed for lack 
 
 TEST_CASE("physical_chunk: what fails with many descriptors left is told as what it is") {
   const planned_fault fault{"hipMemCreate", 1, hipErrorOutOfMemory};
-  try {
+  const auto error = thrown_by<out_of_memory>([&] {
     const physical_chunk chunk{first_device, granule()};
-    FAIL("the planned fault did not strike");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::device_memory);
-  }
+  });
+  CHECK(error.resource() == exhausted::device_memory);
 }
 
 TEST_CASE("region: a lack of descriptors leaves what was committed") {

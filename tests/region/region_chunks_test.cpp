@@ -16,6 +16,7 @@
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 // A region reports its chunks, exports them and adopts those of others.
 namespace hipvmm::test {
@@ -45,12 +46,7 @@ void adopt_all(region& target, const std::vector<exported_chunk>& exported) {
 }
 
 std::string text_of_invalid(region& target, std::size_t offset, physical_chunk&& chunk) {
-  try {
-    target.adopt(offset, std::move(chunk));
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return {};
+  return text_thrown_by<std::invalid_argument>([&] { target.adopt(offset, std::move(chunk)); });
 }
 
 TEST_CASE_FIXTURE(shared_region, "region: chunks are listed by offset, with all that names them") {

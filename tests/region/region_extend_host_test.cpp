@@ -16,6 +16,7 @@
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/region_with_room.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -136,12 +137,8 @@ HIPVMM_TEST_CASE_IN("region: extend without addresses for it throws and changes 
   write_tag(region, 14, 1, stream);
   const auto blocker = blocker_behind(region);
   const hipvmm_host_counters before = live_objects();
-  try {
-    region.extend(64 * unit, 0);
-    FAIL("more addresses than there are");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::addresses);
-  }
+  const auto error = thrown_by<out_of_memory>([&] { region.extend(64 * unit, 0); });
+  CHECK(error.resource() == exhausted::addresses);
   CHECK(live_objects() == before);
   CHECK(region.max_bytes() == 16 * unit);
   CHECK(has_tag(region, 0, 1, stream));

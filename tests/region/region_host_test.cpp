@@ -17,6 +17,7 @@
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -158,19 +159,15 @@ TEST_CASE("region: a full device throws out_of_memory that tells what was held")
   region region{first_device, 4 * GiB};
   region.commit(0, 3 * granule());
   const hipvmm_host_counters before = live_objects();
-  try {
-    region.commit(4 * granule(), 2 * GiB);
-    FAIL("the device gave more memory than it has");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::device_memory);
-    CHECK(error.bytes_requested() == 2 * GiB);
-    CHECK(error.bytes_free() == first_device.free_memory());
-    CHECK(std::string{error.what()}.find(format_bytes(3 * granule())) != std::string::npos);
-    CHECK(std::string{error.what()}.find("in 1 chunk, was asked to hold 2.00 GiB from offset") !=
-          std::string::npos);
-    CHECK(std::string{error.what()}.find("stays as it was: free memory of the device, or ask for "
-                                         "less") != std::string::npos);
-  }
+  const auto error = thrown_by<out_of_memory>([&] { region.commit(4 * granule(), 2 * GiB); });
+  CHECK(error.resource() == exhausted::device_memory);
+  CHECK(error.bytes_requested() == 2 * GiB);
+  CHECK(error.bytes_free() == first_device.free_memory());
+  CHECK(std::string{error.what()}.find(format_bytes(3 * granule())) != std::string::npos);
+  CHECK(std::string{error.what()}.find("in 1 chunk, was asked to hold 2.00 GiB from offset") !=
+        std::string::npos);
+  CHECK(std::string{error.what()}.find("stays as it was: free memory of the device, or ask for "
+                                       "less") != std::string::npos);
   CHECK(live_objects() == before);
   CHECK(region.committed_bytes() == 3 * granule());
 }

@@ -10,6 +10,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -34,15 +35,13 @@ TEST_CASE("device_allocation: on a device that does not exist is refused") {
 
 TEST_CASE("device_allocation: more than the device has tells what was asked and what is free") {
   const std::size_t bytes = first_device.total_memory() + GiB;
-  try {
+  const auto error = thrown_by<out_of_memory>([&] {
     const device_allocation memory{first_device, bytes};
-    FAIL("the device has no such memory");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::device_memory);
-    CHECK(error.device() == 0);
-    CHECK(error.bytes_requested() == bytes);
-    CHECK(error.bytes_free() <= first_device.total_memory());
-  }
+  });
+  CHECK(error.resource() == exhausted::device_memory);
+  CHECK(error.device() == 0);
+  CHECK(error.bytes_requested() == bytes);
+  CHECK(error.bytes_free() <= first_device.total_memory());
 }
 
 TEST_CASE("device_ref: peer access may be enabled twice, and for the device itself") {

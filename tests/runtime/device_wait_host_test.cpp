@@ -22,6 +22,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/descriptor_limit.hpp"
+#include "support/thrown.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
@@ -164,12 +165,10 @@ TEST_CASE("stream: one that could not be waited for ends when no free waits for 
 TEST_CASE("check_resources: a failure with two descriptors left is a lack of descriptors") {
   const planned_fault fault{"hipMalloc", 1, hipErrorUnknown};
   const descriptor_limit limit{lowest_free_descriptor() + 2};
-  try {
+  const auto error = thrown_by<out_of_memory>([&] {
     const device_allocation refused{first_device, MiB};
-    FAIL("the planned fault did not strike");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::descriptors);
-  }
+  });
+  CHECK(error.resource() == exhausted::descriptors);
 }
 
 }  // namespace

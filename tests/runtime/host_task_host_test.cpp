@@ -22,6 +22,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -124,12 +125,9 @@ HIPVMM_TEST_CASE_IN("host_task: what is no memory of the device is refused, and 
   used.synchronize();
   CHECK_FALSE(ran);
   CHECK_THROWS_AS(note_use(used, wrong), std::invalid_argument);
-  std::string text;
-  try {
+  const std::string text = text_thrown_by<std::invalid_argument>([&] {
     note_use(used, {&ran, 1, memory_use::read});
-  } catch (const std::invalid_argument& error) {
-    text = error.what();
-  }
+  });
   CHECK(text.find("note_use: 1 bytes at 0x") == 0);
   CHECK(text.find("may read: name memory of HIP") != std::string::npos);
 }

@@ -23,6 +23,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/program.hpp"
+#include "support/thrown.hpp"
 
 namespace {
 
@@ -118,12 +119,10 @@ TEST_CASE("ingest: a signal during a read loses nothing") {
   std::string failure;
   std::atomic<bool> done = false;
   std::thread reader{[&] {
-    try {
+    failure = hipvmm::test::text_thrown_by([&] {
       ingest::input source{{path}};
       got.resize(source.read(reinterpret_cast<unsigned char*>(got.data()), got.size()));
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
+    });
     done = true;
   }};
   // The reader waits in its read for nearly all of this time.

@@ -16,6 +16,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
+#include "support/thrown.hpp"
 #include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -34,13 +35,10 @@ TEST_CASE("address_reservation: a hint to free addresses is followed") {
 
 HIPVMM_TEST_CASE_IN("address_reservation: a lack of addresses throws out_of_memory that says so",
                     {"HIPVMM_HOST_ADDRESS_SPACE=64MiB"}) {
-  try {
-    const address_reservation reservation{128 * MiB};
-    FAIL("more addresses than there are");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::addresses);
-    CHECK(error.bytes_requested() == 128 * MiB);
-  }
+  const auto error =
+      thrown_by<out_of_memory>([&] { const address_reservation reservation{128 * MiB}; });
+  CHECK(error.resource() == exhausted::addresses);
+  CHECK(error.bytes_requested() == 128 * MiB);
 }
 
 HIPVMM_TEST_CASE_IN("address_reservation: an alignment that HIP ignores costs no addresses",

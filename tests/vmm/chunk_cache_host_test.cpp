@@ -16,6 +16,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/descriptor_limit.hpp"
+#include "support/thrown.hpp"
 #include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -239,12 +240,9 @@ TEST_CASE("chunk_cache: a lack of descriptors to the end throws out_of_memory th
   chunk_cache cache{GiB};
   const physical_chunk warm_up = cache.acquire(first_device, granule(), handle_type::posix_fd);
   const no_descriptors_left limit;
-  try {
-    static_cast<void>(cache.acquire(first_device, granule(), handle_type::posix_fd));
-    FAIL("the chunk needed no descriptor");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::descriptors);
-  }
+  const auto error = thrown_by<out_of_memory>(
+      [&] { return cache.acquire(first_device, granule(), handle_type::posix_fd); });
+  CHECK(error.resource() == exhausted::descriptors);
   CHECK(cache.statistics().refused == 1);
 }
 

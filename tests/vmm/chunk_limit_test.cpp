@@ -15,6 +15,7 @@
 #include "region/retirement.hpp"
 #include "support/devices.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -73,16 +74,14 @@ TEST_CASE_FIXTURE(limited_device, "chunk_limit: chunks count from creation to re
 
 TEST_CASE_FIXTURE(limited_device,
                   "chunk_limit: a refusal is out_of_memory, and HIP is not called") {
-  try {
+  const auto error = thrown_by<out_of_memory>([&] {
     const physical_chunk refused{first_device, 5 * unit};
-    FAIL("created");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::budget);
-    CHECK(error.device() == first_device.ordinal());
-    CHECK(error.bytes_requested() == 5 * unit);
-    CHECK(error.bytes_free() == 4 * unit);
-    CHECK(std::string{error.what()}.find("the reason") != std::string::npos);
-  }
+  });
+  CHECK(error.resource() == exhausted::budget);
+  CHECK(error.device() == first_device.ordinal());
+  CHECK(error.bytes_requested() == 5 * unit);
+  CHECK(error.bytes_free() == 4 * unit);
+  CHECK(std::string{error.what()}.find("the reason") != std::string::npos);
   CHECK(limit->held == 0);
   CHECK(limit->asked == 0);
 }

@@ -12,6 +12,7 @@
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/region/mapped_chunk.hpp"
+#include "support/thrown.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -77,15 +78,13 @@ TEST_CASE("physical_chunk: an unknown device throws invalid_argument") {
 
 TEST_CASE("physical_chunk: more than the device has throws out_of_memory with the figures") {
   const std::size_t asked = align_up(first_device.total_memory(), granule()) + granule();
-  try {
+  const auto error = thrown_by<out_of_memory>([&] {
     const physical_chunk chunk{first_device, asked};
-    FAIL("the device gave more memory than it has");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::device_memory);
-    CHECK(error.device() == first_device.ordinal());
-    CHECK(error.bytes_requested() == asked);
-    CHECK(error.bytes_free() <= first_device.total_memory());
-  }
+  });
+  CHECK(error.resource() == exhausted::device_memory);
+  CHECK(error.device() == first_device.ordinal());
+  CHECK(error.bytes_requested() == asked);
+  CHECK(error.bytes_free() <= first_device.total_memory());
 }
 
 TEST_CASE("physical_chunk: the memory lives on while it is mapped") {

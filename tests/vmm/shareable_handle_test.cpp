@@ -16,6 +16,7 @@
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/mapped_chunk.hpp"
+#include "support/thrown.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -67,12 +68,9 @@ TEST_CASE("shareable_handle: destruction closes the descriptor") {
 TEST_CASE("import_chunk: a number that is no open descriptor is refused and named") {
   const shareable_handle closed{777, granule()};
   REQUIRE(::fcntl(closed.get(), F_GETFD) == -1);
-  try {
-    static_cast<void>(import_chunk(closed, first_device));
-    FAIL("the import succeeded");
-  } catch (const std::invalid_argument& error) {
-    CHECK(std::string{error.what()}.find("descriptor 777") != std::string::npos);
-  }
+  const auto error =
+      thrown_by<std::invalid_argument>([&] { return import_chunk(closed, first_device); });
+  CHECK(std::string{error.what()}.find("descriptor 777") != std::string::npos);
 }
 
 TEST_CASE("shareable_handle: the export of an empty or ordinary chunk throws") {
@@ -96,14 +94,11 @@ TEST_CASE("import_chunk: a size beyond what the descriptor holds is refused and 
     return;
   }
   const shareable_handle received{exported.release(), chunk.bytes() + granule()};
-  try {
-    static_cast<void>(import_chunk(received, first_device));
-    FAIL("the import succeeded");
-  } catch (const std::invalid_argument& error) {
-    const std::string what = error.what();
-    CHECK(what.find(std::to_string(chunk.bytes() + granule())) != std::string::npos);
-    CHECK(what.find(std::to_string(chunk.bytes())) != std::string::npos);
-  }
+  const auto error =
+      thrown_by<std::invalid_argument>([&] { return import_chunk(received, first_device); });
+  const std::string what = error.what();
+  CHECK(what.find(std::to_string(chunk.bytes() + granule())) != std::string::npos);
+  CHECK(what.find(std::to_string(chunk.bytes())) != std::string::npos);
 }
 
 TEST_CASE("import_chunk: leaves the position in the file, which the sender shares, where it was") {

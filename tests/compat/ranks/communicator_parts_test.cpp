@@ -8,17 +8,13 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 std::string refusal_of(const std::vector<outgoing>& out, const std::vector<incoming>& in) {
-  try {
-    detail::check_pieces(out, in, 1, 3);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return {};
+  return text_thrown_by<std::invalid_argument>([&] { detail::check_pieces(out, in, 1, 3); });
 }
 
 TEST_CASE("check_pieces: names the piece that is wrong") {

@@ -17,6 +17,7 @@
 #include <hipvmm/core/error.hpp>
 #include "contract/communicator_contract.hpp"
 #include "run_nccl_ranks.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -104,12 +105,8 @@ TEST_CASE("nccl_communicator: NCCL before 2.7 is refused") {
   nccl_stand_in_set_version(2604);
   ncclComm_t comm = nullptr;
   CHECK(ncclCommInitAll(&comm, 1, nullptr) == ncclSuccess);
-  std::string message;
-  try {
-    const nccl_communicator ranks{comm};
-  } catch (const unsupported& error) {
-    message = error.what();
-  }
+  const std::string message =
+      text_thrown_by<unsupported>([&] { const nccl_communicator ranks{comm}; });
   nccl_stand_in_set_version(2700);
   CHECK_NOTHROW(nccl_communicator{comm});
   nccl_stand_in_set_version(0);

@@ -22,6 +22,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/thrown.hpp"
 
 namespace {
 
@@ -171,12 +172,9 @@ TEST_CASE("mpi_window: an attach that fails in the middle of a commit undoes wha
       CAPTURE(failed);
       REQUIRE(failed < 20);
       calls.attach_fails = failed + 1;
-      std::string text;
-      try {
+      const std::string text = text_thrown_by<std::runtime_error>([&] {
         arena.commit(slots, std::vector<std::size_t>{3 * granule(), 2 * granule()}, own);
-      } catch (const std::runtime_error& error) {
-        text = error.what();
-      }
+      });
       if (calls.attach_fails.exchange(0) != 0) break;
       CHECK(text.find("MPI_Win_attach: ") == 0);
       CHECK(arena.length(0) == 0);

@@ -19,6 +19,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -162,13 +163,10 @@ TEST_CASE("mpi_window: growth that MPI does not attach fails and changes nothing
     growth_options options = windowed(window);
     options.max_bytes = 100 * granule();
     growable_device_vector<char> vector{first_device, options};
-    std::string text;
-    try {
+    const std::string text = text_thrown_by<std::runtime_error>([&] {
       for (std::size_t chunk = 1; chunk <= 100; ++chunk)
         vector.resize_uninitialized(chunk * granule());
-    } catch (const std::runtime_error& error) {
-      text = error.what();
-    }
+    });
     CHECK(text.find("mpi_window: 64 chunks are attached") == 0);
     CHECK(text.find("osc_rdma_max_attach") != std::string::npos);
     CHECK(vector.size() == window->memory().size() * granule());

@@ -20,6 +20,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -39,12 +40,7 @@ struct stand_in {
 region_options exportable() { return region_options{.shareable = handle_type::posix_fd}; }
 
 std::string refusal() {
-  try {
-    const nccl_registration refused{exportable()};
-  } catch (const unsupported& error) {
-    return error.what();
-  }
-  return {};
+  return text_thrown_by<unsupported>([&] { const nccl_registration refused{exportable()}; });
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");

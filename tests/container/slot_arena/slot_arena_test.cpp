@@ -10,6 +10,7 @@
 #include <hipvmm/core/error.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "support/region/fallback.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -140,19 +141,17 @@ TEST_CASE("slot_arena: a failed commit says what is held and what to do") {
   options.budget_bytes = 2 * row();
   slot_arena arena{first_device, options};
   arena.commit(sizes{0}, sizes{granule()}, stream);
-  try {
+  const auto error = thrown_by<out_of_memory>([&] {
     arena.commit(sizes{1, 2}, sizes{granule(), 1}, stream);
-    FAIL("it fits");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::limit);
-    CHECK(error.device() == 0);
-    const std::string text = error.what();
-    INFO(text);
-    CHECK(text.find("a batch of 2 slots") != std::string::npos);
-    CHECK(text.find("budget_bytes, which is " + format_bytes(2 * row())) != std::string::npos);
-    CHECK(text.find("the budget is") == std::string::npos);
-    CHECK(text.find("release or truncate slots") != std::string::npos);
-  }
+  });
+  CHECK(error.resource() == exhausted::limit);
+  CHECK(error.device() == 0);
+  const std::string text = error.what();
+  INFO(text);
+  CHECK(text.find("a batch of 2 slots") != std::string::npos);
+  CHECK(text.find("budget_bytes, which is " + format_bytes(2 * row())) != std::string::npos);
+  CHECK(text.find("the budget is") == std::string::npos);
+  CHECK(text.find("release or truncate slots") != std::string::npos);
 }
 
 TEST_CASE("slot_arena: a smaller budget releases what no length needs") {

@@ -12,6 +12,7 @@
 #include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -177,12 +178,8 @@ TEST_CASE("growable_device_vector: addresses that no reservation has throw out_o
   // Just below the counts that length_error refuses: far too many for any process to reserve.
   const auto count =
       static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(element8);
-  try {
-    vector.reserve(count);
-    FAIL("more addresses than there are");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::addresses);
-  }
+  const auto error = thrown_by<out_of_memory>([&] { vector.reserve(count); });
+  CHECK(error.resource() == exhausted::addresses);
   CHECK(vector.size() == 10);
   CHECK(vector.data() == data);
 }

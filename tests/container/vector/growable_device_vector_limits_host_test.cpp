@@ -19,6 +19,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -34,18 +35,14 @@ TEST_CASE("growable_device_vector: a full device throws out_of_memory with all f
   vector.resize_uninitialized(5);
   const physical_chunk rest = leave_free(10);
   const hipvmm_host_counters before = live_objects();
-  try {
-    vector.reserve(20);
-    FAIL("the device gave more memory than it has");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::device_memory);
-    CHECK(error.device() == 0);
-    CHECK(error.bytes_requested() == 15 * 2 * MiB);
-    CHECK(error.bytes_free() == 10 * 2 * MiB);
-    CHECK(std::string{error.what()}.find("30.00 MiB") != std::string::npos);
-    CHECK(std::string{error.what()}.find("20.00 MiB") != std::string::npos);
-    CHECK(std::string{error.what()}.find("10.00 MiB") != std::string::npos);
-  }
+  const auto error = thrown_by<out_of_memory>([&] { vector.reserve(20); });
+  CHECK(error.resource() == exhausted::device_memory);
+  CHECK(error.device() == 0);
+  CHECK(error.bytes_requested() == 15 * 2 * MiB);
+  CHECK(error.bytes_free() == 10 * 2 * MiB);
+  CHECK(std::string{error.what()}.find("30.00 MiB") != std::string::npos);
+  CHECK(std::string{error.what()}.find("20.00 MiB") != std::string::npos);
+  CHECK(std::string{error.what()}.find("10.00 MiB") != std::string::npos);
   CHECK(live_objects() == before);
   CHECK(vector.size() == 5);
   CHECK(vector.capacity() == 5);
@@ -218,14 +215,12 @@ TEST_CASE(
   for (const past_max_size past : {past_max_size::move, past_max_size::refuse}) {
     for (const std::size_t bytes : {std::size_t{1} << 47, std::size_t{1} << 60}) {
       const growth_options options{.max_bytes = bytes, .past_max = past};
-      try {
+      const auto failure = thrown_by<out_of_memory>([&] {
         const vector_of_granules vector{first_device, options};
-        FAIL("reserved " << bytes);
-      } catch (const out_of_memory& failure) {
-        CHECK(failure.resource() == exhausted::addresses);
-        CHECK(failure.bytes_requested() == bytes);
-        CHECK(std::string{failure.what()}.find("max_bytes") != std::string::npos);
-      }
+      });
+      CHECK(failure.resource() == exhausted::addresses);
+      CHECK(failure.bytes_requested() == bytes);
+      CHECK(std::string{failure.what()}.find("max_bytes") != std::string::npos);
     }
   }
   drain_retired_memory();

@@ -16,6 +16,7 @@
 #include "ipc/budget/budget_folder.hpp"
 #include "support/devices.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -35,26 +36,18 @@ TEST_CASE_FIXTURE(budget_of_this_process,
   mr::vmm_pool_resource pool{first_device};
   mr::limiting_resource_adaptor limiting{&pool, 1 * MiB};
   growable_device_vector<char> bytes{first_device, {.resource = &limiting}};
-  try {
-    bytes.reserve(2 * MiB);
-    FAIL("reserved");
-  } catch (const out_of_memory& refused) {
-    CHECK(refused.resource() == exhausted::limit);
-    CHECK(refused.why().owner.find("limiting_resource_adaptor") != std::string::npos);
-  }
+  const auto refused = thrown_by<out_of_memory>([&] { bytes.reserve(2 * MiB); });
+  CHECK(refused.resource() == exhausted::limit);
+  CHECK(refused.why().owner.find("limiting_resource_adaptor") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(budget_of_this_process, "memory_budget: its refusal reaches through a pool") {
   const memory_budget budget{first_device, "through", 8 * MiB};
   mr::vmm_pool_resource pool{first_device};
-  try {
-    static_cast<void>(pool.allocate_sync(16 * MiB));
-    FAIL("allocated");
-  } catch (const out_of_memory& refused) {
-    CHECK(refused.resource() == exhausted::budget);
-    CHECK(refused.why().owner == "budget 'through'");
-    CHECK(std::string{refused.what()}.find("other programs") == std::string::npos);
-  }
+  const auto refused = thrown_by<out_of_memory>([&] { return pool.allocate_sync(16 * MiB); });
+  CHECK(refused.resource() == exhausted::budget);
+  CHECK(refused.why().owner == "budget 'through'");
+  CHECK(std::string{refused.what()}.find("other programs") == std::string::npos);
 }
 
 TEST_CASE_FIXTURE(budget_of_this_process, "memory_budget: what would fit counts it") {

@@ -31,6 +31,7 @@
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -221,17 +222,13 @@ TEST_CASE_FIXTURE(budget_peers,
   const memory_budget budget{first_device, "shared", unit, waits(20s)};
   region memory{first_device, 16 * unit};
   memory.commit(0, 2 * unit);
-  try {
-    memory.commit(2 * unit, unit);
-    FAIL("committed");
-  } catch (const out_of_memory& error) {
-    const std::string text = error.what();
-    CAPTURE(text);
-    const std::size_t other = text.find("(process " + std::to_string(other_process()) + ")");
-    CHECK(other != std::string::npos);
-    // The largest holder is named first.
-    CHECK(other < text.find(", this one)"));
-  }
+  const auto error = thrown_by<out_of_memory>([&] { memory.commit(2 * unit, unit); });
+  const std::string text = error.what();
+  CAPTURE(text);
+  const std::size_t other = text.find("(process " + std::to_string(other_process()) + ")");
+  CHECK(other != std::string::npos);
+  // The largest holder is named first.
+  CHECK(other < text.find(", this one)"));
   CHECK(memory.committed_bytes() == 2 * unit);
   // Nothing is waited for any more.
   for (const budget_holder& each : budget.report().holders) CHECK(each.waiting_for == 0);

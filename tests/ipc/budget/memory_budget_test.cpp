@@ -30,6 +30,7 @@
 #include "support/happens.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/thrown.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::test {
@@ -159,18 +160,14 @@ TEST_CASE_FIXTURE(budget_process,
   const memory_budget budget{first_device, "small", 2 * unit};
   region memory{first_device, 8 * unit};
   memory.commit(0, unit);
-  try {
-    memory.commit(unit, 2 * unit);
-    FAIL("committed");
-  } catch (const out_of_memory& error) {
-    const std::string text = error.what();
-    CAPTURE(text);
-    CHECK(error.resource() == exhausted::budget);
-    CHECK(error.device() == first_device.ordinal());
-    CHECK(has(text, "budget 'small' has a limit of"));
-    CHECK(has(text, "(process " + std::to_string(::getpid()) + ", this one)"));
-    CHECK(has(text, "hipvmm-ctl limit small SIZE"));
-  }
+  const auto error = thrown_by<out_of_memory>([&] { memory.commit(unit, 2 * unit); });
+  const std::string text = error.what();
+  CAPTURE(text);
+  CHECK(error.resource() == exhausted::budget);
+  CHECK(error.device() == first_device.ordinal());
+  CHECK(has(text, "budget 'small' has a limit of"));
+  CHECK(has(text, "(process " + std::to_string(::getpid()) + ", this one)"));
+  CHECK(has(text, "hipvmm-ctl limit small SIZE"));
   CHECK(memory.committed_bytes() == unit);
   CHECK(budget.bytes() <= 2 * unit);
   memory.commit(unit, unit);

@@ -25,6 +25,7 @@
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/thrown.hpp"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
@@ -160,13 +161,11 @@ TEST_CASE("process_identity: a /proc of another PID namespace is refused") {
 TEST_SUITE_BEGIN("needs virtual memory");
 
 HIPVMM_CHILD("joins a budget of another time namespace") {
-  try {
+  const auto error = thrown_by<ipc_error>([&] {
     const memory_budget budget{first_device, "shared", budget_unit()};
-    FAIL("joined");
-  } catch (const ipc_error& error) {
-    CHECK(error.reason() == ipc_failure::refused);
-    CHECK(std::string{error.what()}.find("another time namespace") != std::string::npos);
-  }
+  });
+  CHECK(error.reason() == ipc_failure::refused);
+  CHECK(std::string{error.what()}.find("another time namespace") != std::string::npos);
 }
 
 HIPVMM_CHILD("enters a time namespace") {

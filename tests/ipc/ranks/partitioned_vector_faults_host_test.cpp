@@ -17,6 +17,7 @@
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -120,12 +121,7 @@ TEST_CASE("partitioned_vector: a stream that one rank captures is refused on all
     if (own == 0)
       REQUIRE(hipStreamBeginCapture(one.stream.get(), hipStreamCaptureModeThreadLocal) ==
               hipSuccess);
-    std::string thrown;
-    try {
-      of.rebalance(one.stream);
-    } catch (const std::exception& error) {
-      thrown = error.what();
-    }
+    const std::string thrown = text_thrown_by([&] { of.rebalance(one.stream); });
     CHECK(thrown.find("rebalance in a stream that is being captured into a graph") !=
           std::string::npos);
     if (own == 0) end_capture(one.stream.get());

@@ -19,6 +19,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/resource/scripted_resource.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -211,20 +212,16 @@ TEST_CASE("limiting_resource_adaptor: its refusal tells limit, allocated and ask
   hip_resource upstream{first_device};
   limiting_resource_adaptor limited{&upstream, 64 * KiB};
   void* const held = limited.allocate_sync(48 * KiB);
-  try {
-    static_cast<void>(limited.allocate_sync(32 * KiB));
-    FAIL("not refused");
-  } catch (const out_of_memory& error) {
-    const std::string text = error.what();
-    INFO(text);
-    CHECK(error.resource() == exhausted::limit);
-    CHECK(error.device() == first_device.ordinal());
-    CHECK(error.bytes_requested() == 32 * KiB);
-    CHECK(error.bytes_free() == 16 * KiB);
-    CHECK(text.find("32.00 KiB requested, 16.00 KiB available") != std::string::npos);
-    CHECK(text.find("allows 64.00 KiB at most, of which 48.00 KiB are in use") !=
-          std::string::npos);
-  }
+  const auto error =
+      test::thrown_by<out_of_memory>([&] { return limited.allocate_sync(32 * KiB); });
+  const std::string text = error.what();
+  INFO(text);
+  CHECK(error.resource() == exhausted::limit);
+  CHECK(error.device() == first_device.ordinal());
+  CHECK(error.bytes_requested() == 32 * KiB);
+  CHECK(error.bytes_free() == 16 * KiB);
+  CHECK(text.find("32.00 KiB requested, 16.00 KiB available") != std::string::npos);
+  CHECK(text.find("allows 64.00 KiB at most, of which 48.00 KiB are in use") != std::string::npos);
   limited.deallocate_sync(held, 48 * KiB);
 }
 

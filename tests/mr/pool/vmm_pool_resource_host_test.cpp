@@ -30,6 +30,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/thrown.hpp"
 
 // Tests that need the host provider: calls, held streams, and the order of all uses, which the
 // checker judges if HIPVMM_HOST_CHECK=1 switches it on.
@@ -44,12 +45,7 @@ using test::first_device;
 TEST_CASE("vmm_pool_resource: raising the maximum is no advice where the device has no more" *
           test::needs_virtual_memory) {
   const auto refusal_of = [](vmm_pool_resource& pool, std::size_t bytes) {
-    try {
-      static_cast<void>(pool.allocate_sync(bytes));
-    } catch (const out_of_memory& error) {
-      return std::string{error.what()};
-    }
-    return std::string{"none"};
+    return test::text_thrown_by<out_of_memory>([&] { return pool.allocate_sync(bytes); });
   };
   const std::size_t total = first_device.total_memory();
   vmm_pool_resource small{first_device, at_most(16 * MiB)};

@@ -22,6 +22,7 @@
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -131,12 +132,8 @@ TEST_CASE("vmm_pool_resource: more than the maximum is refused with what would f
   vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   const stream used{first_device};
   void* const held = pool.allocate(used, 10 * MiB);
-  std::string told;
-  try {
-    static_cast<void>(pool.allocate(used, 8 * MiB));
-  } catch (const out_of_memory& error) {
-    told = error.what();
-  }
+  const std::string told =
+      test::text_thrown_by<out_of_memory>([&] { return pool.allocate(used, 8 * MiB); });
   CHECK(told.find("holds 10.00 MiB of at most 16.00 MiB") != std::string::npos);
   CHECK(told.find("leaves no room for it: free memory, or raise maximum_bytes") !=
         std::string::npos);

@@ -28,6 +28,7 @@
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 // Pools that sleep and wake.
 namespace hipvmm::test {
@@ -111,11 +112,7 @@ struct sleeping_pool {
                       std::logic_error);
     }
     CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, small, 4096)), std::logic_error);
-    try {
-      static_cast<void>(pool.allocate_sync(small));
-    } catch (const std::logic_error& error) {
-      text = error.what();
-    }
+    text = text_thrown_by<std::logic_error>([&] { return pool.allocate_sync(small); });
     CHECK(text ==
           "vmm_pool_resource: the memory sleeps under the tag \"weights\": call resume() of its "
           "tag first");
@@ -390,12 +387,9 @@ TEST_CASE("sleep: a device_uvector sleeps by its pool") {
 TEST_CASE("sleep: slabs take no tag") {
   mr::pool_options options = asleep_by(memory_tag{});
   options.fallback = without_vmm::always;
-  std::string text;
-  try {
+  const std::string text = text_thrown_by<unsupported>([&] {
     const mr::vmm_pool_resource pool{first_device, options};
-  } catch (const unsupported& error) {
-    text = error.what();
-  }
+  });
   CHECK(text.find("pool_options::tag: memory sleeps by its chunks") == 0);
 }
 

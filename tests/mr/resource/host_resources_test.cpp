@@ -20,6 +20,7 @@
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -57,15 +58,12 @@ TEST_CASE_TEMPLATE("host resource: is of no device, and equal to all of its kind
 TEST_CASE_TEMPLATE("host resource: more than the host has is out of host memory", Resource,
                    new_delete_resource, pinned_host_resource) {
   const auto resource = make<Resource>();
-  try {
-    static_cast<void>(resource->allocate_sync(PTRDIFF_MAX));
-    FAIL("there is not so much memory");
-  } catch (const out_of_memory& error) {
-    CHECK(error.resource() == exhausted::host_memory);
-    CHECK(error.device() == -1);
-    CHECK(error.bytes_requested() == PTRDIFF_MAX);
-    CHECK(std::string{error.what()}.find("out of host memory") == 0);
-  }
+  const auto error =
+      test::thrown_by<out_of_memory>([&] { return resource->allocate_sync(PTRDIFF_MAX); });
+  CHECK(error.resource() == exhausted::host_memory);
+  CHECK(error.device() == -1);
+  CHECK(error.bytes_requested() == PTRDIFF_MAX);
+  CHECK(std::string{error.what()}.find("out of host memory") == 0);
 }
 
 TEST_CASE("pinned_host_resource: each kind of pinned memory is used by device and host") {

@@ -23,6 +23,7 @@
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -52,12 +53,9 @@ legacy_ipc_block received() {
 }
 
 std::string refusal_of(const legacy_ipc_block& block) {
-  try {
-    static_cast<void>(imported_legacy_block{block, first_device});
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "none";
+  return test::text_thrown_by<std::invalid_argument>([&] {
+    return imported_legacy_block{block, first_device};
+  });
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/host/host_provider.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -141,12 +142,7 @@ std::string said_of(const std::string& name, bug what) {
   for (const contract_rule& rule : resource_contract()) {
     if (name != rule.name) continue;
     buggy_resource subject{what};
-    try {
-      rule.verify({subject, device_ref{0}, 1 * MiB});
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return {};
+    return test::text_thrown_by([&] { rule.verify({subject, device_ref{0}, 1 * MiB}); });
   }
   return "there is no such rule";
 }

@@ -23,6 +23,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -145,13 +146,10 @@ TEST_CASE("region: move_range to a full device says which, and moves nothing") {
   chunk_cache::shared().trim();
   drain_retired_memory();
   const physical_chunk most{second_device, second_device.free_memory() - 2 * subject.unit};
-  try {
-    subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream);
-    FAIL("three chunks were made where two fit");
-  } catch (const out_of_memory& error) {
-    CHECK(error.device() == 1);
-    CHECK(std::string{error.what()}.find("moved none") != std::string::npos);
-  }
+  const auto error = thrown_by<out_of_memory>(
+      [&] { subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream); });
+  CHECK(error.device() == 1);
+  CHECK(std::string{error.what()}.find("moved none") != std::string::npos);
   check_tags(subject.region, 0, 3, 1, subject.stream);
   CHECK(subject.region.move_range(0, 2 * subject.unit, second_device, subject.stream) ==
         2 * subject.unit);

@@ -16,6 +16,7 @@
 #include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -87,15 +88,11 @@ TEST_CASE("region: out_of_memory names the device that is full") {
   const std::size_t left = second_device.free_memory();
   const physical_chunk most{second_device, left - unit};
   region subject{first_device, 16 * unit, two_stripes()};
-  try {
-    subject.commit(0, 4 * unit);
-    FAIL("two chunks were made where one fits");
-  } catch (const out_of_memory& error) {
-    CHECK(error.device() == 1);
-    CHECK(error.resource() == exhausted::device_memory);
-    const std::string text = error.what();
-    CHECK(text.find("free memory of device 1") != std::string::npos);
-  }
+  const auto error = thrown_by<out_of_memory>([&] { subject.commit(0, 4 * unit); });
+  CHECK(error.device() == 1);
+  CHECK(error.resource() == exhausted::device_memory);
+  const std::string text = error.what();
+  CHECK(text.find("free memory of device 1") != std::string::npos);
   CHECK(subject.committed_bytes() == 0);
   // If memory returns only with its addresses, the region keeps the chunks of the refused commit.
   if (capability_of(first_device).needs(quirk::re_reserve)) return;

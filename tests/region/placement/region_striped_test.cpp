@@ -19,6 +19,7 @@
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -49,12 +50,7 @@ std::vector<int> pairs(std::size_t granules, device_ref peer, std::size_t first 
 }
 
 std::string refusal_of(device_ref device, const region_options& options) {
-  try {
-    const region made{device, 8 * granule(), options};
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return {};
+  return text_thrown_by([&] { const region made{device, 8 * granule(), options}; });
 }
 
 TEST_CASE("chunk_placement: stripes that no chunk could have are refused") {

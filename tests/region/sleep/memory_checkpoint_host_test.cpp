@@ -35,6 +35,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/thrown.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
@@ -73,12 +74,8 @@ struct saved_file {
 template <typename Error>
 std::string refusal_of_load(const std::string& path, const region_options& options = {}) {
   const hipvmm_host_counters before = live_objects();
-  std::string text;
-  try {
-    static_cast<void>(load_checkpoint(path, first_device, options));
-  } catch (const Error& error) {
-    text = error.what();
-  }
+  const std::string text =
+      text_thrown_by<Error>([&] { return load_checkpoint(path, first_device, options); });
   CHECK(text != "");
   CHECK(live_objects() == before);
   return text;

@@ -24,6 +24,7 @@
 #include "support/process/child_process.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/thrown.hpp"
 
 // Sleep that fails, and sleep if memory returns with its addresses only.
 namespace hipvmm::test {
@@ -255,12 +256,7 @@ TEST_CASE("sleep: a layout that could not be mapped again is refused while all i
   // Beside a hole, a chunk of another size gets no rights.
   mixed.decommit(unit, unit);
   write_tag(mixed, 2, 1, subject.stream);
-  std::string text;
-  try {
-    suspend(tag, keep::nothing);
-  } catch (const unsupported& error) {
-    text = error.what();
-  }
+  const std::string text = text_thrown_by<unsupported>([&] { suspend(tag, keep::nothing); });
   CHECK(text.find("beside a hole and chunks of other sizes") != std::string::npos);
   CHECK_FALSE(tag.is_asleep());
   CHECK(mixed.committed_bytes() == 3 * unit);

@@ -17,6 +17,7 @@
 #include "support/device_use.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
+#include "support/thrown.hpp"
 
 // Tagged memory sleeps and wakes at the same addresses.
 namespace hipvmm::test {
@@ -100,12 +101,7 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: what needs the memory is refused by 
   refused([&] { first.trim(0, stream); });
   refused([&] { first.extend(32 * unit, unit); });
   refused([&] { first.rebase(0, 32 * unit, unit); });
-  std::string text;
-  try {
-    first.commit(2 * unit, unit);
-  } catch (const std::logic_error& error) {
-    text = error.what();
-  }
+  const std::string text = text_thrown_by<std::logic_error>([&] { first.commit(2 * unit, unit); });
   CHECK(text ==
         "region::commit: the memory sleeps under the tag \"weights\": call resume() of its tag "
         "first");

@@ -27,6 +27,7 @@
 #include "support/process/temporary_folder.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/thrown.hpp"
 #include "support/waiting_thread.hpp"
 
 // Queries of a tag, its events, and copies that no call can wait for.
@@ -135,12 +136,8 @@ TEST_CASE_FIXTURE(sleeping_regions,
   struct rlimit small = before;
   small.rlim_cur = 2 * unit;
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
-  std::string text;
-  try {
-    suspend(tag, keep::contents, options);
-  } catch (const std::system_error& error) {
-    text = error.what();
-  }
+  const std::string text =
+      text_thrown_by<std::system_error>([&] { suspend(tag, keep::contents, options); });
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
   CHECK(text.find("the process may write files of at most") != std::string::npos);
   check_awake();

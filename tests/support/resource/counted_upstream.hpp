@@ -12,6 +12,7 @@
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
+#include "support/thrown.hpp"
 
 namespace hipvmm::test {
 
@@ -54,12 +55,8 @@ class counted_upstream {
 
 /// The message of `resource` if it refuses so many bytes; "none" if it does not.
 inline std::string refusal(mr::memory_resource& resource, std::size_t bytes) {
-  try {
-    resource.deallocate_sync(resource.allocate_sync(bytes), bytes);
-  } catch (const out_of_memory& error) {
-    return error.what();
-  }
-  return "none";
+  return text_thrown_by<out_of_memory>(
+      [&] { resource.deallocate_sync(resource.allocate_sync(bytes), bytes); });
 }
 
 }  // namespace hipvmm::test
