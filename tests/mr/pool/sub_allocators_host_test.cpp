@@ -27,6 +27,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "mr/pool/pool_limit.hpp"
 #include "mr/pool/random_program.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
@@ -36,9 +37,9 @@
 #include "support/process/forked_child.hpp"
 #include "support/random_seed.hpp"
 
-// Tests of arena_resource, binning_resource and fixed_size_resource that need the host provider:
-// calls, held streams, calls that fail in turn, and the order of all uses, which the checker judges
-// if HIPVMM_HOST_CHECK=1 switches it on.
+// Tests of arena_resource, binning_resource and fixed_size_resource that need the host provider,
+// and those that ask the same of vmm_pool_resource: calls, held streams, calls that fail in turn,
+// and the order of all uses, which the checker judges if HIPVMM_HOST_CHECK=1 switches it on.
 namespace hipvmm::mr {
 namespace {
 
@@ -59,23 +60,38 @@ void end_capture(stream_ref captured, std::size_t expected_nodes) {
   CHECK(hipGraphDestroy(graph) == hipSuccess);
 }
 
-void verify_hand_over(memory_resource& resource) {
+void verify_hand_over(memory_resource& resource, std::size_t bytes = block) {
   const stream first{first_device};
   const stream second{first_device};
-  void* const one = resource.allocate(first, block);
+  void* const one = resource.allocate(first, bytes);
+  // A slab that was not as aligned as it should goes back behind a wait.
+  drain_retired_memory();
   test::held_streams held;
-  fill_async(first, one, 1, block);
-  resource.deallocate(first, one, block);
+  fill_async(first, one, 1, bytes);
+  resource.deallocate(first, one, bytes);
   const test::calls_of waits{test::waiting_functions};
-  void* const two = resource.allocate(second, block);
+  void* const two = resource.allocate(second, bytes);
   CHECK(two == one);
   CHECK(waits.count() == 0);
-  fill_async(second, two, 2, block);
+  fill_async(second, two, 2, bytes);
   held.release();
-  std::vector<unsigned char> seen(block);
+  std::vector<unsigned char> seen(bytes);
   copy(second, seen.data(), two, seen.size());
-  CHECK(std::count(seen.begin(), seen.end(), 2) == static_cast<std::ptrdiff_t>(block));
-  resource.deallocate(second, two, block);
+  CHECK(std::count(seen.begin(), seen.end(), 2) == static_cast<std::ptrdiff_t>(bytes));
+  resource.deallocate(second, two, bytes);
+}
+
+template <typename Pool>
+void verify_trim(Pool& pool, std::size_t bytes) {
+  const stream used{first_device};
+  void* const one = pool.allocate(used, bytes);
+  test::held_streams held;
+  fill_async(used, one, 1, bytes);
+  pool.deallocate(used, one, bytes);
+  CHECK(pool.trim_to(0) == 0);
+  held.release();
+  used.synchronize();
+  CHECK(pool.trim_to(0) == 8 * MiB);
 }
 
 /// Blocks of one size on hipMalloc, or an arena on a pool, with one block allocated.
@@ -128,10 +144,12 @@ struct worn {
 
 }  // namespace
 
-TEST_CASE("sub-allocators: memory goes to another stream behind its work, and nothing waits") {
+TEST_CASE("pools: memory goes to another stream behind its work, and nothing waits") {
   hip_resource below{first_device};
   verify_hand_over(*one_block_of(&below, true));
   verify_hand_over(*one_block_of(&below, false));
+  vmm_pool_resource pool{first_device, test::at_most(8 * MiB)};
+  verify_hand_over(pool, 8 * MiB);
 }
 
 TEST_CASE("sub-allocators: a stream that waited for an event takes what was freed before") {
@@ -186,18 +204,12 @@ TEST_CASE("sub-allocators: reuse in the same stream asks HIP only whether it is 
   }
 }
 
-TEST_CASE("sub-allocators: trim takes nothing away that work under way uses") {
+TEST_CASE("pools: trim takes nothing away that work under way uses") {
   hip_resource below{first_device};
   arena_resource arena{&below, 8 * MiB};
-  const stream used{first_device};
-  void* const one = arena.allocate(used, block);
-  test::held_streams held;
-  fill_async(used, one, 1, block);
-  arena.deallocate(used, one, block);
-  CHECK(arena.trim_to(0) == 0);
-  held.release();
-  used.synchronize();
-  CHECK(arena.trim_to(0) == 8 * MiB);
+  verify_trim(arena, block);
+  vmm_pool_resource pool{first_device, test::at_most(64 * MiB)};
+  verify_trim(pool, 8 * MiB);
 }
 
 TEST_CASE("sub-allocators: their end waits for their own streams, and gives all back") {
@@ -253,20 +265,27 @@ TEST_CASE("sub-allocators: they serve a captured stream and others beside it") {
   }
 }
 
-TEST_CASE("sub-allocators: a thread's default stream gives nothing back while it is captured") {
+TEST_CASE("pools: a thread's default stream gives nothing back while it is captured") {
   hip_resource below{first_device};
-  for (const bool fixed : {true, false}) {
-    const auto resource = one_block_of(&below, fixed);
+  const auto blocks = one_block_of(&below, true);
+  const auto arena = one_block_of(&below, false);
+  vmm_pool_resource pool{first_device, test::at_most(64 * MiB)};
+  for (memory_resource* const each :
+       std::initializer_list<memory_resource*>{blocks.get(), arena.get(), &pool}) {
+    const std::size_t bytes = each == &pool ? MiB : block;
     const stream_ref own = stream_ref::per_thread_default();
-    void* const one = resource->allocate(own, block);
+    void* const one = each->allocate(own, bytes);
+    drain_retired_memory();
     const test::error_recorder reported;
     REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeGlobal) == hipSuccess);
-    resource->deallocate(own, one, block);
+    each->deallocate(own, one, bytes);
     end_capture(own, 0);
     REQUIRE(reported.count() == 1);
     CHECK(reported.errors()[0].message.find("being captured") != std::string::npos);
-    resource->deallocate(own, one, block);
+    CHECK(pool.statistics().used_current == (each == &pool ? bytes : 0));
+    each->deallocate(own, one, bytes);
     CHECK(reported.count() == 1);
+    CHECK(pool.statistics().used_current == 0);
   }
 }
 

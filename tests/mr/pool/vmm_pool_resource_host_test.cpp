@@ -91,28 +91,6 @@ TEST_CASE("vmm_pool_resource: reuse in the same stream asks HIP only whether it 
   }
 }
 
-TEST_CASE("vmm_pool_resource: another stream's memory is ordered, not waited for") {
-  vmm_pool_resource pool{first_device, at_most(8 * MiB)};
-  const stream first{first_device};
-  const stream second{first_device};
-  void* const one = pool.allocate(first, 8 * MiB);
-  // A slab that was not as aligned as it should goes back behind a wait.
-  drain_retired_memory();
-  test::held_streams held;
-  fill_async(first, one, 1, 8 * MiB);
-  pool.deallocate(first, one, 8 * MiB);
-  const test::calls_of waits{test::waiting_functions};
-  void* const two = pool.allocate(second, 8 * MiB);
-  CHECK(two == one);
-  CHECK(waits.count() == 0);
-  fill_async(second, two, 2, 8 * MiB);
-  held.release();
-  std::vector<unsigned char> seen(8 * MiB);
-  copy(second, seen.data(), two, seen.size());
-  CHECK(std::count(seen.begin(), seen.end(), 2) == static_cast<std::ptrdiff_t>(8 * MiB));
-  pool.deallocate(second, two, 8 * MiB);
-}
-
 TEST_CASE("vmm_pool_resource: an address alone goes back in the stream that has the memory now") {
   for (const std::size_t bytes : {std::size_t{1000}, 5 * MiB}) {
     vmm_pool_resource pool{first_device, at_most(64 * MiB)};
@@ -198,24 +176,6 @@ TEST_CASE("vmm_pool_resource: it serves beside a capture, which ends well") {
       CHECK(pool.statistics().used_current == 0);
     }
   }
-}
-
-TEST_CASE("vmm_pool_resource: a thread's default stream gives nothing back while it is captured") {
-  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
-  const stream_ref own = stream_ref::per_thread_default();
-  void* const one = pool.allocate(own, 1 * MiB);
-  drain_retired_memory();
-  REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeGlobal) == hipSuccess);
-  {
-    const test::error_recorder reported;
-    pool.deallocate(own, one, 1 * MiB);
-    REQUIRE(reported.count() == 1);
-    CHECK(reported.errors()[0].message.find("being captured") != std::string::npos);
-  }
-  test::end_capture(own.get());
-  CHECK(pool.statistics().used_current == 1 * MiB);
-  pool.deallocate(own, one, 1 * MiB);
-  CHECK(pool.statistics().used_current == 0);
 }
 
 /// Whether HIP has the right of device 1 to every chunk of `pool`.
@@ -369,19 +329,6 @@ TEST_CASE("vmm_pool_resource: the error handler may make a pool while a stream e
   }
   set_error_handler(before);
   CHECK(made == 1);
-}
-
-TEST_CASE("vmm_pool_resource: trim takes nothing away that work under way uses") {
-  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
-  const stream used{first_device};
-  void* const one = pool.allocate(used, 8 * MiB);
-  test::held_streams held;
-  fill_async(used, one, 1, 8 * MiB);
-  pool.deallocate(used, one, 8 * MiB);
-  CHECK(pool.trim_to(0) == 0);
-  held.release();
-  used.synchronize();
-  CHECK(pool.trim_to(0) == 8 * MiB);
 }
 
 namespace {
