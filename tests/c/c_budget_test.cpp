@@ -1,31 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Budgets in the C interface: alone, and with another process that trims.
-#include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdlib>
 #include <fstream>
-#include <functional>
-#include <future>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "c/c_interface.hpp"
 #include "ipc/budget/budget_folder.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

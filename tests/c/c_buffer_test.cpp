@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <chrono>
-#include <cstddef>
-#include <future>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/hipvmm.h>
-#include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <cstddef>
-#include <future>
-#include <string>
-
 #include <hipvmm/hipvmm.h>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

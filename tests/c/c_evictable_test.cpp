@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Evictable memory in C; tests/container/evictable/evictable_host_test.cpp has the rules.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <string>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

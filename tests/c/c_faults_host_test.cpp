@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Functions of the C interface whose HIP calls and allocations that fail one after another.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <new>
-#include <stdexcept>
-#include <string>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
 #include "c/handle_table.hpp"
 #include "ipc/budget/budget_folder.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Every function of the C interface that takes a handle, with every kind of wrong one.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
 #include <fstream>
-#include <functional>
 #include <regex>
-#include <set>
 #include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

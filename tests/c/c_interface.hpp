@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <string>
-#include <utility>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

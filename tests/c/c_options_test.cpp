@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "c/options.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <limits>
-#include <random>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <hipvmm/hipvmm.h>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "c/c_interface.hpp"
 #include "c/guard.hpp"
 #include "c/settings.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
 #include "support/rounds.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

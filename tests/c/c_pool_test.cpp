@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

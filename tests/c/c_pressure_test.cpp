@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Watermarks in the C interface.
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <string>
-#include <thread>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {

@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The C interface amid events of its process: callbacks that call back in, the ends of
 // threads, and fork().
-#include <doctest/doctest.h>
 #include <pthread.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdlib>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

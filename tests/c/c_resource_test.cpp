@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
 #include <hipvmm/hipvmm.h>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

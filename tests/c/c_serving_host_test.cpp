@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Slots and sleep while devices are busy or HIP fails, as the host provider can have it.
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <future>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

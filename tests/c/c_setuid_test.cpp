@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
 // A program with rights of its own: no variable of its caller changes its behaviour.
-#include <doctest/doctest.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdlib>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/core/logger.hpp>
@@ -22,6 +17,7 @@
 #include "runtime/runtime_rules.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdlib>
-#include <string>
-
 #include <hipvmm/hipvmm.h>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

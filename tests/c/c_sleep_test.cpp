@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <string>
-#include <thread>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

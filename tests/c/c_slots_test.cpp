@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <functional>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
-#include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "c/handle_table.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <memory>
-#include <set>
-#include <thread>
-#include <vector>
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

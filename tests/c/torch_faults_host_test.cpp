@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: MIT
 // PyTorch's allocator while HIP calls and allocations of host memory fail one after another, while
 // captures fail, and at the end of processes.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <memory>
-#include <string>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/torch.h>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -22,7 +11,6 @@
 #include "c/torch_pool.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/device_contexts.hpp"
@@ -30,6 +18,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

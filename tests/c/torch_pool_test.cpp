@@ -1,28 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "c/torch_pool.hpp"
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <string>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include <hipvmm/torch.h>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
 #include "c/torch_error.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

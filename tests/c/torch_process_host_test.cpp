@@ -2,26 +2,18 @@
 // PyTorch's allocator in processes of their own: at exit, after fork(), and beside a stand-in
 // for PyTorch's library.
 #include <dlfcn.h>
-#include <doctest/doctest.h>
 
-#include <cstddef>
-#include <cstdlib>
-#include <exception>
-#include <stdexcept>
-#include <string>
-#include <thread>
 #include <typeinfo>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/torch.h>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "capability/capability_file.hpp"
 
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
-#include <future>
-#include <string>
 
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

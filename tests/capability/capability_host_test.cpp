@@ -1,31 +1,22 @@
 // SPDX-License-Identifier: MIT
 // Records made in this process, while the host provider is short of something or a capture is on.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
 #include <stdlib.h>
 
-#include <array>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "capability/capability.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

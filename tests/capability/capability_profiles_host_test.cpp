@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The probes' findings for each release that the host provider imitates. Each row is a process of
 // its own, with a cache of its own.
-#include <doctest/doctest.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include "releases.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

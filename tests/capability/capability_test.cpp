@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/capability/capability.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/runtime/copy.hpp>
 #include "capability/capability.hpp"
 #include "capability/capability_text.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

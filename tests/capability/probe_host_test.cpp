@@ -2,33 +2,25 @@
 #include "capability/probe.hpp"
 
 #include <dlfcn.h>
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <map>
-#include <string>
-#include <vector>
 
 #include <hipvmm/region/retirement.hpp>
 #include "capability/capability_fingerprint.hpp"
 #include "capability/probe_child.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/program.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The library's messages on a device whose runtime has no virtual memory management.
-#include <doctest/doctest.h>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/foreign_resource.hpp>
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/waits_for.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/foreign_resource.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <stdexcept>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,25 +3,11 @@
 // by one, through its own names.
 #include <hipvmm/compat/hipmm.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <memory_resource>
-#include <optional>
-#include <set>
 #include <sstream>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
-#include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

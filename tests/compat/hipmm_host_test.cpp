@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/hipmm.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-
-#include <hipvmm/core/bytes.hpp>
 #include "support/host/fault_sweep.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Code of hipMM programs beyond the examples of its README: references of resources, containers
 // that tell their stream and resource by hipMM's names, its macros and small helpers.
-#include <hip/hip_runtime_api.h>
-
 #include <hipvmm/compat/hipmm.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
 #include <memory_resource>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
-#include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

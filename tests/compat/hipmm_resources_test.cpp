@@ -2,26 +2,12 @@
 // The promises of hipMM's README about its resources, one by one, through its own names.
 #include <hipvmm/compat/hipmm.hpp>
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

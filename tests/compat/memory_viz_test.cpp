@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/memory_viz.hpp>
 
-#include <doctest/doctest.h>
-
-#include <map>
-#include <new>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/std_pmr.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
 #include <memory_resource>
-#include <new>
-#include <numeric>
-#include <stdexcept>
 
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
@@ -16,6 +10,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_buffer.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <limits>
-#include <new>
-#include <optional>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include "runtime/peer_copies.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_span.hpp>
-
-#include <doctest/doctest.h>
-
-#include <limits>
-#include <stdexcept>
-#include <type_traits>
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

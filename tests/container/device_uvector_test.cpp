@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_uvector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/container/device_scalar.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/resource/watched_resource.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

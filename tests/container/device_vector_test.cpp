@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <limits>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,34 +2,22 @@
 // The order in which holders release idle memory, the rest that they keep, and failures meanwhile.
 #include <hipvmm/vmm/idle/idle_memory.hpp>
 
-#include <doctest/doctest.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/background_task.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/prefetch_levels.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::test {

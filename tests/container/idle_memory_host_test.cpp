@@ -2,25 +2,12 @@
 // Idle memory of one object serves requests of all others of the process: pools, arenas, vectors.
 #include <hipvmm/vmm/idle/idle_memory.hpp>
 
-#include <doctest/doctest.h>
 #include <unistd.h>
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
@@ -28,12 +15,12 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_use.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,25 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Memory of a vector on hipMalloc, for devices whose virtual memory cannot be used.
-
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <cstdint>
-#include <cstdlib>
-#include <future>
-#include <memory>
-#include <optional>
-#include <thread>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "container/malloc_storage.hpp"
 #include "runtime/device_gate.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
@@ -27,6 +13,7 @@
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("on hipMalloc");
 

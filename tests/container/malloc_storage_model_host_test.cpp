@@ -1,16 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Memory of a vector on hipMalloc in random use, and beside stream captures.
-
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <random>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
@@ -18,11 +7,11 @@
 #include "container/malloc_storage.hpp"
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

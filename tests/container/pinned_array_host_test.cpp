@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/pinned_array.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <thread>
-
 #include <hipvmm/runtime/copy.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

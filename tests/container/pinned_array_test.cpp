@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/pinned_array.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <numeric>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

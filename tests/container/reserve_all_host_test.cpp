@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/reserve_all.hpp>
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <limits>
-#include <memory>
-#include <stdexcept>
-
-#include <hipvmm/core/error.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

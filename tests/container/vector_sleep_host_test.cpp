@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/test.hpp"
 
 // Vectors that sleep and wake.
 namespace hipvmm::test {

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
@@ -18,6 +9,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "support/test.hpp"
 
 // The rules of every communicator. Each function is called by all ranks, in the same order.
 namespace hipvmm::contract {

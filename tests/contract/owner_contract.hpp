@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstdint>
-#include <memory>
-#include <utility>
-
 #include <hipvmm/region/retirement.hpp>
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 // The rules of every owner of the library. A new owner joins with one traits struct, which is made
 // anew for each case and holds the objects that its owners need:

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_task.hpp"
 
-#include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
-#include <future>
 #include <list>
-#include <thread>
-#include <vector>
 
 #include "support/held_worker.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

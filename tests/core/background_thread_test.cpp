@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_thread.hpp"
 
-#include <doctest/doctest.h>
 #include <signal.h>
 
-#include <atomic>
-#include <future>
-
 #include "support/process/forked_child.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

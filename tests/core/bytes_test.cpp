@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/bytes.hpp>
 
-#include <doctest/doctest.h>
-
 #include <clocale>
-#include <limits>
-#include <stdexcept>
-#include <string>
+
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

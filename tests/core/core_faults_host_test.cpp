@@ -1,11 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
@@ -13,6 +6,7 @@
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "core/descriptors.hpp"
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

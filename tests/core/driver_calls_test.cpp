@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/driver_calls.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string_view>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

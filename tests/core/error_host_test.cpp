@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/error.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <stdexcept>
-#include <string>
-
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "core/check.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/error.hpp>
 
-#include <doctest/doctest.h>
-
-#include <string>
-#include <type_traits>
-
-#include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

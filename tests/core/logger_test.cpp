@@ -3,17 +3,12 @@
 // environment of their own.
 #include <hipvmm/core/logger.hpp>
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <new>
 #include <regex>
-#include <string>
 #include <system_error>
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
@@ -22,6 +17,7 @@
 #include "core/logger.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

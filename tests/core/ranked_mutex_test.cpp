@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "core/ranked_mutex.hpp"
 
-#include <doctest/doctest.h>
-
 #include <csignal>
-#include <mutex>
 
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/dma_buf.hpp>
 
-#include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "core/descriptors.hpp"
 #include "ipc/published_region.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Chunks as fabric handles: plain bytes in place of a descriptor.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdlib>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
@@ -18,9 +9,9 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -8,10 +7,10 @@
 #include "ipc/fault_point.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 // Chunks over a channel, from process to process, and failing calls of the system.
 namespace hipvmm::test {

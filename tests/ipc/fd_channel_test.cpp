@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/fd_channel.hpp>
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "ipc/export_kind.hpp"
@@ -23,6 +17,7 @@
 #include "support/process/descriptor_limit.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 // A channel of descriptors, and peers that do not keep to the protocol. No HIP is needed for it.
 namespace hipvmm::test {

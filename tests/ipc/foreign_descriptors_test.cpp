@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Descriptors of peers that take as long to close as their senders like.
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -8,16 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/fd_channel.hpp>
@@ -31,6 +22,7 @@
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/descriptor_limit.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

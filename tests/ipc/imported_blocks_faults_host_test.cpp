@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Blocks that are exported and imported while HIP calls fail in turn.
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/imported_blocks.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
 #include "ipc/export_kind.hpp"
 #include "ipc/raw_socket.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,19 +2,8 @@
 // Blocks of a pool, and ranges of a region, that another process maps.
 #include <hipvmm/ipc/imported_blocks.hpp>
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 
-#include <cstddef>
-#include <cstdio>
-#include <future>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/ipc/fd_channel.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
@@ -24,10 +13,9 @@
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

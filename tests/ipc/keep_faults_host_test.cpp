@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kept publications of which calls of HIP or of the system fail.
-#include <doctest/doctest.h>
-
 #include <cerrno>
-#include <cstring>
-#include <string>
-#include <thread>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include "ipc/fault_point.hpp"
@@ -18,6 +12,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

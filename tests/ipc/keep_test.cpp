@@ -1,33 +1,23 @@
 // SPDX-License-Identifier: MIT
 // Publications that are kept: memory that outlives the process that made it.
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <future>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

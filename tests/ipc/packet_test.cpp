@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/packet.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 // In fuzz_packet.cpp; ends the process if the decoder is wrong.
 // NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name.

@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Publications while calls of the system or of HIP fail, and in children of fork().
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <future>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
 #include <variant>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
@@ -32,7 +19,6 @@
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -40,6 +26,7 @@
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

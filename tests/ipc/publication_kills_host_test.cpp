@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Publications of which either side is killed: at each step of the protocol, and at any moment.
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <functional>
-#include <future>
-#include <optional>
-#include <random>
-#include <string>
-#include <thread>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
@@ -22,12 +11,12 @@
 #include "ipc/fault_point.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

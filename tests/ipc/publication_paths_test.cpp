@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Files of others beside the path of a publication, and leftovers of owners that died.
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <string>
 
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
@@ -20,6 +17,7 @@
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

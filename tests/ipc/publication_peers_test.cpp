@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Importers that do not keep to the protocol, or say nothing.
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
@@ -25,12 +15,11 @@
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

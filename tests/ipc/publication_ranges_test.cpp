@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Publications of which not the first byte is the first that may be read, and those of memory of
 // several devices.
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
@@ -22,10 +10,10 @@
 #include "ipc/published_region.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/publication.hpp>
 
-#include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <future>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
@@ -26,12 +16,12 @@
 #include "ipc/raw_socket.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 // Memory under a path: processes that come, look, go and die. Each child is a process of its own.
 namespace hipvmm::test {

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
 #include <sys/socket.h>
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <future>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
 #include <variant>
 
 #include <hipvmm/ipc/attached_region.hpp>
@@ -23,9 +13,9 @@
 #include "ipc/publication_page.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
-#include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 // Common parts of the tests of publications: memory under a path, and a peer that speaks by hand.
 namespace hipvmm::test {

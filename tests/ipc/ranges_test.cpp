@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Each public function that takes the start and the length of a range refuses a range that is not
 // all there, also if the sum of both is small again because it wraps. A new one has a row here.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include <hipvmm/compat/registration.hpp>
@@ -24,8 +13,8 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

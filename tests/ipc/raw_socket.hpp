@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,16 +8,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <vector>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "support/test.hpp"
 
 // Packets of a peer that does not use the library, and the open descriptors of a process.
 namespace hipvmm::test {

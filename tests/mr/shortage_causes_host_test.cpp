@@ -1,26 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Each cause of out_of_memory, by each resource that can meet it: its value, its sentence, the size
 // that would fit, and that nothing retries in vain. Some cases run in a process of other limits.
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
@@ -36,11 +19,11 @@
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The code behind the replaced functions, with HIP calls that fail one after another.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <stdexcept>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -28,6 +17,7 @@
 #include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/program.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

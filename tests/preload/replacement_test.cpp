@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The code behind the replaced functions, without another process.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 #include <fstream>
-#include <future>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -26,11 +12,11 @@
 #include "preload/settings.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_use.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

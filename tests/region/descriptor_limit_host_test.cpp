@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <string>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/descriptor_limit.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

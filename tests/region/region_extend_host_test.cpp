@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-
-#include <optional>
-#include <thread>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/region_with_room.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <optional>
-#include <stdexcept>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include "support/devices.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/region_with_room.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

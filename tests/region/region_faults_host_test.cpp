@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <stdexcept>
-#include <utility>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

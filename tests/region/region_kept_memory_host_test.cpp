@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Memory that the driver returns only with its addresses, if growth fails.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <memory>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

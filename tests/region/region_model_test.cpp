@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <map>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/devices.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 // Chunks that move while work in flight still uses them by their old addresses.
 namespace hipvmm::test {

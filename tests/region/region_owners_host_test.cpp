@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
 
 // The cases of the contract join the suite that is open at its inclusion.
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -8,8 +7,8 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include "support/devices.hpp"
 #include "support/region/address_frees.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

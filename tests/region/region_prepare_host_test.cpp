@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <atomic>
-#include <map>
-#include <memory>
-#include <stdexcept>
-#include <thread>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/background_task.hpp"
 #include "region/chunks/region_chunks.hpp"
-#include "support/devices.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
@@ -25,6 +12,7 @@
 #include "support/host/under_profile.hpp"
 #include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

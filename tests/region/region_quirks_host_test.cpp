@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The work-arounds that a capability record asks of a region, each under a profile of the host
 // provider, or a plan of faults, that shows the defect.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <memory>
-#include <string>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -15,7 +8,6 @@
 #include "core/background_task.hpp"
 #include "region/backing.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
@@ -23,6 +15,7 @@
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,14 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Waits of regions, beside growth that waits for nothing.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <thread>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -16,12 +7,12 @@
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

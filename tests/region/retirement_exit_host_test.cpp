@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/retirement.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <optional>
-#include <thread>
-
 #include <hipvmm/region/region.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

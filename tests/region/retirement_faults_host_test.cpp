@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/retirement.hpp>
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <memory>
-#include <thread>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include "region/device_work.hpp"
 #include "runtime/device_gate.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/retirement.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -19,13 +8,13 @@
 #include "core/background_task.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,11 +3,6 @@
 // 6 does not copy mapped memory that way, and no right can be granted to a device without a link.
 #include <hipvmm/region/retirement.hpp>
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <thread>
-
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -16,8 +11,8 @@
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

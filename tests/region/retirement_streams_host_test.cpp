@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The cases of retirement_streams_test.cpp if the host provider overlooks streams that end, as
 // AMD's runtime does, and its order checker reports memory that is taken away in use.
-#include <doctest/doctest.h>
-
-#include <string>
-
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

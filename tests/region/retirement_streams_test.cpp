@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Retired memory beside streams that other threads are destroying. AMD's hipDeviceSynchronize does
 // not count a stream whose hipStreamDestroy has begun.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <future>
-#include <optional>
-#include <thread>
-
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -16,10 +8,10 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

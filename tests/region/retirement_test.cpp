@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/retirement.hpp>
 
-#include <doctest/doctest.h>
-
-#include <thread>
-#include <vector>
-
 #include <hipvmm/region/region.hpp>
-#include "support/devices.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

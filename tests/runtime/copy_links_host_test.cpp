@@ -3,21 +3,14 @@
 // end the process, as the host provider does under the profiles of ROCm.
 #include <hipvmm/runtime/copy.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <string>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/copy.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-
-#include <hipvmm/core/bytes.hpp>
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

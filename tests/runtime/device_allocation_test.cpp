@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device_allocation.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

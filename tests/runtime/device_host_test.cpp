@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/device_memory.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

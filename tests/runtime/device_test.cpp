@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device.hpp>
-
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <string>
-#include <thread>
-
-#include <hipvmm/core/error.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

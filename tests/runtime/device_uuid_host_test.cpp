@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstdlib>
-#include <set>
-
-#include <hipvmm/core/error.hpp>
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <stdexcept>
-#include <string_view>
-
 #include "runtime/device.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

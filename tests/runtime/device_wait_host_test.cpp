@@ -1,28 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/device_gate.hpp"
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <atomic>
-#include <optional>
-#include <thread>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "core/capture_mode.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "runtime/stream.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/descriptor_limit.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

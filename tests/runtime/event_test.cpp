@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/event.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

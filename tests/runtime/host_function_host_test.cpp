@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/host_function.hpp"
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

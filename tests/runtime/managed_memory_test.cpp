@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/managed_memory.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <optional>
-#include <stdexcept>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

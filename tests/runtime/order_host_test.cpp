@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <chrono>
-#include <future>
 #include <stop_token>
-#include <thread>
 
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "core/background_thread.hpp"
 #include "core/capture_mode.hpp"
@@ -16,9 +8,9 @@
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/note_taker.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/host/pinned_memory.hpp"
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
 
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "runtime/host/free_host_memory.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 // Memory of the host that is pinned by hipHostMalloc or hipHostRegister.
 namespace hipvmm::test {

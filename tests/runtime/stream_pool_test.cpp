@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/stream_pool.hpp>
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

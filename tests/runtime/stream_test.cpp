@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/stream.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,23 +2,13 @@
 #include "runtime/stream_watch.hpp"
 #include "runtime/event.hpp"
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <atomic>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/runtime/event.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/note_taker.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

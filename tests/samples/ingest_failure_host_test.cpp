@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Failures of ingest that settings of the host provider cause.
-#include <doctest/doctest.h>
-
-#include <hipvmm/core/bytes.hpp>
 #include "samples/ingest_program.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 using hipvmm::MiB;
 using namespace hipvmm::test;

@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: MIT
 // ingest's job inside this process, because the provider here counts leftovers.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <pthread.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <csignal>
-#include <exception>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "ingest_job.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/program.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace {
 

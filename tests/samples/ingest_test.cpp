@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ingest as its users run it: its input and its output.
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include "samples/ingest_program.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace {
 

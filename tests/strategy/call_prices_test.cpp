@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategy/call_prices.hpp"
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
+#include "support/test.hpp"
 
 namespace hipvmm::detail {
 namespace {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "strategy/memory_strategy.hpp"
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <initializer_list>
-#include <memory>
-
-#include <hipvmm/core/error.hpp>
 #include "capability/capability.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::detail {
 namespace {

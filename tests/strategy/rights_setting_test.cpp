@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategy/rights_setting.hpp"
 
-#include <doctest/doctest.h>
-
-#include <initializer_list>
-#include <utility>
+#include "support/test.hpp"
 
 namespace hipvmm::detail {
 namespace {

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Budgets as hipvmm-info and hipvmm-ctl show them and set their limits.
-#include <doctest/doctest.h>
-
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "ipc/budget/budget_folder.hpp"
-#include "support/devices.hpp"
 #include "support/process/program.hpp"
+#include "support/test.hpp"
 #include "tool/budgets.hpp"
 #include "tool/info_program.hpp"
 

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 // hipvmm-info as its users run it, on any provider.
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
 #include <csignal>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "support/test.hpp"
 #include "tool/info_program.hpp"
 
 using namespace hipvmm::test;

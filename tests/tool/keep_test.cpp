@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: MIT
 // hipvmm-ctl keep, as a user runs it.
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
 #include <csignal>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/program.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

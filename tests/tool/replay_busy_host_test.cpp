@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Work in flight on the blocks of a replay: the host reads them and holds streams back.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <future>
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 

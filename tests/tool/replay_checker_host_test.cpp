@@ -2,23 +2,10 @@
 // Resources that are wrong on purpose: --check has to see each of them.
 #include "tool/replay/replay_checker.hpp"
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <future>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 

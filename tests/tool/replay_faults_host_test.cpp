@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Traces made at random, on every resource that the device has, with everything checked.
-#include <doctest/doctest.h>
-
 #include <barrier>
-#include <future>
-#include <string>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 #include "tool/replay/replay_checker.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "tool/replay/replay_report.hpp"
 
-#include <doctest/doctest.h>
-
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
+#include "support/test.hpp"
 #include "tool/printable.hpp"
 #include "tool/replay/replay_timeline.hpp"
 

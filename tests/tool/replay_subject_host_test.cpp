@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Reports of the resources for replays on their memory, beside another user of the
 // device. Devices of the host provider belong to one process, so here nobody else disturbs it.
-#include <doctest/doctest.h>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "support/test.hpp"
 #include "tool/replay/replay_subject.hpp"
 #include "tool/replay_traces.hpp"
 

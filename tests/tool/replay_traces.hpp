@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "support/process/program.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 #include "tool/replay/replay_subject.hpp"
 #include "tool/replay/replay_trace.hpp"
 

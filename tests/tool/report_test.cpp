@@ -2,17 +2,11 @@
 // The reports of hipvmm-info about records made by hand, so that every state of one is shown.
 #include "tool/info/text_report.hpp"
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <string>
 
-#include <hipvmm/core/bytes.hpp>
 #include "capability/capability.hpp"
+#include "support/test.hpp"
 #include "tool/info/json_report.hpp"
 
 namespace {

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/access.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <string>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/topology/peer_link.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/mapped_chunk.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

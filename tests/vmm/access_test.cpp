@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/access.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
-#include "support/devices.hpp"
 #include "support/region/mapped_chunk.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/address_reservation.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstdint>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/address_reservation.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/region/address_frees.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

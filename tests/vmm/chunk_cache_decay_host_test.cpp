@@ -2,15 +2,6 @@
 // Chunks that are kept for a time only, and calls that take them earlier.
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <chrono>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -18,12 +9,12 @@
 #include "core/background_task.hpp"
 #include "region/retirement.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 #include "vmm/chunk_cache.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -2,21 +2,15 @@
 // The shared cache as a program finds it that has set nothing, and its end.
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <limits>
-
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

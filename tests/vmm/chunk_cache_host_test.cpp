@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/descriptor_limit.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <random>
-#include <set>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include "support/devices.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/chunk_limit.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <string>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "region/retirement.hpp"
-#include "support/devices.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

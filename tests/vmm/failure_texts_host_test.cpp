@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <initializer_list>
-#include <optional>
-#include <string>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
@@ -18,10 +9,10 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/mapped_chunk.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

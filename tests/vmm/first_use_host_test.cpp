@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The library's objects that live as long as the process, first used without memory of the host.
-#include <doctest/doctest.h>
-
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
 #include "region/sleep/memory_tag.hpp"
 #include "runtime/device_gate.hpp"
-#include "support/devices.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/mapping.hpp>
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <stdexcept>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/physical_chunk.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <string>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/region/mapped_chunk.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -2,29 +2,19 @@
 // Memory that HIP refuses to free or to unmap when its owner ends.
 #include <hipvmm/vmm/address_reservation.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_with_room.hpp"
+#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/chunk_limit.hpp"
 

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Refused releases of chunks while the host has no memory to note them.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/devices.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {

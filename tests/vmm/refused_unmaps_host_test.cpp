@@ -2,27 +2,17 @@
 // Mappings that HIP refuses to unmap while a failure is undone: two faults in one operation.
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <exception>
-#include <string>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/refused_unmaps.hpp"

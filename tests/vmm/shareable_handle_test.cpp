@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/shareable_handle.hpp>
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
-#include <stdexcept>
-#include <string>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include "core/descriptors.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/mapped_chunk.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

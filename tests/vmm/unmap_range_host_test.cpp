@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Neighbours that one call of hipMemUnmap undoes, if the device has trait::unmaps_many, and that
 // one call of hipMemSetAccess grants, if it has trait::base_access.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <map>
-#include <memory>
-#include <stdexcept>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
@@ -23,12 +12,12 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "region/chunks/region_chunks.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/recording_registrar.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 #include "vmm/unmap_range.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <memory>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/region/mapped_chunk.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

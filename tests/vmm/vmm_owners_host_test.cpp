@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
 
 // The cases of the contract join the suite that is open at its inclusion.
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -14,7 +13,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/communicator_parts.hpp>
-
-#include <algorithm>
-#include <chrono>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,21 +2,11 @@
 // Each case is run by all ranks of mpirun at the same time.
 #include <hipvmm/compat/mpi.hpp>
 
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <exception>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <hipvmm/provider/host_control.h>
 #include "contract/communicator_contract.hpp"
 #include "mpi_world.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/test.hpp"
 
 using hipvmm::test::mpi_world;
 using std::chrono::milliseconds;

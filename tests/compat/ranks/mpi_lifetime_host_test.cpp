@@ -6,15 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "mpi_world.hpp"
+#include "support/test.hpp"
 
 namespace {
 

@@ -2,14 +2,6 @@
 // Missing memory of the host on one rank. The case is run by all ranks of mpirun at the same time.
 #include <hipvmm/compat/mpi.hpp>
 
-#include <chrono>
-#include <cstdint>
-#include <exception>
-#include <optional>
-#include <utility>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/ranks/communicator_parts.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
@@ -17,6 +9,7 @@
 #include "mpi_world.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

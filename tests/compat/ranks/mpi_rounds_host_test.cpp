@@ -3,23 +3,12 @@
 // same time.
 #include <hipvmm/compat/mpi.hpp>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "contract/communicator_contract.hpp"
 #include "mpi_world.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace {
 

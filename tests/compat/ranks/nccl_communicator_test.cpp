@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/nccl.hpp>
 
-#include <chrono>
-#include <mutex>
-#include <string>
-
-#include <doctest/doctest.h>
 #include <hipvmm/runtime/device.hpp>
 #include "contract/communicator_contract.hpp"
 #include "run_nccl_ranks.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,22 +2,10 @@
 // Faults of the stand-in.
 #include <hipvmm/compat/nccl.hpp>
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <exception>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <hipvmm/provider/host_control.h>
-#include <hipvmm/core/error.hpp>
 #include "contract/communicator_contract.hpp"
 #include "run_nccl_ranks.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,23 +2,11 @@
 // Ranks that cannot make their communicator, over the stand-in.
 #include <hipvmm/compat/nccl.hpp>
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <exception>
-#include <functional>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <chrono>
-#include <exception>
-#include <functional>
-#include <mutex>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <hipvmm/compat/nccl.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

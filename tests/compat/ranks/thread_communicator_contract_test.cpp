@@ -2,15 +2,9 @@
 // The contract that MPI and NCCL are held to, for ranks that are threads.
 #include <hipvmm/ipc/ranks/thread_communicator.hpp>
 
-#include <chrono>
-#include <functional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <hipvmm/runtime/device.hpp>
 #include "contract/communicator_contract.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,26 +3,14 @@
 // same time.
 #include <hipvmm/compat/mpi_window.hpp>
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "compat/ranks/mpi_world.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace {
 

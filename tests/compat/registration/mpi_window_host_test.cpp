@@ -2,24 +2,13 @@
 // Each case is run by all ranks of mpirun at the same time.
 #include <hipvmm/compat/mpi_window.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include "compat/ranks/mpi_world.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,22 +2,13 @@
 // Missing memory of the host on one rank. Each case is run by all ranks of mpirun at the same time.
 #include <hipvmm/compat/mpi_window.hpp>
 
-#include <cstdint>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-
-#include <doctest/doctest.h>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "compat/ranks/mpi_world.hpp"
-#include "support/devices.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

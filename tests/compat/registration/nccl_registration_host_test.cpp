@@ -2,25 +2,15 @@
 // Over a stand-in for NCCL, with the headers of several releases: NCCL_STAND_IN_MINOR.
 #include <hipvmm/compat/nccl_registration.hpp>
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <string>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/registration.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <hipvmm/vmm/memory_registrar.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,22 +2,13 @@
 #include <hipvmm/compat/ucx.hpp>
 
 #include <dlfcn.h>
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace {
 

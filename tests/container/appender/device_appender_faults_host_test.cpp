@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_appender.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-
 #include "container/host_kernel.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

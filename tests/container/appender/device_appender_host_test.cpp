@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_appender.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "container/host_kernel.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_appender_ref.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <numeric>
-#include <thread>
-#include <type_traits>
-#include <vector>
-
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_appender.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <type_traits>
-
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Evictions beside other threads' calls, and requests made within callbacks.
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "container/evictable/evictable_layer.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

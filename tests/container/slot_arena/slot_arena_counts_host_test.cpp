@@ -2,18 +2,8 @@
 // The counts in the statistics of an arena, and how long its destruction takes.
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <cstdlib>
-#include <limits>
-#include <optional>
-#include <stdexcept>
-#include <thread>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -23,6 +13,7 @@
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {

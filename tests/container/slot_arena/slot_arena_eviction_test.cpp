@@ -2,17 +2,9 @@
 // Calls that an eviction callback may make, and calls that are refused to it.
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <functional>
-#include <optional>
-#include <stdexcept>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include "container/slot_arena/arenas.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-
 #include "container/slot_arena/arenas.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,23 +3,13 @@
 // judges the same cases.
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "support/captures.hpp"
 #include "support/device_memory.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

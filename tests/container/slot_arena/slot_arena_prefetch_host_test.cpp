@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
-
-#include <future>
-#include <memory>
-#include <thread>
-
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -16,6 +10,7 @@
 #include "support/happens.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,18 +3,6 @@
 // HIP counts, and slots_that_fit() is zero exactly if acquire() and commit() fail.
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdlib>
-#include <map>
-#include <optional>
-#include <random>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -24,6 +12,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <memory>
-#include <optional>
-#include <stdexcept>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "support/device_memory.hpp"
@@ -16,6 +8,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

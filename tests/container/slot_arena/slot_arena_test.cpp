@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "support/region/fallback.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

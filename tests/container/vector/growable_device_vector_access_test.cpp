@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "container/vector/vectors.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

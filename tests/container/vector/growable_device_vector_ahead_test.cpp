@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <optional>
-#include <stdexcept>
-#include <utility>
-
 #include "container/vector/vectors.hpp"
 #include "core/background_task.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/held_worker.hpp"
 #include "support/region/prefetch_levels.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <limits>
-#include <stdexcept>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <memory>
-#include <stdexcept>
-#include <vector>
-
 #include "container/vector/vectors.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/test.hpp"
 
 #define ELEMENT_TYPES element<1>, element<3>, element<5>, element<12>, element<24>, element<100>
 

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <vector>
-
 #include <hipvmm/runtime/copy.hpp>
 #include "container/vector/vectors.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/fallback.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

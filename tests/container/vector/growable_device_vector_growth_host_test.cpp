@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
 #include "container/vector/vectors.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <limits>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include "container/vector/vectors.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,18 +3,12 @@
 // copy_across_reservations and peer_copy_owner_only.
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include "container/vector/vectors.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/fallback.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

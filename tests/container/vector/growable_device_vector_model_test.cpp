@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

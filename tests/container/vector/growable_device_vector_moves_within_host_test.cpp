@@ -3,20 +3,7 @@
 // is short, and how many HIP calls they make.
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -26,11 +13,11 @@
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

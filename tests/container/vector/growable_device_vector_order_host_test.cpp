@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <thread>
-
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -13,12 +8,12 @@
 #include "runtime/peer_copies.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/fallback.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

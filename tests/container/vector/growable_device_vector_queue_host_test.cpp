@@ -2,20 +2,16 @@
 // erase_front beside work in flight, and if memory returns with its addresses only.
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <memory>
-
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/fallback.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,22 +2,16 @@
 // erase_front: windows and queues.
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <cstdint>
 #include <deque>
-#include <stdexcept>
 
 #include <hipvmm/container/device_appender.hpp>
 #include "core/background_task.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/fallback.hpp"
 #include "support/region/prefetch_levels.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

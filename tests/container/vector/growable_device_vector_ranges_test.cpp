@@ -2,25 +2,12 @@
 // Constructors, and the ranges that may be appended, assigned, inserted and erased.
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <iterator>
-#include <limits>
-#include <random>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_uvector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 #include "support/test_bytes.hpp"
 
 namespace hipvmm::test {

@@ -2,19 +2,12 @@
 // growth_options::resource.
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <string>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_storage.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <random>
-
-#include <hipvmm/core/bytes.hpp>
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

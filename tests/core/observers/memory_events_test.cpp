@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/observers/memory_events.hpp>
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <mutex>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <vector>
-
 #include "core/observers/memory_events.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The rows of a budget's report while processes join, leave and die.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-
 #include "ipc/budget/budget_tables.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

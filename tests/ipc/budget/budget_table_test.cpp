@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The records of a budget without files or devices: claims, turns, deaths, any contents.
-#include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <limits>
-#include <random>
-#include <thread>
-#include <vector>
 
 #include "ipc/budget/budget_tables.hpp"
 #include "support/happens.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

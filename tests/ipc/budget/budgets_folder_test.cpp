@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The folder of budgets: names that others took, processes that disagree, files that are too long.
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -10,13 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
@@ -26,11 +19,11 @@
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/process_identity.hpp"
 #include "ipc/publication_page.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Budgets while calls of HIP fail.
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <thread>
-
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/region/region.hpp>
@@ -20,11 +11,11 @@
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/process_identity.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

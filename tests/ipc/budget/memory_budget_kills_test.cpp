@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Budgets whose processes are killed, or meet failures of the system, at each step.
-#include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <cstdlib>
 #include <new>  // IWYU pragma: keep
-#include <random>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/region/region.hpp>
@@ -26,9 +16,9 @@
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/process_identity.hpp"
 #include "ipc/fault_point.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

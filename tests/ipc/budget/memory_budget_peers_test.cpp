@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Budgets of two and three processes: requests to others, waits and deaths.
-#include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <csignal>
-#include <cstddef>
-#include <cstdlib>
 #include <fstream>
-#include <future>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
@@ -25,13 +13,12 @@
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/fault_point.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/is_ready.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

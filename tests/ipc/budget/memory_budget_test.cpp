@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The bytes in a budget and its refusals, in one process; its file, and the users that it trusts.
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
@@ -26,11 +17,10 @@
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The running processes of a budget, in namespaces and below a /proc that hide them.
-#include <doctest/doctest.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -11,21 +10,16 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <fstream>
-#include <string>
-#include <thread>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/process_identity.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080

@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: MIT
 // exchange() if HIP fails on one rank, and its cost in calls and memory.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <optional>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "ipc/ranks/run_ranks.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: MIT
 // exchange() if the host has no memory for one rank.
-#include <doctest/doctest.h>
-
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "ipc/ranks/run_ranks.hpp"
-#include "support/devices.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

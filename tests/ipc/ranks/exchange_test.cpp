@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/exchange.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
@@ -17,8 +8,8 @@
 #include <hipvmm/runtime/device.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/devices.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/ipc/ranks/partitioned_vector.hpp>
 #include <hipvmm/ipc/ranks/thread_communicator.hpp>
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

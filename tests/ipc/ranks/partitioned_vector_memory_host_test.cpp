@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <string>
-#include <vector>
-
 #include <hipvmm/ipc/ranks/partitioned_vector.hpp>
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
-#include "support/devices.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

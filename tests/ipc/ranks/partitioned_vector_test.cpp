@@ -1,21 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/partitioned_vector.hpp>
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <random>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <hip/hip_runtime_api.h>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -23,8 +8,8 @@
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
-#include "support/devices.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/ranks/rank_agreement.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <limits>
-#include <stdexcept>
-#include <string>
-
 #include "ipc/ranks/run_ranks.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

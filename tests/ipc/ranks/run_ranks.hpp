@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <exception>
-#include <functional>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/ipc/ranks/communicator.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/ipc/ranks/thread_communicator.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Transfers in which calls of HIP fail. The host provider refuses a copy to no memory: AMD's
 // runtime crashes.
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <chrono>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

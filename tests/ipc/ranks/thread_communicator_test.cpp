@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/thread_communicator.hpp>
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

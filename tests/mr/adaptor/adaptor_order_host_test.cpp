@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The order of the notes and the calls of adaptors, and their waits.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <cstddef>
-#include <functional>
 #include <sstream>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

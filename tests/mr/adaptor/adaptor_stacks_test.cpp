@@ -1,18 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <memory>
-#include <random>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/owning_wrapper.hpp>
@@ -29,10 +15,10 @@
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "mr/adaptor/adaptor_kinds.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/random_seed.hpp"
 #include "support/resource/paper_resource.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <atomic>
 #include <barrier>
-#include <cstddef>
-#include <future>
-#include <new>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
@@ -27,12 +13,12 @@
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/resource/paper_resource.hpp"
 #include "support/resource/pretending_resource.hpp"
 #include "support/resource/scripted_resource.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

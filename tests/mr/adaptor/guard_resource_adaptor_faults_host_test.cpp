@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <memory>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
 
-#include <doctest/doctest.h>
-
-#include <new>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 #include "support/test_bytes.hpp"
 
 namespace hipvmm::mr {

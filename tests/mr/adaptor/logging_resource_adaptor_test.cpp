@@ -1,32 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <new>
 #include <regex>
 #include <sstream>
-#include <stdexcept>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/resource_adaptor.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/resource/passing_adaptor.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
 #include <fstream>
-#include <iterator>
-#include <new>
-#include <string>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/test.hpp"
 
 // Outside of the library's namespace, as a program's functions are.
 void* allocate_for_a_program(hipvmm::mr::memory_resource& resource);

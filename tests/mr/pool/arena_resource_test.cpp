@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/pool/arena_resource.hpp>
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <stdexcept>
-#include <thread>
-#include <utility>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/resource/counted_upstream.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: MIT
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <future>
 #include <latch>
-#include <stdexcept>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
@@ -21,9 +10,9 @@
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/resource/counted_upstream.hpp"
+#include "support/test.hpp"
 
 // fixed_size_resource, binning_resource and callback_resource, and parts of arena_resource.
 namespace hipvmm::mr {

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

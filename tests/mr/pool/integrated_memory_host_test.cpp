@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Devices that share the host's memory: ROCm may report as their total less than the memory that is
 // free (ROCm/hip#3892). Each case runs in a process with such devices.
-#include <doctest/doctest.h>
-
-#include <string>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: MIT
 // A graph may run in any stream, at any time: memory allocated while a stream is captured into it
 // must be used by nothing else, and memory freed meanwhile must not be allocated anew.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,20 +2,14 @@
 // Reports of pools, regions and vectors to a memory_event_subscription.
 #include <hipvmm/core/observers/memory_events.hpp>
 
-#include <doctest/doctest.h>
-
-#include <new>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

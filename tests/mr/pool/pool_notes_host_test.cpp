@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
@@ -19,10 +10,10 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 // Reports of pools to the order checker: each case runs in a process with HIPVMM_HOST_CHECK=1.
 namespace hipvmm::mr {

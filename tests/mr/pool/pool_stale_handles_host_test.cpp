@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: MIT
 // A pool's entries for streams and events must not outlive them: their handles may name others
 // then. Each case has memory with work in flight, which another stream must not get without a wait.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <optional>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "core/background_task.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Each child loads, or does not, a library of these tests in place of ROCTx.
 #include <dlfcn.h>
-#include <doctest/doctest.h>
 
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

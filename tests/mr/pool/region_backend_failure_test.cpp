@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/backend/region_backend.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <memory>
-#include <new>
-
-#include "support/devices.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/test.hpp"
 
 // If the host's memory is short, chunks that cannot be detached stay unchanged.
 namespace hipvmm::mr::pool {

@@ -1,17 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
@@ -30,12 +17,12 @@
 #include "mr/pool/pool_limit.hpp"
 #include "mr/pool/random_program.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 // Tests of arena_resource, binning_resource and fixed_size_resource that need the host provider,
 // and those that ask the same of vmm_pool_resource: calls, held streams, calls that fail in turn,

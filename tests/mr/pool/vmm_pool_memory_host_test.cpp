@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The chunks of a pool, by its options.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -20,12 +9,12 @@
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/pool/pool_limit.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/test.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/idle/idle_memory.hpp"
 

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <iterator>
-#include <memory>
-#include <optional>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -23,13 +11,13 @@
 #include "core/background_task.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
+#include "support/test.hpp"
 
 // Memory that goes back without a call, and its release at the end of the process.
 TEST_SUITE_BEGIN("needs virtual memory");

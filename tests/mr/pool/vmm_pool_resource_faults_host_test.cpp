@@ -1,14 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -16,12 +7,12 @@
 #include "core/background_task.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,18 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <optional>
-#include <random>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -24,13 +10,12 @@
 #include "mr/pool/random_program.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/assumed_capability.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 // Tests that need the host provider: calls, held streams, and the order of all uses, which the
 // checker judges if HIPVMM_HOST_CHECK=1 switches it on.

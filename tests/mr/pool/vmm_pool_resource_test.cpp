@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -20,9 +8,8 @@
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "mr/pool/pool_limit.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/container/device_uvector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -20,7 +8,6 @@
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -28,7 +15,7 @@
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 // Pools that sleep and wake.
 namespace hipvmm::test {

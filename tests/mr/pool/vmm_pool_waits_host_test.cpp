@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <future>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -23,12 +11,12 @@
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 // Calls that wait for the GPU, calls that do not, and the work that they wait for.
 TEST_SUITE_BEGIN("needs virtual memory");

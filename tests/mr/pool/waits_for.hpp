@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <string>
-#include <thread>
-
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/runtime/device.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

@@ -1,22 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Frees of hip_async_resource if HIP's pools reuse memory out of order.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -27,6 +10,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

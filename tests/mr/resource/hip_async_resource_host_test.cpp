@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
 
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <utility>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -18,6 +9,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/pools_are_missing.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <future>
-#include <stdexcept>
-#include <utility>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/pool_sharing.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -24,11 +12,11 @@
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_use.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 TEST_CASE("hip_async_resource: keeps the contract of a resource") {

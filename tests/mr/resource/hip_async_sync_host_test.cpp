@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: MIT
 // hip_async_resource: tests of deallocations without a stream that need the host provider.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <memory>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -14,11 +7,11 @@
 #include "mr/pool/held_while_used.hpp"
 #include "mr/pool/waits_for.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/resource/hip_resource.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 

@@ -1,19 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tests that need the host provider, of the resources whose memory the host may use.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <future>
-#include <initializer_list>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
@@ -30,6 +17,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

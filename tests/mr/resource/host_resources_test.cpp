@@ -1,16 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The resources whose memory the host may use.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstring>
-#include <initializer_list>
-#include <memory>
-#include <stdexcept>
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
@@ -19,8 +8,7 @@
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

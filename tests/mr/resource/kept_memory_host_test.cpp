@@ -2,15 +2,12 @@
 // Resources that run out get the chunks of chunk_cache::shared().
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <doctest/doctest.h>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
 #include "support/region/shared_cache.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Legacy IPC while HIP calls fail.
-#include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <utility>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/legacy_ipc.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "mr/pool/pool_limit.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -2,28 +2,19 @@
 // Memory of hipMalloc that other processes open by hipIpcGetMemHandle.
 #include <hipvmm/mr/resource/legacy_ipc.hpp>
 
-#include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <utility>
-
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

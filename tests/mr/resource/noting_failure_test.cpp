@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The state after a lack of the host's memory in resources that note their allocations.
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <new>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include "support/host/allocation_failure.hpp"
 #include "support/resource/paper_resource.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

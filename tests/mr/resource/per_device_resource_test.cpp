@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <optional>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/devices.hpp"
 #include "support/resource/passing_adaptor.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/resource/polymorphic_allocator.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <stdexcept>
-#include <type_traits>
-
 #include <hipvmm/mr/adaptor/stream_allocator_adaptor.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Deallocations without a stream of a program's own memory: callbacks, and resources with
 // hipMM's interface.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <cstddef>
-#include <initializer_list>
-#include <string>
-#include <vector>
-
 #include <hipvmm/compat/hipmm.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -19,9 +9,9 @@
 #include "mr/pool/waits_for.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

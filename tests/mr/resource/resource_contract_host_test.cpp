@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/testing/resource_contract.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <exception>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/host/host_provider.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

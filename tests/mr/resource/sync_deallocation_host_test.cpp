@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tests of deallocations without a stream that need the host provider: the devices waited for, and
 // memory that no call can wait for.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstdint>
-#include <initializer_list>
-#include <string>
-
 #include <hipvmm/compat/std_pmr.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
@@ -22,9 +14,9 @@
 #include "mr/pool/waits_for.hpp"
 #include "runtime/peer_copies.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory that is deallocated without a stream is nobody's before all work that may use it is over.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <memory>
-#include <thread>
-#include <vector>
-
 #include <hipvmm/compat/hipmm.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
@@ -21,8 +13,8 @@
 #include "mr/pool/held_while_used.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/pools_are_missing.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Events about rights that differ from chunk to chunk.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/region/region.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

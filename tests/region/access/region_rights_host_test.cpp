@@ -1,20 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Rights that a region replaces as a whole or chunk by chunk: the cost of calls, the state after
 // failures, and chunks with rights of their own.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/core/driver_calls.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -22,12 +9,12 @@
 #include "core/background_task.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

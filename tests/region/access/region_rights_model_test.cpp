@@ -1,22 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <iterator>
-#include <map>
-#include <optional>
-#include <random>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
-#include "support/devices.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

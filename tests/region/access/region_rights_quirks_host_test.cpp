@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Rights of single chunks if HIP takes a range only as long as the first mappings together
 // (quirk::access_from_base), and of devices that do not all reach each other.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <stdexcept>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include "support/devices.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -2,28 +2,16 @@
 // move_range while HIP calls fail, if memory runs out, and beside other work.
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <exception>
-#include <future>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,23 +2,14 @@
 // Bytes that move to another device behind their addresses.
 #include <hipvmm/region/region.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_use.hpp"
-#include "support/devices.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Regions that spill, and moves to the host, while HIP calls fail.
-#include <doctest/doctest.h>
-
-#include <memory>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Regions that go on in memory of the host when their budget of the device is used up.
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -16,8 +8,8 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/device_bytes.hpp"
 #include "support/device_use.hpp"
-#include "support/devices.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Stripes if a device is full or a HIP call fails.
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <string>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

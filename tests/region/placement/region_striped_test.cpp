@@ -2,24 +2,14 @@
 // Regions and vectors whose chunks are on several devices.
 #include <hipvmm/vmm/chunk_placement.hpp>
 
-#include <doctest/doctest.h>
-
-#include <numeric>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

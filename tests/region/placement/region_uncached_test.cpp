@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Regions of chunks that no cache keeps.
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
@@ -17,8 +8,8 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/background_task.hpp"
-#include "support/devices.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The depth of a growth in calls: each hop is one more to read on the way to HIP.
-#include <doctest/doctest.h>
 #include <execinfo.h>
 
-#include <array>
 #include <fstream>
-#include <memory>
-#include <string>
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

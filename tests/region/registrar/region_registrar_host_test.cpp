@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <future>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
@@ -15,13 +6,13 @@
 #include "core/background_task.hpp"
 #include "region/registrar/registered_regions.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/recording_registrar.hpp"
 #include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 // region_options::registrar: its registrations, and their lifetime.
 namespace hipvmm::test {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/region_options.hpp>
-#include "support/devices.hpp"
 #include "support/host/recording_registrar.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

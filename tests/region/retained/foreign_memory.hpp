@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <utility>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 

@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Chunks of others while HIP calls fail, if HIP counts no reference, and their cost.
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <memory>
-#include <stdexcept>
-#include <utility>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "region/retained/foreign_memory.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/region_contents.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

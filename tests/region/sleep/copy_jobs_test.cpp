@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "region/sleep/copy_jobs.hpp"
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <future>
-#include <stdexcept>
-
 #include "support/happens.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

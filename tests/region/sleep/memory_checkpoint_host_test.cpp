@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Memory of a tag that another process has at the same addresses, and files that are refused.
-#include <doctest/doctest.h>
-
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/memory_checkpoint.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -30,12 +18,11 @@
 #include "region/chunks/region_chunks.hpp"
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/idle/idle_memory.hpp"
 

@@ -1,20 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <future>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
@@ -23,6 +10,7 @@
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 // Memory of the host that is pinned before suspend() needs it.
 namespace hipvmm::test {

@@ -1,30 +1,17 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 // Sleep that fails, and sleep if memory returns with its addresses only.
 namespace hipvmm::test {

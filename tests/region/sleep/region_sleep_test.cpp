@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_use.hpp"
-#include "support/devices.hpp"
 #include "support/happens.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 
 // Tagged memory sleeps and wakes at the same addresses.
 namespace hipvmm::test {

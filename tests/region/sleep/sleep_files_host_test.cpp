@@ -1,33 +1,22 @@
 // SPDX-License-Identifier: MIT
 // Contents in files: their leftovers if the process is killed, their permissions, and
 // signals.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
-#include <random>
-#include <string>
-#include <thread>
 
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/device_memory.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <new>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "runtime/host/free_host_memory.hpp"
@@ -16,6 +7,7 @@
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 // Sleep if the host has no memory.
 namespace hipvmm::test {

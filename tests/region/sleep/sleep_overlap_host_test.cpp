@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <thread>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 // Calls for chunks, and copies of others, at the same time.
 namespace hipvmm::test {

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
 #include <sys/resource.h>
 
-#include <cstddef>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <system_error>
-#include <thread>
-#include <vector>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
@@ -27,7 +17,7 @@
 #include "support/process/temporary_folder.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/thrown.hpp"
+#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 // Queries of a tag, its events, and copies that no call can wait for.

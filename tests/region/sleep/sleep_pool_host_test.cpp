@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <stdexcept>
-#include <vector>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "support/device_bytes.hpp"
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 // Blocks of a pool that suspend() treats unlike the rest.
 namespace hipvmm::test {

@@ -1,17 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "region/sleep/memory_tag.hpp"
 #include "region/sleep/sleeping_regions.hpp"
@@ -22,6 +9,7 @@
 #include "support/process/child_process.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
+#include "support/test.hpp"
 
 // Parts of a tag's memory that suspend() treats unlike the rest.
 namespace hipvmm::test {

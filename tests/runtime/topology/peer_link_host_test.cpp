@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/topology/peer_link.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <optional>
-#include <string>
-#include <vector>
-
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

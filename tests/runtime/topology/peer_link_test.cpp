@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/topology/peer_link.hpp>
 
-#include <doctest/doctest.h>
-
-#include <stdexcept>
-
 #include <hipvmm/runtime/device.hpp>
-#include "support/devices.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

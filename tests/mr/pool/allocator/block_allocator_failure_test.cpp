@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <new>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/allocator/pool_of.hpp"
 #include "support/host/allocation_failure.hpp"
+#include "support/test.hpp"
 
 // The state after a failure of HIP, or of the host's memory.
 namespace hipvmm::mr::pool {

@@ -2,18 +2,9 @@
 // Blocks that the allocator takes back, memory that it releases to the device, and its limit.
 #include "mr/pool/allocator/block_allocator.hpp"
 
-#include <doctest/doctest.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
 #include "support/happens.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr::pool {
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/allocator/block_allocator.hpp"
 
-#include <doctest/doctest.h>
-
-#include <map>
-#include <random>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/fake_backend.hpp"
 #include "support/random_seed.hpp"
 #include "support/rounds.hpp"
+#include "support/test.hpp"
 
 // Random programs of four streams that go on at random. The fake memory judges every use: backed,
 // behind the use before, nothing taken away that is in use.

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/allocator/block_allocator.hpp"
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <chrono>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr::pool {
 

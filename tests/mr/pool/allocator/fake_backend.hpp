@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "mr/pool/allocator/block_allocator.hpp"
+#include "support/test.hpp"
 
 // Memory and streams that tests hold in their own hands: streams go on when told to, and every use
 // of a piece of memory must be ordered after the one before.

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Requests that wait for the GPU while the pool falls asleep in another thread.
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/allocator/block.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <deque>
-#include <random>
-#include <utility>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
+#include "support/test.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {

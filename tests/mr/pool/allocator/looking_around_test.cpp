@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The index finds without a look at every block the same as a walk over all of them.
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <random>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/placement.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/allocator/placement.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <bit>
-#include <memory>
-#include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
+#include "support/test.hpp"
 
 // The place, and the chunks, of a request.
 namespace hipvmm::mr::pool {

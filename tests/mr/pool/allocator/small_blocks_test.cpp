@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/allocator/small_blocks.hpp"
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::mr::pool {
 

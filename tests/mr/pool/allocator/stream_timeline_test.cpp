@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/allocator/stream_timeline.hpp"
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <thread>
-
-#include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/pool_of.hpp"
+#include "support/test.hpp"
 
 // The states of streams that are gone, and the knowledge of them.
 namespace hipvmm::mr::pool {

@@ -1,15 +1,5 @@
 // SPDX-License-Identifier: MIT
 // graph_pool while HIP calls fail one after another, memory as HIP counts it, and threads.
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <cstddef>
-#include <memory>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/graph_pool.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
@@ -19,9 +9,9 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

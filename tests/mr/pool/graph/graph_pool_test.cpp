@@ -1,30 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/pool/graph_pool.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <random>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "runtime/runtime_rules.hpp"
 #include "support/captures.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/random_seed.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <memory>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/devices.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/recording_registrar.hpp"
+#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 // Pools whose memory is registered.
