@@ -156,15 +156,12 @@ TEST_CASE("C buffer: in memory of a resource, which lives as long") {
 
 TEST_CASE("C buffer: threads append to one buffer, and each append is whole") {
   const owned_buffer buffer = make_buffer();
-  std::vector<std::thread> threads;
-  for (char letter = 'a'; letter < 'e'; ++letter)
-    threads.emplace_back([&buffer, letter] {
-      const std::string bytes(100, letter);
-      for (int i = 0; i < 10; ++i)
-        if (hipvmm_buffer_append(buffer, bytes.data(), bytes.size(), nullptr) != HIPVMM_OK)
-          FAIL_CHECK(hipvmm_last_error());
-    });
-  for (std::thread& each : threads) each.join();
+  in_a_thread_each(std::string_view{"abcd"}, [&](const char letter) {
+    const std::string bytes(100, letter);
+    for (int i = 0; i < 10; ++i)
+      if (hipvmm_buffer_append(buffer, bytes.data(), bytes.size(), nullptr) != HIPVMM_OK)
+        FAIL_CHECK(hipvmm_last_error());
+  });
   const std::string content = bytes_of(buffer);
   REQUIRE(content.size() == 4000);
   for (std::size_t at = 0; at < content.size(); at += 100)

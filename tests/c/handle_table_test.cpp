@@ -89,17 +89,14 @@ TEST_CASE("handle_table: an object that is taken lives as long as it is used") {
 
 TEST_CASE("handle_table: threads insert, find and take at the same time") {
   handle_table table;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&table, t] {
-      for (int i = 0; i < 500; ++i) {
-        void* const handle = table.insert(handle_kind::buffer, number(t * 1000 + i));
-        const bool right = value_of(table.find(handle_kind::buffer, handle)) == t * 1000 + i;
-        const bool taken = value_of(table.take(handle_kind::buffer, handle)) == t * 1000 + i;
-        if (!right || !taken) FAIL_CHECK("another thread's object");
-      }
-    });
-  for (std::thread& each : threads) each.join();
+  in_threads(4, [&](int t) {
+    for (int i = 0; i < 500; ++i) {
+      void* const handle = table.insert(handle_kind::buffer, number(t * 1000 + i));
+      const bool right = value_of(table.find(handle_kind::buffer, handle)) == t * 1000 + i;
+      const bool taken = value_of(table.take(handle_kind::buffer, handle)) == t * 1000 + i;
+      if (!right || !taken) FAIL_CHECK("another thread's object");
+    }
+  });
   CHECK(table.size() == 0);
 }
 

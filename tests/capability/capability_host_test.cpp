@@ -165,10 +165,7 @@ TEST_CASE("capability: calls are timed if few chunks can be had" * names_its_pro
 
 HIPVMM_CHILD("asks from many threads") {
   std::array<const std::string*, 8> subjects{};
-  std::vector<std::thread> threads;
-  for (auto& each : subjects)
-    threads.emplace_back([&each] { each = &capability_of(first_device).fingerprint(); });
-  for (std::thread& each : threads) each.join();
+  in_a_thread_each(subjects, [](auto& each) { each = &capability_of(first_device).fingerprint(); });
   for (const std::string* each : subjects) CHECK(each == subjects.front());
 }
 

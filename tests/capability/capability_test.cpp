@@ -174,10 +174,7 @@ TEST_CASE("capability_of: a device that is used has virtual memory, and each ans
 
 TEST_CASE("capability_of: gives every thread the one record") {
   std::array<const std::string*, 8> subjects{};
-  std::vector<std::thread> threads;
-  for (auto& each : subjects)
-    threads.emplace_back([&each] { each = &capability_of(first_device).fingerprint(); });
-  for (std::thread& each : threads) each.join();
+  in_a_thread_each(subjects, [](auto& each) { each = &capability_of(first_device).fingerprint(); });
   for (const std::string* each : subjects) CHECK(each == subjects.front());
 }
 

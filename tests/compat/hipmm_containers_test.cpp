@@ -66,15 +66,11 @@ TEST_CASE("hipmm: threads allocate and deallocate at the same time") {
   rmm::mr::pool_memory_resource pool{&device};
   rmm::mr::statistics_resource_adaptor counted{&pool};
   const rmm::cuda_stream_pool streams{4};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      const rmm::cuda_stream_view stream = streams.get_stream();
-      for (std::size_t turn = 1; turn <= 100; ++turn)
-        counted.deallocate(counted.allocate(turn * 100, stream), turn * 100, stream);
-    });
-  }
-  for (std::thread& each : threads) each.join();
+  in_threads(4, [&](int) {
+    const rmm::cuda_stream_view stream = streams.get_stream();
+    for (std::size_t turn = 1; turn <= 100; ++turn)
+      counted.deallocate(counted.allocate(turn * 100, stream), turn * 100, stream);
+  });
   CHECK(counted.get_bytes_counter().value == 0);
   CHECK(counted.get_allocations_counter().total == 400);
 }

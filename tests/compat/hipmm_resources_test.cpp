@@ -255,18 +255,14 @@ TEST_CASE("hipmm: threads get and set the default resource at the same time") {
     return seen == initial || seen == &one || seen == &other;
   };
   std::array<bool, 4> all_known{};
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < all_known.size(); ++i) {
-    threads.emplace_back([&, i] {
-      bool good = true;
-      for (int turn = 0; turn < 200; ++turn) {
-        good = good && known(rmm::mr::get_current_device_resource());
-        good = good && known(rmm::mr::set_current_device_resource(turn % 2 == 0 ? &one : &other));
-      }
-      all_known[i] = good;
-    });
-  }
-  for (std::thread& each : threads) each.join();
+  in_threads(all_known.size(), [&](std::size_t i) {
+    bool good = true;
+    for (int turn = 0; turn < 200; ++turn) {
+      good = good && known(rmm::mr::get_current_device_resource());
+      good = good && known(rmm::mr::set_current_device_resource(turn % 2 == 0 ? &one : &other));
+    }
+    all_known[i] = good;
+  });
   CHECK(all_known == std::array{true, true, true, true});
 }
 

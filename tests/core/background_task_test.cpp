@@ -254,22 +254,19 @@ TEST_CASE("background_task: nothing waits for a worker that has ended at exit") 
 }
 
 TEST_CASE("background_task: many threads submit, cancel and destroy their own") {
-  std::array<std::thread, 4> threads;
   std::atomic<int> wrong{0};
-  for (std::thread& thread : threads)
-    thread = std::thread{[&wrong] {
-      for (int round = 0; round < 200; ++round) {
-        int runs = 0;
-        background_task task{[&runs] { ++runs; }};
-        if (!task.submit()) ++wrong;
-        if (round % 3 == 0) std::this_thread::yield();
-        if (round % 2 == 0) {
-          task.cancel_or_wait();
-          if (runs > 1 || task.pending()) ++wrong;
-        }
+  in_threads(4, [&wrong](int) {
+    for (int round = 0; round < 200; ++round) {
+      int runs = 0;
+      background_task task{[&runs] { ++runs; }};
+      if (!task.submit()) ++wrong;
+      if (round % 3 == 0) std::this_thread::yield();
+      if (round % 2 == 0) {
+        task.cancel_or_wait();
+        if (runs > 1 || task.pending()) ++wrong;
       }
-    }};
-  for (std::thread& thread : threads) thread.join();
+    }
+  });
   CHECK(wrong == 0);
 }
 

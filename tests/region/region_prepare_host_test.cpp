@@ -275,26 +275,23 @@ TEST_CASE("region: a preparation that fails leaves nothing, and commit goes on w
 
 TEST_CASE("region: the regions of many threads share the worker") {
   const hipvmm_host_counters before = live_objects();
-  std::array<std::thread, 4> threads;
   std::atomic<int> wrong{0};
-  for (std::size_t number = 0; number < threads.size(); ++number)
-    threads[number] = std::thread{[&wrong, number] {
-      const std::size_t unit = granule();
-      const device_ref device{number % 2 == 0 ? 0 : 1};
-      for (std::size_t round = 0; round < 20; ++round) {
-        region region{device, 16 * unit};
-        for (std::size_t end = unit; end <= 8 * unit; end += unit) {
-          region.commit(0, std::max(end, region.committed_bytes()));
-          region.prepare(2 * unit, (round + number) % 3 == 0 ? prefetch_level::created
-                                                             : prefetch_level::mapped);
-          if (region.committed_from(0) != region.committed_bytes()) ++wrong;
-        }
-        if (round % 2 == 0) region.grant(device_ref{1 - device.ordinal()}, access_right::read);
-        if (round % 4 == 0) region.decommit(0, 16 * unit);
-        if (region.failed_preparations() != 0) ++wrong;
+  in_threads(std::size_t{4}, [&wrong](std::size_t number) {
+    const std::size_t unit = granule();
+    const device_ref device{number % 2 == 0 ? 0 : 1};
+    for (std::size_t round = 0; round < 20; ++round) {
+      region region{device, 16 * unit};
+      for (std::size_t end = unit; end <= 8 * unit; end += unit) {
+        region.commit(0, std::max(end, region.committed_bytes()));
+        region.prepare(
+            2 * unit, (round + number) % 3 == 0 ? prefetch_level::created : prefetch_level::mapped);
+        if (region.committed_from(0) != region.committed_bytes()) ++wrong;
       }
-    }};
-  for (std::thread& thread : threads) thread.join();
+      if (round % 2 == 0) region.grant(device_ref{1 - device.ordinal()}, access_right::read);
+      if (round % 4 == 0) region.decommit(0, 16 * unit);
+      if (region.failed_preparations() != 0) ++wrong;
+    }
+  });
   CHECK(wrong == 0);
   CHECK(live_objects() == before);
 }

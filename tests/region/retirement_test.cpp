@@ -68,29 +68,25 @@ TEST_CASE("retirement: work on what stays is whole when it shrinks and grows aga
 }
 
 TEST_CASE("retirement: threads with regions of their own retire and grow at once") {
-  std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);
-  for (std::uint32_t number = 0; number < wrong.size(); ++number) {
-    threads.emplace_back([number, &wrong] {
-      const stream stream;
-      for (std::uint32_t round = 0; round < 10; ++round) {
-        region region{first_device, 8 * granule()};
-        const auto value = static_cast<unsigned char>(number * 16 + round);
-        for (const std::size_t size : {4U, 1U, 6U, 2U}) {
-          for (std::size_t index = 0; index < size; ++index)
-            region.commit(index * granule(), granule());
-          fill_async(stream, region.base(), value, size * granule());
-          region.trim((size - 1) * granule(), stream);
-        }
-        if (read_bytes(stream, region.base(), granule()) != byte_vector(granule(), value))
-          ++wrong[number];
-        fill_async(stream, region.base(), value, granule());
-        region.retire();
-        if (round % 4 == 0) drain_retired_memory();
+  in_threads(std::uint32_t{4}, [&wrong](std::uint32_t number) {
+    const stream stream;
+    for (std::uint32_t round = 0; round < 10; ++round) {
+      region region{first_device, 8 * granule()};
+      const auto value = static_cast<unsigned char>(number * 16 + round);
+      for (const std::size_t size : {4U, 1U, 6U, 2U}) {
+        for (std::size_t index = 0; index < size; ++index)
+          region.commit(index * granule(), granule());
+        fill_async(stream, region.base(), value, size * granule());
+        region.trim((size - 1) * granule(), stream);
       }
-    });
-  }
-  for (std::thread& each : threads) each.join();
+      if (read_bytes(stream, region.base(), granule()) != byte_vector(granule(), value))
+        ++wrong[number];
+      fill_async(stream, region.base(), value, granule());
+      region.retire();
+      if (round % 4 == 0) drain_retired_memory();
+    }
+  });
   CHECK(wrong == std::vector<int>(4, 0));
 }
 

@@ -51,12 +51,9 @@ TEST_CASE("stream_pool: threads get every stream equally often") {
   constexpr std::size_t turns = 600;
   const stream_pool pool{first_device, 3};
   std::array<std::vector<ihipStream_t*>, threads> lent;
-  std::vector<std::thread> workers;
-  for (auto& mine : lent)
-    workers.emplace_back([&] {
-      for (std::size_t i = 0; i < turns; ++i) mine.push_back(pool.get_stream().get());
-    });
-  for (std::thread& worker : workers) worker.join();
+  in_a_thread_each(lent, [&](auto& mine) {
+    for (std::size_t i = 0; i < turns; ++i) mine.push_back(pool.get_stream().get());
+  });
   for (std::size_t index = 0; index < pool.size(); ++index) {
     std::ptrdiff_t times = 0;
     for (const auto& mine : lent)

@@ -42,5 +42,6 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
+#include "support/in_threads.hpp"
 #include "support/thrown.hpp"
 // IWYU pragma: end_exports

@@ -100,15 +100,12 @@ TEST_CASE("chunk_cache: threads that fill a device at once all get what the cach
       for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
     }
     std::array<physical_chunk, workers> got;
-    std::vector<std::thread> threads;
-    for (physical_chunk& each : got)
-      threads.emplace_back([&] {
-        try {
-          each = cache.acquire(first_device, 2 * share);
-        } catch (const out_of_memory&) {  // counted as refused
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
+    in_a_thread_each(got, [&](physical_chunk& each) {
+      try {
+        each = cache.acquire(first_device, 2 * share);
+      } catch (const out_of_memory&) {  // counted as refused
+      }
+    });
     REQUIRE(cache.statistics().refused == 0);
     for (const physical_chunk& each : got) REQUIRE(each.bytes() == 2 * share);
   }

@@ -215,21 +215,12 @@ TEST_CASE("chunk_cache: the shared one is the same every time") {
   CHECK(&chunk_cache::shared() == &chunk_cache::shared());
 }
 
-/// Body(worker) in four threads at once.
-template <typename Body>
-void in_threads(Body body) {
-  std::vector<std::thread> workers;
-  for (std::size_t worker = 0; worker < 4; ++worker)
-    workers.emplace_back([&body, worker] { body(worker); });
-  for (std::thread& worker : workers) worker.join();
-}
-
 TEST_CASE("chunk_cache: threads never get the same chunk at the same time") {
   constexpr int rounds = 100;
   chunk_cache cache{16 * granule()};
   for (int round = 0; round < rounds; ++round) {
     std::array<std::vector<physical_chunk>, 4> chunks;
-    in_threads([&](std::size_t worker) {
+    in_threads(std::size_t{4}, [&](std::size_t worker) {
       for (std::size_t i = 1; i <= 3; ++i)
         chunks[worker].push_back(cache.acquire(first_device, i * granule()));
     });
@@ -237,7 +228,7 @@ TEST_CASE("chunk_cache: threads never get the same chunk at the same time") {
     for (const auto& mine : chunks)
       for (const physical_chunk& chunk : mine) distinct.insert(chunk.get());
     REQUIRE(distinct.size() == 12);
-    in_threads([&](std::size_t worker) {
+    in_threads(std::size_t{4}, [&](std::size_t worker) {
       for (physical_chunk& chunk : chunks[worker]) cache.recycle(std::move(chunk));
     });
     REQUIRE(cache.statistics().bytes <= cache.byte_limit());
@@ -251,7 +242,7 @@ TEST_CASE("chunk_cache: threads of all devices may acquire, recycle, trim and as
   constexpr std::size_t rounds = 500;
   chunk_cache cache{4 * granule()};
   const auto devices = static_cast<std::size_t>(device_count());
-  in_threads([&](std::size_t worker) {
+  in_threads(std::size_t{4}, [&](std::size_t worker) {
     const device_ref device{static_cast<int>(worker % devices)};
     for (std::size_t round = 0; round < rounds; ++round) {
       physical_chunk chunk = cache.acquire(device, (1 + round % 3) * granule());

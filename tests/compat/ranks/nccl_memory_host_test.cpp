@@ -23,34 +23,30 @@ bool make_communicators(const std::function<void()>& fail, const std::function<v
   constexpr std::array<int, 3> devices{0, 0, 0};
   REQUIRE(ncclCommInitAll(comms.data(), 3, devices.data()) == ncclSuccess);
   std::array<bool, 3> threw{};
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      nccl_options options;
-      options.limit = std::chrono::seconds{20};
-      try {
-        if (rank == 1) {
-          nccl_stand_in_before_gather(
-              [](void* context) { (*static_cast<std::function<void()>*>(context))(); }, &mend_once);
-          fail();
-        } else {
-          while (!is_mended) std::this_thread::yield();
-        }
-        nccl_communicator ranks{comms[rank], options};
-      } catch (const rank_error& error) {
-        threw[rank] = true;
-        CHECK(rank != 1);
-        CHECK(error.reason() == rank_failure::remote);
-        CHECK(error.rank() == 1);
-        CHECK(std::string{error.what()}.find("rank 1 could not make its communicator") == 0);
-      } catch (const std::exception&) {  // std::bad_alloc, or HIP's own
-        threw[rank] = true;
-        CHECK(rank == 1);
+  in_threads(threw.size(), [&](std::size_t rank) {
+    nccl_options options;
+    options.limit = std::chrono::seconds{20};
+    try {
+      if (rank == 1) {
+        nccl_stand_in_before_gather(
+            [](void* context) { (*static_cast<std::function<void()>*>(context))(); }, &mend_once);
+        fail();
+      } else {
+        while (!is_mended) std::this_thread::yield();
       }
-      if (rank == 1) mend_once();
-    });
-  }
-  for (std::thread& each : threads) each.join();
+      nccl_communicator ranks{comms[rank], options};
+    } catch (const rank_error& error) {
+      threw[rank] = true;
+      CHECK(rank != 1);
+      CHECK(error.reason() == rank_failure::remote);
+      CHECK(error.rank() == 1);
+      CHECK(std::string{error.what()}.find("rank 1 could not make its communicator") == 0);
+    } catch (const std::exception&) {  // std::bad_alloc, or HIP's own
+      threw[rank] = true;
+      CHECK(rank == 1);
+    }
+    if (rank == 1) mend_once();
+  });
   CHECK(threw[0] == threw[1]);
   CHECK(threw[2] == threw[1]);
   for (ncclComm_t each : comms) CHECK(ncclCommAbort(each) == ncclSuccess);

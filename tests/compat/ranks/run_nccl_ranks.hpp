@@ -33,33 +33,29 @@ inline void run_nccl_ranks(const nccl_group& group,
                            bool expects_failure = false) {
   ncclUniqueId id;
   CHECK(ncclGetUniqueId(&id) == ncclSuccess);
-  std::vector<std::thread> threads;
   std::vector<std::string> thrown(static_cast<std::size_t>(group.size));
-  for (int rank = 0; rank < group.size; ++rank) {
-    threads.emplace_back([&, rank] {
-      ncclComm_t comm = nullptr;
-      bool has_failed = expects_failure;
-      try {
-        const scoped_device scope{device_ref{nccl_device_of(rank)}};
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = group.is_blocking ? 1 : 0;
-        ncclResult_t state = ncclCommInitRankConfig(&comm, group.size, id, rank, &config);
-        while (state == ncclInProgress) ncclCommGetAsyncError(comm, &state);
-        if (state != ncclSuccess) throw std::runtime_error{ncclGetErrorString(state)};
-        nccl_options options;
-        options.limit = group.limit;
-        options.lock = group.lock;
-        nccl_communicator ranks{comm, options};
-        body(ranks, comm);
-      } catch (const std::exception& error) {
-        thrown[static_cast<std::size_t>(rank)] = error.what();
-        has_failed = true;
-      }
-      if (comm != nullptr)
-        static_cast<void>(has_failed ? ncclCommAbort(comm) : ncclCommDestroy(comm));
-    });
-  }
-  for (std::thread& each : threads) each.join();
+  in_threads(group.size, [&](int rank) {
+    ncclComm_t comm = nullptr;
+    bool has_failed = expects_failure;
+    try {
+      const scoped_device scope{device_ref{nccl_device_of(rank)}};
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = group.is_blocking ? 1 : 0;
+      ncclResult_t state = ncclCommInitRankConfig(&comm, group.size, id, rank, &config);
+      while (state == ncclInProgress) ncclCommGetAsyncError(comm, &state);
+      if (state != ncclSuccess) throw std::runtime_error{ncclGetErrorString(state)};
+      nccl_options options;
+      options.limit = group.limit;
+      options.lock = group.lock;
+      nccl_communicator ranks{comm, options};
+      body(ranks, comm);
+    } catch (const std::exception& error) {
+      thrown[static_cast<std::size_t>(rank)] = error.what();
+      has_failed = true;
+    }
+    if (comm != nullptr)
+      static_cast<void>(has_failed ? ncclCommAbort(comm) : ncclCommDestroy(comm));
+  });
   for (const std::string& each : thrown) CHECK(each == "");
 }
 

@@ -13,17 +13,14 @@ void run_threads(int size, std::chrono::milliseconds limit,
                  const std::function<void(communicator&)>& body) {
   thread_ranks group{size, communicator_options{limit}};
   std::vector<std::string> thrown(static_cast<std::size_t>(size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        thread_communicator ranks{group, rank, device_ref{0}};
-        body(ranks);
-      } catch (const std::exception& error) {
-        thrown[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
-  for (std::thread& each : threads) each.join();
+  in_threads(size, [&](int rank) {
+    try {
+      thread_communicator ranks{group, rank, device_ref{0}};
+      body(ranks);
+    } catch (const std::exception& error) {
+      thrown[static_cast<std::size_t>(rank)] = error.what();
+    }
+  });
   for (const std::string& each : thrown) CHECK(each == "");
 }
 

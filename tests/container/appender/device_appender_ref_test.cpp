@@ -29,14 +29,6 @@ struct slots_on_host {
   }
 };
 
-/// Calls `work(index)` in threads that run at the same time.
-template <typename Work>
-void in_threads(std::uint32_t count, Work work) {
-  std::vector<std::thread> threads;
-  for (std::uint32_t index = 0; index < count; ++index) threads.emplace_back(work, index);
-  for (std::thread& thread : threads) thread.join();
-}
-
 constexpr std::uint32_t threads = 8;
 constexpr std::uint32_t per_thread = 2000;
 

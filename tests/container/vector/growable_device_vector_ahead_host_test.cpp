@@ -201,38 +201,35 @@ TEST_CASE("growable_device_vector: growth that has more made ready fails for its
 TEST_CASE("growable_device_vector: the vectors of many threads grow ahead") {
   drain_retired_memory();
   const hipvmm_host_counters before = live_objects();
-  std::array<std::thread, 4> threads;
   std::atomic<int> wrong{0};
-  for (std::size_t number = 0; number < threads.size(); ++number)
-    threads[number] = std::thread{[&wrong, number] {
-      const device_ref device{number % 2 == 0 ? 0 : 1};
-      const scoped_device scope{device};
-      const stream stream;
-      const std::vector<element12> block = series<element12>(number, 40'000);
-      for (std::size_t round = 0; round < 4; ++round) {
-        growth_options chosen = eight_ahead(both_ways[(number + round) % 2]);
-        chosen.grow_ahead.budget_bytes = 4 * MiB;
-        chosen.grow_ahead.watermark_bytes = 2 * MiB;
-        std::array<growable_device_vector<element12>, 2> vectors{
-            growable_device_vector<element12>{device, chosen},
-            growable_device_vector<element12>{device, chosen}};
-        for (std::size_t step = 0; step < 16; ++step) {
-          growable_device_vector<element12>& vector = vectors[step % 2];
-          vector.append(block, stream);
-          if (step % 5 == 1) swap(vectors[0], vectors[1]);
-          if (step % 7 == 3) vector.shrink_to_fit(stream);
-          if (step % 6 == 2) vector.grant(device_ref{1 - device.ordinal()}, access_right::read);
-        }
-        for (const growable_device_vector<element12>& vector : vectors) {
-          const std::vector<element12> contents = vector.copy_to_host(stream);
-          for (std::size_t at = 0; at < contents.size(); at += block.size())
-            if (!std::equal(block.begin(), block.end(), contents.begin() + static_cast<long>(at)))
-              ++wrong;
-          if (vector.statistics().ahead_failures != 0) ++wrong;
-        }
+  in_threads(std::size_t{4}, [&wrong](std::size_t number) {
+    const device_ref device{number % 2 == 0 ? 0 : 1};
+    const scoped_device scope{device};
+    const stream stream;
+    const std::vector<element12> block = series<element12>(number, 40'000);
+    for (std::size_t round = 0; round < 4; ++round) {
+      growth_options chosen = eight_ahead(both_ways[(number + round) % 2]);
+      chosen.grow_ahead.budget_bytes = 4 * MiB;
+      chosen.grow_ahead.watermark_bytes = 2 * MiB;
+      std::array<growable_device_vector<element12>, 2> vectors{
+          growable_device_vector<element12>{device, chosen},
+          growable_device_vector<element12>{device, chosen}};
+      for (std::size_t step = 0; step < 16; ++step) {
+        growable_device_vector<element12>& vector = vectors[step % 2];
+        vector.append(block, stream);
+        if (step % 5 == 1) swap(vectors[0], vectors[1]);
+        if (step % 7 == 3) vector.shrink_to_fit(stream);
+        if (step % 6 == 2) vector.grant(device_ref{1 - device.ordinal()}, access_right::read);
       }
-    }};
-  for (std::thread& thread : threads) thread.join();
+      for (const growable_device_vector<element12>& vector : vectors) {
+        const std::vector<element12> contents = vector.copy_to_host(stream);
+        for (std::size_t at = 0; at < contents.size(); at += block.size())
+          if (!std::equal(block.begin(), block.end(), contents.begin() + static_cast<long>(at)))
+            ++wrong;
+        if (vector.statistics().ahead_failures != 0) ++wrong;
+      }
+    }
+  });
   CHECK(wrong == 0);
   drain_retired_memory();
   CHECK(live_objects() == before);

@@ -228,21 +228,17 @@ TEST_CASE("budget_table: threads that claim at the same time stay within the lim
   std::atomic<std::uint64_t> held{0};
   std::atomic<int> exceeded{0};
   std::atomic<int> claims{0};
-  std::vector<std::thread> running;
-  for (int i = 0; i < threads; ++i) {
-    running.emplace_back([&, i] {
-      std::minstd_rand chosen{static_cast<unsigned>(i + 1)};
-      for (int round = 0; round < 500; ++round) {
-        const std::uint64_t bytes = 1 + chosen() % 6;
-        if (!holders[static_cast<std::size_t>(i)]->claim(bytes)) continue;
-        ++claims;
-        if (held += bytes; held > limit) ++exceeded;
-        held -= bytes;
-        holders[static_cast<std::size_t>(i)]->set_held(0);
-      }
-    });
-  }
-  for (std::thread& each : running) each.join();
+  in_threads(threads, [&](int i) {
+    std::minstd_rand chosen{static_cast<unsigned>(i + 1)};
+    for (int round = 0; round < 500; ++round) {
+      const std::uint64_t bytes = 1 + chosen() % 6;
+      if (!holders[static_cast<std::size_t>(i)]->claim(bytes)) continue;
+      ++claims;
+      if (held += bytes; held > limit) ++exceeded;
+      held -= bytes;
+      holders[static_cast<std::size_t>(i)]->set_held(0);
+    }
+  });
   CHECK(exceeded == 0);
   CHECK(claims > threads);
   CHECK(table.holders[0]->left() == limit);

@@ -37,16 +37,13 @@ struct parts_of_threads {
   /// Throws if one of them did, and checks that then all did.
   void rebalance() {
     std::vector<std::string> thrown(ranks.size());
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-      threads.emplace_back([&, rank] {
-        try {
-          ranks[rank]->part.rebalance(ranks[rank]->stream);
-        } catch (const std::exception& error) {
-          thrown[rank] = error.what();
-        }
-      });
-    for (std::thread& each : threads) each.join();
+    in_threads(ranks.size(), [&](std::size_t rank) {
+      try {
+        ranks[rank]->part.rebalance(ranks[rank]->stream);
+      } catch (const std::exception& error) {
+        thrown[rank] = error.what();
+      }
+    });
     if (thrown == std::vector<std::string>(ranks.size())) return;
     for (const std::string& each : thrown) CHECK(each != "");
     throw std::runtime_error{thrown[0]};

@@ -41,21 +41,17 @@ inline std::vector<rank_end> run_ranks_to_end(int size, const std::vector<device
                                               const std::function<void(thread_rank&)>& body) {
   std::vector<std::exception_ptr> caught(static_cast<std::size_t>(size));
   thread_ranks group{size, options};
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
+  in_threads(size, [&](int rank) {
     const auto index = static_cast<std::size_t>(rank);
-    threads.emplace_back([&, rank, index] {
-      try {
-        thread_communicator ranks{group, rank, devices[index % devices.size()]};
-        thread_rank one{ranks};
-        body(one);
-        one.stream.synchronize();
-      } catch (...) {
-        caught[index] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& each : threads) each.join();
+    try {
+      thread_communicator ranks{group, rank, devices[index % devices.size()]};
+      thread_rank one{ranks};
+      body(one);
+      one.stream.synchronize();
+    } catch (...) {
+      caught[index] = std::current_exception();
+    }
+  });
   std::vector<rank_end> result;
   for (const std::exception_ptr& each : caught) result.push_back(caught_in_rank(each));
   return result;

@@ -166,29 +166,25 @@ TEST_CASE("vmm_pool_resource: no request fails while others hold less than the l
   constexpr std::size_t bytes = 8 * MiB;
   vmm_pool_resource pool{first_device, {.maximum_bytes = 4 * bytes}};
   std::atomic<int> refused{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      REQUIRE(hipSetDevice(0) == hipSuccess);
-      const stream own{first_device};
-      const stream_ref used = i == 3 ? stream_ref::per_thread_default() : own.ref();
-      for (int round = 0; round < test::rounds(30000); ++round) {
-        try {
-          void* const one = i == 1 ? pool.allocate_sync(bytes) : pool.allocate(used, bytes);
-          if (i != 1) fill_async(used, one, 1, std::size_t{1} << (round % 16));
-          if (round % 8 == 0) used.synchronize();
-          if (i == 1)
-            pool.deallocate_sync(one, bytes);
-          else
-            pool.deallocate(used, one, bytes);
-        } catch (const out_of_memory&) {
-          ++refused;
-        }
+  test::in_threads(4, [&](int i) {
+    REQUIRE(hipSetDevice(0) == hipSuccess);
+    const stream own{first_device};
+    const stream_ref used = i == 3 ? stream_ref::per_thread_default() : own.ref();
+    for (int round = 0; round < test::rounds(30000); ++round) {
+      try {
+        void* const one = i == 1 ? pool.allocate_sync(bytes) : pool.allocate(used, bytes);
+        if (i != 1) fill_async(used, one, 1, std::size_t{1} << (round % 16));
+        if (round % 8 == 0) used.synchronize();
+        if (i == 1)
+          pool.deallocate_sync(one, bytes);
+        else
+          pool.deallocate(used, one, bytes);
+      } catch (const out_of_memory&) {
+        ++refused;
       }
-      used.synchronize();
-    });
-  }
-  for (std::thread& each : threads) each.join();
+    }
+    used.synchronize();
+  });
   CHECK(refused == 0);
   CHECK(pool.statistics().used_current == 0);
 }

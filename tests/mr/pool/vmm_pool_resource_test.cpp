@@ -420,17 +420,14 @@ TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory
 
 TEST_CASE("vmm_pool_resource: default streams of threads are told apart") {
   vmm_pool_resource pool{first_device, at_most(16 * MiB)};
-  const auto work = [&pool] {
+  test::in_threads(4, [&pool](int) {
     const stream_ref own = stream_ref::per_thread_default();
     for (int i = 0; i < 20; ++i) {
       void* const one = pool.allocate(own, 4 * MiB);
       fill_async(own, one, static_cast<unsigned char>(i), 4 * MiB);
       pool.deallocate(own, one, 4 * MiB);
     }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) threads.emplace_back(work);
-  for (std::thread& each : threads) each.join();
+  });
   CHECK(pool.statistics().used_current == 0);
   CHECK(pool.statistics().reserved_current <= 16 * MiB);
 }

@@ -106,15 +106,12 @@ TEST_CASE("per_device_resource: threads that set it hand each resource on once")
   // Every pointer that was set comes out again, or is the one that is set in the end.
   std::atomic<std::size_t> put_in{0};
   std::atomic<std::size_t> came_out{0};
-  std::vector<std::thread> workers;
-  for (hip_resource& mine : resources)
-    workers.emplace_back([&] {
-      for (std::size_t i = 0; i < turns; ++i) {
-        put_in += reinterpret_cast<std::size_t>(&mine);
-        came_out += reinterpret_cast<std::size_t>(set_per_device_resource(first_device, &mine));
-      }
-    });
-  for (std::thread& worker : workers) worker.join();
+  test::in_a_thread_each(resources, [&](hip_resource& mine) {
+    for (std::size_t i = 0; i < turns; ++i) {
+      put_in += reinterpret_cast<std::size_t>(&mine);
+      came_out += reinterpret_cast<std::size_t>(set_per_device_resource(first_device, &mine));
+    }
+  });
   const auto last = reinterpret_cast<std::size_t>(get_per_device_resource(first_device));
   CHECK(came_out + last == put_in + reinterpret_cast<std::size_t>(initial));
 }

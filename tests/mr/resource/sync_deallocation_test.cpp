@@ -106,9 +106,7 @@ TEST_CASE("hip_async_resource: threads that name no stream keep their bytes") {
         resource.deallocate_sync(one, bytes);
     }
   };
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 4; ++thread) threads.emplace_back(work, thread);
-  for (std::thread& each : threads) each.join();
+  test::in_threads(4, work);
   first_device.synchronize();
   // Blocks kept back are subtracted in their requested size; AMD's pools count another.
   drain_retired_memory();

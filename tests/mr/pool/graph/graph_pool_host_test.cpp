@@ -160,16 +160,14 @@ TEST_CASE("graph_pool: threads capture one graph together") {
     sides.emplace_back(first_device);
     REQUIRE(hipStreamWaitEvent(sides.back().get(), begun.get(), 0) == hipSuccess);
   }
-  std::vector<std::thread> threads;
-  for (const stream& each : sides)
-    threads.emplace_back([&graphs, in = stream_ref{each}] {
-      for (int round = 0; round < 50; ++round) {
-        void* const memory = graphs.allocate(in, 64 * KiB);
-        static_cast<void>(hipMemsetAsync(memory, 0, 64, in.get()));
-        graphs.deallocate(in, memory, 64 * KiB);
-      }
-    });
-  for (std::thread& each : threads) each.join();
+  in_a_thread_each(sides, [&](const stream& each) {
+    const stream_ref in{each};
+    for (int round = 0; round < 50; ++round) {
+      void* const memory = graphs.allocate(in, 64 * KiB);
+      static_cast<void>(hipMemsetAsync(memory, 0, 64, in.get()));
+      graphs.deallocate(in, memory, 64 * KiB);
+    }
+  });
   for (const stream& each : sides) {
     const event done{first_device};
     REQUIRE(hipEventRecord(done.get(), each.get()) == hipSuccess);

@@ -134,7 +134,7 @@ TEST_CASE("registrar: threads that allocate share one pool's registrar") {
   const auto registrar = std::make_shared<recording_registrar>();
   {
     mr::vmm_pool_resource pool{first_device, registered_pool(registrar)};
-    const auto work = [&pool, &registrar] {
+    in_threads(2, [&pool, &registrar](int) {
       const hipvmm::stream stream{first_device};
       for (int round = 1; round <= 6; ++round) {
         const auto bytes = static_cast<std::size_t>(round) * MiB;
@@ -143,10 +143,7 @@ TEST_CASE("registrar: threads that allocate share one pool's registrar") {
         pool.deallocate(stream, block, bytes);
         if (round == 3) pool.trim_to(0);
       }
-    };
-    std::vector<std::thread> threads;
-    for (int each = 0; each < 2; ++each) threads.emplace_back(work);
-    for (std::thread& each : threads) each.join();
+    });
   }
   drain_retired_memory();
   CHECK(registrar->known().empty());
