@@ -99,37 +99,35 @@ TEST_CASE("region: destruction that fails is reported and not thrown") {
   }
 }
 
-TEST_CASE("region: a chunk that could not be unmapped is not used again") {
+/// The chunks that a cache keeps of a region which ends after `use`, while its first unmap fails.
+template <typename Use>
+std::size_t chunks_kept_where_an_unmap_fails(Use use) {
   chunk_cache cache{GiB};
-  const region_options options{.cache = &cache};
   const error_recorder reported;
   {
-    region region{first_device, 4 * granule(), options};
-    region.commit(0, granule());
-    region.commit(granule(), granule());
+    region region{first_device, 4 * granule(), {.cache = &cache}};
+    use(region);
     hipvmm_host_fail_call("hipMemUnmap", 1, hipErrorUnknown);
   }
   CHECK(hipvmm_host_fault_struck() != 0);
   hipvmm_host_fail_call(nullptr, 0, 0);
   CHECK(reported.count() == 1);
-  CHECK(cache.statistics().chunks == 1);
+  return cache.statistics().chunks;
+}
+
+TEST_CASE("region: a chunk that could not be unmapped is not used again") {
+  CHECK(chunks_kept_where_an_unmap_fails([](region& region) {
+          region.commit(0, granule());
+          region.commit(granule(), granule());
+        }) == 1);
 }
 
 TEST_CASE("region: a chunk is not used again while its old address stays mapped") {
-  chunk_cache cache{GiB};
-  const region_options options{.cache = &cache};
-  const error_recorder reported;
-  {
-    region region{first_device, 4 * granule(), options};
-    if (!region.can_move_chunks()) return;
-    region.commit(0, granule());
-    region.move_chunk(0, 2 * granule());
-    hipvmm_host_fail_call("hipMemUnmap", 1, hipErrorUnknown);
-  }
-  CHECK(hipvmm_host_fault_struck() != 0);
-  hipvmm_host_fail_call(nullptr, 0, 0);
-  CHECK(reported.count() == 1);
-  CHECK(cache.statistics().chunks == 0);
+  if (!region{first_device, 4 * granule()}.can_move_chunks()) return;
+  CHECK(chunks_kept_where_an_unmap_fails([](region& region) {
+          region.commit(0, granule());
+          region.move_chunk(0, 2 * granule());
+        }) == 0);
 }
 
 TEST_CASE("region: commit waits for nothing") {

@@ -79,25 +79,36 @@ TEST_CASE("hip_async_resource: beyond the threshold idle memory goes when a stre
   CHECK(resource.statistics().reserved_current == 0);
 }
 
-TEST_CASE("hip_async_resource: a block that another stream has yet to free is not used before") {
-  if (test::pools_are_missing()) return;
-  hip_async_resource resource{device_ref{0}};
+namespace {
+
+/// A block of `one` that a second stream has yet to free, and then a block of `other`, which are
+/// resources of one pool.
+void check_not_used_before_its_free(hip_async_resource& one, hip_async_resource& other) {
   const stream first{device_ref{0}};
   test::blocked_stream second{device_ref{0}};
-  void* const block = resource.allocate(first, MiB);
+  void* const block = one.allocate(first, MiB);
   event allocated{device_ref{0}};
   allocated.record(first);
   stream_ref{second}.wait(allocated);
   fill_async(second, block, 7, MiB);
-  resource.deallocate(second, block, MiB);
+  one.deallocate(second, block, MiB);
+  CHECK(other.statistics().used_current == 0);
 
-  void* const next = resource.allocate(first, MiB);
+  void* const next = other.allocate(first, MiB);
   event reached{device_ref{0}};
   reached.record(first);
   // If it is the same block, the first stream must wait for the second.
   CHECK((next != block || !test::happens([&] { return reached.is_done(); })));
   second.release();
-  resource.deallocate(first, next, MiB);
+  other.deallocate(first, next, MiB);
+}
+
+}  // namespace
+
+TEST_CASE("hip_async_resource: a block that another stream has yet to free is not used before") {
+  if (test::pools_are_missing()) return;
+  hip_async_resource resource{device_ref{0}};
+  check_not_used_before_its_free(resource, resource);
 }
 
 TEST_CASE("hip_async_resource: a deallocation does not wait for the device") {
@@ -187,20 +198,7 @@ TEST_CASE("hip_async_resource: two resources of a pool know of each other's free
   if (test::pools_are_missing()) return;
   hip_async_resource one{device_ref{0}};
   hip_async_resource other{device_ref{0}, one.get()};
-  const stream first{device_ref{0}};
-  test::blocked_stream second{device_ref{0}};
-  void* const block = one.allocate(first, MiB);
-  event allocated{device_ref{0}};
-  allocated.record(first);
-  stream_ref{second}.wait(allocated);
-  one.deallocate(second, block, MiB);
-  CHECK(other.statistics().used_current == 0);
-  void* const next = other.allocate(first, MiB);
-  event reached{device_ref{0}};
-  reached.record(first);
-  CHECK((next != block || !test::happens([&] { return reached.is_done(); })));
-  second.release();
-  other.deallocate(first, next, MiB);
+  check_not_used_before_its_free(one, other);
 }
 
 TEST_CASE("hip_async_resource: what one gave belongs to it alone") {

@@ -411,41 +411,32 @@ TEST_CASE("region: grant that fails leaves chunks their own rights") {
       });
 }
 
+constexpr auto make_moved = [] {
+  auto all = make_mixed();
+  all->region.end_move(6 * all->unit);
+  return all;
+};
+
+constexpr auto check_moved = [](const five_ptr& all) {
+  CHECK(all->has(0, no_right, reads));
+  CHECK(all->has(1, writes, writes));
+  CHECK(all->has(7, writes, no_right));
+};
+
 TEST_CASE("region: extend that fails leaves chunks their own rights") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"extend amid own rights"}.run(
-      [] {
-        auto all = make_mixed();
-        all->region.end_move(6 * all->unit);
-        return all;
-      },
-      [](five_ptr& all) { all->region.extend(32 * all->unit, 9 * all->unit); },
+      make_moved, [](five_ptr& all) { all->region.extend(32 * all->unit, 9 * all->unit); },
+      check_moved,
       [](const five_ptr& all) {
-        CHECK(all->has(0, no_right, reads));
-        CHECK(all->has(1, writes, writes));
-        CHECK(all->has(7, writes, no_right));
-      },
-      [](const five_ptr& all) {
-        CHECK(all->has(0, no_right, reads));
-        CHECK(all->has(1, writes, writes));
+        check_moved(all);
         CHECK(all->has(6, writes, reads));
-        CHECK(all->has(7, writes, no_right));
       });
 }
 
 TEST_CASE("region: decommit that fails leaves chunks their own rights") {
   fault_sweep{"decommit amid own rights"}.run(
-      [] {
-        auto all = make_mixed();
-        all->region.end_move(6 * all->unit);
-        return all;
-      },
-      [](five_ptr& all) { all->region.decommit(0, 16 * all->unit); },
-      [](const five_ptr& all) {
-        CHECK(all->has(0, no_right, reads));
-        CHECK(all->has(1, writes, writes));
-        CHECK(all->has(7, writes, no_right));
-      },
+      make_moved, [](five_ptr& all) { all->region.decommit(0, 16 * all->unit); }, check_moved,
       [](const five_ptr& all) { CHECK(all->region.committed_bytes() == 0); });
 }
 

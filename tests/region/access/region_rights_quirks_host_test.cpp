@@ -77,92 +77,93 @@ HIPVMM_TEST_CASE_IN(
   CHECK(target.trim(4 * granule(), stream, tail_chunk::replace) == 0);
 }
 
-HIPVMM_TEST_CASE_IN("region: devices whose memory is gone restrict no rights",
-                    {"HIPVMM_HOST_DEVICES=3", "HIPVMM_HOST_PEERS=0-1,0-2"}) {
-  const std::size_t unit = granule();
-  const stream stream;
-  region subject{first_device, 8 * unit};
-  subject.grant(second_device);
-  subject.commit(0, unit);
-  subject.commit(unit, unit);
-  subject.move_range(unit, unit, second_device, stream);
-  CHECK_THROWS_AS(subject.grant(device_ref{2}), unsupported);
-  subject.revoke(second_device);
-  subject.decommit(unit, unit);
-  subject.grant(device_ref{2});
-  CHECK(subject.access(device_ref{2}) == access_right::read_write);
-}
-
-HIPVMM_TEST_CASE_IN("region: rights of no bytes change nothing",
-                    {"HIPVMM_HOST_DEVICES=3", "HIPVMM_HOST_PEERS=0-1,0-2"}) {
-  const std::size_t unit = granule();
-  const stream stream;
-  region subject{first_device, 8 * unit};
-  subject.grant(second_device);
-  subject.commit(0, unit);
-  subject.set_access(0, 0, {{device_ref{2}, access_right::read}});
-  CHECK(subject.move_range(0, unit, second_device, stream) == unit);
-}
-
-constexpr const char* first_in_the_middle = "HIPVMM_HOST_PEERS=0-1,0-2";
 constexpr device_ref third_device{2};
 
-HIPVMM_TEST_CASE_IN("region: rights of one chunk do not keep others from another device",
-                    {"HIPVMM_HOST_DEVICES=3", first_in_the_middle}) {
+/// Surroundings in which the first device reaches both others, which do not reach each other.
+std::vector<std::string> first_in_the_middle() {
+  return {"HIPVMM_HOST_DEVICES=3", "HIPVMM_HOST_PEERS=0-1,0-2"};
+}
+
+/// Two chunks of the first device, which the second may use.
+struct chunks_of_first {
   const std::size_t unit = granule();
-  const stream stream;
-  region subject{first_device, 8 * unit};
-  subject.grant(second_device);
-  subject.commit(0, unit);
-  subject.commit(unit, unit);
-  subject.set_access(0, unit, {{third_device, access_right::read}});
-  CHECK(subject.move_range(unit, unit, second_device, stream) == unit);
+  const hipvmm::stream stream;
+  hipvmm::region region{first_device, 8 * unit};
+
+  chunks_of_first() {
+    region.grant(second_device);
+    region.commit(0, unit);
+    region.commit(unit, unit);
+  }
+  /// Moves one of them to `target`. Returns the bytes that moved.
+  std::size_t move(std::size_t index, device_ref target) {
+    return region.move_range(index * unit, unit, target, stream);
+  }
+};
+
+HIPVMM_TEST_CASE_IN("region: devices whose memory is gone restrict no rights",
+                    first_in_the_middle()) {
+  chunks_of_first both;
+  region& subject = both.region;
+  both.move(1, second_device);
+  CHECK_THROWS_AS(subject.grant(third_device), unsupported);
+  subject.revoke(second_device);
+  subject.decommit(both.unit, both.unit);
+  subject.grant(third_device);
+  CHECK(subject.access(third_device) == access_right::read_write);
+}
+
+HIPVMM_TEST_CASE_IN("region: rights of no bytes change nothing", first_in_the_middle()) {
+  chunks_of_first both;
+  region& subject = both.region;
+  subject.set_access(0, 0, {{third_device, access_right::read}});
+  CHECK(both.move(0, second_device) == both.unit);
+}
+
+HIPVMM_TEST_CASE_IN("region: rights of one chunk do not keep others from another device",
+                    first_in_the_middle()) {
+  chunks_of_first both;
+  region& subject = both.region;
+  subject.set_access(0, both.unit, {{third_device, access_right::read}});
+  CHECK(both.move(1, second_device) == both.unit);
   CHECK(get_access(subject.base(), third_device) == access_right::read);
   // Its own chunk stays on a device that the third one reaches.
-  CHECK_THROWS_AS(subject.move_range(0, unit, second_device, stream), std::invalid_argument);
-  subject.set_access(0, unit,
+  CHECK_THROWS_AS(both.move(0, second_device), std::invalid_argument);
+  subject.set_access(0, both.unit,
                      {{second_device, access_right::read}, {third_device, access_right::read}});
-  CHECK_THROWS_WITH_AS(subject.move_range(0, unit, second_device, stream),
+  CHECK_THROWS_WITH_AS(both.move(0, second_device),
                        doctest::Contains("device 2 cannot reach the memory of device 1"),
                        unsupported);
   CHECK(subject.chunks().front().device == first_device);
 }
 
 HIPVMM_TEST_CASE_IN("region: rights of one chunk are not restricted by where others are",
-                    {"HIPVMM_HOST_DEVICES=3", first_in_the_middle}) {
-  const std::size_t unit = granule();
-  const stream stream;
-  region subject{first_device, 8 * unit};
-  subject.grant(second_device);
-  subject.commit(0, unit);
-  subject.commit(unit, unit);
-  subject.move_range(unit, unit, second_device, stream);
-  subject.set_access(0, unit, {{third_device, access_right::read}});
+                    first_in_the_middle()) {
+  chunks_of_first both;
+  region& subject = both.region;
+  both.move(1, second_device);
+  subject.set_access(0, both.unit, {{third_device, access_right::read}});
   CHECK(get_access(subject.base(), third_device) == access_right::read);
-  CHECK_THROWS_WITH_AS(subject.set_access(unit, unit, {{third_device, access_right::read}}),
-                       doctest::Contains("device 2 cannot reach the memory of device 1"),
-                       unsupported);
-  CHECK(subject.rights_at(unit).get(third_device) == access_right::none);
+  CHECK_THROWS_WITH_AS(
+      subject.set_access(both.unit, both.unit, {{third_device, access_right::read}}),
+      doctest::Contains("device 2 cannot reach the memory of device 1"), unsupported);
+  CHECK(subject.rights_at(both.unit).get(third_device) == access_right::none);
 }
 
 HIPVMM_TEST_CASE_IN("region: a chunk's own rights forget devices whose memory is gone",
-                    {"HIPVMM_HOST_DEVICES=3", first_in_the_middle}) {
-  const std::size_t unit = granule();
-  const stream stream;
-  region subject{first_device, 8 * unit};
-  subject.grant(second_device);
-  subject.commit(0, unit);
-  subject.commit(unit, unit);
-  subject.move_range(unit, unit, second_device, stream);
-  subject.set_access(0, unit, {{second_device, access_right::read}});
-  CHECK(subject.move_range(unit, unit, first_device, stream) == unit);
+                    first_in_the_middle()) {
+  chunks_of_first both;
+  region& subject = both.region;
+  both.move(1, second_device);
+  subject.set_access(0, both.unit, {{second_device, access_right::read}});
+  CHECK(both.move(1, first_device) == both.unit);
   subject.grant(third_device);
   CHECK(subject.rights_at(0).get(third_device) == access_right::read_write);
   CHECK(get_access(subject.base(), third_device) == access_right::read_write);
 }
 
 HIPVMM_TEST_CASE_IN("region: what moves the region waits for no device whose rights have ended",
-                    {"HIPVMM_HOST_DEVICES=3", first_in_the_middle}) {
+                    first_in_the_middle()) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   { const scoped_device used{third_device}; }  // on CUDA there is no wait for one without a context
   const std::size_t unit = granule();
