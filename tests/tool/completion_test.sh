@@ -5,9 +5,9 @@
 set -euo pipefail
 completions=$1
 source "$1/completion.bash"
-completes() {  # TOOL WORD EXPECTED
-  COMP_WORDS=("$2" "$3")
-  COMP_CWORD=1
+completes() {  # COUNT TOOL WORDS EXPECTED
+  read -ra COMP_WORDS <<<"$2 $3"
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
   _hipvmm "$2"
   [[ " ${COMPREPLY[*]} " == *" $4 "* && $1 == "${#COMPREPLY[@]}" ]] || {
     printf '%s %s: %s\n' "$2" "$3" "${COMPREPLY[*]}"
@@ -17,6 +17,8 @@ completes() {  # TOOL WORD EXPECTED
 completes 1 "$2/hipvmm-info" --pro --probe
 completes 1 "$2/hipvmm-ctl" re remove
 completes 1 "$2/hipvmm-ctl" ke keep
+completes 1 "$2/hipvmm-ctl" 'limit --dev' --device
+completes 1 "$2/hipvmm-ctl" 'keep FROM PATH --u' --user
 completes 1 "$2/hipvmm-replay" --timel --timeline
 completes 1 "$2/hipvmm-run" --thr --threshold
 for tool in info ctl replay run; do
@@ -33,3 +35,4 @@ offers() {  # LINE EXPECTED
 }
 offers 'hipvmm-info --pro' --probe
 offers 'hipvmm-ctl ke' keep
+offers 'hipvmm-ctl limit --dev' --device
