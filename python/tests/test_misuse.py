@@ -97,6 +97,24 @@ def test_what_is_no_number_is_a_type_error():
         mr.set_current_device_resource(3)
 
 
+def test_arguments_of_another_type_are_named():
+    for call in (lambda: hipvmm.DeviceBuffer(size=1, mr=5),
+                 lambda: hipvmm.DeviceBuffer.to_device(b"a", mr=5),
+                 lambda: hipvmm.GrowableArray("float32", mr=5)):
+        with pytest.raises(hipvmm.InvalidArgumentError,
+                           match="the mr is int, and must be a MemoryResource"):
+            call()
+    for call in (lambda: hipvmm.GrowableArray("float32", 3),
+                 lambda: hipvmm.attach("/nowhere", "float32", 3)):
+        with pytest.raises(TypeError, match="row_shape is int, and must be a tuple such as "):
+            call()
+    arena = hipvmm.SlotArena(2, "2MiB")
+    with pytest.raises(TypeError, match="slots is int, and must be a list"):
+        arena.commit(arena.acquire(), [1])
+    with pytest.raises(TypeError, match="lengths is int, and must be a list"):
+        arena.commit([0], 1)
+
+
 def test_rows_beyond_an_array_are_named_as_rows():
     points = hipvmm.GrowableArray("float32", (3,))
     points.append([[1, 2, 3], [4, 5, 6]])

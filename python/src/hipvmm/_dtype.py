@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import operator
 import sys
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence, Tuple
 
 from ._errors import InvalidArgumentError
 
@@ -75,6 +76,13 @@ def dtype_of(dtype: Any) -> DType:
     raise InvalidArgumentError(
         f"{dtype!r} is no type of elements; allowed without numpy: bool, int8 to int64, uint8 to "
         "uint64, float16 to float64, complex64, complex128, and typestrs such as '<f4'")
+
+
+def row_shape_of(lengths: Any) -> Tuple[int, ...]:
+    """The lengths of a row. Raises TypeError unless they are a sequence of whole numbers."""
+    if isinstance(lengths, (str, bytes)) or not hasattr(lengths, "__iter__"):
+        raise TypeError(f"row_shape is {type(lengths).__name__}, and must be a tuple such as (3,)")
+    return tuple(operator.index(length) for length in lengths)
 
 
 def row_bytes_of(dtype: DType, row_shape: Sequence[int]) -> int:

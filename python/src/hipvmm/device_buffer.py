@@ -15,7 +15,7 @@ from ._handle import HeldHandle, finalizers
 from ._host import device_source, host_source, host_target
 from ._library import lib
 from .device import current_device, is_closed_stream, provider, stream_value, synchronize_stream
-from .mr import MemoryResource, get_current_device_resource
+from .mr import MemoryResource, get_current_device_resource, required_resource
 
 __all__ = ["DeviceBuffer"]
 
@@ -85,7 +85,8 @@ class DeviceBuffer:
 
     def __init__(self, *, ptr: int = 0, size: int = 0, stream: Any = None,
                  mr: Optional[MemoryResource] = None) -> None:
-        self._resource = get_current_device_resource() if mr is None else mr
+        self._resource = (get_current_device_resource() if mr is None
+                          else required_resource(mr, "mr"))
         self._size = operator.index(size)
         self._block = _Block(self._size, stream, self._resource)
         if ptr and size:

@@ -11,7 +11,14 @@ import operator
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from ._dtype import DType, dtype_of, numpy_or_none, require_elements, row_bytes_of
+from ._dtype import (
+    DType,
+    dtype_of,
+    numpy_or_none,
+    require_elements,
+    row_bytes_of,
+    row_shape_of,
+)
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._handle import Owner
 from ._host import device_source, host_source, is_device_array
@@ -36,7 +43,7 @@ from .device import (
     stream_value,
     synchronize_stream,
 )
-from .mr import MemoryResource, Size
+from .mr import MemoryResource, Size, required_resource
 
 __all__ = ["GrowableArray", "GrowthStatistics"]
 
@@ -81,14 +88,15 @@ class GrowableArray(Owner):
                  max: Optional[Size] = None,  # noqa: A002  (as the option is called)
                  shareable: Optional[str] = None, **options: Any) -> None:
         self._dtype = dtype_of(dtype)
-        self._row_shape = tuple(operator.index(length) for length in row_shape)
+        self._row_shape = row_shape_of(row_shape)
         self._row_bytes = row_bytes_of(self._dtype, self._row_shape)
         not_zero("max", max, "addresses for all of the device's memory")
         text = options_text({"max": max, "shareable": shareable, **options})
         if mr is None:
             super().__init__(get_address(lib().buffer_create, device_or_current(device), text))
         else:
-            super().__init__(get_address(lib().buffer_create_on, mr.handle, text))
+            super().__init__(get_address(lib().buffer_create_on,
+                                         required_resource(mr, "mr").handle, text))
         self._mr = mr
         self._device = get_int(lib().buffer_device, self.handle)
         # Streams with work on the elements that was not waited for, by their values.

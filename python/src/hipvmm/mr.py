@@ -317,7 +317,7 @@ class UpstreamResourceAdaptor(MemoryResource):
         return self._upstream
 
 
-def _upstream(resource: Any, name: str = "upstream") -> MemoryResource:
+def required_resource(resource: Any, name: str = "upstream") -> MemoryResource:
     if not isinstance(resource, MemoryResource):
         raise InvalidArgumentError(
             f"the {name} is {type(resource).__name__}, and must be a MemoryResource")
@@ -334,7 +334,7 @@ class PoolMemoryResource(UpstreamResourceAdaptor, _AnyPool):
 
     def __init__(self, upstream_mr: MemoryResource, initial_pool_size: Optional[Size] = None,
                  maximum_pool_size: Optional[Size] = None) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         not_zero("maximum_pool_size", maximum_pool_size, "as much as there is")
         options = options_text({"initial": initial_pool_size, "maximum": maximum_pool_size})
         if isinstance(upstream, CudaMemoryResource):
@@ -358,7 +358,7 @@ class ArenaMemoryResource(UpstreamResourceAdaptor, _AnyPool):
 
     def __init__(self, upstream_mr: MemoryResource, arena_size: Optional[Size] = None,
                  dump_log_on_failure: bool = False) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         not_zero("arena_size", arena_size, "half of the free memory")
         options = options_text({"maximum": arena_size, "dump_log_on_failure": dump_log_on_failure})
         super().__init__(get_address(lib().arena_create, upstream.handle, options), upstream)
@@ -369,7 +369,7 @@ class FixedSizeMemoryResource(UpstreamResourceAdaptor):
 
     def __init__(self, upstream_mr: MemoryResource, block_size: Size = 1 << 20,
                  blocks_to_preallocate: int = 128) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         options = options_text({"block_size": block_size, "blocks": blocks_to_preallocate})
         super().__init__(get_address(lib().fixed_size_create, upstream.handle, options), upstream)
 
@@ -386,7 +386,7 @@ class BinningMemoryResource(UpstreamResourceAdaptor):
 
     def __init__(self, upstream_mr: MemoryResource, min_size_exponent: int = -1,
                  max_size_exponent: int = -1) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         options = None
         if (min_size_exponent, max_size_exponent) != (-1, -1):
             options = options_text(
@@ -453,7 +453,7 @@ class FailureCallbackResourceAdaptor(UpstreamResourceAdaptor):
                 keep_callback_error(error)
                 return 0
 
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         self._callback = FailureCallback(call)
         super().__init__(
             get_address(lib().failure_callback_create, upstream.handle, self._callback, None),
@@ -464,7 +464,7 @@ class LimitingResourceAdaptor(UpstreamResourceAdaptor):
     """Refuses requests beyond a number of bytes allocated at a time."""
 
     def __init__(self, upstream_mr: MemoryResource, allocation_limit: int) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         super().__init__(
             get_address(lib().limiting_create, upstream.handle, allocation_limit, None), upstream)
         self._limit = allocation_limit
@@ -488,7 +488,7 @@ class LoggingResourceAdaptor(UpstreamResourceAdaptor):
     def __init__(self, upstream_mr: MemoryResource,
                  log_file_name: FileName = None, *,
                  auto_flush: bool = False) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         device = upstream.device
         self._file = _log_name(log_file_name, current_device() if device is None else device)
         super().__init__(
@@ -529,7 +529,7 @@ class StatisticsResourceAdaptor(UpstreamResourceAdaptor):
     """Counts its requests, on levels that can be nested."""
 
     def __init__(self, upstream_mr: MemoryResource) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         super().__init__(get_address(lib().statistics_create, upstream.handle), upstream)
 
     def _counters(self, function: Callable[..., None]) -> Statistics:
@@ -556,7 +556,7 @@ class TrackingResourceAdaptor(UpstreamResourceAdaptor):
     """Keeps a list of the allocations, with call stacks of native code if requested."""
 
     def __init__(self, upstream_mr: MemoryResource, capture_stacks: bool = False) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         options = options_text({"stacks": capture_stacks})
         super().__init__(get_address(lib().tracking_create, upstream.handle, options), upstream)
 
@@ -577,7 +577,7 @@ class PrefetchResourceAdaptor(UpstreamResourceAdaptor):
     """Prefetches each allocation to its device: for managed memory."""
 
     def __init__(self, upstream_mr: MemoryResource) -> None:
-        upstream = _upstream(upstream_mr)
+        upstream = required_resource(upstream_mr)
         super().__init__(get_address(lib().prefetch_create, upstream.handle), upstream)
 
 
@@ -614,7 +614,7 @@ def set_per_device_resource(device: int, mr: Optional[MemoryResource]) -> None:
             lib().reset_device_resource(device)
             _set.pop(device, None)
         else:
-            lib().set_device_resource(device, _upstream(mr, "resource").handle)
+            lib().set_device_resource(device, required_resource(mr, "resource").handle)
             _set[device] = mr
 
 

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 import os
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
-from ._dtype import dtype_of, numpy_or_none, row_bytes_of
+from ._dtype import dtype_of, numpy_or_none, row_bytes_of, row_shape_of
 from ._errors import UnsupportedError
 from ._handle import Owner
 from ._library import (
@@ -77,7 +76,7 @@ class Attachment(Owner):
     def __init__(self, path: Path, dtype: Any = "uint8", row_shape: Sequence[int] = (),
                  **options: Any) -> None:
         self._dtype = dtype_of(dtype)
-        self._row_shape = tuple(operator.index(length) for length in row_shape)
+        self._row_shape = row_shape_of(row_shape)
         self._row_bytes = row_bytes_of(self._dtype, self._row_shape)
         super().__init__(get_address(lib().attach, path_bytes(path), options_text(options)))
         self._device = get_int(lib().attachment_device, self.handle)

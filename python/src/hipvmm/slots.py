@@ -194,6 +194,9 @@ class SlotArena(Owner):
         are indeterminate. Raises OutOfMemoryError if they do not fit: release() or truncate()
         slots and call it again, or set_eviction(); and the exceptions of that function.
         """
+        for name, given in (("slots", slots), ("lengths", lengths)):
+            if not hasattr(given, "__len__"):
+                raise TypeError(f"{name} is {type(given).__name__}, and must be a list of numbers")
         if len(slots) != len(lengths):
             raise InvalidArgumentError(f"{len(slots)} slots and {len(lengths)} lengths")
         lib().slot_arena_commit(self.handle, _numbers(slots, "slots"), _numbers(lengths, "lengths"),
