@@ -87,7 +87,7 @@ std::size_t handle_table::require(handle_kind kind, const void* handle) const {
   if (value == 0) refuse(kind, "this one is null");
   const std::uint64_t index = value & index_mask;
   const auto generation = static_cast<std::uint32_t>(value >> generation_bit);
-  if (value >> tag_bit != handle_tag || index >= slots_.size() || generation == 0 ||
+  if (!has_tag(handle) || index >= slots_.size() || generation == 0 ||
       generation > slots_[index].generation)
     refuse(kind, "this value was never a handle of hipvmm");
   const slot& found = slots_[index];
@@ -114,6 +114,10 @@ std::shared_ptr<void> handle_table::take(handle_kind kind, const void* handle) {
   }
   --live_;
   return std::exchange(left.object, nullptr);
+}
+
+bool handle_table::has_tag(const void* value) noexcept {
+  return reinterpret_cast<std::uint64_t>(value) >> tag_bit == handle_tag;
 }
 
 std::size_t handle_table::size() const {

@@ -57,6 +57,8 @@ class handle_table {
   [[nodiscard]] std::shared_ptr<void> find(handle_kind kind, const void* handle) const;
   /// The same, and the handle is stale from then on. Throws: invalid_handle.
   [[nodiscard]] std::shared_ptr<void> take(handle_kind kind, const void* handle);
+  /// Returns whether a value has the tag of handles. Any kind, and stale ones.
+  [[nodiscard]] static bool has_tag(const void* value) noexcept;
   /// Handles that were not taken.
   [[nodiscard]] std::size_t size() const;
 

@@ -274,7 +274,12 @@ void destroy(const void* handle) {
 [[nodiscard]] std::shared_ptr<resource_object> resource_of(device_ref device);
 
 /// A stream as the C interface has it. Null is the legacy default stream.
-[[nodiscard]] inline stream_ref stream_of(void* stream) noexcept {
+/// Throws: bad_argument for a handle, which C converts to void* without a warning.
+[[nodiscard]] inline stream_ref stream_of(void* stream) {
+  if (handle_table::has_tag(stream))
+    throw bad_argument{
+        "the stream is a handle of hipvmm and must be a hipStream_t, which hipvmm_stream_get() "
+        "gets of a hipvmm_stream"};
   return static_cast<ihipStream_t*>(stream);
 }
 

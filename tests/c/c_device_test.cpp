@@ -194,5 +194,45 @@ TEST_CASE_FIXTURE(pool_in_use, "C device memory: failures are null with a senten
   CHECK(reported.errors()[0].message.find("did not return") != std::string::npos);
 }
 
+TEST_CASE("C interface: the handle of a stream is refused where a hipStream_t is expected") {
+  const pool_in_use used;
+  owned_stream made;
+  require_ok(hipvmm_stream_create(0, made.out()));
+  void* const stream = made.get();  // as C converts it, without a warning
+  owned_event event;
+  require_ok(hipvmm_event_create(0, event.out()));
+  const owned_buffer buffer = make_buffer();
+  void* memory = nullptr;
+  const auto is_refused = [](hipvmm_status status) {
+    return fails(status, HIPVMM_ERROR_INVALID_ARGUMENT,
+                 "the stream is a handle of hipvmm and must be a hipStream_t");
+  };
+  CHECK(is_refused(hipvmm_buffer_append(buffer, "abc", 3, stream)));
+  CHECK(is_refused(hipvmm_allocate(used.pool, 1, 0, stream, &memory)));
+  CHECK(is_refused(hipvmm_event_record(event, stream)));
+  CHECK(is_refused(hipvmm_stream_wait(stream, event)));
+  CHECK(is_refused(hipvmm_synchronize(stream)));
+  char text[3] = {};
+  CHECK(is_refused(hipvmm_copy_async(text, "abc", 3, stream)));
+  CHECK(hipvmm_device_allocate(stream, 1, 0) == nullptr);
+  if (!on_fallback()) {
+    const owned_buffer tagged = make_buffer("max=64MiB,sleep_tag=handle_of_a_stream");
+    CHECK(is_refused(hipvmm_suspend_in_stream("handle_of_a_stream", HIPVMM_KEEP_CONTENTS, nullptr,
+                                              stream, nullptr)));
+  }
+  const std::size_t before = used_of(used.pool);
+  memory = hipvmm_device_allocate(nullptr, 1, 0);
+  {
+    const error_recorder reported;
+    hipvmm_device_deallocate(stream, memory, 0);
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors()[0].message.find("is a handle of hipvmm") != std::string::npos);
+  }
+  hipvmm_device_deallocate(nullptr, memory, 0);
+  CHECK(used_of(used.pool) == before);
+  made.reset();
+  CHECK(is_refused(hipvmm_synchronize(stream)));  // also when it was destroyed
+}
+
 }  // namespace
 }  // namespace hipvmm::test

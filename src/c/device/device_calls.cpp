@@ -234,7 +234,8 @@ void* hipvmm_device_allocate(void* stream, size_t bytes, int device) {
 }
 
 void hipvmm_device_deallocate(void* stream, void* pointer, int) {
-  device_blocks::shared().deallocate(stream_of(stream), pointer);
+  detail::report_exceptions(
+      [&] { device_blocks::shared().deallocate(stream_of(stream), pointer); });
 }
 
 void* hipvmm_device_allocate_sync(size_t bytes, int device) {

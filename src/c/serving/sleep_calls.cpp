@@ -31,14 +31,14 @@ keep keep_of(hipvmm_keep what) {
 using suspend_call = std::size_t (*)(const memory_tag&, keep, const suspend_options&);
 
 hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep what,
-                          const char* options, std::optional<stream_ref> stream, size_t* bytes,
+                          const char* options, std::optional<void*> stream, size_t* bytes,
                           const hipvmm_suspend_range* ranges = nullptr, size_t count = 0,
                           suspend_call call = suspend) noexcept {
   return guarded(function, [&] {
     named_tag& named = named_tag::find(tag);
     const keep kept = keep_of(what);
     suspend_options chosen = suspend_settings(options);
-    chosen.stream = stream;
+    if (stream) chosen.stream = stream_of(*stream);
     if (count != 0 && ranges == nullptr)
       throw bad_argument{"ranges is null, and has " + std::to_string(count)};
     for (const hipvmm_suspend_range* each = ranges; each != ranges + count; ++each)
@@ -61,13 +61,13 @@ hipvmm_status hipvmm_suspend(const char* tag, hipvmm_keep keep, const char* opti
 
 hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const char* options,
                                        void* stream, size_t* bytes) {
-  return suspend_tag(__func__, tag, keep, options, stream_of(stream), bytes);
+  return suspend_tag(__func__, tag, keep, options, stream, bytes);
 }
 
 hipvmm_status hipvmm_suspend_ranges(const char* tag, hipvmm_keep keep,
                                     const hipvmm_suspend_range* ranges, size_t count,
                                     const char* options, void* const* stream, size_t* bytes) {
-  const auto in = stream == nullptr ? std::nullopt : std::optional{stream_of(*stream)};
+  const auto in = stream == nullptr ? std::nullopt : std::optional{*stream};
   return suspend_tag(__func__, tag, keep, options, in, bytes, ranges, count);
 }
 
