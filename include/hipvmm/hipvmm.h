@@ -19,7 +19,7 @@
  * - Streams are hipStream_t (or cudaStream_t) as void*; null is the legacy default stream, of the
  *   device of the object that it is used with.
  * - Sizes are bytes. `options` are "name=value,name=value", or null for none; a wrong name or value
- *   is HIPVMM_ERROR_INVALID_ARGUMENT and the sentence lists the allowed ones.
+ *   is HIPVMM_ERROR_INVALID_ARGUMENT and the sentence offers the allowed ones.
  * - Texts are copied to `text`, which has room for `capacity` bytes, zero-terminated. `*length` is
  *   the length of the text without the zero; `length` may be null. HIPVMM_ERROR_TOO_SMALL if there
  *   is too little room: then only `*length` is written. To get only the length, pass a null `text`

@@ -286,7 +286,7 @@ def test_pool():
 
 
 def test_wrong_options_of_a_pool_name_what_is_allowed():
-    with pytest.raises(ValueError, match="there is no 'maxium'. Names: initial, maximum"):
+    with pytest.raises(ValueError, match="there is no 'maxium'; did you mean maximum"):
         mr.Pool(maxium="64MiB")
     with pytest.raises(ValueError, match="maximum=many can't be"):
         mr.Pool(maximum="many")

@@ -57,8 +57,9 @@ void kept_failure::keep(hipvmm_status status, const char* what, const char* func
   try {
     static thread_local const text_owner ends_with_thread;
     if (storage == nullptr) storage = new std::string;
-    std::string made = with_option_names(what);
-    if (function != nullptr) made = std::string{function} + ": " + made;
+    // The sentences of this layer have the caller's names already.
+    std::string made =
+        function == nullptr ? with_option_names(what) : std::string{function} + ": " + what;
     *storage = std::move(made);
     text = storage->c_str();
   } catch (const std::exception&) {

@@ -8,6 +8,8 @@
 #include <system_error>
 
 #include <hipvmm/core/bytes.hpp>
+#include "c/guard.hpp"
+#include "c/nearest_name.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -30,16 +32,16 @@ void for_each_part(std::string_view text, char separator, Each each) {
   }
 }
 
-std::string names_of(const std::vector<option>& table) {
-  std::string names;
-  for (const option& each : table) names += (names.empty() ? "" : ", ") + each.name;
-  return names;
+std::string advice_on(std::string_view name, const std::vector<option>& table) {
+  std::vector<std::string> names;
+  for (const option& each : table) names.push_back(each.name);
+  return name_advice(name, names);
 }
 
 void set(const std::string& of, const option& chosen, std::string_view value) {
   const auto refuse = [&](const std::exception& why) {
-    throw std::invalid_argument{"options of " + of + ": " + chosen.name + "=" + std::string{value} +
-                                " can't be: " + why.what() + "; allowed: " + chosen.allowed};
+    throw bad_argument{"options of " + of + ": " + chosen.name + "=" + std::string{value} +
+                       " can't be: " + why.what() + "; allowed: " + chosen.allowed};
   };
   try {
     chosen.set(value);
@@ -57,24 +59,24 @@ void apply_options(const std::string& of, std::string_view text, const std::vect
   std::vector<const option*> seen;
   for_each_part(text, ',', [&](std::string_view entry) {
     const std::size_t equals = entry.find('=');
-    if (equals == std::string_view::npos)
-      throw std::invalid_argument{
-          "options of " + of + ": '" + std::string{trimmed(entry)} +
-          "' has no value; write name=value, separated by commas. Names: " + names_of(table)};
+    const bool has_value = equals != std::string_view::npos;
     const std::string_view name = trimmed(entry.substr(0, equals));
     const auto chosen = std::find_if(table.begin(), table.end(),
                                      [&](const option& each) { return each.name == name; });
-    if (chosen == table.end())
-      throw std::invalid_argument{"options of " + of + ": there is no '" + std::string{name} +
-                                  "'. Names: " + names_of(table)};
+    if (chosen == table.end() && (has_value || !name.empty()))
+      throw bad_argument{"options of " + of + ": there is no '" + std::string{name} + "'; " +
+                         advice_on(name, table)};
+    if (!has_value)
+      throw bad_argument{"options of " + of + ": '" + std::string{name} +
+                         "' has no value; write name=value, separated by commas"};
     if (std::find(seen.begin(), seen.end(), &*chosen) != seen.end())
-      throw std::invalid_argument{"options of " + of + ": " + chosen->name + " is given twice"};
+      throw bad_argument{"options of " + of + ": " + chosen->name + " is given twice"};
     seen.push_back(&*chosen);
     set(of, *chosen, trimmed(entry.substr(equals + 1)));
   });
 }
 
-void refuse_value(const char* why) { throw std::invalid_argument{why}; }
+void refuse_value(const std::string& why) { throw std::invalid_argument{why}; }
 
 std::size_t size_value(std::string_view value, device_ref device) {
   if (value.empty() || value.back() != '%') return parse_bytes(value);

@@ -12,6 +12,7 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include "c/nearest_name.hpp"
 
 // Options as text: "release_threshold=4GiB,maximum=80%".
 namespace hipvmm::c {
@@ -26,8 +27,8 @@ struct option {
 
 /// Sets the options that `text` names: "name=value" separated by commas, with optional spaces
 /// around each. `of` names their object in messages, such as "a pool".
-/// Throws: std::invalid_argument, which names the option, the value and the allowed ones, if a name
-/// is not in the table or comes twice, or a value is refused.
+/// Throws: bad_argument, which names the option, the value and the nearest or the allowed ones, if
+/// a name is not in the table or comes twice, or a value is refused.
 void apply_options(const std::string& of, std::string_view text, const std::vector<option>& table);
 
 // Parsers of values. Each throws std::invalid_argument or std::length_error for an invalid one.
@@ -63,15 +64,20 @@ inline constexpr const char* access_allowed =
 inline constexpr const char* right_allowed = "none, read or read_write";
 [[nodiscard]] access_right right_value(std::string_view value);
 
-[[noreturn]] void refuse_value(const char* why);
+[[noreturn]] void refuse_value(const std::string& why);
 
 /// One of a few names.
+/// Throws: std::invalid_argument that names the nearest of them.
 template <typename Value>
 [[nodiscard]] Value choice_value(std::string_view value,
                                  const std::vector<std::pair<std::string_view, Value>>& choices) {
-  for (const auto& [name, meaning] : choices)
+  std::vector<std::string> names;
+  for (const auto& [name, meaning] : choices) {
     if (name == value) return meaning;
-  refuse_value("it is none of the names");
+    names.emplace_back(name);
+  }
+  const std::string nearest = nearest_name(value, names);
+  refuse_value("it is none of the names" + (nearest.empty() ? "" : ", the nearest is " + nearest));
 }
 
 }  // namespace hipvmm::c

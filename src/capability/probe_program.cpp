@@ -15,6 +15,7 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -148,8 +149,10 @@ int probe_main(int argc, char** argv) {
   const std::optional<int> device = argc > 1 ? ordinal_in(argv[1]) : std::nullopt;
   const bool without = (argc == 4 || watches) && std::string_view{argv[2]} == "--without";
   if (!device || (argc != 2 && !without)) {
-    std::fprintf(stderr, "usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]\n");
-    return 2;
+    std::string words;
+    for (int i = 1; i < argc; ++i) words.append(i == 1 ? "'" : " ").append(argv[i]);
+    throw std::invalid_argument{(words.empty() ? "no device is named" : words + "' is no request") +
+                                "; usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]"};
   }
   run_as_child(device_ref{*device}, without ? argv[3] : "");
   // Memory that probes lose on purpose, and runtimes that hang at the end, are nobody's business.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -18,10 +19,12 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "c/nearest_name.hpp"
 #include "tool/output_file.hpp"
 #include "tool/printable.hpp"
 
@@ -88,6 +91,14 @@ std::optional<Number> number_in(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size() ? std::optional{value}
                                                                   : std::nullopt;
+}
+
+/// The check of an option that takes one of a few names.
+inline auto one_of(std::vector<std::string> names) {
+  return [names = std::move(names)](const std::string& text) -> std::string {
+    if (std::find(names.begin(), names.end(), text) != names.end()) return {};
+    return "there is no '" + text + "'; " + c::name_advice(text, names);
+  };
 }
 
 /// The option for a device; device_of checks that it exists.
@@ -166,6 +177,47 @@ inline void refuse_missing_values(int argc, char** argv) {
   }
 }
 
+/// "there is no option '--devise'; did you mean --device?"
+inline std::string unknown_option(const CLI::App& app, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* each : app.get_options())
+    for (const std::string& spelling : each->get_lnames())
+      known.push_back(std::string{"--"}.append(spelling));
+  const std::string nearest = c::nearest_name(name, known);
+  return "there is no option '" + name + "'" +
+         (app.get_subcommands({}).empty() ? "" : " before the subcommand") +
+         (nearest.empty() ? "" : "; did you mean " + nearest + "?");
+}
+
+inline std::string unknown_word(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> subcommands;
+  for (const CLI::App* each : app.get_subcommands({})) subcommands.push_back(each->get_name());
+  return subcommands.empty()
+             ? "'" + word + "' is one word too many"
+             : "there is no subcommand '" + word + "'; " + c::name_advice(word, subcommands);
+}
+
+/// A sentence about the words that no option took, in their order. It leaves out words that may be
+/// the value of an unknown option.
+inline std::string unknown_words(const CLI::App& app) {
+  if (app.get_prefix_command()) return {};  // they are another program's
+  std::string options;
+  std::string words;
+  std::vector<const CLI::App*> parsed{&app};
+  for (const CLI::App* each : app.get_subcommands()) parsed.push_back(each);
+  for (const CLI::App* each : parsed) {
+    for (const std::string& word : each->remaining()) {
+      if (word == "--") continue;
+      const bool is_option = word.size() > 1 && word.front() == '-';
+      std::string& text = is_option ? options : words;
+      text += (text.empty() ? "" : ", and ") +
+              (is_option ? unknown_option(*each, word) : unknown_word(*each, word));
+    }
+  }
+  return options.empty() ? words : options;
+}
+
 /// Parses the command line and works. A failure is one sentence on standard error, behind the
 /// program's name, and one of the exit codes above.
 template <typename Work>
@@ -180,7 +232,12 @@ int run_program(CLI::App& app, int argc, char** argv, Work work,
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::Error& error) {
-    write_error(app.get_name(), std::string{error.what()} + " (see " + app.get_name() + " --help)");
+    std::string text = unknown_words(app);
+    if (text.empty()) text = error.what();
+    // "--device: 1 required N missing"
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.ends_with(" missing"))
+      text = text.substr(0, text.find(':')) + " lacks its value";
+    write_error(app.get_name(), text + " (see " + app.get_name() + " --help)");
     return misused;
   } catch (const std::exception& error) {
     write_error(app.get_name(), error.what());

@@ -57,16 +57,22 @@ TEST_CASE("options: a part of the device's memory is a percentage of its total")
 
 TEST_CASE("options: an error names the option, the value and what is allowed") {
   two_options options;
-  CHECK(options.refusal("sice=1") == "options of a test: there is no 'sice'. Names: size, flag");
+  CHECK(options.refusal("sice=1") == "options of a test: there is no 'sice'; did you mean size?");
+  CHECK(options.refusal("flags") == "options of a test: there is no 'flags'; did you mean flag?");
+  CHECK(options.refusal("other=1") ==
+        "options of a test: there is no 'other'; choose one of size or flag");
   CHECK(options.refusal("flag=perhaps") ==
         "options of a test: flag=perhaps can't be: it is none of the names; allowed: on or off");
+  CHECK(
+      options.refusal("flag=onn") ==
+      "options of a test: flag=onn can't be: it is none of the names, the nearest is on; allowed: "
+      "on or off");
   const std::string size = options.refusal("size=4 Giraffes");
   CHECK(size.find("size=4 Giraffes can't be: ") != std::string::npos);
   CHECK(size.find("allowed: bytes such as 64MiB") != std::string::npos);
   CHECK(options.refusal("size=99999999EiB").find("size=99999999EiB can't be") != std::string::npos);
   CHECK(options.refusal("size") ==
-        "options of a test: 'size' has no value; write name=value, separated by commas. Names: "
-        "size, flag");
+        "options of a test: 'size' has no value; write name=value, separated by commas");
   CHECK(options.refusal("size=1,").find("'' has no value") != std::string::npos);
   CHECK(options.refusal(",size=1").find("'' has no value") != std::string::npos);
   CHECK(options.refusal("size=1,size=2") == "options of a test: size is given twice");
@@ -242,6 +248,16 @@ TEST_CASE("options: sentences name them as the texts do") {
   const std::string said = hipvmm_last_error();
   CHECK_MESSAGE(said.find("granule is 3") != std::string::npos, said);
   CHECK_MESSAGE(said.find("::") == std::string::npos, said);
+}
+
+TEST_CASE("options: a message quotes the caller's names as they are") {
+  hipvmm_buffer made = nullptr;
+  CHECK(fails(hipvmm_buffer_create(0, "max_bytes=1GiB", &made), HIPVMM_ERROR_INVALID_ARGUMENT,
+              "hipvmm_buffer_create: options of a buffer: there is no 'max_bytes'; did you mean "
+              "max?"));
+  hipvmm_resource pool = nullptr;
+  CHECK(fails(hipvmm_pool_create(0, "maximum_bytes=1GiB", &pool), HIPVMM_ERROR_INVALID_ARGUMENT,
+              "there is no 'maximum_bytes'; did you mean maximum?"));
 }
 
 TEST_CASE("options: no text is more than an error") {

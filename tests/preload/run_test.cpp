@@ -73,9 +73,11 @@ TEST_CASE("hipvmm-run: mistakes are one sentence") {
   check_fails({}, 2, {"PROGRAM is missing", "--help"});
   check_fails({"--threshold", "much", "true"}, 2, {"--threshold: 'much'", "4MiB"});
   check_fails({"--most", "0", "true"}, 2, {"--most: '0' is no byte"});
-  check_fails({"--thresh", "1MiB", "true"}, 2, {"--thresh", "there is no option", "--help"});
+  check_fails({"--thresh", "1MiB", "true"}, 2,
+              {"there is no option '--thresh'; did you mean --threshold?", "--help"});
   CHECK(hipvmm_run({"--", "--thresh"}).status == 127);
-  check_fails({"--free", "never", "true"}, 2, {"never"});
+  check_fails({"--free", "never", "true"}, 2,
+              {"--free: there is no 'never'; choose one of waits or returns"});
   check_fails({"--off", "--most", "1GiB", "true"}, 2, {"--off"});
   check_fails({"--json", "a,b", "true"}, 2, {"a,b", "comma"});
   check_fails({"/nonexistent"}, 127, {"/nonexistent", "No such file"});

@@ -112,7 +112,11 @@ TEST_CASE_FIXTURE(tool_budgets, "budgets: what is wrong is one sentence and an e
   fails({}, 2, {"subcommand"});
   fails({"limit", "a"}, 2, {"SIZE"});
   fails({"limit", "a", "much"}, 2, {"'much' is no size"});
-  fails({"shrink", "a"}, 2, {"shrink"});
+  fails({"shrink", "a"}, 2,
+        {"there is no subcommand 'shrink'; choose one of list, limit, remove or keep"});
+  fails({"lsit"}, 2, {"there is no subcommand 'lsit'; did you mean list?"});
+  fails({"limit", "--devise", "0", "a"}, 2, {"no option '--devise'; did you mean --device?"});
+  fails({"--json", "list"}, 2, {"there is no option '--json' before the subcommand"});
   fails({}, 2, {"list, limit, remove or keep"});
   fails({"limit", "a", "1MiB"}, 1, {"there is no budget 'a'", "hipvmm-ctl list"});
   fails({"remove", "a"}, 1, {"there is no budget 'a'"});

@@ -115,8 +115,15 @@ TEST_CASE("info: --explain says more of every trait") {
 }
 
 TEST_CASE("info: what was misspelt is refused") {
-  check_fails(info({"--bogus"}), 2, {"--bogus", "--help"});
-  check_fails(info({"extra"}), 2, {"extra", "--help"});
+  check_fails(info({"--bogus"}), 2,
+              {"info: there is no option '--bogus' (see hipvmm-info --help)"});
+  check_fails(
+      info({"--bogus", "--devise=1", "x"}), 2,
+      {"no option '--bogus', and there is no option '--devise'; did you mean --device? (see"});
+  check_fails(info({"--jsno", "--device", "first"}), 2, {"'--jsno'; did you mean --json?"});
+  check_fails(info({"extra", "words"}), 2,
+              {"'extra' is one word too many, and 'words' is one word too many", "--help"});
+  check_fails(info({"--device"}), 2, {"--device lacks its value"});
   check_fails(info({"--device=first"}), 2, {"--device", "first", "--help"});
   check_fails(info({"--json", "--explain"}), 2, {"--json", "--explain"});
 }

@@ -95,7 +95,7 @@ TEST_CASE("hipvmm-replay: options that make no sense are refused") {
     int status = 2;
   };
   const misuse cases[] = {
-      {{trace.path(), "--streams", "two"}, {"--streams"}},
+      {{trace.path(), "--streams", "two"}, {"--streams: there is no 'two'", "real or one"}},
       {{trace.path(), "--check-bytes", "4KiB"}, {"--check-bytes", "--check"}},
       {{trace.path(), "--check", "--check-bytes", "many"}, {"'many' is no size"}},
       {{trace.path(), "--check", "--check-bytes", "8"}, {"64 bytes"}},
@@ -108,7 +108,9 @@ TEST_CASE("hipvmm-replay: options that make no sense are refused") {
       {{trace.path(), "--max-ratio", "abc"}, {"--max-ratio: 'abc' is no number from 0 on"}},
       {{trace.path(), "--max-ratio", "nan"}, {"--max-ratio: 'nan' is no number from 0 on"}},
       {{trace.path(), "--max-ratio", "1e999"}, {"'1e999' is no number from 0 on"}},
-      {{trace.path(), "--nonsense"}, {"--nonsense"}},
+      {{trace.path(), "--nonsense"}, {"no option '--nonsense'"}},
+      {{trace.path(), "--max_ratio", "2"}, {"'--max_ratio'; did you mean --max-ratio?"}},
+      {{trace.path(), "--resource", "polo"}, {"no resource 'polo'; did you mean pool?"}},
       {{trace.path(), "--resource", "gold"}, {"no resource 'gold'", "pool, hip, async"}},
       {{trace.path(), "--resource", "hip", "--limit", "1GiB"}, {"--limit"}},
       {{trace.path(), "--device", "99"}, {"--device: device 99 does not exist"}},

@@ -80,7 +80,7 @@ void declare(CLI::App& app, options& chosen) {
   app.add_option("--resource", chosen.resource, meanings)->type_name(names)->capture_default_str();
   app.add_option("--streams", chosen.streams,
                  "real: a stream for each of the trace; one: one for all")
-      ->check(CLI::IsMember{{"real", "one"}}.description(""))
+      ->check(one_of({"real", "one"}))
       ->type_name("real|one")
       ->capture_default_str();
   app.add_flag("--check", chosen.check,

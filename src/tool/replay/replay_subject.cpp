@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
@@ -13,6 +14,7 @@
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include "c/nearest_name.hpp"
 #include "c/settings.hpp"
 #include "tool/replay/replay_clock.hpp"
 
@@ -261,13 +263,13 @@ std::span<const subject_kind> subject_kinds() noexcept { return kinds; }
 
 std::unique_ptr<replay_subject> make_subject(std::string_view name,
                                              const subject_options& options) {
-  std::string names;
+  std::vector<std::string> names;
   for (const subject_kind& kind : kinds) {
     if (kind.name == name) return kind.make(options);
-    names += (names.empty() ? "" : ", ") + std::string{kind.name};
+    names.emplace_back(kind.name);
   }
-  throw std::invalid_argument{"there is no resource '" + std::string{name} + "'; choose one of " +
-                              names};
+  throw std::invalid_argument{"there is no resource '" + std::string{name} + "'; " +
+                              c::name_advice(name, names)};
 }
 
 }  // namespace hipvmm::tool

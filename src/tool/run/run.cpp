@@ -50,7 +50,7 @@ void declare(CLI::App& app, options& chosen) {
       ->transform(tool::size_in_bytes, "")
       ->type_name("SIZE");
   app.add_option("--free", chosen.free, "Whether hipFree waits for the device, as HIP's does")
-      ->check(CLI::IsMember({"waits", "returns"}))
+      ->check(tool::one_of({"waits", "returns"}))
       ->type_name("waits|returns");
   app.add_option("--statistics", chosen.statistics,
                  "At the exit write the replaced calls to stderr, standard output (-) or a "
@@ -177,11 +177,12 @@ void require_fit_in_child(const path& library) {
                                         : said.substr(failed_mark.size())};
 }
 
-int start(const options& chosen, std::vector<std::string> words) {
+int start(const CLI::App& app, const options& chosen) {
+  std::vector<std::string> words = app.remaining();
   if (!words.empty() && words.front() == "--")
     words.erase(words.begin());
   else if (!words.empty() && words.front().starts_with('-'))
-    throw CLI::ValidationError{words.front(), "there is no option of that name"};
+    throw CLI::ValidationError{tool::unknown_option(app, words.front())};
   if (words.empty() && !chosen.print) throw CLI::ValidationError{"PROGRAM is missing"};
   const std::string settings = settings_of(chosen);
   const path library = library_of(chosen);
@@ -224,6 +225,5 @@ int main(int argc, char** argv) {
   options chosen;
   declare(app, chosen);
   return hipvmm::tool::run_program(
-      app, argc, argv, [&] { return start(chosen, app.remaining()); },
-      hipvmm::tool::needs_output::no);
+      app, argc, argv, [&] { return start(app, chosen); }, hipvmm::tool::needs_output::no);
 }

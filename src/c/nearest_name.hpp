@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hipvmm::c {
+
+/// The valid name that a caller most likely meant by `wrong`, or an empty string. Dashes in front,
+/// case and - or _ make no difference.
+[[nodiscard]] std::string nearest_name(std::string_view wrong,
+                                       const std::vector<std::string>& names);
+
+/// The end of a message about `wrong`: "did you mean size?", or without a near name "choose one of
+/// size, flag or name".
+[[nodiscard]] std::string name_advice(std::string_view wrong,
+                                      const std::vector<std::string>& names);
+
+}  // namespace hipvmm::c
