@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The C interface: growable buffers.
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -16,7 +15,6 @@
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
-#include "core/observers/memory_events.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -26,12 +24,7 @@ using vector = growable_device_vector<unsigned char>;
 /// Runs `body` with the vector behind a handle, while no other call uses it.
 template <typename Body>
 hipvmm_status with_buffer(const char* function, hipvmm_buffer buffer, Body body) noexcept {
-  return guarded(function, [&] {
-    const auto object = find<buffer_object>(buffer);
-    const detail::events_wait until_unlocked;
-    const std::lock_guard lock{object->mutex};
-    body(object->bytes);
-  });
+  return with_locked<buffer_object>(function, buffer, [&](buffer_object& of) { body(of.bytes); });
 }
 
 /// The same in a stream.
@@ -179,9 +172,8 @@ hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void*
     if (tail != HIPVMM_TAIL_KEEP && tail != HIPVMM_TAIL_REPLACE)
       throw bad_argument{"tail is " + std::to_string(static_cast<int>(tail)) +
                          ", which is no hipvmm_tail"};
-    const std::size_t bytes =
-        of.shrink_to_fit(in, tail == HIPVMM_TAIL_REPLACE ? tail_chunk::replace : tail_chunk::keep);
-    if (released != nullptr) *released = bytes;
+    out_if_wanted(released, of.shrink_to_fit(in, tail == HIPVMM_TAIL_REPLACE ? tail_chunk::replace
+                                                                             : tail_chunk::keep));
   });
 }
 

@@ -74,6 +74,12 @@ T& out(T* result, const char* name) {
   return *result;
 }
 
+/// Writes a result that a caller may do without, by a null pointer.
+template <typename T>
+void out_if_wanted(T* result, T value) noexcept {
+  if (result != nullptr) *result = value;
+}
+
 /// Throws: bad_argument when memory of some bytes is null.
 void require_memory(const void* memory, std::size_t bytes, const char* name);
 

@@ -55,6 +55,19 @@ const char* provider_name() {
   throw unsupported{"the provider of this build is unknown"};
 }
 
+/// Copies by `call`, for `function`.
+hipvmm_status copy_by(void (*call)(stream_ref, void*, const void*, std::size_t),
+                      const char* function, void* destination, const void* source,
+                      std::size_t bytes, void* stream) noexcept {
+  return guarded(function, [&] {
+    require_memory(destination, bytes, "destination");
+    require_memory(source, bytes, "source");
+    for (const void* const each : {static_cast<const void*>(destination), source})
+      detail::require_awake_at(each, function);
+    if (bytes != 0) call(stream_of(stream), destination, source, bytes);
+  });
+}
+
 std::string describe(const capability& found) {
   std::string text = "path: " + std::string{name_of(found.path())} + "\n";
   if (!found.why_fallback().empty()) text += "why: " + found.why_fallback() + "\n";
@@ -258,23 +271,11 @@ hipvmm_status hipvmm_stream_wait(void* stream, hipvmm_event event) {
 }
 
 hipvmm_status hipvmm_copy_async(void* destination, const void* source, size_t bytes, void* stream) {
-  return guarded(__func__, [&] {
-    require_memory(destination, bytes, "destination");
-    require_memory(source, bytes, "source");
-    for (const void* const each : {static_cast<const void*>(destination), source})
-      detail::require_awake_at(each, "hipvmm_copy_async");
-    if (bytes != 0) copy_async(stream_of(stream), destination, source, bytes);
-  });
+  return copy_by(copy_async, __func__, destination, source, bytes, stream);
 }
 
 hipvmm_status hipvmm_copy(void* destination, const void* source, size_t bytes, void* stream) {
-  return guarded(__func__, [&] {
-    require_memory(destination, bytes, "destination");
-    require_memory(source, bytes, "source");
-    for (const void* const each : {static_cast<const void*>(destination), source})
-      detail::require_awake_at(each, "hipvmm_copy");
-    if (bytes != 0) copy(stream_of(stream), destination, source, bytes);
-  });
+  return copy_by(copy, __func__, destination, source, bytes, stream);
 }
 
 hipvmm_status hipvmm_fill_async(void* destination, int value, size_t bytes, void* stream) {

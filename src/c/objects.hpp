@@ -29,6 +29,7 @@
 #include <hipvmm/vmm/idle/pressure_subscription.hpp>
 #include "c/guard.hpp"
 #include "c/handle_table.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 
 // The objects behind the handles of the C interface.
@@ -128,23 +129,18 @@ struct hip_object {
 using stream_object = hip_object<stream, handle_kind::stream>;
 using event_object = hip_object<event, handle_kind::event>;
 
-struct publication_object {
-  static constexpr handle_kind handle = handle_kind::publication;
+/// An object of the library that serves one call at a time.
+template <typename Value, handle_kind Kind>
+struct locked_object {
+  static constexpr handle_kind handle = Kind;
 
   call_mutex mutex;
-  publication published;
+  Value value;
 
-  explicit publication_object(publication made) : published{std::move(made)} {}
+  explicit locked_object(Value made) : value{std::move(made)} {}
 };
-
-struct attachment_object {
-  static constexpr handle_kind handle = handle_kind::attachment;
-
-  call_mutex mutex;
-  attached_region memory;
-
-  explicit attachment_object(attached_region made) : memory{std::move(made)} {}
-};
+using publication_object = locked_object<publication, handle_kind::publication>;
+using attachment_object = locked_object<attached_region, handle_kind::attachment>;
 
 struct slot_arena_object {
   static constexpr handle_kind handle = handle_kind::slot_arena;
@@ -241,6 +237,23 @@ template <typename Object>
 }
 [[nodiscard]] inline std::shared_ptr<resource_object> find(hipvmm_resource handle) {
   return find<resource_object>(handle);
+}
+
+/// Runs `body` with the resource behind a handle.
+template <typename Body>
+hipvmm_status with_resource(const char* function, hipvmm_resource handle, Body body) noexcept {
+  return guarded(function, [&] { body(*find(handle)); });
+}
+
+/// Runs `body` with the object behind a handle, while no other call uses it.
+template <typename Object, typename Body>
+hipvmm_status with_locked(const char* function, const void* handle, Body body) noexcept {
+  return guarded(function, [&] {
+    const auto object = find<Object>(handle);
+    const detail::events_wait until_unlocked;
+    const std::lock_guard lock{object->mutex};
+    body(*object);
+  });
 }
 
 /// Writes the handle of a new object, or null when `make` or the table throws.

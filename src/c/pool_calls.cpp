@@ -22,32 +22,34 @@ namespace {
 
 /// Calls `body` with the resource behind a handle, which is a `Resource`.
 template <typename Resource, typename Body>
-hipvmm_status with_resource(const char* function, hipvmm_resource handle, const char* kind,
-                            Body body) noexcept {
-  return guarded(function, [&] {
-    const auto object = find(handle);
-    body(object->as<Resource>(kind));
-  });
+hipvmm_status with_kind(const char* function, hipvmm_resource handle, const char* kind,
+                        Body body) noexcept {
+  return with_resource(function, handle,
+                       [&](const resource_object& object) { body(object.as<Resource>(kind)); });
 }
 
 template <typename Body>
 hipvmm_status with_pool(const char* function, hipvmm_resource pool, Body body) noexcept {
-  return with_resource<mr::vmm_pool_resource>(function, pool, "pool", body);
+  return with_kind<mr::vmm_pool_resource>(function, pool, "pool", body);
 }
 
-/// The same with a pool or an arena.
-template <typename Body>
-void with_pool_or_arena(const resource_object& object, Body body) {
-  if (auto* const arena = dynamic_cast<mr::arena_resource*>(object.resource)) return body(*arena);
-  body(object.as<mr::vmm_pool_resource>("pool"));
+/// The same with a pool, or one of the `Others`.
+template <typename... Others, typename Body>
+hipvmm_status with_pool_or(const char* function, hipvmm_resource pool, Body body) noexcept {
+  return with_resource(function, pool, [&](const resource_object& object) {
+    const auto is_one = [&](auto* other) {
+      if (other != nullptr) body(*other);
+      return other != nullptr;
+    };
+    if (!(is_one(dynamic_cast<Others*>(object.resource)) || ...))
+      body(object.as<mr::vmm_pool_resource>("pool"));
+  });
 }
 
-/// The same with a pool, an arena or blocks of one size.
+/// With a pool, an arena or blocks of one size.
 template <typename Body>
-void with_any_pool(const resource_object& object, Body body) {
-  if (auto* const blocks = dynamic_cast<mr::fixed_size_resource*>(object.resource))
-    return body(*blocks);
-  with_pool_or_arena(object, body);
+hipvmm_status with_any_pool(const char* function, hipvmm_resource pool, Body body) noexcept {
+  return with_pool_or<mr::arena_resource, mr::fixed_size_resource>(function, pool, body);
 }
 
 hipvmm_counters counters_of(const mr::statistics_resource_adaptor::counter& bytes,
@@ -79,31 +81,24 @@ hipvmm_status hipvmm_pool_deallocate(hipvmm_resource pool, void* pointer) {
 
 hipvmm_status hipvmm_pool_trim(hipvmm_resource pool, size_t bytes_to_keep, unsigned milliseconds,
                                size_t* released) {
-  return guarded(__func__, [&] {
-    const auto object = find(pool);
-    std::chrono::steady_clock::time_point deadline{};
-    if (milliseconds != 0)
-      deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds{milliseconds};
-    with_any_pool(*object, [&](auto& of) {
-      const std::size_t bytes = of.trim_to(kept(of, bytes_to_keep), deadline);
-      if (released != nullptr) *released = bytes;
-    });
+  std::chrono::steady_clock::time_point deadline{};
+  if (milliseconds != 0)
+    deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds{milliseconds};
+  return with_any_pool(__func__, pool, [&](auto& of) {
+    out_if_wanted(released, of.trim_to(kept(of, bytes_to_keep), deadline));
   });
 }
 
 hipvmm_status hipvmm_pool_get_statistics(hipvmm_resource pool, hipvmm_pool_statistics* statistics) {
-  return guarded(__func__, [&] {
-    const auto object = find(pool);
-    with_pool_or_arena(*object, [&](auto& of) {
-      const mr::pool_statistics now = of.statistics();
-      copy_struct(statistics,
-                  hipvmm_pool_statistics{sizeof(hipvmm_pool_statistics), now.reserved_current,
-                                         now.reserved_high, now.used_current, now.used_high,
-                                         now.address_bytes, now.mapped_bytes, now.largest_now,
-                                         now.largest_moved, now.largest_possible,
-                                         now.chunks_created, now.chunks_moved, now.callbacks},
-                  "statistics");
-    });
+  return with_pool_or<mr::arena_resource>(__func__, pool, [&](auto& of) {
+    const mr::pool_statistics now = of.statistics();
+    copy_struct(statistics,
+                hipvmm_pool_statistics{sizeof(hipvmm_pool_statistics), now.reserved_current,
+                                       now.reserved_high, now.used_current, now.used_high,
+                                       now.address_bytes, now.mapped_bytes, now.largest_now,
+                                       now.largest_moved, now.largest_possible, now.chunks_created,
+                                       now.chunks_moved, now.callbacks},
+                "statistics");
   });
 }
 
@@ -113,10 +108,8 @@ hipvmm_status hipvmm_pool_reset_peaks(hipvmm_resource pool) {
 
 hipvmm_status hipvmm_pool_report(hipvmm_resource pool, char* text, size_t capacity,
                                  size_t* length) {
-  return guarded(__func__, [&] {
-    const auto object = find(pool);
-    with_pool_or_arena(*object, [&](auto& of) { copy_text(of.report(), text, capacity, length); });
-  });
+  return with_pool_or<mr::arena_resource>(
+      __func__, pool, [&](auto& of) { copy_text(of.report(), text, capacity, length); });
 }
 
 hipvmm_status hipvmm_pool_explain(hipvmm_resource pool, char* text, size_t capacity,
@@ -157,27 +150,21 @@ hipvmm_status hipvmm_pool_access(hipvmm_resource pool, int device, hipvmm_right*
 }
 
 hipvmm_status hipvmm_pool_note_stream_wait(hipvmm_resource pool, void* waiter, void* other) {
-  return guarded(__func__, [&] {
-    const auto object = find(pool);
-    with_any_pool(*object,
-                  [&](auto& of) { of.note_stream_wait(stream_of(waiter), stream_of(other)); });
-  });
+  return with_any_pool(__func__, pool,
+                       [&](auto& of) { of.note_stream_wait(stream_of(waiter), stream_of(other)); });
 }
 
 hipvmm_status hipvmm_pool_forget_stream(hipvmm_resource pool, void* stream) {
-  return guarded(__func__, [&] {
-    const auto object = find(pool);
-    with_any_pool(*object, [&](auto& of) { of.forget_stream(stream_of(stream)); });
-  });
+  return with_any_pool(__func__, pool, [&](auto& of) { of.forget_stream(stream_of(stream)); });
 }
 
 hipvmm_status hipvmm_logging_flush(hipvmm_resource logging) {
-  return with_resource<mr::logging_resource_adaptor>(
+  return with_kind<mr::logging_resource_adaptor>(
       __func__, logging, "logging", [](mr::logging_resource_adaptor& of) { of.flush(); });
 }
 
 hipvmm_status hipvmm_statistics_counters(hipvmm_resource statistics, hipvmm_counters* counters) {
-  return with_resource<mr::statistics_resource_adaptor>(
+  return with_kind<mr::statistics_resource_adaptor>(
       __func__, statistics, "statistics", [&](mr::statistics_resource_adaptor& of) {
         copy_struct(counters, counters_of(of.get_bytes_counter(), of.get_allocations_counter()),
                     "counters");
@@ -185,7 +172,7 @@ hipvmm_status hipvmm_statistics_counters(hipvmm_resource statistics, hipvmm_coun
 }
 
 hipvmm_status hipvmm_statistics_push(hipvmm_resource statistics, hipvmm_counters* counters) {
-  return with_resource<mr::statistics_resource_adaptor>(
+  return with_kind<mr::statistics_resource_adaptor>(
       __func__, statistics, "statistics", [&](mr::statistics_resource_adaptor& of) {
         // Checks the arguments before a level begins.
         copy_struct(counters, hipvmm_counters{}, "counters");
@@ -195,7 +182,7 @@ hipvmm_status hipvmm_statistics_push(hipvmm_resource statistics, hipvmm_counters
 }
 
 hipvmm_status hipvmm_statistics_pop(hipvmm_resource statistics, hipvmm_counters* counters) {
-  return with_resource<mr::statistics_resource_adaptor>(
+  return with_kind<mr::statistics_resource_adaptor>(
       __func__, statistics, "statistics", [&](mr::statistics_resource_adaptor& of) {
         copy_struct(counters, hipvmm_counters{}, "counters");
         const auto [bytes, count] = of.pop_counters();
@@ -204,39 +191,39 @@ hipvmm_status hipvmm_statistics_pop(hipvmm_resource statistics, hipvmm_counters*
 }
 
 hipvmm_status hipvmm_tracking_allocated(hipvmm_resource tracking, size_t* bytes) {
-  return with_resource<mr::tracking_resource_adaptor>(
+  return with_kind<mr::tracking_resource_adaptor>(
       __func__, tracking, "tracking",
       [&](mr::tracking_resource_adaptor& of) { out(bytes, "bytes") = of.get_allocated_bytes(); });
 }
 
 hipvmm_status hipvmm_tracking_outstanding(hipvmm_resource tracking, char* text, size_t capacity,
                                           size_t* length) {
-  return with_resource<mr::tracking_resource_adaptor>(
+  return with_kind<mr::tracking_resource_adaptor>(
       __func__, tracking, "tracking", [&](mr::tracking_resource_adaptor& of) {
         copy_text(of.get_outstanding_allocations_str(), text, capacity, length);
       });
 }
 
 hipvmm_status hipvmm_limiting_allocated(hipvmm_resource limiting, size_t* bytes) {
-  return with_resource<mr::limiting_resource_adaptor>(
+  return with_kind<mr::limiting_resource_adaptor>(
       __func__, limiting, "limiting",
       [&](mr::limiting_resource_adaptor& of) { out(bytes, "bytes") = of.get_allocated_bytes(); });
 }
 
 hipvmm_status hipvmm_fixed_size_block(hipvmm_resource fixed_size, size_t* bytes) {
-  return with_resource<mr::fixed_size_resource>(
+  return with_kind<mr::fixed_size_resource>(
       __func__, fixed_size, "fixed_size",
       [&](mr::fixed_size_resource& of) { out(bytes, "bytes") = of.get_block_size(); });
 }
 
 hipvmm_status hipvmm_graph_pool_release(hipvmm_resource graph_pool) {
-  return with_resource<mr::graph_pool>(__func__, graph_pool, "graph_pool",
-                                       [](mr::graph_pool& of) { of.release(); });
+  return with_kind<mr::graph_pool>(__func__, graph_pool, "graph_pool",
+                                   [](mr::graph_pool& of) { of.release(); });
 }
 
 hipvmm_status hipvmm_graph_pool_get_statistics(hipvmm_resource graph_pool,
                                                hipvmm_graph_pool_statistics* statistics) {
-  return with_resource<mr::graph_pool>(__func__, graph_pool, "graph_pool", [&](mr::graph_pool& of) {
+  return with_kind<mr::graph_pool>(__func__, graph_pool, "graph_pool", [&](mr::graph_pool& of) {
     const mr::graph_pool_statistics now = of.statistics();
     copy_struct(statistics,
                 hipvmm_graph_pool_statistics{sizeof(hipvmm_graph_pool_statistics), now.held_bytes,

@@ -66,85 +66,75 @@ hipvmm_status hipvmm_resource_destroy(hipvmm_resource resource) {
 }
 
 hipvmm_status hipvmm_resource_kind(hipvmm_resource resource, const char** kind) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
-    out(kind, "kind") = object->kind;
-  });
+  return with_resource(__func__, resource,
+                       [&](const resource_object& object) { out(kind, "kind") = object.kind; });
 }
 
 hipvmm_status hipvmm_resource_device(hipvmm_resource resource, int* device) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
-    const auto owner = object->resource->device();
+  return with_resource(__func__, resource, [&](const resource_object& object) {
+    const auto owner = object.resource->device();
     out(device, "device") = owner ? owner->ordinal() : -1;
   });
 }
 
 hipvmm_status hipvmm_resource_is_host_accessible(hipvmm_resource resource, int* accessible) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
-    out(accessible, "accessible") = object->resource->is_host_accessible() ? 1 : 0;
+  return with_resource(__func__, resource, [&](const resource_object& object) {
+    out(accessible, "accessible") = object.resource->is_host_accessible() ? 1 : 0;
   });
 }
 
 hipvmm_status hipvmm_resource_is_equal(hipvmm_resource resource, hipvmm_resource other,
                                        int* equal) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
+  return with_resource(__func__, resource, [&](const resource_object& object) {
     const auto compared = find(other);
-    out(equal, "equal") = object->resource->is_equal(*compared->resource) ? 1 : 0;
+    out(equal, "equal") = object.resource->is_equal(*compared->resource) ? 1 : 0;
   });
 }
 
 hipvmm_status hipvmm_resource_upstream(hipvmm_resource resource, hipvmm_resource* upstream) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
+  return with_resource(__func__, resource, [&](const resource_object& object) {
     create(upstream, "upstream", [&] {
-      if (object->upstream == nullptr)
+      if (object.upstream == nullptr)
         throw invalid_handle{std::string{"an adaptor is expected, and a resource of the kind "} +
-                             object->kind + " has no upstream"};
-      return object->upstream;
+                             object.kind + " has no upstream"};
+      return object.upstream;
     });
   });
 }
 
 hipvmm_status hipvmm_allocate(hipvmm_resource resource, size_t bytes, size_t alignment,
                               void* stream, void** pointer) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
+  return with_resource(__func__, resource, [&](const resource_object& object) {
     out(pointer, "pointer") = nullptr;
-    const default_stream_scope current{object->resource->device(), stream};
-    *pointer = object->resource->allocate(stream_of(stream), bytes, alignment_of(alignment));
+    const default_stream_scope current{object.resource->device(), stream};
+    *pointer = object.resource->allocate(stream_of(stream), bytes, alignment_of(alignment));
   });
 }
 
 hipvmm_status hipvmm_deallocate(hipvmm_resource resource, void* pointer, size_t bytes,
                                 size_t alignment, void* stream) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
+  return with_resource(__func__, resource, [&](const resource_object& object) {
     const stream_ref used = stream_of(stream);
-    const auto owner = object->resource->device();
+    const auto owner = object.resource->device();
     if (owner && (used.is_default() || used.is_per_thread_default()))
-      mr::deallocate_under(*owner, object->resource, used, pointer, bytes, alignment_of(alignment));
+      mr::deallocate_under(*owner, object.resource, used, pointer, bytes, alignment_of(alignment));
     else
-      object->resource->deallocate(used, pointer, bytes, alignment_of(alignment));
+      object.resource->deallocate(used, pointer, bytes, alignment_of(alignment));
   });
 }
 
 hipvmm_status hipvmm_allocate_sync(hipvmm_resource resource, size_t bytes, size_t alignment,
                                    void** pointer) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
+  return with_resource(__func__, resource, [&](const resource_object& object) {
     out(pointer, "pointer") = nullptr;
-    *pointer = object->resource->allocate_sync(bytes, alignment_of(alignment));
+    *pointer = object.resource->allocate_sync(bytes, alignment_of(alignment));
   });
 }
 
 hipvmm_status hipvmm_deallocate_sync(hipvmm_resource resource, void* pointer, size_t bytes,
                                      size_t alignment) {
-  return guarded(__func__, [&] {
-    const auto object = find(resource);
-    object->resource->deallocate_sync(pointer, bytes, alignment_of(alignment));
+  return with_resource(__func__, resource, [&](const resource_object& object) {
+    object.resource->deallocate_sync(pointer, bytes, alignment_of(alignment));
   });
 }
 

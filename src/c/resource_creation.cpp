@@ -168,25 +168,23 @@ hipvmm_status hipvmm_binning_create(hipvmm_resource upstream, const char* option
 }
 
 hipvmm_status hipvmm_binning_add_bin(hipvmm_resource binning, size_t bytes) {
-  return guarded(__func__, [&] {
-    const auto object = find(binning);
-    object->as<mr::binning_resource>("binning").add_bin(bytes);
+  return with_resource(__func__, binning, [&](const resource_object& object) {
+    object.as<mr::binning_resource>("binning").add_bin(bytes);
   });
 }
 
 hipvmm_status hipvmm_binning_add_bin_resource(hipvmm_resource binning, size_t bytes,
                                               hipvmm_resource bin) {
-  return guarded(__func__, [&] {
-    const auto object = find(binning);
-    auto& target = object->as<mr::binning_resource>("binning");
+  return with_resource(__func__, binning, [&](resource_object& object) {
+    auto& target = object.as<mr::binning_resource>("binning");
     const auto used = find(bin);
     const std::lock_guard lock{resource_object::bins_mutex()};
-    if (used->uses(*object))
+    if (used->uses(object))
       throw bad_argument{
           "the bin allocates from the binning resource itself: no request would end"};
-    object->bins.reserve(object->bins.size() + 1);
+    object.bins.reserve(object.bins.size() + 1);
     target.add_bin(bytes, used->resource);
-    object->bins.push_back(used);
+    object.bins.push_back(used);
   });
 }
 

@@ -18,12 +18,8 @@ namespace {
 template <typename Body>
 hipvmm_status with_attachment(const char* function, hipvmm_attachment attachment,
                               Body body) noexcept {
-  return guarded(function, [&] {
-    const auto object = find<attachment_object>(attachment);
-    const detail::events_wait until_unlocked;
-    const std::lock_guard lock{object->mutex};
-    body(object->memory);
-  });
+  return with_locked<attachment_object>(function, attachment,
+                                        [&](attachment_object& of) { body(of.value); });
 }
 
 }  // namespace
@@ -69,16 +65,13 @@ hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm
     const std::lock_guard lock{object->mutex};
     const std::lock_guard memory_lock{memory->mutex};
     const default_stream_scope current{memory->bytes.device(), stream};
-    object->published.announce(memory->bytes, stream_of(stream));
+    object->value.announce(memory->bytes, stream_of(stream));
   });
 }
 
 hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_t* count) {
-  return guarded(__func__, [&] {
-    const auto object = find<publication_object>(publication);
-    const detail::events_wait until_unlocked;
-    const std::lock_guard lock{object->mutex};
-    out(count, "count") = object->published.importers();
+  return with_locked<publication_object>(__func__, publication, [&](publication_object& of) {
+    out(count, "count") = of.value.importers();
   });
 }
 
@@ -99,8 +92,7 @@ hipvmm_status hipvmm_attachment_destroy(hipvmm_attachment attachment) {
 hipvmm_status hipvmm_attachment_refresh(hipvmm_attachment attachment, void* stream, size_t* bytes) {
   return with_attachment(__func__, attachment, [&](attached_region& memory) {
     const default_stream_scope current{memory.device(), stream};
-    const std::size_t readable = memory.refresh(stream_of(stream));
-    if (bytes != nullptr) *bytes = readable;
+    out_if_wanted(bytes, memory.refresh(stream_of(stream)));
   });
 }
 

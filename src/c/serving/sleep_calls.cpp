@@ -43,10 +43,7 @@ hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep wha
       throw bad_argument{"ranges is null, and has " + std::to_string(count)};
     for (const hipvmm_suspend_range* each = ranges; each != ranges + count; ++each)
       chosen.ranges.push_back({each->address, each->bytes, keep_of(each->keep)});
-    named.with_all([&](const memory_tag& of) {
-      const std::size_t done = call(of, kept, chosen);
-      if (bytes != nullptr) *bytes = done;
-    });
+    named.with_all([&](const memory_tag& of) { out_if_wanted(bytes, call(of, kept, chosen)); });
   });
 }
 
@@ -80,10 +77,7 @@ hipvmm_status hipvmm_prepare_suspend(const char* tag, hipvmm_keep keep,
 
 hipvmm_status hipvmm_resume(const char* tag, size_t* bytes) {
   return guarded(__func__, [&] {
-    named_tag::find(tag).with_all([&](const memory_tag& of) {
-      const std::size_t backed = resume(of);
-      if (bytes != nullptr) *bytes = backed;
-    });
+    named_tag::find(tag).with_all([&](const memory_tag& of) { out_if_wanted(bytes, resume(of)); });
   });
 }
 

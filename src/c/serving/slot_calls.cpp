@@ -173,10 +173,7 @@ hipvmm_status hipvmm_slot_arena_set_budget(hipvmm_slot_arena arena, size_t bytes
 }
 
 hipvmm_status hipvmm_slot_arena_trim(hipvmm_slot_arena arena, size_t* released) {
-  return with_arena(__func__, arena, [&](slot_arena& of) {
-    const std::size_t bytes = of.trim();
-    if (released != nullptr) *released = bytes;
-  });
+  return with_arena(__func__, arena, [&](slot_arena& of) { out_if_wanted(released, of.trim()); });
 }
 
 hipvmm_status hipvmm_slot_arena_get_layout(hipvmm_slot_arena arena,
