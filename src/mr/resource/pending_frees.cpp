@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <iterator>
 #include <thread>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/process_mark.hpp"
+#include "mr/resource/misaligned.hpp"
 #include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"
 #include "runtime/event.hpp"
@@ -21,10 +21,6 @@ namespace hipvmm::detail {
 namespace {
 
 constexpr std::size_t most_spare_events = 64;
-
-bool is_aligned_to(const void* pointer, std::size_t alignment) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
-}
 
 bool fits_well(std::size_t held, std::size_t wanted) {
   return held >= wanted && held - wanted <= wanted / 8;
@@ -97,8 +93,9 @@ bool pending_frees::add_without_stream(void* pointer, std::size_t bytes, device_
   std::shared_ptr<void> given = std::move(token);
   if (!retire_token(given, one.users)) return false;
   const std::lock_guard lock{mutex_};
+  blocks& without_stream = kept_[std::nullopt];
   one.bytes = forget_size(pointer, bytes);
-  without_stream_.splice(without_stream_.end(), added);
+  without_stream.splice(without_stream.end(), added);
   return true;
 }
 
@@ -115,7 +112,7 @@ void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alig
   const std::lock_guard lock{mutex_};
   // Idle, so that any stream may have them.
   for (auto each = refused_.begin(); each != refused_.end(); ++each) {
-    if (!fits_well(each->bytes, bytes) || !is_aligned_to(each->pointer, alignment)) continue;
+    if (!fits_well(each->bytes, bytes) || !is_aligned(each->pointer, alignment)) continue;
     if (each->bytes != bytes) larger_[each->pointer] = each->bytes;
     void* const pointer = each->pointer;
     refused_.erase(each);
@@ -125,7 +122,7 @@ void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alig
   if (of == kept_.end()) return nullptr;
   for (auto each = of->second.begin(); each != of->second.end(); ++each) {
     if (!fits_well(each->bytes, bytes)) continue;
-    if (is_aligned_to(each->pointer, alignment)) return take_for(stream, of, each, bytes);
+    if (is_aligned(each->pointer, alignment)) return take_for(stream, of, each, bytes);
   }
   return nullptr;
 }
@@ -135,8 +132,9 @@ void* pending_frees::take_of_any(stream_ref stream, std::size_t bytes, std::size
   auto best_of = kept_.end();
   blocks::iterator best;
   for (auto of = kept_.begin(); of != kept_.end(); ++of) {
+    if (!of->first) continue;
     for (auto each = of->second.begin(); each != of->second.end(); ++each) {
-      if (each->bytes < bytes || !is_aligned_to(each->pointer, alignment)) continue;
+      if (each->bytes < bytes || !is_aligned(each->pointer, alignment)) continue;
       if (best_of != kept_.end() && best->bytes <= each->bytes) continue;
       best_of = of;
       best = each;
@@ -212,10 +210,9 @@ void pending_frees::free_passed(std::optional<stream_ref> only) noexcept {
   blocks passed;
   report_exceptions([&] {
     const std::lock_guard lock{mutex_};
-    if (kept_.empty() && without_stream_.empty()) return;
+    if (kept_.empty()) return;
     const relaxed_captures relaxed;
     if (!freed_.is_done()) return;
-    collect_passed(without_stream_, passed);
     const auto collect = [&](streams::iterator of) {
       collect_passed(of->second, passed);
       return of->second.empty() ? kept_.erase(of) : std::next(of);
@@ -224,11 +221,12 @@ void pending_frees::free_passed(std::optional<stream_ref> only) noexcept {
       for (auto of = kept_.begin(); of != kept_.end();) of = collect(of);
       return;
     }
-    if (const auto own = kept_.find(only->get()); own != kept_.end()) collect(own);
+    for (const stream_key& key : {stream_key{}, stream_key{only->get()}})
+      if (const auto own = kept_.find(key); own != kept_.end()) collect(own);
     if (kept_.empty()) return;
     auto other = kept_.lower_bound(next_);
     other = collect(other == kept_.end() ? kept_.begin() : other);
-    next_ = other == kept_.end() ? nullptr : other->first;
+    next_ = other == kept_.end() ? std::nullopt : other->first;
   });
   free(passed);
 }
@@ -242,20 +240,33 @@ void pending_frees::wait_for_frees() noexcept {
 
 void pending_frees::free_all() noexcept {
   static_cast<void>(retry_refused());
+  wait_and_free([this](streams& taken) { taken.swap(kept_); });
+}
+
+template <typename Take>
+void pending_frees::wait_and_free(Take take) noexcept {
   streams waited_for;
   std::size_t waited_bytes = 0;
   {
     const std::lock_guard lock{mutex_};
-    waited_for.swap(kept_);
+    take(waited_for);
     for (const auto& [stream, of] : waited_for) waited_bytes += bytes_of(of);
     waited_bytes_ += waited_bytes;
   }
+  // One wait serves all blocks of the same users, because all came before it.
+  const device_list* finished = nullptr;
+  const auto wait_for = [&](const block& one) {
+    if (one.freed) return wait_until_passed(*one.freed);
+    if (one.has_passed() || (finished != nullptr && *finished == one.users)) return true;
+    if (!report_exceptions([&] { wait_for_devices(one.users); })) return false;
+    finished = &one.users;
+    return true;
+  };
   blocks passed;
-  for (auto& [stream, blocks_of_stream] : waited_for) {
-    for (auto each = blocks_of_stream.begin(); each != blocks_of_stream.end();) {
+  for (auto& [stream, of] : waited_for) {
+    for (auto each = of.begin(); each != of.end();) {
       const auto current = each++;
-      if (!wait_until_passed(*current->freed)) continue;
-      passed.splice(passed.end(), blocks_of_stream, current);
+      if (wait_for(*current)) passed.splice(passed.end(), of, current);
     }
   }
   {
@@ -270,40 +281,11 @@ void pending_frees::free_all() noexcept {
     std::erase_if(kept_, [](const auto& of) { return of.second.empty(); });
   }
   free(passed);
-  free_all_without_stream();
-}
-
-void pending_frees::free_all_without_stream() noexcept {
-  blocks waited_for;
-  std::size_t waited_bytes = 0;
-  {
-    const std::lock_guard lock{mutex_};
-    waited_for.swap(without_stream_);
-    waited_bytes = bytes_of(waited_for);
-    waited_bytes_ += waited_bytes;
-  }
-  blocks passed;
-  // One wait serves all blocks of the same users, because all came before it.
-  const device_list* finished = nullptr;
-  for (auto each = waited_for.begin(); each != waited_for.end();) {
-    const auto current = each++;
-    if (!current->has_passed() && (finished == nullptr || *finished != current->users)) {
-      if (!report_exceptions([&] { wait_for_devices(current->users); })) continue;
-      finished = &current->users;
-    }
-    passed.splice(passed.end(), waited_for, current);
-  }
-  {
-    const std::lock_guard lock{mutex_};
-    waited_bytes_ -= waited_bytes;
-    without_stream_.splice(without_stream_.begin(), waited_for);
-  }
-  free(passed);
 }
 
 bool pending_frees::has_any_without_stream() const {
   const std::lock_guard lock{mutex_};
-  return waited_bytes_ != 0 || !without_stream_.empty();
+  return waited_bytes_ != 0 || kept_.contains(std::nullopt);
 }
 
 void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
@@ -312,10 +294,14 @@ void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
   bool is_worth_a_wait = false;
   {
     const std::lock_guard lock{mutex_};
-    is_worth_a_wait = std::ranges::any_of(
-        without_stream_, [bytes](const auto& each) { return fits_well(each.bytes, bytes); });
+    const auto without_stream = kept_.find(std::nullopt);
+    is_worth_a_wait = without_stream != kept_.end() &&
+                      std::ranges::any_of(without_stream->second, [bytes](const auto& each) {
+                        return fits_well(each.bytes, bytes);
+                      });
   }
-  if (is_worth_a_wait) free_all_without_stream();
+  if (is_worth_a_wait)
+    wait_and_free([this](streams& taken) { taken.insert(kept_.extract(std::nullopt)); });
   wait_for_frees();
 }
 
@@ -341,7 +327,7 @@ std::size_t pending_frees::bytes_of(const blocks& of) noexcept {
 
 std::size_t pending_frees::bytes() const {
   const std::lock_guard lock{mutex_};
-  std::size_t total = waited_bytes_ + bytes_of(without_stream_) + bytes_of(refused_);
+  std::size_t total = waited_bytes_ + bytes_of(refused_);
   for (const auto& [stream, of] : kept_) total += bytes_of(of);
   return total;
 }

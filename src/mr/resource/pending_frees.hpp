@@ -92,9 +92,10 @@ class pending_frees {
   };
   /// Blocks in the order in which they were deallocated, as they are waited for.
   using blocks = std::list<block>;
-  /// Streams by handle. For a new stream with a reused handle, the wait for the event provides the
-  /// order.
-  using streams = std::map<ihipStream_t*, blocks>;
+  /// The handle of a stream; nothing for blocks that were deallocated without one. For a new stream
+  /// with a reused handle, the wait for the event provides the order.
+  using stream_key = std::optional<ihipStream_t*>;
+  using streams = std::map<stream_key, blocks>;
 
   [[nodiscard]] event take_event();
   [[nodiscard]] void* take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
@@ -102,7 +103,10 @@ class pending_frees {
   [[nodiscard]] std::size_t forget_size(void* pointer, std::size_t bytes);
   static void collect_passed(blocks& from, blocks& to);
   [[nodiscard]] static std::size_t bytes_of(const blocks& of) noexcept;
-  void free_all_without_stream() noexcept;
+  /// Takes blocks out by `take(taken)`, waits for the work that uses them, and frees them. Those
+  /// for which HIP refuses to wait return to their lists.
+  template <typename Take>
+  void wait_and_free(Take take) noexcept;
   [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
   /// Frees the blocks that HIP refused to free. Returns whether nothing is left of it.
   bool retry_refused() noexcept;
@@ -112,10 +116,9 @@ class pending_frees {
   event freed_;         // recorded after the last of them
   mutable std::mutex mutex_;
   streams kept_;
-  blocks without_stream_;
   blocks refused_;                // idle
   std::size_t waited_bytes_ = 0;  // of blocks in no list: a call waits for them, or frees them
-  ihipStream_t* next_ = nullptr;  // the stream to check next
+  stream_key next_;               // the stream to check next
   std::vector<event> spare_;
   // Blocks in use that are larger than requested.
   std::unordered_map<void*, std::size_t> larger_;
