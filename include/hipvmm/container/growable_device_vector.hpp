@@ -16,7 +16,6 @@
 #include <hipvmm/container/device_iterator.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/element_range.hpp>
-#include <hipvmm/container/growable_sharing.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -41,7 +40,7 @@ class reservation_request;
 /// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.
 template <typename T>
-class growable_device_vector : public growable_sharing {
+class growable_device_vector : private growable_storage {
   static_assert(std::is_trivially_copyable_v<T>,
                 "growable_device_vector<T>: T must be trivially copyable, because elements travel "
                 "between host and device as bytes");
@@ -64,7 +63,7 @@ class growable_device_vector : public growable_sharing {
   /// not available, or, without max_bytes, not one granule; unsupported without VMM if `options`
   /// need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
-      : growable_sharing{device, options} {}
+      : growable_storage{device, options} {}
   /// Makes `count` elements of zero bytes on the current device, filled in the order of `stream`.
   /// Throws: as the other constructors and resize.
   growable_device_vector(size_type count, stream_ref stream, const growth_options& options = {})
@@ -96,15 +95,16 @@ class growable_device_vector : public growable_sharing {
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept
-      : growable_sharing{std::move(other)}, size_{std::exchange(other.size_, 0)} {}
+      : growable_storage{static_cast<growable_storage&&>(other)},
+        size_{std::exchange(other.size_, 0)} {}
   growable_device_vector& operator=(growable_device_vector&& other) noexcept {
-    storage_ = std::move(other.storage_);
+    growable_storage::operator=(static_cast<growable_storage&&>(other));
     if (this != &other) size_ = std::exchange(other.size_, 0);
     return *this;
   }
   friend void swap(growable_device_vector& a, growable_device_vector& b) noexcept { a.swap(b); }
   void swap(growable_device_vector& other) noexcept {
-    std::swap(storage_, other.storage_);
+    std::swap<growable_storage>(*this, other);
     std::swap(size_, other.size_);
   }
 
@@ -116,14 +116,12 @@ class growable_device_vector : public growable_sharing {
   /// empty() by hipMM's name.
   [[nodiscard]] bool is_empty() const noexcept { return empty(); }
   /// Elements that fit in the memory backed now.
-  [[nodiscard]] size_type capacity() const noexcept {
-    return storage_.capacity_bytes() / sizeof(T);
-  }
+  [[nodiscard]] size_type capacity() const noexcept { return capacity_bytes() / sizeof(T); }
   /// Elements that fit in the reserved addresses from data() on.
-  [[nodiscard]] size_type max_size() const noexcept { return storage_.max_bytes() / sizeof(T); }
-  [[nodiscard]] pointer data() noexcept { return static_cast<T*>(storage_.data()); }
+  [[nodiscard]] size_type max_size() const noexcept { return max_bytes() / sizeof(T); }
+  [[nodiscard]] pointer data() noexcept { return static_cast<T*>(growable_storage::data()); }
   [[nodiscard]] const_pointer data() const noexcept {
-    return static_cast<const T*>(storage_.data());
+    return static_cast<const T*>(growable_storage::data());
   }
   [[nodiscard]] iterator begin() noexcept { return iterator{data()}; }
   [[nodiscard]] iterator end() noexcept { return begin() + ssize(); }
@@ -133,21 +131,23 @@ class growable_device_vector : public growable_sharing {
   [[nodiscard]] const_iterator cend() const noexcept { return end(); }
   [[nodiscard]] device_span<T> span() noexcept { return {data(), size_}; }
   [[nodiscard]] device_span<const T> span() const noexcept { return {data(), size_}; }
-  [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }
-  [[nodiscard]] growth_statistics statistics() const noexcept { return storage_.statistics(); }
-  /// The number of this vector in memory_event::object. A move makes no vector's number another's.
-  [[nodiscard]] std::uint64_t event_id() const noexcept { return storage_.event_id(); }
-  /// As growable_storage::is_address_stable: false if the device's memory comes from hipMalloc.
-  [[nodiscard]] bool is_address_stable() const noexcept { return storage_.is_address_stable(); }
-  /// As growable_storage::explain.
-  [[nodiscard]] std::string explain() const { return storage_.explain(); }
+  using growable_storage::device, growable_storage::event_id, growable_storage::explain;
+  using growable_storage::is_address_stable, growable_storage::statistics;
+  /// Rights to the elements, present and future.
+  using growable_storage::access, growable_storage::grant;
+  using growable_storage::revoke, growable_storage::set_access;
+  /// The chunks behind the elements; offsets and sizes are bytes.
+  using growable_storage::chunks, growable_storage::effective_access, growable_storage::move_range;
+  using growable_storage::export_chunks, growable_storage::export_fabric_chunks;
+  /// While growth_options::chunks.tag sleeps, size() and data() stay.
+  using growable_storage::is_asleep, growable_storage::require_awake;
 
   /// Backs at least `count` elements, without slack. A chunk already requested by
   /// growth_options::grow_ahead is used whole. Needs no stream, and waits for nothing but that
   /// chunk.
   /// Throws: std::length_error when `count` elements exceed the address space, or max_size() if
   /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
-  void reserve(size_type count) { storage_.reserve(checked_bytes(count)); }
+  void reserve(size_type count) { growable_storage::reserve(checked_bytes(count)); }
 
   /// Changes the size; new elements are zero bytes. Throws: as reserve, hip_error.
   void resize(size_type count, stream_ref stream) {
@@ -199,7 +199,7 @@ class growable_device_vector : public growable_sharing {
     // Past max_size the base may move; a source inside this vector moves with it.
     const bool inside = is_inside(source.data());
     const std::size_t offset = inside ? offset_of(source.data()) : 0;
-    if (!inside) storage_.require_copies_from(source.data(), stream);
+    if (!inside) require_copies_from(source.data(), stream);
     insert_at_end(source.size(), [&](T* end) {
       copy_async(stream, end, inside ? bytes_at(offset) : source.data(), source.size_bytes());
     });
@@ -219,7 +219,7 @@ class growable_device_vector : public growable_sharing {
   /// Replaces the contents by `count` elements from host memory. Throws: as append.
   void assign(const T* source, size_type count, stream_ref stream) {
     if (count != 0) require_source(source, count);
-    storage_.grow(checked_bytes(count));
+    grow(checked_bytes(count));
     if (count != 0) copy_async(stream, data(), source, count * sizeof(T));
     size_ = count;
   }
@@ -232,7 +232,7 @@ class growable_device_vector : public growable_sharing {
         [&](const T* first, size_type count) { assign(first, count, stream); });
   }
   void assign(std::initializer_list<T> source, stream_ref stream) {
-    storage_.grow(checked_bytes(source.size()));
+    grow(checked_bytes(source.size()));
     write_list(data(), source, stream);
     size_ = source.size();
   }
@@ -240,7 +240,7 @@ class growable_device_vector : public growable_sharing {
   /// of the copies and then refuses one, the old elements are partly overwritten and the size
   /// stays.
   void assign(size_type count, const T& value, stream_ref stream) {
-    storage_.grow(checked_bytes(count));
+    grow(checked_bytes(count));
     if (count != 0) fill_pattern_async(stream, data(), &value, sizeof(T), count);
     size_ = count;
   }
@@ -276,8 +276,8 @@ class growable_device_vector : public growable_sharing {
   void erase(size_type index, size_type count, stream_ref stream) {
     if (index > size_ || count > size_ - index)
       throw std::out_of_range{range_message("erase", std::max(index + count, count))};
-    storage_.move_within(index * sizeof(T), (index + count) * sizeof(T),
-                         (size_ - index - count) * sizeof(T), stream);
+    move_within(index * sizeof(T), (index + count) * sizeof(T), (size_ - index - count) * sizeof(T),
+                stream);
     size_ -= count;
   }
 
@@ -295,7 +295,7 @@ class growable_device_vector : public growable_sharing {
   /// captured; hip_error.
   void erase_front(size_type count, stream_ref stream) {
     if (count > size_) throw std::out_of_range{range_message("erase_front", count)};
-    storage_.erase_front(count * sizeof(T), stream, count == size_);
+    growable_storage::erase_front(count * sizeof(T), stream, count == size_);
     size_ -= count;
   }
   /// Makes the size zero; memory stays backed.
@@ -307,12 +307,12 @@ class growable_device_vector : public growable_sharing {
   /// `stream`. Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as
   /// region::trim.
   std::size_t shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
-    return storage_.shrink(size_ * sizeof(T), stream, tail);
+    return shrink(size_ * sizeof(T), stream, tail);
   }
   /// Reads one element and waits for `stream`. Throws: std::out_of_range, hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {
     require_index(index, "element");
-    storage_.require_awake("growable_device_vector::element");
+    require_awake("growable_device_vector::element");
     storage_for_one value;
     copy(stream, &value, data() + index, sizeof(T));
     return *reinterpret_cast<const T*>(&value);
@@ -326,7 +326,7 @@ class growable_device_vector : public growable_sharing {
   /// with device_uvector::set_element_async. Throws: std::out_of_range, hip_error.
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     require_index(index, "set_element");
-    storage_.require_awake("growable_device_vector::set_element_async");
+    require_awake("growable_device_vector::set_element_async");
     fill_pattern_async(stream, data() + index, &value, sizeof(T), 1);
   }
   /// Writes one element and waits for `stream`. Throws: as set_element_async().
@@ -346,17 +346,17 @@ class growable_device_vector : public growable_sharing {
   /// Throws: std::out_of_range when `count` exceeds size(), hip_error.
   void copy_to_host(T* destination, size_type count, stream_ref stream) const {
     if (count > size_) throw std::out_of_range{range_message("copy_to_host", count)};
-    storage_.require_awake("growable_device_vector::copy_to_host");
+    require_awake("growable_device_vector::copy_to_host");
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
   /// Makes a vector of the same device, options, rights and contents, copied in the order of
   /// `stream`. Waits for it if the device may only read the elements.
   /// Throws: as reserve, hip_error.
   [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
-    growable_device_vector result{storage_.empty_copy()};
+    growable_device_vector result{empty_copy()};
     result.reserve(size_);
     if (size_ != 0) copy_async(stream, result.data(), data(), size_ * sizeof(T));
-    storage_.share_rights(result.storage_, stream);
+    share_rights(result, stream);
     result.size_ = size_;
     return result;
   }
@@ -370,7 +370,7 @@ class growable_device_vector : public growable_sharing {
   };
 
   explicit growable_device_vector(growable_storage storage)
-      : growable_sharing{std::move(storage)} {}
+      : growable_storage{std::move(storage)} {}
 
   static std::size_t checked_bytes(size_type count) {
     const std::size_t bytes = bytes_for(count, sizeof(T));
@@ -397,8 +397,8 @@ class growable_device_vector : public growable_sharing {
   template <typename Range, typename OfDevice, typename OfHost>
   static void with_elements(const Range& source, OfDevice of_device, OfHost of_host) {
     if constexpr (detail::is_device_range_v<Range, T>) {
-      if constexpr (std::is_base_of_v<growable_sharing, Range>)
-        source.storage_.require_awake("growable_device_vector: the source");
+      if constexpr (std::is_base_of_v<growable_storage, Range>)
+        source.require_awake("growable_device_vector: the source");
       of_device(device_span<const T>{source});
     } else {
       static_assert(
@@ -427,13 +427,13 @@ class growable_device_vector : public growable_sharing {
   /// Makes room for `count` more, even if a callback for the growth has changed the size.
   void grow_by(size_type count) {
     do {
-      storage_.grow(checked_bytes(add_bytes(size_, count)));
+      grow(checked_bytes(add_bytes(size_, count)));
     } while (capacity() < size_ + count);
   }
   /// Makes the size `count`, even if a callback for the growth has changed it.
   template <typename Fill>
   void lengthen(size_type count, Fill fill) {
-    if (count > size_) storage_.grow(checked_bytes(count));
+    if (count > size_) grow(checked_bytes(count));
     if (count > size_) fill(data() + size_, count - size_);
     size_ = count;
   }
@@ -446,8 +446,8 @@ class growable_device_vector : public growable_sharing {
     if (count == 0) return;
     grow_by(count);
     if (index > size_) throw std::out_of_range{range_message("insert", index)};
-    storage_.move_within((index + count) * sizeof(T), index * sizeof(T),
-                         (size_ - index) * sizeof(T), stream);
+    move_within((index + count) * sizeof(T), index * sizeof(T), (size_ - index) * sizeof(T),
+                stream);
     write(data() + index);
     size_ += count;
   }
@@ -456,7 +456,7 @@ class growable_device_vector : public growable_sharing {
     require_source(source.data(), source.size());
     const bool inside = is_inside(source.data());
     const std::size_t offset = inside ? offset_of(source.data()) : 0;
-    if (!inside) storage_.require_copies_from(source.data(), stream);
+    if (!inside) require_copies_from(source.data(), stream);
     const std::size_t bytes = source.size_bytes();
     insert_gap(index, source.size(), stream, [&](T* gap) {
       if (!inside) return copy_async(stream, gap, source.data(), bytes);
@@ -473,10 +473,10 @@ class growable_device_vector : public growable_sharing {
     if (!source.empty()) require_source(source.data(), source.size());
     if (is_inside(source.data())) {
       const std::size_t offset = offset_of(source.data());
-      storage_.move_within(0, offset, source.size_bytes(), stream);
+      move_within(0, offset, source.size_bytes(), stream);
     } else if (!source.empty()) {
-      storage_.require_copies_from(source.data(), stream);
-      storage_.grow(source.size_bytes());
+      require_copies_from(source.data(), stream);
+      grow(source.size_bytes());
       copy_async(stream, data(), source.data(), source.size_bytes());
     }
     size_ = source.size();

@@ -176,7 +176,9 @@ class growable_storage {
   void erase_front(std::size_t bytes, stream_ref stream, bool is_all = false);
 
   /// As region::grant.
-  void grant(device_ref device, access_right right);
+  void grant(device_ref device, access_right right = access_right::read_write);
+  /// Pre: no work of `device` in flight uses the memory.
+  void revoke(device_ref device) { grant(device, access_right::none); }
   /// Replaces all rights at once, as region::set_access.
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
@@ -200,7 +202,8 @@ class growable_storage {
   /// Returns whether suspend() of growth_options::chunks.tag released the memory. Sizes stay, and
   /// all calls that need the memory throw.
   [[nodiscard]] bool is_asleep() const noexcept;
-  /// Throws: std::logic_error, which names `function`, while the memory sleeps.
+  /// Throws: std::logic_error, which names `function`, while the memory sleeps; out_of_memory,
+  /// hip_error if a call that failed left bytes without a mapping, which cannot be mapped yet.
   void require_awake(const char* function) const;
 
   [[nodiscard]] void* data() const noexcept;

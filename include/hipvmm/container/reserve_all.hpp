@@ -13,7 +13,7 @@ class reservation_request {
  public:
   template <typename T>
   reservation_request(growable_device_vector<T>& vector, std::size_t count)
-      : storage_{&vector.storage_}, bytes_{growable_device_vector<T>::checked_bytes(count)} {}
+      : storage_{&vector}, bytes_{growable_device_vector<T>::checked_bytes(count)} {}
 
   [[nodiscard]] growable_storage& storage() const noexcept { return *storage_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

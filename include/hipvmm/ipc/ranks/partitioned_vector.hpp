@@ -176,16 +176,16 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     even = partition::even(parts_.size(), parts_.ranks());
     plan.emplace(parts_, *even, ranks().rank());
     if (!plan->in_front) return local_.reserve(size + plan->received);
-    fresh.emplace(growable_device_vector<T>{local_.storage_.empty_copy()});
+    fresh.emplace(growable_device_vector<T>{local_.empty_copy()});
     fresh->reserve(plan->size);
-    if (writes) local_.storage_.share_rights(fresh->storage_, stream);
+    if (writes) local_.share_rights(*fresh, stream);
   };
   const auto keeps = [&] { return plan->kept_begin != plan->kept_end; };
   const auto send = [&] {
     T* const to =
         plan->in_front ? fresh->data() : local_.data() + (keeps() ? plan->kept_begin : size);
     plan->transfer(ranks(), local_.data(), to, sizeof(T), stream);
-    if (plan->in_front && !writes) local_.storage_.share_rights(fresh->storage_, stream);
+    if (plan->in_front && !writes) local_.share_rights(*fresh, stream);
   };
   try {
     // By reference: a std::function of its own might need memory of the host.
