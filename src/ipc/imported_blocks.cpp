@@ -2,6 +2,7 @@
 #include <hipvmm/ipc/imported_blocks.hpp>
 
 #include <stdexcept>
+#include <utility>
 
 #include "ipc/imported_block_map.hpp"
 
@@ -38,8 +39,9 @@ detail::imported_block_map& imported_blocks::live() const {
 }
 
 imported_block imported_blocks::add(exported_range block) {
-  live().add(block);
-  return {mirror_, block.offset, block.bytes};
+  const exported_range taken{std::move(block)};
+  live().add(taken);
+  return {mirror_, taken.offset, taken.bytes};
 }
 
 std::size_t imported_blocks::release_unused() { return live().release_unused(); }
