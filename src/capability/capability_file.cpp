@@ -34,20 +34,6 @@ constexpr std::string_view last_line = "end\n";
 // Some tens of lines; a larger file is none of ours.
 constexpr std::size_t most_bytes = 64 * 1024;
 
-class file_descriptor {
- public:
-  explicit file_descriptor(int value) noexcept : value_{value} {}
-  ~file_descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  file_descriptor(const file_descriptor&) = delete;
-  file_descriptor& operator=(const file_descriptor&) = delete;
-  [[nodiscard]] int get() const noexcept { return value_; }
-
- private:
-  int value_;
-};
-
 std::string error_text() { return std::generic_category().message(errno); }
 
 /// Throws std::invalid_argument saying why, unless the file is one to believe.

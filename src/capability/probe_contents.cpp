@@ -13,6 +13,7 @@
 #include <hipvmm/vmm/access.hpp>
 #include "capability/mapped_row.hpp"
 #include "capability/probe.hpp"
+#include "core/descriptors.hpp"
 #include "core/error.hpp"
 #include "runtime/device.hpp"
 #include "runtime/runtime_rules.hpp"
@@ -303,23 +304,22 @@ namespace {
 class touching_pipe {
  public:
   touching_pipe() {
-    if (::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw std::bad_alloc{};
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw std::bad_alloc{};
+    read_end_ = file_descriptor{ends[0]};
+    write_end_ = file_descriptor{ends[1]};
   }
-  ~touching_pipe() {
-    for (const int each : ends_) ::close(each);
-  }
-  touching_pipe(const touching_pipe&) = delete;
-  touching_pipe& operator=(const touching_pipe&) = delete;
 
   [[nodiscard]] bool take(const void* from, std::size_t bytes) const {
-    return ::write(ends_[1], from, bytes) == static_cast<ssize_t>(bytes);
+    return ::write(write_end_.get(), from, bytes) == static_cast<ssize_t>(bytes);
   }
   [[nodiscard]] bool give(void* to, std::size_t bytes) const {
-    return ::read(ends_[0], to, bytes) == static_cast<ssize_t>(bytes);
+    return ::read(read_end_.get(), to, bytes) == static_cast<ssize_t>(bytes);
   }
 
  private:
-  std::array<int, 2> ends_{};
+  file_descriptor read_end_;
+  file_descriptor write_end_;
 };
 
 }  // namespace

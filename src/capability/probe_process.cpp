@@ -79,22 +79,6 @@ class spawn_attributes {
   posix_spawnattr_t value_{};
 };
 
-class descriptor_pair {
- public:
-  descriptor_pair() { require(::pipe2(ends_.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe"); }
-  ~descriptor_pair() {
-    for (const int each : ends_)
-      if (each >= 0) ::close(each);
-  }
-  descriptor_pair(const descriptor_pair&) = delete;
-  descriptor_pair& operator=(const descriptor_pair&) = delete;
-  [[nodiscard]] int writes() const { return ends_[1]; }
-  [[nodiscard]] int take_reader() { return std::exchange(ends_[0], -1); }
-
- private:
-  std::array<int, 2> ends_{-1, -1};
-};
-
 /// The environment of a probe: this process's, but nothing is replaced there by
 /// libhipvmm_preload.so, which has a pool that would start a probe again.
 std::vector<char*> probe_environment() {
@@ -128,10 +112,13 @@ probe_process::probe_process(const std::string& program,
   pointers.push_back(nullptr);
 
   std::vector<char*> variables = probe_environment();
-  descriptor_pair pipe;
+  std::array<int, 2> ends{};
+  require(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
+  file_descriptor output{ends[0]};
+  const file_descriptor writes{ends[1]};
   spawn_actions actions;
   const spawn_attributes attributes;
-  actions.give(pipe.writes(), STDOUT_FILENO);
+  actions.give(writes.get(), STDOUT_FILENO);
   actions.open_nothing(STDIN_FILENO, O_RDONLY);
   // A runtime that crashes in a probe has much to say that would alarm the program's user.
   actions.open_nothing(STDERR_FILENO, O_WRONLY);
@@ -139,13 +126,10 @@ probe_process::probe_process(const std::string& program,
   require(::posix_spawn(&process_, program.c_str(), actions.get(), attributes.get(),
                         pointers.data(), variables.data()),
           program.c_str());
-  output_ = pipe.take_reader();
+  output_ = std::move(output);
 }
 
-probe_process::~probe_process() {
-  end();
-  ::close(output_);
-}
+probe_process::~probe_process() { end(); }
 
 probe_process::reading probe_process::read_line(std::string& line,
                                                 std::chrono::milliseconds patience) {
@@ -158,12 +142,12 @@ probe_process::reading probe_process::read_line(std::string& line,
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
-    pollfd wanted{output_, POLLIN, 0};
+    pollfd wanted{output_.get(), POLLIN, 0};
     const int ready = ::poll(&wanted, 1, left.count() > 0 ? static_cast<int>(left.count()) : 0);
     if (ready == 0) return reading::late;
     if (ready < 0 && errno == EINTR) continue;
     std::array<char, 4096> piece;
-    const ssize_t got = ready < 0 ? -1 : ::read(output_, piece.data(), piece.size());
+    const ssize_t got = ready < 0 ? -1 : ::read(output_.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     // A line that the end cuts off is none.
     if (got <= 0) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/descriptors.hpp"
+
 namespace hipvmm::detail {
 
 /// Runs a program that writes lines to its standard output. The destructor ends it.
@@ -40,7 +42,7 @@ class probe_process {
 
  private:
   pid_t process_ = -1;
-  int output_ = -1;
+  file_descriptor output_;
   std::string buffer_;
   bool at_end_ = false;  // of the output
 };

@@ -7,8 +7,30 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace hipvmm::detail {
+
+/// Owns one file descriptor, or none.
+class file_descriptor {
+ public:
+  file_descriptor() noexcept = default;
+  explicit file_descriptor(int value) noexcept : value_{value} {}
+  ~file_descriptor() { close(); }
+  file_descriptor(file_descriptor&& other) noexcept : value_{other.release()} {}
+  file_descriptor& operator=(file_descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  [[nodiscard]] int get() const noexcept { return value_; }
+  [[nodiscard]] int release() noexcept { return std::exchange(value_, -1); }
+  [[nodiscard]] bool empty() const noexcept { return value_ < 0; }
+  /// Returns false, with errno, if a delayed write has failed.
+  bool close() noexcept { return empty() || ::close(release()) == 0; }
+
+ private:
+  int value_ = -1;
+};
 
 /// The number of file descriptors this process may have: the soft limit (RLIMIT_NOFILE). Queried on
 /// each call, since programs change it.

@@ -116,7 +116,7 @@ sockaddr_un address_of(const std::string& path) {
 
 }  // namespace
 
-owned_descriptor::~owned_descriptor() { close_foreign(value_); }
+owned_descriptor::~owned_descriptor() { close_foreign(release()); }
 
 void throw_system(int code, const char* call, const std::string& subject) {
   const std::string reason = std::generic_category().message(code);

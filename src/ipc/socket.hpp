@@ -7,10 +7,10 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <hipvmm/ipc/ipc_error.hpp>
+#include "core/descriptors.hpp"
 #include "ipc/packet.hpp"
 
 namespace hipvmm::detail {
@@ -26,22 +26,13 @@ using deadline = std::chrono::steady_clock::time_point;
 
 /// Owns one file descriptor: one of this process, one that a peer sent, or a connection to a peer.
 /// The destructor calls close_foreign(), so that no peer decides its duration.
-class owned_descriptor {
+class owned_descriptor : public file_descriptor {
  public:
+  using file_descriptor::file_descriptor;
   owned_descriptor() noexcept = default;
-  explicit owned_descriptor(int descriptor) noexcept : value_{descriptor} {}
   ~owned_descriptor();
-  owned_descriptor(owned_descriptor&& other) noexcept : value_{std::exchange(other.value_, -1)} {}
-  owned_descriptor& operator=(owned_descriptor&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  [[nodiscard]] int get() const noexcept { return value_; }
-  [[nodiscard]] int release() noexcept { return std::exchange(value_, -1); }
-  [[nodiscard]] bool empty() const noexcept { return value_ < 0; }
-
- private:
-  int value_ = -1;
+  owned_descriptor(owned_descriptor&& other) noexcept = default;
+  owned_descriptor& operator=(owned_descriptor&& other) noexcept = default;
 };
 
 /// Throws for the errno `code` of `call`, a call of the operating system about `subject`:

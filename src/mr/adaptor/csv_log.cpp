@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/descriptors.hpp"
 #include "core/file_size_signal.hpp"
 
 namespace hipvmm::mr {
@@ -35,18 +36,11 @@ class file_sink final : public csv_log::sink {
  public:
   explicit file_sink(const std::string& name) : name_{name} {
     make_folder();
-    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail("cannot be opened", errno);
-    try {
-      take_over();
-    } catch (...) {
-      ::close(descriptor_);
-      throw;
-    }
+    file_ = detail::file_descriptor{::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)};
+    if (file_.empty()) fail("cannot be opened", errno);
+    take_over();
   }
   ~file_sink() override {
-    ::close(descriptor_);
-    if (earlier_ >= 0) ::close(earlier_);
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }
   file_sink(const file_sink&) = delete;
@@ -57,7 +51,7 @@ class file_sink final : public csv_log::sink {
     if (std::exchange(replaces_, false)) leave_earlier_log();
     std::string_view rest = rows;
     while (!rest.empty()) {
-      const ssize_t put = ::write(descriptor_, rest.data(), rest.size());
+      const ssize_t put = ::write(file_.get(), rest.data(), rest.size());
       if (put >= 0) {
         rest.remove_prefix(static_cast<std::size_t>(put));
       } else if (errno != EINTR) {
@@ -88,10 +82,10 @@ class file_sink final : public csv_log::sink {
   // Two logs in one file would be none, such as those of processes that share an environment.
   void take_over() {
     struct stat about {};
-    if (::fstat(descriptor_, &about) != 0) fail("cannot be looked at", errno);
+    if (::fstat(file_.get(), &about) != 0) fail("cannot be looked at", errno);
     is_regular_ = S_ISREG(about.st_mode);
     if (!is_regular_) return;
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       fail("is being written by another adaptor, of this process or another; name one for each",
            errno);
     path_ = std::filesystem::canonical(name_);
@@ -107,22 +101,22 @@ class file_sink final : public csv_log::sink {
   // log, and its readers continue. If no file can be made beside it, it is emptied.
   void leave_earlier_log() {
     std::string path = path_.parent_path() / ".hipvmm-XXXXXX";
-    const int file = ::mkostemp(path.data(), O_CLOEXEC);
-    if (file >= 0) {
+    detail::file_descriptor file{::mkostemp(path.data(), O_CLOEXEC)};
+    if (!file.empty()) {
       struct stat about {};
       const bool is_alike =
-          ::fstat(descriptor_, &about) == 0 &&
-          (about.st_uid == ::geteuid() || ::fchown(file, about.st_uid, about.st_gid) == 0) &&
-          ::fchmod(file, about.st_mode & 0777U) == 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0;
+          ::fstat(file_.get(), &about) == 0 &&
+          (about.st_uid == ::geteuid() || ::fchown(file.get(), about.st_uid, about.st_gid) == 0) &&
+          ::fchmod(file.get(), about.st_mode & 0777U) == 0 &&
+          ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
       if (is_alike) {
         temporary_ = path;
-        earlier_ = std::exchange(descriptor_, file);
+        earlier_ = std::exchange(file_, std::move(file));
         return;
       }
-      ::close(file);
       ::unlink(path.c_str());
     }
-    if (::ftruncate(descriptor_, 0) != 0) fail("cannot be emptied", errno);
+    if (::ftruncate(file_.get(), 0) != 0) fail("cannot be emptied", errno);
   }
 
   // The earlier log stays locked until then, so that no process takes it over meanwhile. A file
@@ -130,31 +124,31 @@ class file_sink final : public csv_log::sink {
   void take_name(std::string_view rows) {
     if (::rename(temporary_.c_str(), path_.c_str()) == 0) {
       temporary_.clear();
-      ::close(std::exchange(earlier_, -1));
+      earlier_.close();
       return;
     }
     ::unlink(std::exchange(temporary_, {}).c_str());
-    ::close(std::exchange(descriptor_, std::exchange(earlier_, -1)));
-    if (::ftruncate(descriptor_, 0) != 0) fail("cannot be emptied", errno);
+    file_ = std::exchange(earlier_, {});
+    if (::ftruncate(file_.get(), 0) != 0) fail("cannot be emptied", errno);
     write(rows);
   }
 
   void drop_part_of_row(std::string_view written) const noexcept {
     const std::size_t whole = written.rfind('\n') + 1;  // of npos: nothing
-    const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
+    const off_t end = ::lseek(file_.get(), 0, SEEK_CUR);
     if (!is_regular_ || end < 0) return;
     const off_t whole_rows = end - static_cast<off_t>(written.size() - whole);
     // If this fails too, the file ends with part of a row, which every reader detects.
-    if (::ftruncate(descriptor_, whole_rows) != 0) return;
+    if (::ftruncate(file_.get(), whole_rows) != 0) return;
   }
 
   std::string name_;
   std::filesystem::path path_;  // without symbolic links
-  int descriptor_ = -1;
+  detail::file_descriptor file_;
   bool is_regular_ = false;
   bool replaces_ = false;  // an earlier log, with the first rows
-  std::string temporary_;  // of descriptor_, until it has the log's name; then empty
-  int earlier_ = -1;
+  std::string temporary_;  // of file_, until it has the log's name; then empty
+  detail::file_descriptor earlier_;
 };
 
 class stream_sink final : public csv_log::sink {

@@ -23,6 +23,8 @@
 #define CSV_IO_NO_THREAD
 #include <libfccp/csv.h>
 
+#include "core/descriptors.hpp"
+
 namespace hipvmm::tool {
 namespace {
 
@@ -36,17 +38,12 @@ class unpacked_file final : public io::ByteSourceBase {
       : ends_with_row_{ends_with_row},
         descriptor_{path == "-" ? ::dup(STDIN_FILENO)
                                 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)} {
-    if (descriptor_ < 0) throw std::system_error{errno, std::generic_category(), "cannot open it"};
+    if (descriptor_.empty())
+      throw std::system_error{errno, std::generic_category(), "cannot open it"};
     constexpr int gzip_alone = 15 + 16;
-    if (::inflateInit2(&stream_, gzip_alone) != Z_OK) {
-      ::close(descriptor_);
-      throw std::bad_alloc{};
-    }
+    if (::inflateInit2(&stream_, gzip_alone) != Z_OK) throw std::bad_alloc{};
   }
-  ~unpacked_file() override {
-    ::inflateEnd(&stream_);
-    ::close(descriptor_);
-  }
+  ~unpacked_file() override { ::inflateEnd(&stream_); }
   unpacked_file(const unpacked_file&) = delete;
   unpacked_file& operator=(const unpacked_file&) = delete;
 
@@ -69,8 +66,8 @@ class unpacked_file final : public io::ByteSourceBase {
     while (stream_.avail_in < magic.size() && !at_end_) {
       std::copy_n(stream_.next_in, stream_.avail_in, input_.data());
       stream_.next_in = input_.data();
-      const ssize_t got =
-          ::read(descriptor_, input_.data() + stream_.avail_in, input_.size() - stream_.avail_in);
+      const ssize_t got = ::read(descriptor_.get(), input_.data() + stream_.avail_in,
+                                 input_.size() - stream_.avail_in);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) throw std::system_error{errno, std::generic_category(), "cannot read it"};
       at_end_ = got == 0;
@@ -112,7 +109,7 @@ class unpacked_file final : public io::ByteSourceBase {
   static constexpr std::array<unsigned char, 2> magic{0x1f, 0x8b};
 
   bool& ends_with_row_;
-  int descriptor_;
+  detail::file_descriptor descriptor_;
   z_stream stream_{};
   form form_ = form::unknown;
   bool at_end_ = false;
