@@ -14,6 +14,7 @@
 #include "runtime/check_resources.hpp"
 #include "runtime/device.hpp"
 #include "runtime/device_gate.hpp"
+#include "runtime/ends/refused_ends.hpp"
 
 namespace hipvmm {
 
@@ -36,17 +37,22 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
 
 device_allocation::~device_allocation() {
   if (pointer_ == nullptr) return;
-  // Reported behind the wait: an error handler may end streams.
-  const hipError_t freed = [this] {
-    const detail::device_wait counted{device_.ordinal()};
-    return detail::timed{detail::memory_call::free}(hipFree(pointer_));
-  }();
-  detail::report(freed, "hipFree");
-  detail::note_memory_change(device_.ordinal(), -static_cast<std::int64_t>(bytes_));
-  detail::log<log_level::trace>([&] {
-    return "hipFree took " + format_bytes(bytes_) + " of device " +
-           std::to_string(device_.ordinal()) + " back";
-  });
+  const auto free_it = [pointer = pointer_, device = device_.ordinal(), bytes = bytes_] {
+    hipError_t freed = hipSuccess;
+    {
+      const detail::device_wait counted{device};
+      freed = detail::timed{detail::memory_call::free}(hipFree(pointer));
+    }
+    if (!detail::is_released(freed)) return freed;
+    detail::note_memory_change(device, -static_cast<std::int64_t>(bytes));
+    detail::log<log_level::trace>([&] {
+      return "hipFree took " + format_bytes(bytes) + " of device " + std::to_string(device) +
+             " back";
+    });
+    return freed;
+  };
+  // If it is lost, it stays counted.
+  static_cast<void>(detail::release_or_keep(free_it, "hipFree", true));
 }
 
 device_allocation& device_allocation::operator=(device_allocation&& other) noexcept {
@@ -67,12 +73,12 @@ bool detail::wait_by_free(device_ref device) {
     return false;
   }
   check(made, "hipMalloc");
-  const auto free_it = [&] {
+  const auto free_it = [pointer, device] {
     const device_wait counted{device.ordinal()};
     return hipFree(pointer);
   };
   const hipError_t freed = free_it();
-  if (freed != hipSuccess) report(free_it(), "hipFree");
+  if (freed != hipSuccess) static_cast<void>(release_or_keep(free_it, "hipFree", true));
   check(freed, "hipFree");
   return true;
 }

@@ -14,8 +14,8 @@
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "vmm/address_reservation.hpp"
-#include "vmm/refused_ends.hpp"
 #include "vmm/refused_unmaps.hpp"
 
 namespace hipvmm {

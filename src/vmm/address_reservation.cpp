@@ -19,13 +19,13 @@
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
 #include "core/error.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "runtime/host_function.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/chunk_limit.hpp"
 #include "vmm/physical_chunk.hpp"
-#include "vmm/refused_ends.hpp"
 
 namespace hipvmm {
 namespace {

@@ -16,9 +16,9 @@
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
 #include "core/observers/memory_events.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "runtime/pointer_memory.hpp"
 #include "vmm/address_reservation.hpp"
-#include "vmm/refused_ends.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {

@@ -20,9 +20,9 @@
 #include "core/logger.hpp"
 #include "core/process_mark.hpp"
 #include "runtime/check_resources.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "vmm/chunk_limit.hpp"
 #include "vmm/physical_chunk.hpp"
-#include "vmm/refused_ends.hpp"
 
 namespace hipvmm {
 
@@ -108,32 +108,6 @@ hipMemLocation to_hip_location(memory_location where) {
 }
 
 std::atomic<bool (*)(physical_chunk&)> pinned_chunk_keeper{nullptr};
-
-/// Returns whether HIP has released `handle`, or does not know it. AMD's runtime refuses only null
-/// and calls before its start (ROCm/clr, hip_vm.cpp).
-bool release_handle(hipMemGenericAllocationHandle_t handle, bool reports) noexcept {
-  const hipError_t result = detail::timed{detail::memory_call::release}(hipMemRelease(handle));
-  if (reports)
-    detail::report(result, "hipMemRelease");
-  else if (result != hipSuccess)
-    detail::clear_last_error();
-  return result == hipSuccess || result == hipErrorInvalidValue ||
-         result == hipErrorInvalidHandle || result == hipErrorDeinitialized;
-}
-
-/// A chunk that HIP refused to release, and that nobody has any more.
-class refused_chunk final : public detail::refused_end {
- public:
-  refused_chunk(hipMemGenericAllocationHandle_t handle,
-                std::shared_ptr<detail::chunk_charge> charge) noexcept
-      : handle_{handle}, charge_{std::move(charge)} {}
-
- private:
-  bool end(bool reports) noexcept override { return release_handle(handle_, reports); }
-
-  hipMemGenericAllocationHandle_t handle_;
-  std::shared_ptr<detail::chunk_charge> charge_;
-};
 
 std::uint64_t next_creation_index() {
   static std::atomic<std::uint64_t> last{0};
@@ -277,18 +251,20 @@ void physical_chunk::end() noexcept {
   if (handle_ == nullptr) return;
   if (handle_counts::further_owners().remove(handle_)) return;
   if (shared_) handle_counts::retained().remove(handle_);
-  if (!release_handle(handle_, true)) {
-    if (auto* const kept = new (std::nothrow) refused_chunk{handle_, std::move(charge_)}) {
-      detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
-    } else if (charge_) {
-      charge_->stay();  // because the host has no memory to note the chunk
-    }
-  } else {
-    detail::log<log_level::trace>([&] {
-      return "hipMemRelease took chunk " + std::to_string(creation_index_) + ", " +
-             format_bytes(bytes_) + " of " + text_of(location()) + ", back";
-    });
-  }
+  const bool is_noted = detail::release_or_keep(
+      [handle = handle_, charge = charge_, index = creation_index_, bytes = bytes_,
+       where = location()] {
+        const hipError_t result =
+            detail::timed{detail::memory_call::release}(hipMemRelease(handle));
+        if (detail::is_released(result))
+          detail::log<log_level::trace>([&] {
+            return "hipMemRelease took chunk " + std::to_string(index) + ", " +
+                   format_bytes(bytes) + " of " + text_of(where) + ", back";
+          });
+        return result;
+      },
+      "hipMemRelease", false);
+  if (!is_noted && charge_) charge_->stay();
   handle_ = nullptr;
   charge_.reset();
 }

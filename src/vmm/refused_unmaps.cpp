@@ -10,8 +10,8 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "vmm/address_reservation.hpp"
-#include "vmm/refused_ends.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {

@@ -11,7 +11,8 @@ namespace hipvmm {
 /// Owns one hipMalloc allocation of one device. Its address is fixed: it can neither grow nor move.
 /// - Destruction calls hipFree, which waits for all work of the device (HIP's rule). A caller that
 ///   must not wait destroys it in another thread.
-/// - Any thread may destroy it.
+/// - Any thread may destroy it. Memory that HIP refuses to free is reported, and freed when a
+///   request lacks memory.
 class device_allocation {
  public:
   /// An empty owner.

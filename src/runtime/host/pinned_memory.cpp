@@ -19,6 +19,7 @@
 #include "core/logger.hpp"
 #include "runtime/device.hpp"
 #include "runtime/device_gate.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "runtime/host/free_host_memory.hpp"
 
 namespace hipvmm::detail {
@@ -83,11 +84,19 @@ void* register_pages(std::size_t bytes) {
 
 void* allocate_pinned(std::size_t bytes, unsigned flags) {
   void* pointer = nullptr;
-  check_host_memory(hipHostMalloc(&pointer, bytes, flags), "hipHostMalloc", bytes);
+  hipError_t made = hipHostMalloc(&pointer, bytes, flags);
+  if (made == hipErrorOutOfMemory && retry_refused_ends(refusals::pass)) {
+    clear_last_error();
+    made = hipHostMalloc(&pointer, bytes, flags);
+  }
+  check_host_memory(made, "hipHostMalloc", bytes);
   return pointer;
 }
 
-void free_pinned(void* pointer) noexcept { report(hipHostFree(pointer), "hipHostFree"); }
+void free_pinned(void* pointer) noexcept {
+  static_cast<void>(
+      release_or_keep([pointer] { return hipHostFree(pointer); }, "hipHostFree", true));
+}
 
 bool wait_by_host_free(device_ref device) {
   const relaxed_captures relaxed;
@@ -99,8 +108,13 @@ bool wait_by_host_free(device_ref device) {
     return false;
   }
   check(made, "hipHostMalloc");
-  const device_wait counted{device.ordinal()};
-  check(hipHostFree(pointer), "hipHostFree");
+  const auto free_it = [pointer, device] {
+    const device_wait counted{device.ordinal()};
+    return hipHostFree(pointer);
+  };
+  const hipError_t freed = free_it();
+  if (freed != hipSuccess) static_cast<void>(release_or_keep(free_it, "hipHostFree", true));
+  check(freed, "hipHostFree");
   return true;
 }
 
@@ -119,9 +133,12 @@ pinned_memory::~pinned_memory() {
     return;
   }
   // A device may use pages that HIP does not let go; in a child process they are not there.
-  const hipError_t ended = hipHostUnregister(pointer_);
-  report(ended, "hipHostUnregister");
-  if (ended == hipSuccess) ::munmap(pointer_, registered_);
+  const auto end = [pointer = pointer_, bytes = registered_] {
+    const hipError_t ended = hipHostUnregister(pointer);
+    if (ended == hipSuccess) ::munmap(pointer, bytes);
+    return ended;
+  };
+  static_cast<void>(release_or_keep(end, "hipHostUnregister", true));
 }
 
 }  // namespace hipvmm::detail

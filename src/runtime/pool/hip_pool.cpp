@@ -6,6 +6,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "runtime/device_gate.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {
@@ -36,13 +37,12 @@ hipMemPool_t create_pool(device_ref device, hipMemAllocationHandleType shareable
 }
 
 void destroy_pool(hipMemPool_t pool) noexcept {
-  // Reported behind the lock: an error handler may free memory.
-  const hipError_t destroyed = [pool] {
+  const auto destroy = [pool] {
     std::unique_lock<std::shared_mutex> alone;
     report_exceptions([&alone] { alone = lock_for_pool_change(); });
     return hipMemPoolDestroy(pool);
-  }();
-  report(destroyed, "hipMemPoolDestroy");
+  };
+  static_cast<void>(release_or_keep(destroy, "hipMemPoolDestroy", true));
 }
 
 hipError_t allocate_from(hipMemPool_t pool, stream_ref stream, std::size_t bytes,

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <hip/hip_runtime_api.h>
+
 #include <boost/intrusive/list.hpp>
 #include <cstddef>
+#include <exception>
 #include <memory>
+#include <new>
+#include <optional>
+#include <utility>
 
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
 #include "core/process_mark.hpp"
 
 namespace hipvmm::detail {
@@ -14,14 +22,16 @@ namespace hipvmm::detail {
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
 /// After a refusal: `pass` tries the rest, for requests that lack memory; `stop` leaves it to the
-/// next time, so that a call of the program makes one failing call of HIP at most.
+/// next time, so that a call of the program makes one failing call of HIP at most, and leaves out
+/// what waits for a device.
 enum class refusals { pass, stop };
 
 /// Something whose end HIP refused. It is kept with all that it holds, and its end is tried again
 /// when memory or addresses are needed, or others were freed. Thread-safe.
 class refused_end : public boost::intrusive::list_base_hook<> {
  public:
-  refused_end() = default;
+  /// `waits`: its end may wait for a device.
+  explicit refused_end(bool waits = false) noexcept : waits_{waits} {}
   virtual ~refused_end() = default;
   refused_end(const refused_end&) = delete;
   refused_end& operator=(const refused_end&) = delete;
@@ -32,6 +42,9 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   static void end_or_keep(std::unique_ptr<refused_end> one) noexcept;
   /// Returns whether one that is kept maps something in [address, address + bytes).
   [[nodiscard]] static bool any_maps(const void* address, std::size_t bytes) noexcept;
+
+ protected:
+  const bool waits_;
 
  private:
   friend bool retry_refused_ends(refusals met) noexcept;
@@ -48,5 +61,46 @@ class refused_end : public boost::intrusive::list_base_hook<> {
 /// Tries again to end what HIP refused to end, the first refused first. Refusals were reported, and
 /// are not again. Returns whether something ended; false while another thread tries.
 bool retry_refused_ends(refusals met) noexcept;
+
+/// Returns whether a call that releases a resource succeeded, or reported that HIP does not know
+/// the resource.
+[[nodiscard]] bool is_released(hipError_t result) noexcept;
+
+/// A call that releases a resource: `Release` is hipError_t() noexcept, and has what must be kept.
+template <typename Release>
+class refused_release final : public refused_end {
+ public:
+  refused_release(Release release, bool waits) noexcept
+      : refused_end{waits}, release_{std::move(release)} {}
+
+ private:
+  bool end(bool /*reports*/) noexcept override {
+    try {
+      std::optional<relaxed_captures> relaxed;  // a request may run beside a capture
+      if (waits_) relaxed.emplace();
+      const hipError_t result = release_();
+      if (result != hipSuccess) clear_last_error();
+      return is_released(result);
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  Release release_;
+};
+
+/// Releases by `release`, which is HIP's `call`, or reports its refusal and keeps it. `waits`: as
+/// refused_end. Returns false if it is lost, because the host has no memory to keep it.
+template <typename Release>
+bool release_or_keep(Release release, const char* call, bool waits) noexcept {
+  const hipError_t result = release();
+  report(result, call);
+  if (is_released(result)) return true;
+  std::unique_ptr<refused_end> kept{new (std::nothrow)
+                                        refused_release<Release>{std::move(release), waits}};
+  if (!kept) return false;
+  refused_end::keep(std::move(kept));
+  return true;
+}
 
 }  // namespace hipvmm::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "vmm/refused_ends.hpp"
+#include "runtime/ends/refused_ends.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -40,6 +40,14 @@ bool refused_end::any_maps(const void* address, std::size_t bytes) noexcept {
   return std::ranges::any_of(all.ends, maps) || std::ranges::any_of(all.tried, maps);
 }
 
+// AMD's hipMemRelease refuses only null and calls before the runtime's start (ROCm/clr,
+// hip_vm.cpp).
+bool is_released(hipError_t result) noexcept {
+  return result == hipSuccess || result == hipErrorInvalidValue ||
+         result == hipErrorInvalidHandle || result == hipErrorInvalidDevicePointer ||
+         result == hipErrorHostMemoryNotRegistered || result == hipErrorDeinitialized;
+}
+
 bool retry_refused_ends(refusals met) noexcept {
   if (without_reclaim::is_set()) return false;
   kept_ends& all = all_kept();
@@ -51,12 +59,13 @@ bool retry_refused_ends(refusals met) noexcept {
   while (!all.tried.empty()) {
     refused_end& one = all.tried.front();
     lock.unlock();
-    const bool ended = !one.mark_.is_of_parent() && one.end(false);
+    const bool tries = !one.mark_.is_of_parent() && (met == refusals::pass || !one.waits_);
+    const bool ended = tries && one.end(false);
     lock.lock();
     all.tried.pop_front();
     if (!ended) {
       all.ends.push_back(one);
-      if (met == refusals::stop) all.ends.splice(all.ends.begin(), all.tried);
+      if (tries && met == refusals::stop) all.ends.splice(all.ends.begin(), all.tried);
       continue;
     }
     has_ended = true;
