@@ -103,6 +103,15 @@ def test_the_version_is_that_of_the_library():
     assert hipvmm.__version__ == _library.lib().version.replace("-dev", ".dev0")
 
 
+def test_a_text_is_not_cut_at_a_zero():
+    def three_bytes(text, room, length):
+        length._obj.value = 3
+        if text is not None:
+            ctypes.memmove(text, b"a\0b", 4)
+
+    assert _library.get_text(three_bytes) == "a\0b"
+
+
 def test_a_missing_library_is_an_error_that_lists_where_it_was_looked_for(run_python):
     script = """
 import hipvmm

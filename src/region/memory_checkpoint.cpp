@@ -2,6 +2,7 @@
 #include <hipvmm/region/memory_checkpoint.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
@@ -11,7 +12,6 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "capability/capability_fingerprint.hpp"
 #include "core/check.hpp"
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/memory_tag.hpp"
@@ -21,14 +21,15 @@ namespace {
 
 using file_word = std::uint64_t;
 
-/// A file begins with it; the head follows, of which `sum` is, then the contents, in the order of
-/// the head.
+/// A file begins with it; the head follows, of which and of whose length `sum` is, then the
+/// contents, in the order of the head.
 struct file_start {
   char magic[16];
-  char sum[16];
+  file_word byte_order;
+  file_word sum;
   file_word head_bytes;
 };
-constexpr file_start expected_start{{"hipvmm memory 1"}, {}, 0};
+constexpr file_start expected_start{{"hipvmm memory 2"}, 1, 0, 0};
 
 struct saved_range {
   file_word address;
@@ -109,6 +110,7 @@ class head_text {
 /// All but the contents.
 struct checkpoint_head {
   file_word file_bytes = 0;
+  file_word contents_sum = 0;
   file_word granularity = 0;
   std::string device;
   std::string notes;
@@ -118,6 +120,7 @@ struct checkpoint_head {
   [[nodiscard]] bool pass(Text& text) {
     head_text<Text> all{text};
     all.part(file_bytes);
+    all.part(contents_sum);
     all.part(granularity);
     all.part(device);
     all.part(notes);
@@ -181,12 +184,12 @@ checkpoint_head read_head(const detail::backup_file& file) {
   file_start start{};
   require(file.bytes() >= sizeof(start), "it is too short");
   file.read(&start, sizeof(start), 0);
-  require(std::memcmp(start.magic, expected_start.magic, sizeof(start.magic)) == 0,
-          "it does not begin as a checkpoint of this version does");
+  require(std::memcmp(&start, &expected_start, offsetof(file_start, sum)) == 0,
+          "it does not begin as a checkpoint of this version and byte order does");
   require(start.head_bytes <= file.bytes() - sizeof(start), "its head is cut off");
   std::string text(start.head_bytes, '\0');
   file.read(text.data(), text.size(), sizeof(start));
-  require(std::string(start.sum, sizeof(start.sum)) == detail::hash_of(text),
+  require(start.sum == detail::checksum(text.data(), text.size(), start.head_bytes),
           "its head is damaged");
   checkpoint_head head;
   require(head.pass(std::as_const(text)) &&
@@ -211,14 +214,16 @@ void require_fits(const checkpoint_head& head, device_ref device, const region_o
                                 ", which copies the contents, no read_write"};
 }
 
-void back_and_fill(memory_checkpoint& into, const checkpoint_head& head,
-                   const detail::backup_file& file, device_ref device,
-                   const region_options& options) {
+/// Returns the sum of the contents.
+file_word back_and_fill(memory_checkpoint& into, const checkpoint_head& head,
+                        const detail::backup_file& file, device_ref device,
+                        const region_options& options) {
   // All addresses first, because later allocations might take some.
   for (const saved_object& each : head.objects)
     into.regions.push_back(detail::region_at(address_in_file(each.addresses.address), device,
                                              each.addresses.bytes, options));
-  detail::file_copies copies;
+  file_word sum = 0;
+  detail::file_copies copies{sum};
   try {
     auto made = into.regions.begin();
     std::size_t from = head.file_bytes - head.bytes_of_contents();
@@ -239,6 +244,7 @@ void back_and_fill(memory_checkpoint& into, const checkpoint_head& head,
       for (region& each : into.regions) each.retire();
     throw;
   }
+  return sum;
 }
 
 }  // namespace
@@ -258,21 +264,21 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path, std:
       head.device = device.name();
       head.granularity = granularity_of(device).minimum;
     }
-    std::size_t offset = sizeof(file_start) + head.text().size();
-    head.file_bytes = offset + head.bytes_of_contents();
-    const std::string text = head.text();
     file_start start = expected_start;
-    start.head_bytes = text.size();
-    detail::hash_of(text).copy(start.sum, sizeof(start.sum));
+    start.head_bytes = head.text().size();
+    std::size_t offset = sizeof(start) + start.head_bytes;
+    head.file_bytes = offset + head.bytes_of_contents();
     auto file = detail::backup_file::beside(path, head.file_bytes);
-    file.write(&start, sizeof(start), 0);
-    file.write(text.data(), text.size(), sizeof(start));
-    detail::file_copies copies;  // behind the file, which they use
+    detail::file_copies copies{head.contents_sum};  // behind the file, which they use
     for (const detail::sleeping_range& each : contents) {
       copies.save(each.device, each.address, each.bytes, file, offset);
       offset += each.bytes;
     }
     copies.finish();
+    const std::string text = head.text();
+    start.sum = detail::checksum(text.data(), text.size(), start.head_bytes);
+    file.write(&start, sizeof(start), 0);
+    file.write(text.data(), text.size(), sizeof(start));
     file.take_name(path);
   });
   return head.bytes_of_contents();
@@ -281,6 +287,9 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path, std:
 memory_checkpoint load_checkpoint(const std::string& path, device_ref device,
                                   const region_options& options) {
   require_device(device);
+  const auto refuse = [&](const std::string& wrong) {
+    throw std::invalid_argument{"load_checkpoint: " + path + ": " + wrong};
+  };
   detail::backup_file file;
   checkpoint_head head;
   try {
@@ -288,11 +297,12 @@ memory_checkpoint load_checkpoint(const std::string& path, device_ref device,
     head = read_head(file);
     require_fits(head, device, options);
   } catch (const std::invalid_argument& wrong) {
-    throw std::invalid_argument{"load_checkpoint: " + path + ": " + wrong.what()};
+    refuse(wrong.what());
   }
   memory_checkpoint result;
   result.notes = std::move(head.notes);
-  back_and_fill(result, head, file, device, options);
+  if (back_and_fill(result, head, file, device, options) != head.contents_sum)
+    refuse("its contents are damaged");
   return result;
 }
 

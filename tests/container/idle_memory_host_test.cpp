@@ -25,7 +25,7 @@
 namespace hipvmm::test {
 namespace {
 
-using sizes = std::vector<std::size_t>;
+using numbers = std::vector<std::size_t>;
 
 constexpr const char* small_device = "HIPVMM_HOST_MEMORY=64MiB";
 
@@ -64,11 +64,11 @@ struct process_budget {
 };
 
 /// Commits `count` slots to `bytes` each.
-sizes fill(slot_arena& arena, std::size_t count, std::size_t bytes, stream_ref stream) {
-  sizes result;
+numbers fill(slot_arena& arena, std::size_t count, std::size_t bytes, stream_ref stream) {
+  numbers result;
   for (std::size_t i = 0; i < count; ++i) {
     result.push_back(arena.acquire(stream));
-    arena.commit(sizes{result.back()}, sizes{bytes}, stream);
+    arena.commit(numbers{result.back()}, numbers{bytes}, stream);
   }
   return result;
 }
@@ -276,7 +276,7 @@ HIPVMM_TEST_CASE_IN("idle memory: two threads that ask each other come to an end
     mr::vmm_pool_resource pool{first_device};
     for (int i = 0; i < rounds; ++i) {
       try {
-        const sizes used = fill(arena, 2, 16 * MiB, stream);
+        const numbers used = fill(arena, 2, 16 * MiB, stream);
         for (const std::size_t each : used) arena.release(each, stream);
         pool.deallocate(stream, pool.allocate(stream, 24 * MiB), 24 * MiB);
         ++served;
@@ -421,7 +421,7 @@ class random_driver {
         const std::size_t which = random(of.slots());
         const std::size_t length = (1 + random(4)) * 2 * MiB;
         request(
-            length, [&] { of.commit(sizes{which}, sizes{length}, stream_); }, &of);
+            length, [&] { of.commit(numbers{which}, numbers{length}, stream_); }, &of);
         break;
       }
       case 4: {

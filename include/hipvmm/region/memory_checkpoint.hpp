@@ -35,7 +35,8 @@ struct memory_checkpoint {
 ///   process that is killed leaves. Contents go through 64 MiB of pinned memory.
 /// - No handle is in the file: see docs/reference/sleep.md.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (on any exception nothing has changed, and there is no new file): std::logic_error while
+/// Throws (on any exception nothing has changed, and there is no new file, unless the disk refuses
+/// the last flush, that of the folder, which is std::system_error too): std::logic_error while
 /// the tag sleeps; std::invalid_argument in a stream that is being captured, if a chunk that moved
 /// is still mapped where it was, or if its device may not read it; unsupported if several slots
 /// share memory, or the tag has memory of several devices; std::system_error, also if the disk is
@@ -49,7 +50,7 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path,
 /// - Other code of the process has some of the addresses sooner or later: load first, and start the
 ///   process again if they are taken.
 /// - HIP must honour the address that hipMemAddressReserve is asked for; some releases do not.
-/// - The sum in the file is of its head: nobody notices bytes of contents that the disk has lost.
+/// - The file has checksums of its head and of its contents.
 /// Throws (on any exception nothing stays reserved): std::system_error; std::invalid_argument if
 /// the file is a symbolic link, of another user, one that others may write, no checkpoint, of
 /// another version, damaged, too short or too long, or of a device of another name or granularity,

@@ -601,7 +601,7 @@ def get_text(function: Callable[..., None], *args: Any) -> str:
             if length.value < room:
                 raise
             continue
-        return text.value.decode(errors="replace")
+        return text.raw[:length.value].decode(errors="replace")
 
 
 def path_bytes(path: Any) -> bytes:

@@ -26,7 +26,7 @@ pool_sleep::pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocat
 void pool_sleep::prepare_to_sleep(const detail::sleep_plan& plan) {
   blocks_.begin_sleep(refusal_);
   try {
-    blocks_.release_idle(plan.waits());
+    blocks_.release_idle(plan.function(), plan.waits());
     chunks().prepare_to_sleep(plan);
   } catch (...) {
     blocks_.wake();

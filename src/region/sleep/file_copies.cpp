@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <system_error>
 
@@ -36,6 +37,11 @@ int open_unnamed(const std::string& folder) {
   return named;
 }
 
+std::string folder_of(const std::string& path) {
+  const std::size_t name = path.rfind('/') + 1;  // of npos: 0
+  return name == 0 ? "." : path.substr(0, name);
+}
+
 /// As posix_fallocate() for all bytes of the file, which signals do not end: Linux before 6 takes
 /// the room of a file in memory back at each of them.
 int take_room(int file, std::size_t bytes) {
@@ -52,6 +58,23 @@ int take_room(int file, std::size_t bytes) {
 }
 
 }  // namespace
+
+// No library: zlib's crc32 is slower than a disk, and others would be one more package to install
+// for all who build this one. Each step maps the sums one to one, so that each changed word shows.
+std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t before) noexcept {
+  std::uint64_t sum = before ^ count;
+  const auto add = [&sum](const void* from, std::size_t part) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from, part);
+    sum = (sum ^ word) * 0x100000001B3;  // FNV's prime
+    sum ^= sum >> 32;                    // otherwise two changes of highest bits would cancel out
+  };
+  const auto* const first = static_cast<const std::byte*>(bytes);
+  std::size_t done = 0;
+  for (; count - done >= sizeof(sum); done += sizeof(sum)) add(first + done, sizeof(sum));
+  if (done != count) add(first + done, count - done);
+  return sum;
+}
 
 template <class Make>
 void backup_file::take(const std::string& folder, std::size_t bytes, Make make) {
@@ -80,8 +103,7 @@ backup_file::backup_file(const std::string& folder, std::size_t bytes) {
 
 backup_file backup_file::beside(const std::string& path, std::size_t bytes) {
   backup_file made;
-  const std::size_t name = path.rfind('/') + 1;  // of npos: 0
-  made.take(name == 0 ? "." : path.substr(0, name), bytes, [&] {
+  made.take(folder_of(path), bytes, [&] {
     std::string temporary = path + ".XXXXXX";
     const int opened = ::mkostemp(temporary.data(), O_CLOEXEC);
     if (opened >= 0) made.name_.swap(temporary);
@@ -108,9 +130,14 @@ backup_file::~backup_file() {
 }
 
 void backup_file::take_name(const std::string& path) {
-  if ((::fsync(descriptor_) != 0 && errno != EINVAL) || ::rename(name_.c_str(), path.c_str()) != 0)
+  // Some file systems have nothing to flush.
+  const auto is_on_disk = [](int file) { return ::fsync(file) == 0 || errno == EINVAL; };
+  backup_file folder;
+  folder.descriptor_ = ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder.empty() || !is_on_disk(descriptor_) || ::rename(name_.c_str(), path.c_str()) != 0)
     fail(errno, "the file cannot be " + path);
   name_.clear();
+  if (!is_on_disk(folder.descriptor_)) fail(errno, "a crash may lose the name of " + path);
 }
 
 void backup_file::write(const void* from, std::size_t bytes, std::size_t offset) const {
@@ -146,12 +173,18 @@ file_copies::~file_copies() {
     if (each && each->is_busy) each->memory.abandon();
 }
 
+void file_copies::add(const buffer& one, std::size_t bytes) const noexcept {
+  if (sum_ != nullptr) *sum_ = checksum(one.memory.get(), bytes, *sum_);
+}
+
 void file_copies::finish(buffer& one) {
   if (!one.is_busy) return;
   one.stream.synchronize();
   one.is_busy = false;
-  if (const backup_file* const to = std::exchange(one.file, nullptr))
-    to->write(one.memory.get(), one.bytes, one.offset);
+  const backup_file* const to = std::exchange(one.file, nullptr);
+  if (to == nullptr) return;
+  add(one, one.bytes);
+  to->write(one.memory.get(), one.bytes, one.offset);
 }
 
 file_copies::buffer& file_copies::next_buffer(device_ref device, std::size_t bytes) {
@@ -185,6 +218,7 @@ void file_copies::load(device_ref device, void* to, std::size_t bytes, const bac
     const std::size_t part = std::min(piece_of_file, bytes - done);
     buffer& one = next_buffer(device, part);
     file.read(one.memory.get(), part, offset + done);
+    add(one, part);
     one.is_busy = true;
     copy_async(one.stream, static_cast<std::byte*>(to) + done, one.memory.get(), part);
   }

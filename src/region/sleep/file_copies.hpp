@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,11 @@
 #include "runtime/host/pinned_memory.hpp"
 
 namespace hipvmm::detail {
+
+/// FNV-1a by words of 64 bits: of so many bytes behind those that have the sum `before`. Not
+/// cryptographic.
+[[nodiscard]] std::uint64_t checksum(const void* bytes, std::size_t count,
+                                     std::uint64_t before = 0) noexcept;
 
 /// Owns a file, of which all bytes have room.
 class backup_file {
@@ -38,7 +44,7 @@ class backup_file {
   void write(const void* from, std::size_t bytes, std::size_t offset) const;
   void read(void* to, std::size_t bytes, std::size_t offset) const;
   /// The file of beside() is `path` from now on, in place of any other, when all of it is on the
-  /// disk. Throws: std::system_error.
+  /// disk, and then its name. Throws: std::system_error; it has the name if that is not.
   void take_name(const std::string& path);
 
  private:
@@ -61,6 +67,8 @@ class backup_file {
 class file_copies {
  public:
   file_copies() = default;
+  /// Adds all bytes to this checksum, in the order of the calls and in pieces of 32 MiB.
+  explicit file_copies(std::uint64_t& sum) noexcept : sum_{&sum} {}
   /// Waits as drain().
   ~file_copies();
   file_copies(const file_copies&) = delete;
@@ -91,8 +99,10 @@ class file_copies {
   };
   /// A buffer of so many bytes that nothing uses, with a stream of `device`.
   [[nodiscard]] buffer& next_buffer(device_ref device, std::size_t bytes);
-  static void finish(buffer& one);
+  void finish(buffer& one);
+  void add(const buffer& one, std::size_t bytes) const noexcept;
 
+  std::uint64_t* sum_ = nullptr;
   std::optional<buffer> buffers_[2];
   std::size_t next_ = 0;
 };

@@ -27,6 +27,10 @@ class sleep_plan {
   /// that waits for some is refused, or stays.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
+  /// The function whose refusals its users throw.
+  [[nodiscard]] const char* function() const noexcept {
+    return only_reads_ ? "save_checkpoint" : "suspend";
+  }
   /// Whether some bytes may be copied to the host.
   [[nodiscard]] bool may_copy() const noexcept;
   /// Whether all bytes are dropped.

@@ -2,6 +2,8 @@
 // Memory of a tag that another process has at the same addresses, and files that are refused.
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,10 +14,10 @@
 #include <hipvmm/region/memory_checkpoint.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include "capability/capability_fingerprint.hpp"
 #include "container/slot_arena/arenas.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "region/chunks/region_chunks.hpp"
+#include "region/sleep/file_copies.hpp"
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/device_bytes.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -25,6 +27,17 @@
 #include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/idle/idle_memory.hpp"
+
+namespace {
+std::atomic<int> flushed_folders{0};
+}  // namespace
+
+/// In place of the C library's.
+extern "C" int fsync(int file) {
+  struct stat about {};
+  if (::fstat(file, &about) == 0 && S_ISDIR(about.st_mode)) ++flushed_folders;
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
 
 namespace hipvmm::test {
 namespace {
@@ -187,20 +200,51 @@ TEST_CASE("memory_checkpoint: a damaged file is refused before anything is reser
   for (std::size_t at = 0; at < contents; ++at) {
     CAPTURE(at);
     put(at, static_cast<char>(good[at] ^ 0x10));
-    CHECK_THROWS_AS(load_checkpoint(file.path, first_device), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(load_checkpoint(file.path, first_device)),
+                    std::invalid_argument);
     put(at, good[at]);
   }
-  for (const std::size_t size : {good.size() + 1, good.size() - 1, contents, contents - 1,
-                                 std::size_t{39}, std::size_t{0}}) {
+  const auto cut = [&](std::size_t size) {
     CAPTURE(size);
     std::filesystem::resize_file(file.path, size);
-    CHECK_THROWS_AS(load_checkpoint(file.path, first_device), std::invalid_argument);
-  }
+    CHECK_THROWS_AS(static_cast<void>(load_checkpoint(file.path, first_device)),
+                    std::invalid_argument);
+  };
+  for (const std::size_t size : {good.size() + 1, good.size() - 1}) cut(size);
+  for (std::size_t size = contents + 1; size-- != 0;) cut(size);
   CHECK(reserves.count() == 0);
   file.write(good);
 #ifndef __SANITIZE_THREAD__
   CHECK(load_checkpoint(file.path, first_device).notes == "notes");
+  for (const std::size_t at : {contents, contents + granule() / 2, good.size() - 1}) {
+    CAPTURE(at);
+    put(at, static_cast<char>(good[at] ^ 1));
+    drain_retired_memory();
+    CHECK(refusal_of_load<std::invalid_argument>(file.path).find("contents are damaged") !=
+          std::string::npos);
+    put(at, good[at]);
+  }
 #endif
+}
+
+TEST_CASE("memory_checkpoint: the name of a file is on the disk as well") {
+  const saved_file file;
+  const int before = flushed_folders;
+  save_checkpoint(memory_tag{}, file.path);
+  CHECK(flushed_folders == before + 1);
+}
+
+TEST_CASE("memory_checkpoint: files of other versions and byte orders say so") {
+  const saved_file file;
+  save_checkpoint(memory_tag{}, file.path);
+  const std::string good = file.bytes();
+  for (const std::size_t at : {14U, 16U, 23U}) {
+    std::string other = good;
+    ++other[at];
+    file.write(other);
+    CHECK(refusal_of_load<std::invalid_argument>(file.path).find("version and byte order") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("memory_checkpoint: a head with a right sum and wrong ranges is refused as well") {
@@ -215,7 +259,8 @@ TEST_CASE("memory_checkpoint: a head with a right sum and wrong ranges is refuse
     CAPTURE(value);
     std::string bad = good;
     std::memcpy(&bad[end - 64 + 8 * word], &value, sizeof(value));
-    detail::hash_of(bad.substr(40, end - 40)).copy(&bad[16], 16);
+    const std::uint64_t sum = detail::checksum(&bad[40], end - 40, end - 40);
+    std::memcpy(&bad[24], &sum, sizeof(sum));
     file.write(bad);
     refusal_of_load<std::invalid_argument>(file.path);
   };

@@ -249,7 +249,7 @@ void block_allocator::wake() noexcept {
   --blocks_.waiting_requests;
 }
 
-void block_allocator::release_idle(bool may_wait) {
+void block_allocator::release_idle(const char* function, bool may_wait) {
   if (may_wait)
     drain();
   else
@@ -259,7 +259,7 @@ void block_allocator::release_idle(bool may_wait) {
   backing_turn turn{backing_.turns};
   // This wait has no end if one of them waits for this thread, which may be one itself.
   if (!may_wait && turn.do_others_wait())
-    throw std::invalid_argument{"suspend: a request of " + name_of_pool(base()) +
+    throw std::invalid_argument{std::string{function} + ": a request of " + name_of_pool(base()) +
                                 " waits for memory: it can be evicted when that has ended"};
   // The background worker may be unmapping; it begins nothing more.
   turn.wait_for_others();
@@ -273,9 +273,9 @@ void block_allocator::release_idle(bool may_wait) {
     for (const auto& each : backing_.refused) bytes += each.addresses->bytes;
   }
   throw std::invalid_argument{
-      "suspend: " + format_bytes(bytes) + " of " + name_of_pool(base()) +
+      function + (": " + format_bytes(bytes)) + " of " + name_of_pool(base()) +
       " are still mapped at addresses that their chunks have left, which work of a capture may use "
-      "or HIP refused to unmap: suspend again when captures have ended"};
+      "or HIP refused to unmap: try again when captures have ended"};
 }
 
 void block_allocator::set_reuse(pool_reuse reuse) {

@@ -192,10 +192,10 @@ class block_allocator {
   void wake() noexcept;
   /// Whether it is between begin_sleep() and wake().
   [[nodiscard]] bool is_asleep();
-  /// Waits, if it may, until no work uses freed memory, and releases all idle chunks. Pre: it is
-  /// asleep.
+  /// Waits, if it may, until no work uses freed memory, and releases all idle chunks, for that
+  /// function. Pre: it is asleep.
   /// Throws: std::invalid_argument while an old address of a chunk is mapped; as the backend.
-  void release_idle(bool may_wait);
+  void release_idle(const char* function, bool may_wait);
 
   void set_reuse(pool_reuse reuse);
   void set_limit(std::size_t physical_bytes);
