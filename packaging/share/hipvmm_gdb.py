@@ -29,8 +29,6 @@ def call(value, expression):
 
 
 def device_of(value):
-    storage = member(value, "storage_")
-    value = value if storage is None else storage
     device = member(value, "device_")
     device = member(value, "device") if device is None else device
     return "" if device is None else f" on device {int(device['ordinal_'])}"

@@ -194,7 +194,7 @@ TEST_CASE_FIXTURE(pool_in_use, "C device memory: failures are null with a senten
   CHECK(reported.errors()[0].message.find("did not return") != std::string::npos);
 }
 
-TEST_CASE("C interface: the handle of a stream is refused where a hipStream_t is expected") {
+TEST_CASE("C interface: the handle of a stream is refused in place of a hipStream_t") {
   const pool_in_use used;
   owned_stream made;
   require_ok(hipvmm_stream_create(0, made.out()));

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "c/nearest_name.hpp"
 
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
+#include "support/test.hpp"
 
 namespace hipvmm::c {
 namespace {

@@ -108,7 +108,7 @@ TEST_CASE("hipmm: containers take sizes, streams and resources in hipMM's order"
 TEST_CASE("hipmm: using a resource of another device is refused, where hipMM is undefined") {
   HIPVMM_REQUIRE_DEVICE(other, second_device(), "second device");
   auto mr = rmm::mr::cuda_memory_resource{};
-  std::string message = "none";
+  std::string message;
   {
     const rmm::cuda_set_device_raii switched{other};
     message = text_thrown_by<rmm::logic_error>(

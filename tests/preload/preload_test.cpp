@@ -189,7 +189,7 @@ TEST_CASE("preload: what cannot be understood is said, and the program runs as w
   outcome ended = run_preloaded("copies", {"HIPVMM_PRELOAD=treshold=1MiB"});
   CHECK(ended.out == plain);
   check_sentence(ended.err,
-                 "hipvmm_preload: nothing is replaced: ", {"treshold", "threshold, most"});
+                 "hipvmm_preload: nothing is replaced: ", {"treshold", "did you mean threshold?"});
   ended = run_preloaded("copies", {"HIPVMM_CONF=pool.maximum=nonsense"});
   CHECK(ended.out == plain);
   check_sentence(ended.err, "hipvmm_preload: ", {"device", "nonsense"});

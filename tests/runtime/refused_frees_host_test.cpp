@@ -2,15 +2,6 @@
 // Memory of hipMalloc and of the host, and pools, that HIP refuses to free when their owner ends.
 #include <hipvmm/runtime/device_allocation.hpp>
 
-#include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <string>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
@@ -19,9 +10,9 @@
 #include "core/observers/memory_events.hpp"
 #include "runtime/host/free_host_memory.hpp"
 #include "runtime/host/pinned_memory.hpp"
-#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -30,6 +21,7 @@ namespace {
 class noted_bytes {
  public:
   noted_bytes() {
+    drain_retired_memory();
     sum = 0;
     before_ = detail::memory_changes.exchange(&receiver);
   }
@@ -49,6 +41,7 @@ class noted_bytes {
 void check_returns_later(const char* call, const std::function<void()>& end) {
   CAPTURE(std::string{call});
   const error_recorder reported;
+  drain_retired_memory();
   const hipvmm_host_counters before = live_objects();
   std::size_t first = 0;
   {
@@ -87,14 +80,16 @@ TEST_CASE("device_allocation: a pointer that HIP does not know is reported and f
   CHECK(freed.count() == 0);
 }
 
-TEST_CASE("device_allocation: a request that lacks memory frees what HIP refused to free") {
+TEST_CASE("device_allocation: a request that lacks memory frees memory that HIP kept") {
   const error_recorder reported;
   const std::size_t most = first_device.total_memory() / 4 * 3;
   mr::hip_resource resource{first_device};
   {
     const planned_fault fault{"hipFree", 1, hipErrorUnknown};
     { const device_allocation memory{first_device, most}; }
+    CHECK(fault.struck());
   }
+  CHECK(reported.count() == 1);
   void* const next = resource.allocate_sync(most);
   resource.deallocate_sync(next, most);
 }
@@ -109,7 +104,7 @@ TEST_CASE("resources: memory that HIP refuses to free is freed later") {
   check_returns_later("hipHostFree", [&] { use_once(pinned); });
 }
 
-TEST_CASE("pinned_host_resource: a request that lacks memory frees what HIP refused to free") {
+TEST_CASE("pinned_host_resource: a request that lacks memory frees memory that HIP kept") {
   const error_recorder reported;
   const hipvmm_host_counters before = live_objects();
   mr::pinned_host_resource pinned;
@@ -117,9 +112,11 @@ TEST_CASE("pinned_host_resource: a request that lacks memory frees what HIP refu
   {
     const planned_fault fault{"hipHostFree", 1, hipErrorUnknown};
     pinned.deallocate_sync(refused, MiB);
+    CHECK(fault.struck());
   }
   const planned_fault fault{"hipHostMalloc", 1, hipErrorOutOfMemory};
   pinned.deallocate_sync(pinned.allocate_sync(MiB), MiB);
+  CHECK(fault.struck());
   CHECK(live_objects() == before);
 }
 

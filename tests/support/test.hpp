@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The includes of every test of the library: doctest, HIP, the standard library as far as most
-// tests need it, sizes, errors and the devices that tests use.
+// The includes of a test of the library: doctest, HIP, the standard library as far as most tests
+// need it, sizes, errors, the devices that tests use, threads and thrown_by().
 #pragma once
 
 // IWYU pragma: begin_exports

@@ -44,7 +44,7 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   [[nodiscard]] static bool any_maps(const void* address, std::size_t bytes) noexcept;
 
  protected:
-  const bool waits_;
+  [[nodiscard]] bool may_wait() const noexcept { return waits_; }
 
  private:
   friend bool retry_refused_ends(refusals met) noexcept;
@@ -55,6 +55,7 @@ class refused_end : public boost::intrusive::list_base_hook<> {
     return false;
   }
 
+  const bool waits_;
   process_mark mark_;
 };
 
@@ -77,7 +78,7 @@ class refused_release final : public refused_end {
   bool end(bool /*reports*/) noexcept override {
     try {
       std::optional<relaxed_captures> relaxed;  // a request may run beside a capture
-      if (waits_) relaxed.emplace();
+      if (may_wait()) relaxed.emplace();
       const hipError_t result = release_();
       if (result != hipSuccess) clear_last_error();
       return is_released(result);

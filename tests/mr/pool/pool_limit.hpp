@@ -16,7 +16,7 @@ inline mr::pool_options at_most(std::size_t bytes) {
 }
 
 /// Bytes of a large block that a test fills, so that work uses the block.
-inline std::size_t filled_bytes() { return test_bytes(4 * MiB, 64 * KiB); }
+inline std::size_t filled_bytes(std::size_t usual) { return test_bytes(usual, 64 * KiB); }
 
 /// Whether chunks go back to the device one by one: else all of a pool must be idle.
 inline bool returns_chunks() { return !capability_of(first_device).needs(quirk::re_reserve); }

@@ -391,7 +391,7 @@ TEST_CASE("vmm_pool_resource: a stream that ends says so itself") {
   for (int i = 0; i < 20; ++i) {
     const stream next{first_device};
     void* const one = pool.allocate(next, 16 * MiB);
-    fill_async(next, one, 2, test::filled_bytes());
+    fill_async(next, one, 2, test::filled_bytes(16 * MiB));
     pool.deallocate(next, one, 16 * MiB);
   }
   first_device.synchronize();
@@ -404,14 +404,14 @@ TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory
   {
     const stream gone{first_device};
     void* const one = pool.allocate(gone, 16 * MiB);
-    fill_async(gone, one, 1, test::filled_bytes());
+    fill_async(gone, one, 1, test::filled_bytes(16 * MiB));
     pool.deallocate(gone, one, 16 * MiB);
     pool.forget_stream(gone);
   }
   for (int i = 0; i < 20; ++i) {
     const stream next{first_device};
     void* const one = pool.allocate(next, 16 * MiB);
-    fill_async(next, one, 2, test::filled_bytes());
+    fill_async(next, one, 2, test::filled_bytes(16 * MiB));
     pool.deallocate(next, one, 16 * MiB);
     pool.forget_stream(next);
   }
@@ -424,7 +424,7 @@ TEST_CASE("vmm_pool_resource: default streams of threads are told apart") {
     const stream_ref own = stream_ref::per_thread_default();
     for (int i = 0; i < 20; ++i) {
       void* const one = pool.allocate(own, 4 * MiB);
-      fill_async(own, one, static_cast<unsigned char>(i), test::filled_bytes());
+      fill_async(own, one, static_cast<unsigned char>(i), test::filled_bytes(4 * MiB));
       pool.deallocate(own, one, 4 * MiB);
     }
   });

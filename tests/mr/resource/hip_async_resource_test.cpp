@@ -92,7 +92,7 @@ void check_not_used_before_its_free(hip_async_resource& one, hip_async_resource&
   stream_ref{second}.wait(allocated);
   fill_async(second, block, 7, MiB);
   one.deallocate(second, block, MiB);
-  CHECK(other.statistics().used_current == 0);
+  if (&one != &other) CHECK(other.statistics().used_current == 0);
 
   void* const next = other.allocate(first, MiB);
   event reached{device_ref{0}};

@@ -53,7 +53,7 @@ class counted_upstream {
       [this](void* pointer, std::size_t bytes, stream_ref, void*) { give(pointer, bytes); }};
 };
 
-/// The message of `resource` if it refuses so many bytes; "none" if it does not.
+/// The message of `resource` if it refuses so many bytes; empty if it does not.
 inline std::string refusal(mr::memory_resource& resource, std::size_t bytes) {
   return text_thrown_by<out_of_memory>(
       [&] { resource.deallocate_sync(resource.allocate_sync(bytes), bytes); });
