@@ -115,7 +115,7 @@ void* allocate(torch_pools& from, std::size_t bytes, int device, void* stream) {
 void deallocate(torch_pools& to, void* pointer, std::size_t bytes, int device, void* stream) {
   if (pointer == nullptr) return;
   if (torch_pool* const owner = to.find(device)) {
-    owner->deallocate(pointer, bytes, stream_of(stream));
+    detail::report_exceptions([&] { owner->deallocate(pointer, bytes, stream_of(stream)); });
   } else if (!to.is_in_child) {
     detail::warn("hipvmm_torch_free", "an allocation of device " + std::to_string(device) +
                                           " is freed, and none was made there: nothing was done");
@@ -188,7 +188,7 @@ void hipvmm_torch_record_stream(void* pointer, void* stream) {
 void hipvmm_torch_erase_stream(void* pointer, void* stream) {
   if (pointer == nullptr) return;
   if (torch_pool* const owner = pools().owner_of(pointer))
-    owner->erase_stream(pointer, stream_of(stream));
+    detail::report_exceptions([&] { owner->erase_stream(pointer, stream_of(stream)); });
 }
 
 void hipvmm_torch_reset(void) {

@@ -189,8 +189,7 @@ checkpoint_head read_head(const detail::backup_file& file) {
   require(start.head_bytes <= file.bytes() - sizeof(start), "its head is cut off");
   std::string text(start.head_bytes, '\0');
   file.read(text.data(), text.size(), sizeof(start));
-  require(start.sum == detail::checksum(text.data(), text.size(), start.head_bytes),
-          "its head is damaged");
+  require(start.sum == detail::checksum(text.data(), text.size()), "its head is damaged");
   checkpoint_head head;
   require(head.pass(std::as_const(text)) &&
               std::ranges::all_of(head.objects, &saved_object::is_possible) &&
@@ -276,7 +275,7 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path, std:
     }
     copies.finish();
     const std::string text = head.text();
-    start.sum = detail::checksum(text.data(), text.size(), start.head_bytes);
+    start.sum = detail::checksum(text.data(), text.size());
     file.write(&start, sizeof(start), 0);
     file.write(text.data(), text.size(), sizeof(start));
     file.take_name(path);

@@ -28,8 +28,7 @@ using clock = std::chrono::steady_clock;
 
 std::atomic<std::uint64_t> released_count{0};
 
-// A caller that waits for retired memory waits for these threads, which must not wait for
-// themselves.
+// Callers wait for these threads, which must not wait for themselves.
 using releasing = thread_mark<struct releasing_kind>;
 
 enum class work { pending, passed, not_to_be_waited_for };
@@ -494,7 +493,8 @@ retirement_statistics retired_memory() { return detail::retirement::instance().s
 
 void drain_retired_memory() {
   detail::retirement::instance().wait_while_any([](const detail::retired_chunks&) { return true; });
-  detail::retry_refused_ends(detail::refusals::pass);
+  for (const auto met : {detail::refusals::pass, detail::refusals::wait})
+    detail::retry_refused_ends(met);
 }
 
 }  // namespace hipvmm

@@ -122,10 +122,11 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 
 /// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
 /// descriptors, memory can be released, and retry_rounds finds that this may help. The order:
-/// 1) memory that HIP refused to free or to unmap;
+/// 1) memory that HIP refused to release or to unmap;
 /// 2) the chunks in chunk_cache::shared(), which costs no wait;
 /// 3) idle memory of other holders, which goes to the taker that `asks` names;
-/// 4) retired memory.
+/// 4) retired memory;
+/// 5) memory that HIP refused to free, and whose end may wait for a device.
 template <typename Make>
 auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(make()) {
   std::optional<decltype(make())> made;
@@ -137,7 +138,8 @@ auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(ma
                                 return rounds.may_help(shortage.why(), retirements_waiting()) &&
                                        (retry_refused_ends(refusals::pass) ||
                                         cache_registry::release_for(shortage, released) ||
-                                        reclaim_retired(shortage, seen, asks));
+                                        reclaim_retired(shortage, seen, asks) ||
+                                        retry_refused_ends(refusals::wait));
                               }));
   }
   return std::move(*made);

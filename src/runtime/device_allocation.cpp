@@ -78,7 +78,7 @@ bool detail::wait_by_free(device_ref device) {
     return hipFree(pointer);
   };
   const hipError_t freed = free_it();
-  if (freed != hipSuccess) static_cast<void>(release_or_keep(free_it, "hipFree", true));
+  if (!is_released(freed)) static_cast<void>(release_or_keep(free_it, "hipFree", true));
   check(freed, "hipFree");
   return true;
 }

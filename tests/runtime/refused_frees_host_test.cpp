@@ -8,6 +8,7 @@
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "core/observers/memory_events.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "runtime/host/free_host_memory.hpp"
 #include "runtime/host/pinned_memory.hpp"
 #include "support/error_recorder.hpp"
@@ -92,6 +93,21 @@ TEST_CASE("device_allocation: a request that lacks memory frees memory that HIP 
   CHECK(reported.count() == 1);
   void* const next = resource.allocate_sync(most);
   resource.deallocate_sync(next, most);
+}
+
+TEST_CASE("device_allocation: ends that wait for no device are tried again without it") {
+  const error_recorder reported;
+  drain_retired_memory();
+  {
+    const planned_fault fault{"hipFree", 1, hipErrorUnknown};
+    { const device_allocation memory{first_device, MiB}; }
+    REQUIRE(fault.struck());
+  }
+  const call_counter freed{"hipFree"};
+  CHECK_FALSE(detail::retry_refused_ends(detail::refusals::pass));
+  CHECK(freed.count() == 0);
+  CHECK(detail::retry_refused_ends(detail::refusals::wait));
+  CHECK(freed.count() == 1);
 }
 
 TEST_CASE("resources: memory that HIP refuses to free is freed later") {

@@ -133,7 +133,7 @@ class growable_device_vector : private growable_storage {
   [[nodiscard]] device_span<const T> span() const noexcept { return {data(), size_}; }
   using growable_storage::device, growable_storage::event_id, growable_storage::explain;
   using growable_storage::is_address_stable, growable_storage::statistics;
-  /// Rights to the elements, present and future.
+  /// Rights to the elements, present and future; growable_storage has the preconditions.
   using growable_storage::access, growable_storage::grant;
   using growable_storage::revoke, growable_storage::set_access;
   /// The chunks behind the elements; offsets and sizes are bytes.

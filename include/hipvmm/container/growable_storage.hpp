@@ -175,11 +175,12 @@ class growable_storage {
   /// Pre: bytes <= capacity_bytes().
   void erase_front(std::size_t bytes, stream_ref stream, bool is_all = false);
 
-  /// As region::grant.
+  /// Rights to the memory, present and future. Throws: as region::grant.
   void grant(device_ref device, access_right right = access_right::read_write);
   /// Pre: no work of `device` in flight uses the memory.
   void revoke(device_ref device) { grant(device, access_right::none); }
-  /// Replaces all rights at once, as region::set_access.
+  /// Replaces the rights of all devices at once, as region::set_access: a device that `rights` does
+  /// not name has the default then. Pre: no work in flight needs a right that its device loses.
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
 
@@ -217,8 +218,8 @@ class growable_storage {
   [[nodiscard]] std::uint64_t event_id() const noexcept { return event_id_; }
   [[nodiscard]] const growth_options& options() const noexcept { return options_; }
   [[nodiscard]] growth_statistics statistics() const noexcept;
-  /// Returns whether data() stays the same while memory is added within max_bytes(). False after a
-  /// move from this storage.
+  /// Returns whether data() stays the same while memory is added within max_bytes(). False on
+  /// hipMalloc, and after a move from this storage.
   [[nodiscard]] bool is_address_stable() const noexcept;
   /// Explains in a few lines for people: the use of the device's memory and its reason, the
   /// work-arounds in force, reserved and backed bytes, and the consequences for data().

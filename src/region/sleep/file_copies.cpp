@@ -134,10 +134,14 @@ void backup_file::take_name(const std::string& path) {
   const auto is_on_disk = [](int file) { return ::fsync(file) == 0 || errno == EINVAL; };
   backup_file folder;
   folder.descriptor_ = ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder.empty() || !is_on_disk(descriptor_) || ::rename(name_.c_str(), path.c_str()) != 0)
+  const bool is_readable = !folder.empty();
+  if ((!is_readable && errno != EACCES) || !is_on_disk(descriptor_) ||
+      ::rename(name_.c_str(), path.c_str()) != 0)
     fail(errno, "the file cannot be " + path);
   name_.clear();
-  if (!is_on_disk(folder.descriptor_)) fail(errno, "a crash may lose the name of " + path);
+  // No one may flush a folder that is not readable.
+  if (is_readable && !is_on_disk(folder.descriptor_))
+    fail(errno, "a crash may lose the name of " + path);
 }
 
 void backup_file::write(const void* from, std::size_t bytes, std::size_t offset) const {

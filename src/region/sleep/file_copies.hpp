@@ -44,7 +44,8 @@ class backup_file {
   void write(const void* from, std::size_t bytes, std::size_t offset) const;
   void read(void* to, std::size_t bytes, std::size_t offset) const;
   /// The file of beside() is `path` from now on, in place of any other, when all of it is on the
-  /// disk, and then its name. Throws: std::system_error; it has the name if that is not.
+  /// disk, and then its name, if the folder may be read. Throws: std::system_error; it has the name
+  /// if that is not on the disk.
   void take_name(const std::string& path);
 
  private:

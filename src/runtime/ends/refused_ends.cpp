@@ -15,16 +15,19 @@ struct kept_ends {
   bool is_tried = false;
 };
 
-kept_ends& all_kept() noexcept {
-  static never_destroyed<kept_ends> only;
-  return only.get();
+/// `waits`: those that may wait for a device, so that nobody who tries the others waits for them.
+kept_ends& all_kept(bool waits) noexcept {
+  static never_destroyed<kept_ends> quick;
+  static never_destroyed<kept_ends> waiting;
+  return (waits ? waiting : quick).get();
 }
 
 }  // namespace
 
 void refused_end::keep(std::unique_ptr<refused_end> one) noexcept {
-  const std::lock_guard lock{all_kept().mutex};
-  all_kept().ends.push_back(*one.release());
+  kept_ends& all = all_kept(one->may_wait());
+  const std::lock_guard lock{all.mutex};
+  all.ends.push_back(*one.release());
 }
 
 void refused_end::end_or_keep(std::unique_ptr<refused_end> one) noexcept {
@@ -34,7 +37,7 @@ void refused_end::end_or_keep(std::unique_ptr<refused_end> one) noexcept {
 }
 
 bool refused_end::any_maps(const void* address, std::size_t bytes) noexcept {
-  kept_ends& all = all_kept();
+  kept_ends& all = all_kept(false);
   const auto maps = [=](const refused_end& each) { return each.maps(address, bytes); };
   const std::lock_guard lock{all.mutex};
   return std::ranges::any_of(all.ends, maps) || std::ranges::any_of(all.tried, maps);
@@ -50,7 +53,7 @@ bool is_released(hipError_t result) noexcept {
 
 bool retry_refused_ends(refusals met) noexcept {
   if (without_reclaim::is_set()) return false;
-  kept_ends& all = all_kept();
+  kept_ends& all = all_kept(met == refusals::wait);
   bool has_ended = false;
   std::unique_lock lock{all.mutex};
   if (all.is_tried || all.ends.empty()) return false;
@@ -59,13 +62,12 @@ bool retry_refused_ends(refusals met) noexcept {
   while (!all.tried.empty()) {
     refused_end& one = all.tried.front();
     lock.unlock();
-    const bool tries = !one.mark_.is_of_parent() && (met == refusals::pass || !one.waits_);
-    const bool ended = tries && one.end(false);
+    const bool ended = !one.mark_.is_of_parent() && one.end(false);
     lock.lock();
     all.tried.pop_front();
     if (!ended) {
       all.ends.push_back(one);
-      if (tries && met == refusals::stop) all.ends.splice(all.ends.begin(), all.tried);
+      if (met == refusals::stop) all.ends.splice(all.ends.begin(), all.tried);
       continue;
     }
     has_ended = true;

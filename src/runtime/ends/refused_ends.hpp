@@ -21,16 +21,16 @@ namespace hipvmm::detail {
 /// caller holds a lock: retry_refused_ends() and reclaim_retired() return false at once.
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
-/// After a refusal: `pass` tries the rest, for requests that lack memory; `stop` leaves it to the
-/// next time, so that a call of the program makes one failing call of HIP at most, and leaves out
-/// what waits for a device.
-enum class refusals { pass, stop };
+/// The ends that are tried again: `stop`, those that wait for no device up to the first refusal, so
+/// that a call of the program makes one failing call of HIP at most; `pass`, all of these, for
+/// requests that lack memory; `wait`, those that may wait for a device.
+enum class refusals { stop, pass, wait };
 
 /// Something whose end HIP refused. It is kept with all that it holds, and its end is tried again
 /// when memory or addresses are needed, or others were freed. Thread-safe.
 class refused_end : public boost::intrusive::list_base_hook<> {
  public:
-  /// `waits`: its end may wait for a device.
+  /// `waits`: its end may wait for a device. Such an end maps nothing.
   explicit refused_end(bool waits = false) noexcept : waits_{waits} {}
   virtual ~refused_end() = default;
   refused_end(const refused_end&) = delete;

@@ -85,7 +85,7 @@ void* register_pages(std::size_t bytes) {
 void* allocate_pinned(std::size_t bytes, unsigned flags) {
   void* pointer = nullptr;
   hipError_t made = hipHostMalloc(&pointer, bytes, flags);
-  if (made == hipErrorOutOfMemory && retry_refused_ends(refusals::pass)) {
+  if (made == hipErrorOutOfMemory && retry_refused_ends(refusals::wait)) {
     clear_last_error();
     made = hipHostMalloc(&pointer, bytes, flags);
   }
@@ -113,7 +113,7 @@ bool wait_by_host_free(device_ref device) {
     return hipHostFree(pointer);
   };
   const hipError_t freed = free_it();
-  if (freed != hipSuccess) static_cast<void>(release_or_keep(free_it, "hipHostFree", true));
+  if (!is_released(freed)) static_cast<void>(release_or_keep(free_it, "hipHostFree", true));
   check(freed, "hipHostFree");
   return true;
 }
