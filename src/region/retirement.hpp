@@ -124,7 +124,8 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// descriptors, memory can be released, and retry_rounds finds that this may help. The order:
 /// 1) memory that HIP refused to release or to unmap;
 /// 2) the chunks in chunk_cache::shared(), which costs no wait;
-/// 3) idle memory of other holders, which goes to the taker that `asks` names;
+/// 3) idle memory of other holders, which goes to the taker that `asks` names; one that holds none
+///    may free addresses, whereupon the cache releases chunks that they pinned;
 /// 4) retired memory;
 /// 5) memory that HIP refused to free, and whose end may wait for a device.
 template <typename Make>
@@ -139,6 +140,7 @@ auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(ma
                                        (retry_refused_ends(refusals::pass) ||
                                         cache_registry::release_for(shortage, released) ||
                                         reclaim_retired(shortage, seen, asks) ||
+                                        cache_registry::times_released() != released ||
                                         retry_refused_ends(refusals::wait));
                               }));
   }

@@ -11,6 +11,7 @@
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/blocked_stream.hpp"
@@ -122,6 +123,20 @@ HIPVMM_TEST_CASE_IN("idle memory: an arena's serves requests of every kind", {sm
   const auto arena = idle_arena();
   request_by_each_kind();
   CHECK(arena->statistics().held_bytes <= 32 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("idle memory: an empty arena gives up addresses that pin the memory of others",
+                    {small_device}) {
+  if (!has_virtual_memory()) return;
+  const auto empty = idle_arena();
+  const stream stream;
+  {
+    slot_arena second{first_device, slots_of(16 * MiB)};
+    fill(second, 4, 16 * MiB, stream);
+  }
+  drain_retired_memory();
+  mr::hip_resource resource{first_device};
+  resource.deallocate(stream, resource.allocate(stream, 32 * MiB), 32 * MiB);
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: blocks of one arena move to another without a creation",
