@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include <hipvmm/ipc/ipc_error.hpp>
 #include "ipc/fault_point.hpp"
 
 namespace hipvmm::detail {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <new>  // IWYU pragma: keep
 
+#include <hipvmm/ipc/ipc_error.hpp>
 #include "core/file_size_signal.hpp"
 #include "ipc/fault_point.hpp"
 

@@ -13,6 +13,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "ipc/fault_point.hpp"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include <system_error>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include "core/descriptors.hpp"
 #include "ipc/fault_point.hpp"
 #include "vmm/descriptor_closer.hpp"

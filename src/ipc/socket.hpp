@@ -3,13 +3,11 @@
 
 #include <sys/types.h>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
 
-#include <hipvmm/ipc/ipc_error.hpp>
 #include "core/descriptors.hpp"
 #include "ipc/packet.hpp"
 

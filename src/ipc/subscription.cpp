@@ -7,6 +7,7 @@
 #include <variant>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include "ipc/identity.hpp"
 
 namespace hipvmm::detail {
