@@ -5,7 +5,9 @@
 
 // IWYU pragma: begin_exports
 #include <doctest/doctest.h>
+#ifndef __VECTOR_TYPES_H__  // CUDA's headers, which NCCL's include, declare types of HIP's names
 #include <hip/hip_runtime_api.h>
+#endif
 
 #include <algorithm>
 #include <array>
