@@ -363,8 +363,9 @@ def test_crop_of_a_cache_whose_window_has_lost_tokens_changes_nothing(grown):
     assert caches[1].layers[0].get_seq_length() == 12  # transformers' own has cropped that layer
 
 
+@pytest.mark.parametrize("number", [int, torch.tensor])  # assisted decoding gives a tensor
 @pytest.mark.parametrize("length", [3, 40])
-def test_crop_of_a_cache_whose_window_records(grown, length):
+def test_crop_of_a_cache_whose_window_records(grown, length, number):
     caches = pair(grown, "sliding_attention", "full_attention")
     for each in caches:
         each.activate_past_recording()
@@ -372,7 +373,7 @@ def test_crop_of_a_cache_whose_window_records(grown, length):
         for layer in range(2):
             update(caches, layer, *tokens(2, count))
         for each in caches:
-            each.crop(-gone)
+            each.crop(number(-gone))
         assert same(*caches)
         for layer in range(2):
             assert caches[0].get_mask_sizes(3, layer) == caches[1].get_mask_sizes(3, layer)

@@ -26,6 +26,7 @@ tokens.
 from __future__ import annotations
 
 import copy
+import operator
 import threading
 from typing import Any, Callable, Dict, Optional
 
@@ -121,9 +122,11 @@ class GrowingLayer(DynamicLayer):
         count, tokens = self.get_seq_length(), self._own()
         if count == 0:
             return
-        if tokens is not None and len(args) == 1 and -count < args[0] < 0:
-            self._trim(tokens, count + args[0])
-            return
+        if tokens is not None and len(args) == 1:
+            gone = operator.index(args[0])  # assisted decoding gives a tensor
+            if -count < gone <= 0:
+                self._trim(tokens, count + gone)
+                return
         super().crop(*args, **kwargs)
         count = self.get_seq_length()
         if count == 0:
