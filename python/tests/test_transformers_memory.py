@@ -342,13 +342,21 @@ assert cache.get_seq_length() == 0
 
 @pytest.mark.skipif(hipvmm.provider() != "host", reason="leaks are found by the host provider")
 def test_caches_may_be_there_at_the_exit(run_python):
-    run_python(START + """
+    assert run_python(START + """
+import atexit
+
+@atexit.register  # before hipvmm's, and so called after that
+def late():
+    refused(hipvmm.InvalidHandleError, lambda: cache.update(*tokens(1, 1), 0))
+    print("refused")
+
 with hipvmm.transformers.install():
     cache.update(*tokens(), 0)
+    cache.update(*tokens(1, 1), 0)
 cache.update(*tokens(8, 3000), 2)
 kept, cycle = cache.update(*tokens(), 1)[0], [copy.deepcopy(cache)]
 cycle.append(cycle)
-""", arguments=[FOLDER], HIPVMM_HOST_LEAKS="1")
+""", arguments=[FOLDER], HIPVMM_HOST_LEAKS="1") == "refused\n"
 
 
 def test_a_thousand_caches_leave_nothing(grown, empty):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import math
 import os
 import sys
 import threading
@@ -31,6 +32,8 @@ class _Finalizers:
 
     def __init__(self) -> None:
         self.generation = 0  # of the process: one more in a child of fork()
+        # Equals itself as long as no object has ended by itself: other in a child, NaN at the end.
+        self.era: float = 0
         # By the numbers of threads, so that each changes its own entry: no lock is needed.
         self._making: Dict[int, int] = {}
         self._pending: Dict[object, weakref.finalize] = {}
@@ -43,6 +46,7 @@ class _Finalizers:
         self._making.clear()
         self._pending.clear()
         self.generation += 1
+        self.era = self.generation
 
     def __enter__(self) -> None:
         thread = threading.get_ident()
@@ -83,7 +87,7 @@ class _Finalizers:
             while while_there() and time.monotonic() < deadline:
                 time.sleep(0.001)
 
-        self._ending = threading.get_ident()
+        self._ending, self.era = threading.get_ident(), math.nan
         wait(lambda: bool(self._making))
         # The last object made ends first, because it may need the others, in other threads too.
         for key, finalizer in reversed(list(self._pending.copy().items())):

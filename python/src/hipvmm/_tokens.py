@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import torch
 
 from ._errors import OutOfMemoryError, UnsupportedError
+from ._handle import finalizers
 from ._shared_rows import SharedRows, current_stream
 from .device import capability, ordinal_in_torch, provider
 from .growable import GrowableArray
@@ -57,7 +58,7 @@ class Tokens:
         self.returns_with_addresses = returns_with_addresses(device)
         # Else the library is not asked at each token.
         self._may_sleep = rows is None and "sleeps by the tag" in self._array.explain()
-        self._is_sure = False  # that the memory is awake, and whole after the last growth
+        self._sure: Any = None  # the era in which the memory is awake, and whole since it grew
         self._backed: Dict[int, Any] = {}  # all elements, by the bytes that had memory
         self._shown = self._count = 0  # tokens that views() has returned: at most, and last
         self._lay_out(kind_of(keys, values))
@@ -111,11 +112,9 @@ class Tokens:
 
     def require_awake(self) -> None:
         """Raises InvalidStateError while the memory sleeps, UnsupportedError after fork()."""
-        if self._is_sure:
-            self._array._hold()
-        else:
+        if self._sure != finalizers.era:
             self._array._require_awake()
-            self._is_sure = not self._may_sleep
+            self._sure = None if self._may_sleep else finalizers.era
 
     def write_next(self, keys: Any, values: Any, *new: Any) -> Optional[Tuple[Any, Any]]:
         """Writes one token behind the tokens of views(), and returns the views with it.
@@ -158,7 +157,7 @@ class Tokens:
         """Before tokens are written that were shown: copies keep theirs, and autograd refuses
         gradients of all that it has saved."""
         if self._is_shared:
-            self._is_sure = False
+            self._sure = None
             self._with_memory(self._array.make_own, first * self.row_bytes)
         for each in self._backed.values():
             each[:0].zero_()
@@ -184,7 +183,7 @@ class Tokens:
             failure.exhausted, failure.device = "addresses", self._device
             failure.bytes_requested = nbytes
             raise failure
-        self._is_sure = False
+        self._sure = None
         try:
             more = 0 if self._is_shared else nbytes // 32  # else a block is as much
             self._array.resize_uninitialized(min(nbytes + more, most))
@@ -218,7 +217,7 @@ class Tokens:
         """Other memory with the first tokens, whose whole blocks are this one's too; None if so
         many copies share them already."""
         nbytes = count * self.row_bytes
-        self._is_sure = False
+        self._sure = None
         rows = self._with_memory(self._array.share, nbytes)
         if rows is None:
             return None
@@ -246,7 +245,7 @@ class Tokens:
             if not self.has_slack(count):
                 return
             stream = current_stream(self._device)
-            self._is_sure = False
+            self._sure = None
             try:
                 self._array.resize_uninitialized(count * self.row_bytes)
                 self._array.shrink_to_fit(stream, replace_tail=replaces_tail)
