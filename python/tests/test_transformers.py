@@ -247,13 +247,17 @@ def test_gradients_of_queries_survive_later_tokens(grown):
             sums[index] = sums[index] + ((query @ keys.transpose(2, 3)).softmax(3) @ values).sum()
     one, other = (torch.autograd.grad(each, query)[0] for each in sums)
     assert caches[0].held_bytes > 0 and torch.equal(one, other)
-    # Those of rows that are written anew would be wrong, also after a growth.
+    # Those of rows that are written anew would be wrong, also after a growth; if a crop() has moved
+    # the tokens, as on ROCm 6.1 to 7.2, the rows are as they were.
     for grown_by in (0, 40000):
-        lost = (query @ caches[0].update(*tokens(1, 3), 0)[0].transpose(2, 3)).softmax(3).sum()
+        keys, _ = caches[0].update(*tokens(1, 3), 0)
+        lost = (query @ keys.transpose(2, 3)).softmax(3).sum()
         caches[0].update(*tokens(1, grown_by), 0)
         caches[0].crop(-grown_by - 1)
-        caches[0].update(*tokens(1, 1), 0)
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        moved = caches[0].update(*tokens(1, 1), 0)[0].data_ptr() != keys.data_ptr()
+        assert not moved or grown_by and "quirk re_reserve" in hipvmm.capability(0)
+        with contextlib.nullcontext() if moved else pytest.raises(
+                RuntimeError, match="modified by an inplace operation"):
             lost.backward()
 
 
