@@ -34,7 +34,7 @@ mapped_row::~mapped_row() {
 void mapped_row::add() { add_at(maps.size(), 1); }
 
 void mapped_row::add_at(std::size_t at_unit, std::size_t units) {
-  site_.during = "when a chunk was created";
+  site_.during = plain_chunk;
   chunks.emplace_back(site_.device, units * site_.unit);
   site_.during = "when a chunk was mapped";
   maps.emplace_back(addresses, at_unit * site_.unit, chunks.back());

@@ -95,6 +95,11 @@ void attempt(const probe& each, capability::record& found, const std::string& du
       return answer_all(each, found, finding::no, error.what(), persistence::lasting);
     } catch (const hip_error& error) {
       const std::string what = sentence_of(error, during);
+      // An earlier probe made such chunks, so this refusal says nothing about the trait.
+      if (during == plain_chunk && each.run != probe_virtual_memory) {
+        if (attempts < most_attempts) continue;
+        return leave_open(each, found, what + ", each time");
+      }
       if (error.code() != hipErrorOutOfMemory)
         return answer_all(each, found, finding::no, what, persistence::lasting);
       // With a second GPU that cannot map, every map is out of memory (ROCm/ROCR-Runtime#287). That

@@ -12,6 +12,9 @@
 
 namespace hipvmm::detail {
 
+/// The making of a chunk without properties, as probe_site::during says it.
+inline constexpr std::string_view plain_chunk = "when a chunk was created";
+
 /// The device and stream that probes use, and the record they write to.
 struct probe_site {
   device_ref device;

@@ -168,7 +168,7 @@ void probe_crosses_reservations(probe_site& site) {
 }
 
 void probe_coherent_aliases(probe_site& site) {
-  site.during = "when a chunk was created";
+  site.during = plain_chunk;
   const physical_chunk chunk{site.device, site.unit};
   site.during = "when addresses were reserved";
   const std::array<address_reservation, 2> addresses{address_reservation{site.unit},

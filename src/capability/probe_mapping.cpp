@@ -211,7 +211,7 @@ void probe_equal_access(probe_site& site) {
 
 void probe_reports_failed_map(probe_site& site) {
   mapped_row row = granted_row(site, 1);
-  site.during = "when a chunk was created";
+  site.during = plain_chunk;
   const physical_chunk other{site.device, site.unit};
   try {
     mapping wrong{row.addresses, 0, other};

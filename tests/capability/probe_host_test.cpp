@@ -419,6 +419,21 @@ TEST_CASE("probes: one that finds nothing to export answers for itself alone") {
   }
 }
 
+// NVIDIA's driver refused the chunk of one probe so, in a process that started beside others.
+TEST_CASE("probes: a refused chunk, which an earlier probe got, is no answer") {
+  for (const char* const plan : {"hipMemCreate nth=1 error=hipErrorInvalidValue",
+                                 "hipMemCreate error=hipErrorInvalidValue"}) {
+    CAPTURE(plan);
+    const bool once = std::string_view{plan}.find("nth") != std::string_view::npos;
+    capability::record found;
+    const planned_faults faults{plan};
+    for (const probe& each : detail::all_probes())
+      if (each.first == trait::returns_memory) run_alone(each, found);
+    CHECK((found.persistences[index_of(trait::returns_memory)] == persistence::open) == !once);
+    CHECK((found.findings[index_of(trait::returns_memory)] == finding::unknown) == !once);
+  }
+}
+
 TEST_CASE("probes: copies across reservations are not known where no two are neighbours") {
   capability::record found;
   const hipvmm_host_counters before = live_objects();
