@@ -78,7 +78,7 @@ void answer_by(const votes& cast, probe_site& site, trait which, const std::stri
                        "free memory changed by other hands while it was watched (" +
                            std::to_string(cast.yes) + " times for, " + std::to_string(cast.no) +
                            " times against)",
-                       persistence::passing);
+                       persistence::open);
   const bool yes = cast.yes > cast.no;
   site.answer(which, yes ? finding::yes : finding::no, yes ? if_yes : if_no);
 }

@@ -143,7 +143,7 @@ void settle();'
     rejects 'HIPVMM_HIP_USED lines are not sorted' homes ;;
   variable_read_elsewhere)
     append src/preload/settings.cpp 'const char* const mode = std::getenv("HIPVMM_MODE");'
-    rejects 'src/preload/settings.cpp:44: reads a variable of its own' homes ;;
+    rejects 'src/preload/settings.cpp:45: reads a variable of its own' homes ;;
   needs_another_header) append include/hipvmm/core/bytes.hpp 'inline std::vector<int> numbers();'
     rejects '<hipvmm/core/bytes.hpp> does not compile alone as c++17' header hipvmm/core/bytes.hpp ;;
   unlisted_source) touch "$tree/src/core/stray.cpp"
