@@ -109,9 +109,12 @@ struct pool_holder final : holder {
   explicit pool_holder(const memory_tag& tag) : pool{first_device, options(tag)} {}
   ~pool_holder() override { blocks.clear(); }
   static mr::pool_options options(const memory_tag& tag) { return mr::pool_options{.tag = tag}; }
+  /// The oldest blocks go first, and one block makes up for all that lack: the pool moves chunks.
   void resize(std::size_t units) override {
-    while (blocks.size() > units) blocks.pop_back();
-    while (blocks.size() < units) blocks.emplace_back(granule(), stream, &pool);
+    std::size_t has = 0;
+    for (const auto& each : blocks) has += each.size() / granule();
+    for (; has > units; blocks.erase(blocks.begin())) has -= blocks.front().size() / granule();
+    if (has < units) blocks.emplace_back((units - has) * granule(), stream, &pool);
   }
   void trim() override { pool.trim_to(0); }
   [[nodiscard]] std::size_t held() const override { return pool.statistics().reserved_current; }
@@ -193,39 +196,55 @@ void check_account(std::size_t held) {
 constexpr const char* fallible[] = {"hipMemCreate", "hipMemMap", "hipMemSetAccess",
                                     "hipMemAddressReserve"};
 
-void run_randomly(const made_holder& kind, unsigned seed) {
-  CAPTURE(std::string{kind.name});
+/// Random operations of one object of each of `kinds`: one may have memory that the
+/// addresses of another pin.
+void run_randomly(const std::vector<made_holder>& kinds, unsigned seed) {
+  CAPTURE(std::string{kinds.front().name});
+  CAPTURE(kinds.size());
   CAPTURE(seed);
   std::mt19937 random{seed};
   const memory_tag tag{"account"};
-  std::unique_ptr<holder> one = kind.make(tag);
+  std::vector<std::unique_ptr<holder>> all;
+  for (const made_holder& kind : kinds) all.push_back(kind.make(tag));
   const error_recorder failures;  // its reports are not tested here
   std::string done;
   for (int step = 0; step < 40; ++step) {
+    const std::size_t which = random() % all.size();
+    holder& one = *all[which];
     const unsigned what = random() % 8;
     const std::size_t units = random() % (most + 1);
-    done += " " + std::to_string(what) + ":" + std::to_string(units);
+    done += " ";
+    if (kinds.size() > 1) done += std::string{kinds[which].name} + " ";
+    done += std::to_string(what) + ":" + std::to_string(units);
     CAPTURE(done);
     if (what == 5) {
-      one->trim();
-    } else if (what == 6 && kind.sleeps) {
+      one.trim();
+    } else if (what == 6 && kinds[which].sleeps) {
       suspend(tag, keep::nothing);
       CHECK(hipvmm_host_device_bytes(0) == detail::created_chunk_bytes(first_device));
       resume(tag);
     } else if (what == 7) {
       const planned_fault fault{fallible[random() % 4], 1 + random() % 4, hipErrorOutOfMemory};
       try {
-        one->resize(units);
+        one.resize(units);
       } catch (const std::exception&) {
       }
     } else {
-      one->resize(units);
+      try {
+        one.resize(units);
+      } catch (const out_of_memory&) {
+        if (all.size() == 1) throw;  // one alone fits into the device
+      }
     }
-    check_account(one->held());
+    std::size_t held = 0;
+    for (const auto& each : all) held += each->held();
+    check_account(held);
   }
-  one->resize(0);
-  one->trim();
-  one.reset();
+  for (const auto& each : all) {
+    each->resize(0);
+    each->trim();
+  }
+  all.clear();
   release_idle_memory();
   CHECK(hipvmm_host_device_bytes(0) == 0);
   CHECK(detail::created_chunk_bytes(first_device) == 0);
@@ -233,7 +252,11 @@ void run_randomly(const made_holder& kind, unsigned seed) {
 
 HIPVMM_CHILD("memory account: random programs") {
   for (const made_holder& kind : holders())
-    for (unsigned seed = 1; seed <= 3; ++seed) run_randomly(kind, seed);
+    for (unsigned seed = 1; seed <= 3; ++seed) run_randomly({kind}, seed);
+}
+
+HIPVMM_CHILD("memory account: random programs of several objects") {
+  for (unsigned seed = 1; seed <= 2; ++seed) run_randomly(holders(), seed);
 }
 
 HIPVMM_CHILD("memory account: many rounds") {
@@ -347,6 +370,10 @@ void check_on_each_profile(const char* child, const std::string& memory = "1GiB"
 TEST_CASE("memory: the driver counts what the library says it holds, after each operation" *
           names_its_profiles) {
   check_on_each_profile("memory account: random programs");
+}
+TEST_CASE("memory: the driver counts what several objects say they hold together" *
+          names_its_profiles) {
+  check_on_each_profile("memory account: random programs of several objects", "24MiB");
 }
 TEST_CASE("memory: an object emptied many times holds nothing" * names_its_profiles) {
   check_on_each_profile("memory account: many rounds");
