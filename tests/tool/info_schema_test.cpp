@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-info --json is as packaging/share/hipvmm-info.schema.json says, member by member.
-#include <doctest/doctest.h>
-
-#include <algorithm>
+// JSON of the tools is as the schemas in packaging/share say, member by member.
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
+#include <hipvmm/ipc/budget/memory_budget.hpp>
+#include "ipc/budget/budget_folder.hpp"
+#include "support/test.hpp"
+#include "tool/budgets.hpp"
 #include "tool/info_program.hpp"
 
 namespace hipvmm::test {
@@ -54,8 +53,8 @@ void compare(const json& value, const json& schema, const std::string& place,
         wrong.push_back(place + "." + name.get<std::string>() + " is missing");
 }
 
-std::string differences(const json& value) {
-  std::ifstream file{INFO_SCHEMA};
+std::string differences(const json& value, const std::string& schema = "hipvmm-info") {
+  std::ifstream file{SCHEMAS "/" + schema + ".schema.json"};
   std::vector<std::string> wrong;
   compare(value, json::parse(file), "report", wrong);
   std::string all;
@@ -75,6 +74,28 @@ TEST_CASE("info: --json keeps its schema") {
         "report.devices[].lanes has another type\n"
         "report.devices[].path is missing\n"
         "report.more is not in the schema\n");
+}
+
+TEST_CASE("budgets: --json keeps its schema") {
+  const budget_folder folder;
+  const std::vector<std::string> with_folder{"HIPVMM_BUDGETS=" + folder.path().string()};
+  const std::vector<std::string> asked{"--budgets", "--json"};
+  const auto differ = [](const std::string& told) {
+    return differences(json::parse(told), "hipvmm-budgets");
+  };
+  CHECK(differ(info_text(asked, with_folder)) == "");
+  memory_budget::set_limit("a", first_device.uuid(), MiB);
+  memory_budget::set_limit("b", first_device.uuid(), std::numeric_limits<std::size_t>::max());
+  CHECK(differ(info_text(asked, with_folder)) == "");
+  std::vector<budget_report> all = memory_budget::all();
+  all.at(0).holders.push_back({12, "program", -1, MiB, 5});
+  json changed = json::parse(tool::budgets_json(all));
+  CHECK(differ(changed.dump()) == "");
+  changed["budgets"][0]["holders"][0].erase("priority");
+  changed["budgets"][0]["limit"] = "none";
+  CHECK(differ(changed.dump()) ==
+        "report.budgets[].holders[].priority is missing\n"
+        "report.budgets[].limit has another type\n");
 }
 
 }  // namespace hipvmm::test
