@@ -45,9 +45,9 @@ void say_end_of_child(int status);
 /// Throws: as run_probes.
 void run_as_child(device_ref device, const std::string& without);
 
-/// The main function of the program. Does not return if it has probed.
-/// Throws: as run_as_child and require_device; std::invalid_argument for other arguments.
-int probe_main(int argc, char** argv);
+/// The main function of the program. Does not return if it has probed. Otherwise it writes the
+/// reason to standard error, and returns 2 for wrong arguments and 1 for other failures.
+int probe_main(int argc, char** argv) noexcept;
 /// The running program as a program that probes: the file that runs, whoever has replaced or
 /// removed it since. Started by this name it does nothing else, and its own constructors do not
 /// run.

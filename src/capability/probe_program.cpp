@@ -98,16 +98,32 @@ void watch_child() {
   ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
+[[noreturn]] void answer_request(int argc, char** argv) {
+  // To crash is part of the trade: no core, and no probe outlives its caller.
+  constexpr rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Before the runtime is there, which a fork would lose.
+  const bool watches = argc == 5 && std::string_view{argv[4]} == watch_option;
+  if (watches) watch_child();
+  require_device(device_ref{0});
+  const std::optional<int> device = argc > 1 ? ordinal_in(argv[1]) : std::nullopt;
+  const bool without = (argc == 4 || watches) && std::string_view{argv[2]} == "--without";
+  if (!device || (argc != 2 && !without))
+    throw std::invalid_argument{
+        "the arguments are no request; usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]"};
+  run_as_child(device_ref{*device}, without ? argv[3] : "");
+  // Memory that probes lose on purpose, and runtimes that hang at the end, are nobody's business.
+  std::fflush(stdout);
+  ::_exit(0);
+}
+
 /// Makes a program that has the library linked into it the program that probes, if the library
 /// has started it as such. It runs before all that the program itself constructs.
 [[gnu::constructor(101)]] void be_probe_of_own_program(int argc, char** argv) noexcept {
   if (argc < 1 || argv == nullptr || argv[0] == nullptr || own_probe_name != argv[0]) return;
   if (::getauxval(AT_SECURE) != 0) return;
-  try {
-    ::_exit(probe_main(argc, argv));
-  } catch (const std::exception&) {
-    ::_exit(1);
-  }
+  ::_exit(probe_main(argc, argv));
 }
 
 }  // namespace
@@ -137,27 +153,13 @@ probe_program find_probe_program() {
   return {{}, why_not};
 }
 
-int probe_main(int argc, char** argv) {
-  // To crash is part of the trade: no core, and no probe outlives its caller.
-  constexpr rlimit no_core{0, 0};
-  ::setrlimit(RLIMIT_CORE, &no_core);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Before the runtime is there, which a fork would lose.
-  const bool watches = argc == 5 && std::string_view{argv[4]} == watch_option;
-  if (watches) watch_child();
-  require_device(device_ref{0});
-  const std::optional<int> device = argc > 1 ? ordinal_in(argv[1]) : std::nullopt;
-  const bool without = (argc == 4 || watches) && std::string_view{argv[2]} == "--without";
-  if (!device || (argc != 2 && !without)) {
-    std::string words;
-    for (int i = 1; i < argc; ++i) words.append(i == 1 ? "'" : " ").append(argv[i]);
-    throw std::invalid_argument{(words.empty() ? "no device is named" : words + "' is no request") +
-                                "; usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]"};
+int probe_main(int argc, char** argv) noexcept {
+  try {
+    answer_request(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hipvmm-probe: %s\n", error.what());
+    return dynamic_cast<const std::invalid_argument*>(&error) == nullptr ? 1 : 2;
   }
-  run_as_child(device_ref{*device}, without ? argv[3] : "");
-  // Memory that probes lose on purpose, and runtimes that hang at the end, are nobody's business.
-  std::fflush(stdout);
-  ::_exit(0);
 }
 
 }  // namespace hipvmm::detail

@@ -363,6 +363,27 @@ TEST_CASE("probes: a program without hipvmm-probe beside it probes by itself, be
   }
 }
 
+TEST_CASE("probes: a program that probes says that its arguments are wrong") {
+  namespace fs = std::filesystem;
+  const fs::path program = fs::read_symlink("/proc/self/exe");
+  const auto ask = [](const std::string& name, const fs::path& file, const std::string& argument) {
+    return test::run("/bin/bash", {"-c", "exec -a \"$@\"", "bash", name, file.string(), argument});
+  };
+  for (const auto& [name, file] : {std::pair{std::string{detail::own_probe_name}, program},
+                                   {"probe", program.parent_path() / "hipvmm-probe"}}) {
+    const test::outcome wrong = ask(name, file, "first");
+    CHECK(wrong.status == 2);
+    CHECK(wrong.out.empty());
+    CHECK(wrong.err ==
+          "hipvmm-probe: the arguments are no request; usage: hipvmm-probe DEVICE [--without "
+          "NAME,... [--watch]]\n");
+    const test::outcome absent = ask(name, file, "99");
+    CHECK(absent.status == 2);
+    CHECK(absent.err.find("hipvmm-probe: ") == 0);
+    CHECK(absent.err.find("99") != std::string::npos);
+  }
+}
+
 TEST_CASE("probes: a program that its loader was told to start is not started again") {
   namespace fs = std::filesystem;
   const test::temporary_folder folder;
