@@ -182,6 +182,45 @@ inline void check_exchange(communicator& ranks) {
   }
 }
 
+/// Arrays of elements of 1, 4 and 12 bytes that go by the same counts.
+inline void check_exchange_of_arrays(communicator& ranks) {
+  const int own = ranks.rank();
+  using point = std::array<int, 3>;
+  const stream stream{ranks.device()};
+  growable_device_vector<char> tags{ranks.device()};
+  growable_device_vector<int> ids{ranks.device()};
+  growable_device_vector<point> points{ranks.device()};
+  std::vector<int> expected;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<int> mine;
+    std::vector<std::size_t> counts;
+    for (int other = 0; other < ranks.size(); ++other) {
+      counts.push_back(elements_between(own, other, round));
+      mine.insert(mine.end(), counts.back(), own * 8 + other);
+      expected.insert(expected.end(), elements_between(other, own, round), other * 8 + own);
+    }
+    growable_device_vector<char> own_tags{ranks.device()};
+    growable_device_vector<int> own_ids{ranks.device()};
+    growable_device_vector<point> own_points{ranks.device()};
+    own_tags.append(std::vector<char>(mine.begin(), mine.end()), stream);
+    own_ids.append(mine, stream);
+    std::vector<point> host_points;
+    for (const int each : mine) host_points.push_back({each, -each, each + 1});
+    own_points.append(host_points, stream);
+    const std::size_t before = ids.size();
+    const exchange_result came =
+        exchange({{own_tags, tags}, {own_ids, ids}, {own_points, points}}, counts, ranks, stream);
+    own_tags.assign(mine.size(), 0, stream);
+    CHECK(came.offsets.front() == before);
+    CHECK(came.offsets.back() == expected.size());
+  }
+  std::vector<point> expected_points;
+  for (const int each : expected) expected_points.push_back({each, -each, each + 1});
+  CHECK(tags.copy_to_host(stream) == std::vector<char>(expected.begin(), expected.end()));
+  CHECK(ids.copy_to_host(stream) == expected);
+  CHECK(points.copy_to_host(stream) == expected_points);
+}
+
 /// Rank 0 has no memory for the messages: all throw, nothing has changed, and all go on.
 inline void check_exchange_without_memory(communicator& ranks) {
   if (ranks.size() == 1) return;
@@ -242,6 +281,7 @@ inline void check_communicator(communicator& ranks) {
   check_ring(ranks);
   check_default_stream(ranks);
   check_exchange(ranks);
+  check_exchange_of_arrays(ranks);
   check_exchange_without_memory(ranks);
   check_other_exchange(ranks);
   check_all_gather(ranks);

@@ -15,14 +15,20 @@ void write(std::array<char, Size>& to, const char* text) noexcept {
   std::strncpy(to.data(), text, Size - 1);
 }
 
+std::string text_of_elements(std::uint64_t bytes) {
+  return (bytes & rank_agreement::several_arrays) != 0
+             ? "several arrays"
+             : "elements of " + std::to_string(bytes) + " bytes";
+}
+
 }  // namespace
 
 void rank_agreement::reserve(communicator& ranks) {
   if (ranks.agreement_.empty()) ranks.reserve_agreement();
 }
 
-rank_agreement::rank_agreement(communicator& ranks, const char* function, std::size_t element_bytes,
-                               int root)
+rank_agreement::rank_agreement(communicator& ranks, const char* function,
+                               std::uint64_t element_bytes, int root)
     : ranks_{ranks}, size_{static_cast<std::size_t>(ranks.size())} {
   reserve(ranks);
   own_.element_bytes = element_bytes;
@@ -90,9 +96,9 @@ void rank_agreement::require_same_call() const {
       refuse("", std::string{first.function.data()} + "()",
              "all ranks make the same calls in the same order");
     if (its.element_bytes != first.element_bytes)
-      refuse(" with elements of " + std::to_string(its.element_bytes) + " bytes",
-             "with elements of " + std::to_string(first.element_bytes) + " bytes",
-             "use the same element type on all ranks");
+      refuse(" with " + text_of_elements(its.element_bytes),
+             "with " + text_of_elements(first.element_bytes),
+             "use the same element type on all ranks, for each array in turn");
     if (its.root != first.root)
       refuse(" to rank " + std::to_string(its.root), "to rank " + std::to_string(first.root),
              "name the same root on all ranks");

@@ -24,8 +24,10 @@ class rank_agreement {
 
   /// `function` is the same on all ranks, as the bytes of an element and `root` are.
   /// Throws: std::bad_alloc if a communicator of another library has not reserved.
-  rank_agreement(communicator& ranks, const char* function, std::size_t element_bytes,
+  rank_agreement(communicator& ranks, const char* function, std::uint64_t element_bytes,
                  int root = 0);
+  /// Bit of `element_bytes` that is not a size then, but stands for those of several arrays.
+  static constexpr std::uint64_t several_arrays = std::uint64_t{1} << 63;
 
   /// Runs `action`, unless an earlier one has failed, and keeps its exception.
   template <typename Action>

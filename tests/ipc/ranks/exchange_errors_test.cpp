@@ -104,6 +104,75 @@ TEST_CASE("exchange: counts that are not the source's fail on all ranks") {
   check_failure<std::length_error>("", [](exchanging_rank& its) { its.run({most, most, 8}); });
 }
 
+TEST_CASE("exchange: arrays that do not belong together fail on all ranks, and none has changed") {
+  const std::vector<std::size_t> counts{1, 2, 3};
+  const auto check = [&](const std::string& text, const auto& bad) {
+    run_ranks(rank_count, {first_device}, [&](thread_rank& one) {
+      exchanging_rank a{one};
+      exchanging_rank b{one};
+      const bool is_bad = one.ranks.rank() == 1;
+      const auto call = [&] {
+        if (is_bad) return bad(a, b);
+        exchange({{a.source, a.out}, {b.source, b.out}}, counts, one.ranks, one.stream);
+      };
+      if (is_bad)
+        CHECK(throws<std::invalid_argument>(text, call));
+      else
+        CHECK(throws<rank_error>(text, call));
+      CHECK(b.out.size() == 2);
+      a.check_works();
+    });
+  };
+  check("one vector is to receive two arrays", [&](exchanging_rank& a, exchanging_rank& b) {
+    exchange({{a.source, a.out}, {b.source, a.out}}, counts, a.one.ranks, a.one.stream);
+  });
+  check("the source has 5", [&](exchanging_rank& a, exchanging_rank& b) {
+    b.source.resize(5, 0, b.one.stream);
+    exchange({{a.source, a.out}, {b.source, b.out}}, counts, a.one.ranks, a.one.stream);
+  });
+  check("2 and 3 elements", [&](exchanging_rank& a, exchanging_rank& b) {
+    growable_device_vector<element> longer{first_device};
+    longer.append({1, 2, 3}, b.one.stream);
+    exchange({{a.source, a.out}, {b.source, longer}}, counts, a.one.ranks, a.one.stream);
+  });
+}
+
+TEST_CASE("exchange: ranks with other arrays, or in another order, are refused") {
+  const std::vector<std::size_t> counts{1, 2, 3};
+  for (const int kind : {0, 1, 2}) {
+    CAPTURE(kind);
+    const auto ends = run_ranks_to_end(rank_count, {first_device}, {}, [&](thread_rank& one) {
+      exchanging_rank its{one};
+      growable_device_vector<char> names{first_device};
+      growable_device_vector<char> out{first_device};
+      names.append({'a', 'b', 'c', 'd', 'e', 'f'}, one.stream);
+      out.append({'g', 'h'}, one.stream);
+      const auto call = [&](std::initializer_list<exchange_array> arrays) {
+        exchange(arrays, counts, one.ranks, one.stream);
+      };
+      if (one.ranks.rank() != 1) return call({{names, out}, {its.source, its.out}});
+      if (kind == 0) return call({{its.source, its.out}, {names, out}});
+      if (kind == 1) return call({{names, out}});
+      call({});
+    });
+    for (const rank_end& each : ends)
+      CHECK((each.reason == rank_failure::refused || each.thrown.find("no array") < 20));
+  }
+}
+
+TEST_CASE("exchange: an array whose elements are in the vector of another moves with that") {
+  run_ranks(rank_count, {first_device}, [](thread_rank& one) {
+    growable_device_vector<element> a{first_device};
+    growable_device_vector<element> b{first_device, {.fallback = without_vmm::always}};
+    a.append({1, 2, 3}, one.stream);
+    b.append({4, 5, 6}, one.stream);
+    exchange({{b, a}, {a, b}}, {1, 1, 1}, one.ranks, one.stream);
+    const auto rank = static_cast<element>(one.ranks.rank());
+    CHECK(a.copy_to_host(one.stream) == elements{1, 2, 3, 4 + rank, 4 + rank, 4 + rank});
+    CHECK(b.copy_to_host(one.stream) == elements{4, 5, 6, 1 + rank, 1 + rank, 1 + rank});
+  });
+}
+
 TEST_CASE("exchange: a null source fails on all ranks") {
   check_failure<std::invalid_argument>("6 elements is null", [](exchanging_rank& its) {
     exchange(device_span<const element>{nullptr, 6}, {1, 2, 3}, its.out, its.one.ranks,

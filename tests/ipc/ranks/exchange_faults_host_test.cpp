@@ -23,7 +23,7 @@ void wait_for_all(communicator& ranks) {
 
 /// Threads of the library, which release memory, have nothing left to do then.
 
-/// Ranks that exchange twice, with one call of HIP failing.
+/// Ranks that exchange two arrays twice, with one call of HIP failing.
 struct exchange_sweep {
   static constexpr int size = 3;
   static constexpr int steps = 2;
@@ -54,6 +54,10 @@ struct exchange_sweep {
       growable_device_vector<element> out{one.ranks.device()};
       grant_to_all(out, devices);
       source.append({1, 2, 3}, one.stream);
+      growable_device_vector<char> name_source{one.ranks.device()};
+      growable_device_vector<char> names{one.ranks.device()};
+      grant_to_all(names, devices);
+      name_source.append({'a', 'b', 'c'}, one.stream);
       one.stream.synchronize();
       wait_for_all(one.ranks);
       if (rank == 0)
@@ -62,7 +66,7 @@ struct exchange_sweep {
       elements model;
       for (int step = 0; step < steps; ++step) {
         try {
-          exchange(source, {1, 1, 1}, out, one.ranks, one.stream);
+          exchange({{source, out}, {name_source, names}}, {1, 1, 1}, one.ranks, one.stream);
           model.insert(model.end(), size, static_cast<element>(rank + 1));
           worked[static_cast<std::size_t>(rank)][static_cast<std::size_t>(step)] = true;
         } catch (const rank_error& failure) {
@@ -71,6 +75,7 @@ struct exchange_sweep {
         } catch (const std::exception&) {
         }
         CHECK(out.size() == model.size());
+        CHECK(names.size() == model.size());
       }
       wait_for_all(one.ranks);
       if (rank == 0) {
@@ -79,6 +84,8 @@ struct exchange_sweep {
       }
       wait_for_all(one.ranks);
       CHECK(out.copy_to_host(one.stream) == model);
+      CHECK(names.copy_to_host(one.stream) ==
+            std::vector<char>(names.size(), static_cast<char>('a' + rank)));
     });
     for (const auto& each : worked) CHECK(each == worked[0]);
     CHECK((worked[0][0] || worked[0][1]));
@@ -89,7 +96,7 @@ struct exchange_sweep {
   }
 };
 
-TEST_CASE("exchange: each HIP call that fails on a rank fails all ranks or none, and they go on") {
+TEST_CASE("exchange: each HIP call that fails fails all arrays on all ranks or none; they go on") {
   // Of three ranks two share a device.
   exchange_sweep{{first_device, second_device}}.run();
 }

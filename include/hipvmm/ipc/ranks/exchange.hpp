@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <initializer_list>
 #include <type_traits>
 #include <vector>
 
@@ -27,44 +27,57 @@ namespace detail {
 
 enum class exchange_function { exchange, gather, all_gather };
 
-/// One call of exchange(), gather() or all_gather(), for any element type.
-struct exchange_request {
-  exchange_function function;
-  std::size_t element_bytes;
-  const void* source;
-  std::size_t source_count;
-  const std::vector<std::size_t>* counts;  // of exchange()
-  int root;                                // of gather()
-  growable_storage* storage;               // of the vector that grows
-  std::size_t size;                        // its elements
-};
-
-/// `resize` sets the vector's size, without contents.
-exchange_result exchange_elements(const exchange_request& request, communicator& ranks,
-                                  stream_ref stream,
-                                  const std::function<void(std::size_t)>& resize);
-
-template <typename T>
-exchange_result exchange_elements(exchange_request request, device_span<const T> source,
-                                  growable_device_vector<T>& out, communicator& ranks,
-                                  stream_ref stream) {
-  const std::size_t before = out.size();
-  request.element_bytes = sizeof(T);
-  request.source = source.data();
-  request.source_count = source.size();
-  request.storage = &reservation_request{out, 0}.storage();
-  request.size = before;
-  try {
-    return exchange_elements(request, ranks, stream,
-                             [&](std::size_t count) { out.resize_uninitialized(count); });
-  } catch (...) {
-    out.resize(before, stream);  // not more than there are: cannot fail
-    throw;
-  }
-}
-
 template <typename Range, typename T>
 using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
+
+}  // namespace detail
+
+/// Elements to send and the vector that receives, of any element type, for exchange().
+class exchange_array {
+ public:
+  template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
+  exchange_array(const Range& source, growable_device_vector<T>& out)
+      : source_{device_span<const T>{source}.data()},
+        source_count_{device_span<const T>{source}.size()},
+        element_bytes_{sizeof(T)},
+        size_{out.size()},
+        storage_{&reservation_request{out, 0}.storage()},
+        out_{&out},
+        resize_{[](void* vector, std::size_t count) {
+          static_cast<growable_device_vector<T>*>(vector)->resize_uninitialized(count);
+        }} {}
+
+  [[nodiscard]] const void* source() const noexcept { return source_; }
+  [[nodiscard]] std::size_t source_count() const noexcept { return source_count_; }
+  [[nodiscard]] std::size_t element_bytes() const noexcept { return element_bytes_; }
+  /// Elements that the vector had.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] growable_storage& storage() const noexcept { return *storage_; }
+  /// Sets the vector's size, without contents.
+  void resize(std::size_t count) const { resize_(out_, count); }
+
+ private:
+  const void* source_;
+  std::size_t source_count_;
+  std::size_t element_bytes_;
+  std::size_t size_;
+  growable_storage* storage_;
+  void* out_;
+  void (*resize_)(void*, std::size_t);
+};
+
+namespace detail {
+
+/// One call of exchange(), gather() or all_gather(), for any element types.
+struct exchange_request {
+  exchange_function function;
+  std::initializer_list<exchange_array> arrays;
+  const std::vector<std::size_t>* counts;  // of exchange()
+  int root;                                // of gather()
+};
+
+exchange_result exchange_elements(const exchange_request& request, communicator& ranks,
+                                  stream_ref stream);
 
 }  // namespace detail
 
@@ -92,9 +105,20 @@ using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result exchange(const Range& source, const std::vector<std::size_t>& counts,
                          growable_device_vector<T>& out, communicator& ranks, stream_ref stream) {
-  return detail::exchange_elements<T>(
-      {detail::exchange_function::exchange, 0, nullptr, 0, &counts, 0, nullptr, 0},
-      device_span<const T>{source}, out, ranks, stream);
+  return detail::exchange_elements(
+      {detail::exchange_function::exchange, {{source, out}}, &counts, 0}, ranks, stream);
+}
+
+/// The same for several arrays that go by the same counts, as keys and values:
+/// exchange({{keys, a}, {values, b}}, counts, ranks, stream). The ranks agree once for all arrays,
+/// and transfer one after the other; every `out` has grown, or none.
+/// Throws also: std::invalid_argument, on the rank at fault, if there is no array, if the vectors
+/// differ in size(), or if one is named twice.
+inline exchange_result exchange(std::initializer_list<exchange_array> arrays,
+                                const std::vector<std::size_t>& counts, communicator& ranks,
+                                stream_ref stream) {
+  return detail::exchange_elements({detail::exchange_function::exchange, arrays, &counts, 0}, ranks,
+                                   stream);
 }
 
 /// Appends the elements of every rank's `source` to the `out` of rank `root`, in the order of
@@ -102,9 +126,8 @@ exchange_result exchange(const Range& source, const std::vector<std::size_t>& co
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result gather(const Range& source, growable_device_vector<T>& out, int root,
                        communicator& ranks, stream_ref stream) {
-  return detail::exchange_elements<T>(
-      {detail::exchange_function::gather, 0, nullptr, 0, nullptr, root, nullptr, 0},
-      device_span<const T>{source}, out, ranks, stream);
+  return detail::exchange_elements(
+      {detail::exchange_function::gather, {{source, out}}, nullptr, root}, ranks, stream);
 }
 
 /// Appends the elements of every rank's `source` to the `out` of every rank, in the order of ranks.
@@ -112,9 +135,8 @@ exchange_result gather(const Range& source, growable_device_vector<T>& out, int 
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result all_gather(const Range& source, growable_device_vector<T>& out, communicator& ranks,
                            stream_ref stream) {
-  return detail::exchange_elements<T>(
-      {detail::exchange_function::all_gather, 0, nullptr, 0, nullptr, 0, nullptr, 0},
-      device_span<const T>{source}, out, ranks, stream);
+  return detail::exchange_elements(
+      {detail::exchange_function::all_gather, {{source, out}}, nullptr, 0}, ranks, stream);
 }
 
 }  // namespace hipvmm
