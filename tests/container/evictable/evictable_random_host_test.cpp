@@ -116,7 +116,8 @@ class eviction_driver {
       make();
       ++served_;
     } catch (const out_of_memory& error) {
-      std::size_t bound = vector_.capacity() + pool_.usage().reserved_current;
+      std::size_t bound = vector_.capacity();
+      if (!blocks_.empty()) bound += pool_.usage().reserved_current;
       for (std::size_t which = 0; which < arena_.slots(); ++which)
         if (arena_.in_use(which)) bound += arena_.capacity(which);
       if (arena_.statistics().held_bytes > bound)
@@ -198,6 +199,27 @@ class eviction_driver {
 HIPVMM_TEST_CASE_IN("evictable: no request fails while enough is idle or evictable",
                     {device_of_evictables}) {
   if (can_sleep()) eviction_driver{}.run(100);
+}
+
+// Growth by chunks of one size: the last one fails, and those before it are free again.
+HIPVMM_TEST_CASE_IN("evictable: a pool's growth lacks only what is not free",
+                    {device_of_evictables, "HIPVMM_HOST_PROFILE=rocm-7.2"}) {
+  evictable_layer one{12 * MiB};
+  growable_device_vector<char> rest{first_device};
+  rest.resize_uninitialized(36 * MiB);
+  mr::vmm_pool_resource pool{first_device};
+  const stream stream;
+  pool.deallocate(stream, pool.allocate(stream, 20 * MiB), 20 * MiB);
+  CHECK(!one.is_here());
+}
+
+HIPVMM_TEST_CASE_IN("evictable: nor within a budget", {"HIPVMM_HOST_MEMORY=1GiB"}) {
+  if (!can_sleep()) return;
+  const std::string name = "evictions-" + std::to_string(::getpid());
+  std::optional<memory_budget> limit{std::in_place, first_device, name, 64 * MiB};
+  eviction_driver{}.run(100);
+  limit.reset();
+  memory_budget::remove(name, first_device.uuid());
 }
 
 }  // namespace
