@@ -118,10 +118,12 @@ class eviction_driver {
     } catch (const out_of_memory& error) {
       std::size_t bound = vector_.capacity();
       if (!blocks_.empty()) bound += pool_.usage().reserved_current;
+      std::size_t in_slots = 0;
       for (std::size_t which = 0; which < arena_.slots(); ++which)
-        if (arena_.in_use(which)) bound += arena_.capacity(which);
-      if (arena_.statistics().held_bytes > bound)
-        bound = arena_.statistics().held_bytes + vector_.capacity();
+        if (arena_.in_use(which)) in_slots += arena_.capacity(which);
+      // Addresses in use keep the memory of the arena's other blocks.
+      const bool pins = capability_of(first_device).needs(quirk::re_reserve);
+      bound += in_slots != 0 && pins ? arena_.statistics().held_bytes : in_slots;
       for (std::size_t i = 0; i < layers_.size(); ++i)
         if (is_used_[i]) bound += layers_[i].bytes;
       INFO(std::string{error.what()});
@@ -189,7 +191,7 @@ class eviction_driver {
                       result.prefetch_blocks = 0;
                       return result;
                     }()};
-  std::array<layer, 4> layers_{
+  std::array<evictable_layer, 4> layers_{
       evictable_layer{8 * MiB, of_priority(0), 1}, evictable_layer{12 * MiB, of_priority(1), 2},
       evictable_layer{16 * MiB, of_priority(0), 3}, evictable_layer{20 * MiB, of_priority(0), 4}};
   std::array<bool, 4> is_used_{};

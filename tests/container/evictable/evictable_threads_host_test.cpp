@@ -11,6 +11,7 @@
 #include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
