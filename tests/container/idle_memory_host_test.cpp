@@ -269,6 +269,15 @@ HIPVMM_TEST_CASE_IN("idle memory: a request larger than the device takes nothing
   CHECK(pool->usage().reserved_current == 48 * MiB);
 }
 
+HIPVMM_TEST_CASE_IN("idle memory: is asked for if HIP does not say again what is free",
+                    {small_device}) {
+  const auto pool = idle_pool();
+  // The shortage asks first.
+  const planned_fault fault{"hipMemGetInfo", 2, hipErrorUnknown};
+  growable_device_vector<char> vector{first_device};
+  vector.resize_uninitialized(32 * MiB);
+}
+
 HIPVMM_TEST_CASE_IN("idle memory: of work under way it is not waited for", {small_device}) {
   if (!has_virtual_memory()) return;
   slot_arena arena{first_device, slots_of(16 * MiB)};

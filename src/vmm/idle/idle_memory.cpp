@@ -234,9 +234,9 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
     const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
     const std::size_t needed = std::max(why.requested, wanted.bytes);
     // Chunks that the request has made and undone since are free again.
-    const std::size_t available = why.cause == exhausted::device_memory
-                                      ? std::max(why.available, wanted.device.free_memory())
-                                      : why.available;
+    std::size_t available = why.available;
+    if (why.cause == exhausted::device_memory)
+      report_exceptions([&] { available = std::max(available, wanted.device.free_memory()); });
     const std::size_t missing = needed - std::min(needed, available);
     // HIP may count more free memory than one request gets.
     wanted.bytes = missing == 0 ? std::max<std::size_t>(why.requested, 1) : missing;
