@@ -53,6 +53,8 @@ struct nccl_options : communicator_options {
 /// - transfer() puts one group of ncclSend and ncclRecv into its stream and does not wait for it.
 ///   The group waits in the stream for the other ranks without a limit: wait(stream) has one.
 /// - Host memory travels through a pinned and a device buffer in a stream of its own.
+/// - Pre: if ranks are threads of a process, none frees memory while another's work waits for it,
+///   because CUDA's hipFree and hipHostFree wait with a lock that a launch needs.
 /// - The limit holds for all calls if the ncclComm_t is nonblocking (ncclConfig_t::blocking = 0,
 ///   NCCL 2.14). A blocking one may wait inside NCCL, which connects ranks at their first transfer.
 /// - NCCL reports neither a late rank nor ranks that call different functions: both end by the
@@ -84,18 +86,24 @@ class nccl_communicator final : public communicator {
       done_.emplace(device_);
       reserve_agreement();
       // Enough for the counts of exchange() and for the reason of a failure.
-      reserve(std::max(64 * KiB, bytes_for(count(), 2 * KiB)));
+      const std::size_t bytes = std::max(64 * KiB, bytes_for(count(), 2 * KiB));
+      on_device_ = device_allocation{device_, bytes};
+      on_host_ = pinned_array<std::byte>(bytes);
       all.resize(count());
       const detail::rank_greeting own = detail::own_greeting(0);
-      put(&own, sizeof(own), all.size() * sizeof(own));
+      std::memcpy(on_host_.data(), &own, sizeof(own));
+      put(sizeof(own));
     } catch (...) {
       decline();
       throw;
     }
     try {
       guarded([&] {
-        get(sizeof(all[0]), all.data(), all.size() * sizeof(all[0]),
-            [&](std::byte* from, std::byte* to) { gather(from, to, sizeof(all[0]), *stream_); });
+        const std::size_t each = sizeof(all[0]);
+        const auto* const came = get(each, all.size() * each, [&](auto* from, auto* to) {
+          gather(from, to, each, *stream_);
+        });
+        std::memcpy(all.data(), came, all.size() * each);
       });
       static_cast<void>(detail::agree(all));
     } catch (...) {
@@ -117,18 +125,18 @@ class nccl_communicator final : public communicator {
 
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
     begin("all_gather()");
-    collect(mine, bytes, all, bytes_for(count(), bytes),
-            [&](std::byte* from, std::byte* to) { gather(from, to, bytes, *stream_); });
+    collect(mine, 1, all, bytes, [&](std::byte* from, std::byte* to, std::size_t each) {
+      gather(from, to, each, *stream_);
+    });
   }
   void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
     begin("all_to_all()");
-    const std::size_t total = bytes_for(count(), bytes);
-    collect(mine, total, theirs, total, [&](std::byte* from, std::byte* to) {
+    collect(mine, count(), theirs, bytes, [&](std::byte* from, std::byte* to, std::size_t each) {
       group([&] {
         for (int other = 0; other < size_; ++other) {
-          const std::size_t at = static_cast<std::size_t>(other) * bytes;
-          send({other, from + at, bytes}, *stream_);
-          receive({other, to + at, bytes}, *stream_);
+          const std::size_t at = static_cast<std::size_t>(other) * each;
+          send({other, from + at, each}, *stream_);
+          receive({other, to + at, each}, *stream_);
         }
       });
     });
@@ -287,32 +295,43 @@ class nccl_communicator final : public communicator {
     held = {};
     require(result, "ncclAllGather");
   }
-  /// Exchanges bytes of `mine` by `move`, on the device.
+  /// Exchanges `sent` blocks of `mine`, of `bytes` each, by `move` on the device, for a block of
+  /// every rank. Long ones go in pieces, because the buffers never grow: to free the old ones, CUDA
+  /// waits for devices with a lock that a launch needs, and one may already wait for this rank.
   template <typename Move>
-  void collect(const void* mine, std::size_t sent, void* theirs, std::size_t received, Move move) {
-    if (received == 0) return;
+  void collect(const void* mine, std::size_t sent, void* theirs, std::size_t bytes, Move move) {
     guarded([&] {
-      put(mine, sent, received);
-      get(sent, theirs, received, move);
+      const std::size_t longest = (on_host_.size() - alignment) / (sent + count());
+      for (std::size_t at = 0; at < bytes;) {
+        const std::size_t each = std::min(longest, bytes - at);
+        for (std::size_t i = 0; i < sent; ++i)
+          std::memcpy(on_host_.data() + i * each,
+                      static_cast<const std::byte*>(mine) + i * bytes + at, each);
+        put(sent * each);
+        const std::byte* const came =
+            get(sent * each, count() * each, [&](auto* from, auto* to) { move(from, to, each); });
+        for (std::size_t i = 0; i < count(); ++i)
+          std::memcpy(static_cast<std::byte*>(theirs) + i * bytes + at, came + i * each, each);
+        at += each;
+      }
     });
   }
-  /// The first half: waits for no rank.
-  void put(const void* mine, std::size_t sent, std::size_t received) {
+  /// The first half: copies the bytes of on_host_ to the device, and waits for no rank.
+  void put(std::size_t bytes) {
     const scoped_device scope{device_};
-    reserve(add_bytes(align_up(sent, 256), received));
-    std::memcpy(on_host_.data(), mine, sent);
-    copy_async(*stream_, on_device_.get(), on_host_.data(), sent);
+    copy_async(*stream_, on_device_.get(), on_host_.data(), bytes);
   }
+  /// Moves the bytes that put() brought, and returns those received, in on_host_.
   template <typename Move>
-  void get(std::size_t sent, void* theirs, std::size_t received, Move move) {
+  const std::byte* get(std::size_t sent, std::size_t received, Move move) {
     const scoped_device scope{device_};
-    const std::size_t at = align_up(sent, 256);
+    const std::size_t at = align_up(sent, alignment);
     auto* const device_memory = static_cast<std::byte*>(on_device_.get());
     move(device_memory, device_memory + at);
     copy_async(*stream_, on_host_.data() + at, device_memory + at, received);
     done_->record(*stream_);
     wait_until([&] { return done_->is_done(); });
-    std::memcpy(theirs, on_host_.data() + at, received);
+    return on_host_.data() + at;
   }
   /// For a rank that cannot make its communicator while the others wait for it. Needs as little
   /// memory as possible.
@@ -323,7 +342,7 @@ class nccl_communicator final : public communicator {
       const stream_ref used = stream_ref::per_thread_default();
       detail::rank_greeting own;
       own.piece_bytes = detail::rank_greeting::cannot;
-      const std::size_t at = align_up(sizeof(own), 256);
+      const std::size_t at = align_up(sizeof(own), alignment);
       memory = device_allocation{device_, at + count() * sizeof(own)};
       copy_async(used, memory.get(), &own, sizeof(own));
       used.synchronize();
@@ -342,11 +361,7 @@ class nccl_communicator final : public communicator {
     static_cast<void>(on_device_.release());
     detail::keep_until_exit(std::move(on_host_));
   }
-  void reserve(std::size_t bytes) {
-    if (bytes <= on_device_.bytes() && bytes <= on_host_.size()) return;
-    on_device_ = device_allocation{device_, bytes};
-    on_host_ = pinned_array<std::byte>(bytes);
-  }
+  static constexpr std::size_t alignment = 256;
 
   ncclComm_t ranks_;
   std::chrono::milliseconds limit_;
