@@ -147,7 +147,7 @@ def middle(values):
 
 
 def pairs(method, options, report):
-    """`paired_ratio` is the median of each step's time by the step of the first cache before it."""
+    """`paired_ratio` is the median of each step's time by the first cache's; they begin in turn."""
     import torch
     model, config = make_model(options.model)
     names = method.split("+")
@@ -160,8 +160,8 @@ def pairs(method, options, report):
                 append(caches[name], config, batch, context, torch.Generator("cuda").manual_seed(7))
             tokens = dict.fromkeys(names, torch.zeros((batch, 1), dtype=torch.long, device="cuda"))
             times = {name: [] for name in names}
-            for _ in range(options.steps):
-                for name in names:
+            for step in range(options.steps):
+                for name in names[::-1] if step % 2 else names:
                     tokens[name], took = timed_step(model, caches[name], tokens[name])
                     times[name].append(took)
             for name in names:

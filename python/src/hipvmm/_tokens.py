@@ -18,6 +18,7 @@ _SLACK = 4 << 20  # bytes beyond an eighth of the tokens that trim() leaves
 _SHARED = 4 << 20  # bytes from which on a copy shares blocks
 _SCRATCH = 16 << 20  # bytes that select() copies at a time
 _ROWS = 64
+_Tensor = torch.Tensor
 
 
 def kind_of(keys: Any, values: Any) -> Optional[Tuple[Any, ...]]:
@@ -83,12 +84,12 @@ class Tokens:
             (batch, value_heads, most, value_width),
             (value_heads * value_width, value_width, self._row, 1), self._split)
         # If keys and values have one shape, write_next() writes a row of these by one kernel.
-        self._one, self._torch_device = (batch, heads, 1, width), self._elements.device
+        self._one, self._dtype = (batch, heads, 1, width), kind[0]
         self._steps = most if kind[2] == kind[3] else 0
         self._rows = self._elements.data.as_strided(
             (self._steps, 2 * batch, heads, 1, width),
             (self._row, heads * width, width, width, 1))
-        self._page = -1  # of _ROWS rows, taken apart at once because each costs less then
+        self._page = -_ROWS  # of _ROWS rows, taken apart at once because each costs less then
         self._page_rows: Any = ()
 
     @property
@@ -116,31 +117,40 @@ class Tokens:
             self._array._require_awake()
             self._sure = None if self._may_sleep else finalizers.era
 
-    def write_next(self, keys: Any, values: Any, *new: Any) -> Optional[Tuple[Any, Any]]:
+    def write_next(self, keys: Any, values: Any, new_keys: Any,
+                   new_values: Any) -> Optional[Tuple[Any, Any]]:
         """Writes one token behind the tokens of views(), and returns the views with it.
 
         None if more is to be done or decided, such as growth: it is the step of a loop.
         """
-        first, one, dtype, device = self._count, self._one, self.kind[0], self._torch_device
-        if keys is not self._latest[0] or values is not self._latest[1] or first >= self._steps:
+        latest, first, one, dtype = self._latest, self._count, self._one, self._dtype
+        # cat() itself refuses tensors of another device.
+        if (keys is not latest[0] or values is not latest[1] or first >= self._steps
+                or type(new_keys) is not _Tensor or new_keys.dtype is not dtype
+                or type(new_values) is not _Tensor or new_values.dtype is not dtype
+                or new_keys.shape != one or new_values.shape != one
+                or torch.is_grad_enabled() and (
+                    keys.requires_grad or values.requires_grad
+                    or new_keys.requires_grad or new_values.requires_grad)):
             return None
-        grads = torch.is_grad_enabled()
-        begin, end = self._addresses
-        for each in new:
-            if (type(each) is not torch.Tensor or each.shape != one or each.dtype is not dtype
-                    or each.device != device or grads and each.requires_grad
-                    or begin <= each.data_ptr() < end):
-                return None
-        if grads and (keys.requires_grad or values.requires_grad):
-            return None
-        self.require_awake()
+        if self._sure != finalizers.era:
+            self.require_awake()
         if first < self._shown:
+            begin, end = self._addresses
+            if begin <= new_keys.data_ptr() < end or begin <= new_values.data_ptr() < end:
+                return None
             self._rewrite(first)
-        page, row = divmod(first, _ROWS)
-        if page != self._page:
-            self._page, self._page_rows = page, self._rows[first - row:][:_ROWS].unbind()
-        torch.cat(new, out=self._page_rows[row])
-        return self.views(first + 1)
+        row = first - self._page
+        if not 0 <= row < _ROWS:
+            row = first % _ROWS
+            self._page = first - row
+            self._page_rows = self._rows[self._page:][:_ROWS].unbind()
+        torch.cat((new_keys, new_values), out=self._page_rows[row])
+        self._count = count = first + 1
+        if count > self._shown:
+            self._shown = count
+        self._latest = latest = self._keys.narrow(2, 0, count), self._values.narrow(2, 0, count)
+        return latest
 
     def write(self, first: int, keys: Any, values: Any) -> None:
         """Writes tokens from one on, and makes room for them before; or changes nothing."""
