@@ -80,7 +80,8 @@ summarize_defects() {
 # devices; of the FAILED, a line each, as many as fit.
 summarize() {
   local text room count
-  text=$(printf '%s\n\n' "$1"; count_results "$2"; printf '\n'; summarize_defects "$4"
+  text=$(printf '%s\n\n' "$1"; count_results "$2"; printf '\n'
+    [[ -z $4 ]] || summarize_defects "$4"
     describe_devices "$5")
   text=$(head -n $((summary_lines - 3)) <<<"$text")
   printf '%s\n' "$text"

@@ -36,6 +36,8 @@ with $count failures the summary has $lines lines, which must be 40 at most"
 the summary lacks a line $expected"
   done
 done
+summarize head "$work/tests.xml" "" "" "$work/info.json" | grep -q '^defects' &&
+  stop "the summary names defects that nobody asked for"
 ((count != 500)) || grep -q '^and 4[0-9][0-9] more, see tests.log$' "$work/summary" ||
   stop "the summary does not say how many failures it leaves out"
 echo "the summary fits into 40 lines"
