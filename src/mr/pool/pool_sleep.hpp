@@ -43,7 +43,10 @@ class pool_sleep final : detail::sleep_participant {
     });
   }
   [[nodiscard]] device_ref device() const noexcept override {
-    return memory_.chunk_region().device();
+    return blocks_.with_backend([this] {
+      const region& held = memory_.chunk_region();
+      return held.device();
+    });
   }
   void begin_asleep() noexcept override { blocks_.begin_sleep(refusal_); }
   [[nodiscard]] std::size_t held_bytes() override {

@@ -349,7 +349,7 @@ legacy_ipc_block vmm_pool_resource::export_legacy_block(const void* pointer) {
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
-  return live().allocator.with_backend([&] { return state_->rights().access(device); });
+  return live().allocator.with_backend([&] { return state_->rights().rights().get(device); });
 }
 
 std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,

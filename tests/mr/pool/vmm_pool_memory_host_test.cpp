@@ -172,54 +172,60 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: memory of a failed growth is not held be
   pool.deallocate(stream, kept, 8 * MiB);
 }
 
-/// Gives one chunk that the addresses of its region hold, of a size that no taker asks for.
+/// Gives one chunk that the addresses of its region hold.
 class pinning_holder final : detail::idle_holder {
  public:
   std::function<void()> meanwhile = [] {};
-  static constexpr std::size_t bytes = 4 * MiB;
-  pinning_holder() {
+  explicit pinning_holder(std::size_t bytes) : bytes_{bytes} {
     memory_.commit(0, bytes, bytes);
     memory_.decommit(0, bytes);
   }
 
  private:
   detail::given_memory give_idle(const detail::idle_request& wanted) override {
-    physical_chunk given = detail::cache_registry::take(kept_, first_device, bytes, {});
+    physical_chunk given = detail::cache_registry::take(kept_, first_device, bytes_, {});
     if (wanted.taker == nullptr || given.empty()) return {};
     wanted.taker->recycle(std::move(given));
     meanwhile();
-    return {.released = 0, .moved = bytes};
+    return {.released = 0, .moved = bytes_};
   }
   std::size_t idle_bytes() override { return 0; }
 
+  std::size_t bytes_;
   chunk_cache kept_{GiB};
   region memory_{
-      first_device, bytes, {.cache = &kept_, .when_empty = empty_policy::keeps_addresses}};
+      first_device, bytes_, {.cache = &kept_, .when_empty = empty_policy::keeps_addresses}};
   detail::idle_membership membership_{*this, first_device, detail::idle_membership::price::spare};
 };
 
-HIPVMM_TEST_CASE_IN("vmm_pool_resource: a trim tells no memory that others' addresses hold",
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: counts what others' addresses hold until these end",
                     {"HIPVMM_HOST_MEMORY=64MiB", "HIPVMM_HOST_PROFILE=rocm-7.2",
                      std::string{"HIPVMM_CAPABILITY=assume:"} + test::kept_memory}) {
   vmm_pool_resource pool{first_device};
-  {
-    const pinning_holder other;
-    const std::size_t fits = pool.statistics().largest_possible;
-    CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(fits + 2 * MiB)), out_of_memory);
-    CHECK(pool.statistics().reserved_current == pinning_holder::bytes);
+  // Of the size of the pool's chunks, and of one that it does not ask for.
+  for (const std::size_t bytes : {2 * MiB, 4 * MiB}) {
+    CAPTURE(bytes);
+    {
+      const pinning_holder other{bytes};
+      const physical_chunk elsewhere{first_device, 16 * MiB};
+      const std::size_t fits = pool.statistics().largest_possible;
+      CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(fits + bytes + 2 * MiB)), out_of_memory);
+      CHECK(pool.statistics().reserved_current == bytes);
+      CHECK(pool.trim_to(0) == 0);
+      CHECK(pool.statistics().reserved_current == bytes);
+    }
+    drain_retired_memory();
+    CHECK(pool.statistics().reserved_current == 0);
+    CHECK(hipvmm_host_device_bytes(0) == 0);
     CHECK(pool.trim_to(0) == 0);
-    CHECK(pool.statistics().reserved_current == pinning_holder::bytes);
   }
-  drain_retired_memory();
-  CHECK(pool.trim_to(0) == pinning_holder::bytes);
-  CHECK(pool.statistics().reserved_current == 0);
   constexpr std::size_t half = 24 * MiB;
-  pinning_holder other;
+  pinning_holder other{4 * MiB};
   const physical_chunk elsewhere{first_device, 16 * MiB};
   void* const first = pool.allocate_sync(half);
   other.meanwhile = [&] { pool.deallocate_sync(first, half); };
   CHECK(pool.allocate_sync(half) == first);
-  CHECK(pool.statistics().reserved_current == half + pinning_holder::bytes);
+  CHECK(pool.statistics().reserved_current == half + 4 * MiB);
   pool.deallocate_sync(first, half);
 }
 

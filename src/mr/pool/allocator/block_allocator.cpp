@@ -241,8 +241,6 @@ void block_allocator::begin_sleep(const std::string& refusal) noexcept {
 void block_allocator::wake() noexcept {
   {
     const backing_turn turn{backing_.turns};  // a trim that began before may renew the backend
-    // Sleep may have freed the addresses that held it.
-    detail::report_exceptions([this] { blocks_.pinned = backing_.memory.pinned_bytes(); });
     const state_lock lock{blocks_.mutex};
     blocks_.refusal = nullptr;
   }

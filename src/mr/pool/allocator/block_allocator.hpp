@@ -35,7 +35,7 @@ class block_allocator {
 
   /// `base`: the first address.
   block_allocator(memory_backend& memory, fence_source& fences, std::uintptr_t base)
-      : blocks_{memory.address_bytes(), fences, base}, backing_{memory} {}
+      : blocks_{memory, fences, base}, backing_{memory} {}
 
   /// The address of offset 0. It changes only while no block is used.
   [[nodiscard]] std::uintptr_t base() const noexcept { return blocks_.index.base(); }
@@ -203,14 +203,14 @@ class block_allocator {
   /// Pre: no request was made yet.
   void set_event_origin(const detail::event_origin& origin) noexcept { blocks_.events = origin; }
   [[nodiscard]] pool_statistics counters() { return pool::counters(blocks_); }
-  /// Bytes of all chunks. Takes no lock.
+  /// Bytes that the pool has from the device. Takes no lock of the pool.
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return blocks_.physical_bytes(); }
   void reset_highs();
   [[nodiscard]] usage usage_snapshot(std::optional<new_memory> fresh = std::nullopt) {
-    return pool::usage_snapshot(blocks_, backing_.memory, fresh);
+    return pool::usage_snapshot(blocks_, fresh);
   }
   [[nodiscard]] bool may_release_serve(std::size_t bytes, std::size_t fresh) {
-    return pool::may_release_serve(blocks_, backing_.memory, bytes, fresh);
+    return pool::may_release_serve(blocks_, bytes, fresh);
   }
   [[nodiscard]] pool_usage held_and_used() { return pool::held_and_used(blocks_); }
   /// Pre: called by the work of with_backend().

@@ -304,6 +304,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     }
     around = claim(chosen);
   }
+  const std::size_t pinned = backing_.memory.pinned_bytes();
   std::unique_ptr<pending_release> old;
   const auto keep_all = [&] {
     const state_lock lock{blocks_.mutex};
@@ -325,18 +326,15 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     const state_lock lock{blocks_.mutex};
     blocks_.index.set_base(backing_.memory.base());
   }
-  // Addresses of others hold the rest of the pinned memory still.
-  const std::size_t pinned = blocks_.pinned;
-  std::size_t returned = pinned - std::min(pinned, backing_.memory.pinned_bytes());
+  std::size_t returned = pinned;
+  for (const idle_chunk& each : chosen) returned += each.bytes;
   // The memory counts as held until the device has it.
-  std::size_t leaving = returned;
-  for (const idle_chunk& each : chosen) leaving += each.bytes;
-  turn_.without_lock([&old] { static_cast<void>(old->release()); }, leaving);
-  blocks_.pinned = backing_.memory.pinned_bytes();
+  turn_.without_lock([&old] { static_cast<void>(old->release()); }, returned);
+  // Addresses of others hold the rest still.
+  returned -= std::min(returned, backing_.memory.pinned_bytes());
   const state_lock lock{blocks_.mutex};
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const auto released = blocks_.index.take_chunk(chosen[i].offset);
-    returned += chosen[i].bytes;
     blocks_.index.merge(*around[i].front(), chosen[i].offset + chosen[i].bytes);
     blocks_.index.make_unmapped(*around[i].front());
   }

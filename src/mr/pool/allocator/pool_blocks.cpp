@@ -11,15 +11,15 @@ void pool_blocks::require_awake() const {
     throw std::logic_error{*refusal};
 }
 
-chunk_rules pool_blocks::rules(const memory_backend& memory) const {
+chunk_rules pool_blocks::rules() const {
   return {memory.granularity(),  memory.least_slab(), memory.most_chunks(),
           memory.moves_chunks(), equal_chunk,         limit,
           planned_bytes,         largest_chunk};
 }
 
-void pool_blocks::choose_equal_chunk(const memory_backend& memory, std::size_t available) {
+void pool_blocks::choose_equal_chunk(std::size_t available) {
   if (memory.has_equal_chunks() && index.unmapped_bytes() == index.address_bytes())
-    equal_chunk = equal_chunk_bytes(available, rules(memory));
+    equal_chunk = equal_chunk_bytes(available, rules());
 }
 
 bool pool_blocks::free_used(stream_state& user, std::size_t offset, std::size_t bytes,

@@ -29,10 +29,11 @@ namespace hipvmm::mr::pool {
 struct pool_blocks {
   using state_lock = stream_timeline::state_lock;
 
-  pool_blocks(std::size_t address_bytes, fence_source& fences, std::uintptr_t base)
-      : small_blocks{address_bytes},
+  pool_blocks(const memory_backend& backend, fence_source& fences, std::uintptr_t base)
+      : memory{backend},
+        small_blocks{backend.address_bytes()},
         streams{fences, mutex},
-        index{address_bytes, base, streams.idle()} {}
+        index{backend.address_bytes(), base, streams.idle()} {}
   /// The trees unlink the blocks, which are destroyed first.
   ~pool_blocks() {
     for (stream_state& each : streams.states()) each.free().clear();
@@ -40,6 +41,7 @@ struct pool_blocks {
   pool_blocks(const pool_blocks&) = delete;
   pool_blocks& operator=(const pool_blocks&) = delete;
 
+  const memory_backend& memory;
   // Of the pool's events; set before the first request.
   detail::event_origin events{memory_event_source::pool, 0, -1};
   block_map small_blocks;  // uses atomics, no lock
@@ -47,8 +49,6 @@ struct pool_blocks {
   std::atomic<int> waiting_requests{0};
   // Threads that hold blocks between a cache and the index, so that no request finds them.
   std::atomic<int> blocks_in_transit{0};
-  // Bytes of a failed growth, which only the end of the addresses returns.
-  std::atomic<std::size_t> pinned{0};
 
   // In a cache line of its own, because most frees read the members above and take no lock.
   alignas(64) detail::ranked_mutex mutex{detail::lock_rank::pool_state};
@@ -68,11 +68,11 @@ struct pool_blocks {
   // Called with the state lock.
   /// Throws: std::logic_error while the memory sleeps.
   void require_awake() const;
-  /// The rules of new chunks of `memory`.
-  [[nodiscard]] chunk_rules rules(const memory_backend& memory) const;
-  /// Chooses the one size of chunks, if they must have one and none is mapped, so that `memory`,
-  /// which has `available` bytes now, has memory for several.
-  void choose_equal_chunk(const memory_backend& memory, std::size_t available);
+  /// The rules of new chunks.
+  [[nodiscard]] chunk_rules rules() const;
+  /// Chooses the one size of chunks, if they must have one and none is mapped, so that `available`
+  /// bytes are memory for several.
+  void choose_equal_chunk(std::size_t available);
   /// Frees the used block at `offset` in the stream of `user`. Returns false, with nothing done,
   /// unless `bytes` are in use there.
   [[nodiscard]] bool free_used(stream_state& user, std::size_t offset, std::size_t bytes,
@@ -111,7 +111,7 @@ struct pool_blocks {
   // Called with or without it.
   /// Bytes that the pool has from the device.
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
-    return index.physical_bytes() + pinned.load(std::memory_order_relaxed);
+    return index.physical_bytes() + memory.pinned_bytes();
   }
   void report_event(memory_event_kind kind, std::size_t offset, std::size_t bytes,
                     const void* stream = nullptr) const noexcept;

@@ -109,7 +109,7 @@ std::optional<std::size_t> slow_path::serve() {
 
 slow_path::~slow_path() {
   // Chunks that others gave, if the request was served without them.
-  if (was_given_) release_set_aside();
+  if (was_given_) backing_.memory.release_set_aside();
   if (waited_) --blocks_.waiting_requests;
 }
 
@@ -209,8 +209,7 @@ std::optional<std::size_t> slow_path::take_run() {
       blocks_.require_awake();
       place found = one_free_block();
       if (found.first == nullptr)
-        found = scan_placements(blocks_.index, request_, *this, blocks_.rules(backing_.memory))
-                    .free_run;
+        found = scan_placements(blocks_.index, request_, *this, blocks_.rules()).free_run;
       if (found.first == nullptr) return std::nullopt;
       at = found.at;
       blocks_.index.claim(*found.first, at, at + request_.bytes, claimed);

@@ -91,8 +91,6 @@ class slow_path final : block_filter {
   void move_by_remap(growth& work);
   /// Backs the next bytes of the place with new chunks.
   void create(growth& work, std::size_t bytes);
-  /// Releases set-aside chunks, and counts those that addresses pin.
-  void release_set_aside() noexcept;
   /// Ends a failed growth:
   /// - backed memory stays, as free memory of the user's stream;
   /// - chunks that have left their address and have no new one are released to the device;

@@ -38,7 +38,7 @@ bool slow_path::begin(growth& work) {
     {
       const state_lock lock{blocks_.mutex};
       blocks_.require_awake();
-      chunk_rules rules = blocks_.rules(backing_.memory);
+      chunk_rules rules = blocks_.rules();
       rules.moves_small_chunks = is_memory_short_;
       const block_index& index = blocks_.index;
       const placement_scan found = scan_placements(index, request_, *this, rules);
@@ -174,7 +174,6 @@ void slow_path::create(growth& work, std::size_t bytes) {
     made.emplace(start + at, block_index::chunk{std::min(chunk, bytes - at), 0});
   backing_.memory.use_supply(request_.supply);
   backing_.memory.create(start, bytes, chunk);
-  blocks_.pinned = backing_.memory.pinned_bytes();
   blocks_.report_event(memory_event_kind::grow, start, bytes,
                        user_.is_stream() ? user_.stream().get() : nullptr);
   const state_lock lock{blocks_.mutex};
@@ -211,13 +210,8 @@ bool slow_path::defer_unmap(block& left) noexcept {
   return is_refused;
 }
 
-void slow_path::release_set_aside() noexcept {
-  backing_.memory.release_set_aside();
-  detail::report_exceptions([this] { blocks_.pinned = backing_.memory.pinned_bytes(); });
-}
-
 void slow_path::undo(growth& work) noexcept {
-  release_set_aside();
+  backing_.memory.release_set_aside();
   const state_lock lock{blocks_.mutex};
   end_plan(work, work.planned);
   blocks_.index.unclaim(work.around);
@@ -269,7 +263,7 @@ void slow_path::choose_equal_chunk() {
     return;
   const std::size_t available = backing_.memory.available().bytes;
   const state_lock lock{blocks_.mutex};
-  blocks_.choose_equal_chunk(backing_.memory, available);
+  blocks_.choose_equal_chunk(available);
 }
 
 std::optional<std::size_t> slow_path::grow() {

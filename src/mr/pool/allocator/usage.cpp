@@ -19,8 +19,7 @@ namespace {
 class idle_memory final : block_filter {
  public:
   /// Subtracts the blocks of caches from `seen.used_current`, and fills in `seen.streams`.
-  idle_memory(pool_blocks& blocks, const memory_backend& memory, usage& seen)
-      : blocks_{blocks}, memory_{memory} {
+  idle_memory(pool_blocks& blocks, usage& seen) : blocks_{blocks} {
     std::vector<std::size_t> shares(blocks.streams.states().size());  // by the states' index
     for (stream_state& each : blocks.streams.states()) {
       shares[each.index()] += each.free_bytes();
@@ -137,21 +136,20 @@ class idle_memory final : block_filter {
   }
 
   pool_blocks& blocks_;
-  const memory_backend& memory_;
   std::vector<block*> cached_;
   std::vector<stretch> stretches_;  // those that may be the longest, or hold a chunk
 };
 
 std::size_t idle_memory::largest_place() const {
   std::size_t result = longest();
-  if (memory_.moves_chunks()) {
+  if (blocks_.memory.moves_chunks()) {
     for_each_place([&](const block& first, const block& last) {
       result = std::max(result, last.end() - first.offset);
     });
     return result;
   }
   // Chunks lie apart: a place keeps a margin on both sides.
-  const std::size_t margins = 2 * memory_.granularity();
+  const std::size_t margins = 2 * blocks_.memory.granularity();
   for (const block& gap : blocks_.index.unmapped())
     result = std::max(result, gap.bytes - std::min(gap.bytes, margins));
   return result;
@@ -159,10 +157,10 @@ std::size_t idle_memory::largest_place() const {
 
 bool idle_memory::can_serve(std::size_t bytes, std::optional<new_memory> fresh) const {
   const request wanted{bytes, block_index::unit};
-  chunk_rules rules = blocks_.rules(memory_);
+  chunk_rules rules = blocks_.rules();
   rules.moves_small_chunks = fresh.has_value();  // as after the source refused
   placement_scan found;
-  if (memory_.moves_chunks())
+  if (blocks_.memory.moves_chunks())
     for (const stretch& each : stretches_)
       add_idle_chunks(blocks_.index, *each.first, each.end, found.sources);
   scan_gaps(blocks_.index, wanted, *this, rules, found);
@@ -183,7 +181,7 @@ std::size_t idle_memory::largest_with_new(std::size_t served, std::size_t most,
   if (most <= served) return served;
   if (fits(most)) return most;
   // Not monotonic: a larger request may get another place, or chunks too large for it.
-  while (most - served > memory_.granularity()) {
+  while (most - served > blocks_.memory.granularity()) {
     const std::size_t half = align_down(served + (most - served) / 2, block_index::unit);
     (fits(half) ? served : most) = half;
   }
@@ -194,7 +192,7 @@ std::size_t idle_memory::largest_after_release(std::size_t fresh, std::size_t ro
   const auto& chunks = blocks_.index.chunks();
   const std::size_t idle = whole_chunks();
   const std::size_t others = blocks_.physical_bytes() + blocks_.planned_bytes - idle;
-  const std::size_t unit = std::max(memory_.granularity(), blocks_.equal_chunk);
+  const std::size_t unit = std::max(blocks_.memory.granularity(), blocks_.equal_chunk);
   room = std::min({room, blocks_.limit - std::min(blocks_.limit, others), add_bytes(fresh, idle)});
   room = align_down(room, unit);
   std::size_t result = 0;
@@ -296,15 +294,15 @@ pool_usage held_and_used(pool_blocks& blocks) {
   return found;
 }
 
-usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
-                     std::optional<new_memory> fresh) {
+usage usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
+  const memory_backend& memory = blocks.memory;
   const pool_blocks::state_lock lock{blocks.mutex};
-  if (fresh) blocks.choose_equal_chunk(memory, fresh->bytes);
+  if (fresh) blocks.choose_equal_chunk(fresh->bytes);
   const block_index& index = blocks.index;
   usage seen{counted(blocks)};
   seen.blocks = index.block_count();
   seen.states = blocks.streams.states().size();
-  const idle_memory idle{blocks, memory, seen};
+  const idle_memory idle{blocks, seen};
   seen.largest_now = idle.longest();
   seen.largest_place = idle.largest_place();
   const std::size_t whole = idle.whole_chunks();
@@ -337,15 +335,14 @@ usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
   return in_classes();
 }
 
-bool may_release_serve(pool_blocks& blocks, const memory_backend& memory, std::size_t bytes,
-                       std::size_t fresh) {
+bool may_release_serve(pool_blocks& blocks, std::size_t bytes, std::size_t fresh) {
   const pool_blocks::state_lock lock{blocks.mutex};
   usage seen{};
   seen.used_current = blocks.index.used_bytes();
-  const idle_memory idle{blocks, memory, seen};
+  const idle_memory idle{blocks, seen};
   if (bytes > blocks.limit - std::min(blocks.limit, seen.used_current)) return false;
-  if (!memory.moves_chunks()) return true;
-  if (!memory.returns_memory())
+  if (!blocks.memory.moves_chunks()) return true;
+  if (!blocks.memory.returns_memory())
     return seen.used_current == 0 && bytes <= add_bytes(fresh, blocks.physical_bytes());
   for (const block* at = &blocks.index.front(); at != nullptr; at = at->next)
     if (at->state == block_state::busy) return true;

@@ -23,15 +23,14 @@ struct usage : pool_statistics {
 /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
 /// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
 /// `fresh`: the bytes that the source can create; computes largest_possible, which is 0 otherwise.
-[[nodiscard]] usage usage_snapshot(pool_blocks& blocks, const memory_backend& memory,
+[[nodiscard]] usage usage_snapshot(pool_blocks& blocks,
                                    std::optional<new_memory> fresh = std::nullopt);
 
 /// Whether the pool may serve a request of `bytes` after the release of all idle chunks, if the
 /// source gives `fresh` bytes more. False is certain: the limit, the source or the places between
 /// used blocks forbid it. True without a check of places if chunks do not move or a thread works on
 /// some block. Throws: std::bad_alloc.
-[[nodiscard]] bool may_release_serve(pool_blocks& blocks, const memory_backend& memory,
-                                     std::size_t bytes, std::size_t fresh);
+[[nodiscard]] bool may_release_serve(pool_blocks& blocks, std::size_t bytes, std::size_t fresh);
 
 /// Returns the counts alone: no share of a stream, no largest request. Memory in caches counts as
 /// used. Takes the state lock, but visits no memory.

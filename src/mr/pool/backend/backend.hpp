@@ -101,8 +101,8 @@ class memory_backend {
   virtual void set_aside(std::size_t, std::size_t) { refuse_another_address(); }
   /// Releases all set-aside chunks to the device.
   virtual void release_set_aside() noexcept {}
-  /// Bytes of set-aside chunks that release_set_aside() cannot return to the device.
-  [[nodiscard]] virtual std::size_t pinned_bytes() const { return 0; }
+  /// Bytes of set-aside chunks that release_set_aside() cannot return to the device. Thread-safe.
+  [[nodiscard]] virtual std::size_t pinned_bytes() const noexcept { return 0; }
   /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
   /// backed again until that release has succeeded. Pre: nothing in flight uses it.
   /// Throws: std::bad_alloc; then nothing changed.

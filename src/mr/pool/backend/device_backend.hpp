@@ -37,7 +37,6 @@ class device_backend : public addressed_backend {
   /// As region::set_access.
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
-  [[nodiscard]] access_right access(device_ref device) const { return rights().get(device); }
   /// The region that has the chunks. Throws: unsupported on slabs, which are no chunks.
   [[nodiscard]] virtual region& chunk_region() = 0;
   /// The slab that holds `offset`. Pre: it is backed. Throws: unsupported on chunks, which are no

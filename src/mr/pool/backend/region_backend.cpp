@@ -28,12 +28,15 @@ namespace hipvmm::mr::pool {
 namespace {
 
 // Blocks are known by their addresses, which neither copies nor renewal by the region may change.
-region_options options_for(const region_options& chunks, chunk_cache& cache) {
-  return region_options{.shareable = chunks.shareable,
-                        .cache = &cache,
-                        .when_empty = empty_policy::keeps_addresses,
-                        .memory = chunks.memory,
-                        .registrar = chunks.registrar};
+region make_region(device_ref device, std::size_t address_bytes, const region_options& chunks,
+                   chunk_cache& cache) {
+  const region_options options{.shareable = chunks.shareable,
+                               .cache = &cache,
+                               .when_empty = empty_policy::keeps_addresses,
+                               .memory = chunks.memory,
+                               .registrar = chunks.registrar};
+  return chunks.tag ? detail::region_aside(device, address_bytes, options)
+                    : region{device, address_bytes, options};
 }
 
 /// As many chunks as take half of the descriptors that the process may have; 0 if chunks cost
@@ -56,19 +59,13 @@ class detached_refused final : public pending_release {
 
 }  // namespace
 
-region_backend::held_memory::held_memory(device_ref device, std::size_t address_bytes,
-                                         const region_options& chunks)
-    : set_aside{std::numeric_limits<std::size_t>::max()},
-      addresses{chunks.tag
-                    ? detail::region_aside(device, address_bytes, options_for(chunks, set_aside))
-                    : region{device, address_bytes, options_for(chunks, set_aside)}} {}
-
-struct region_backend::detached_memory final : pending_release {
+struct region_backend::detached_region final : pending_release {
+  explicit detached_region(region&& detached) : all{std::move(detached)} {}
   [[nodiscard]] bool release(chunk_gift*) noexcept override {
     all.reset();
     return true;
   }
-  std::unique_ptr<held_memory> all;
+  std::optional<region> all;
 };
 
 /// Mappings that one thread detached and has not released: the first release unmaps neighbours of
@@ -120,18 +117,18 @@ region_backend::region_backend(const detail::memory_strategy& strategy, device_r
                                std::size_t address_bytes, const region_options& chunks)
     : device_{device},
       chunks_{chunks},
-      given_{std::numeric_limits<std::size_t>::max()},
-      held_{std::make_unique<held_memory>(device, address_bytes, chunks_)},
-      granularity_{held_->addresses.granularity()},
-      address_bytes_{held_->addresses.max_bytes()},
+      returns_memory_{!strategy.pins_memory},
+      set_aside_{returns_memory_ ? std::numeric_limits<std::size_t>::max() : 0},
+      addresses_{make_region(device, address_bytes, chunks_, set_aside_)},
+      granularity_{addresses_.granularity()},
+      address_bytes_{addresses_.max_bytes()},
       most_chunks_{chunks_for_descriptors(strategy)},
       has_equal_chunks_{!strategy.rights.takes_any_mapping},
-      has_aliases_{held_->addresses.can_move_chunks()},
+      has_aliases_{addresses_.can_move_chunks()},
       prices_{strategy.prices},
-      unmap_waits_{detail::rules_of_runtime().unmap_waits || !prices_.unmaps_in_requests()},
-      returns_memory_{!strategy.pins_memory} {}
+      unmap_waits_{detail::rules_of_runtime().unmap_waits || !prices_.unmaps_in_requests()} {}
 
-region_backend::~region_backend() { held_->addresses.retire(); }
+region_backend::~region_backend() { addresses_.retire(); }
 
 std::string region_backend::explain() const {
   return std::string{
@@ -155,14 +152,9 @@ const device_allocation& region_backend::slab_at(std::size_t) const {
 void region_backend::create(std::size_t offset, std::size_t bytes, std::size_t chunk) {
   // The caller waits for retired memory, without a lock.
   const detail::without_reclaim now;
-  for (std::size_t taken = 0; taken < bytes; taken += chunk) {
-    physical_chunk given = detail::cache_registry::take(given_, device_, chunk, chunks_.shareable);
-    if (given.empty()) break;
-    held_->set_aside.recycle(std::move(given));
-  }
-  static_cast<void>(detail::attempt([&] { held_->addresses.commit(offset, bytes, chunk); },
+  static_cast<void>(detail::attempt([&] { addresses_.commit(offset, bytes, chunk); },
                                     [&](const shortage&) {
-                                      const std::size_t had = held_->set_aside.statistics().bytes;
+                                      const std::size_t had = set_aside_.statistics().bytes;
                                       missing_ = bytes - std::min(bytes, had);
                                       return false;
                                     }));
@@ -179,19 +171,16 @@ bool region_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) 
   detail::idle_request asks;
   if (chunks_.memory == chunk_memory::standard)
     asks = {.bytes = missing_,
-            .taker = &given_,
+            .taker = &set_aside_,
             .chunk_bytes = shortage.why().requested,
             .shareable = chunks_.shareable};
   return detail::reclaim_retired(shortage, seen, asks);
 }
 
-void region_backend::release_set_aside() noexcept {
-  held_->set_aside.trim();
-  given_.trim();
-}
+void region_backend::release_set_aside() noexcept { set_aside_.trim(); }
 
-std::size_t region_backend::pinned_bytes() const {
-  return returns_memory_ ? 0 : held_->set_aside.statistics().bytes + given_.statistics().bytes;
+std::size_t region_backend::pinned_bytes() const noexcept {
+  return returns_memory_ ? 0 : set_aside_.statistics().bytes;
 }
 
 std::uint64_t region_backend::reclaimed_so_far() const { return detail::reclaimed_so_far(); }
@@ -199,7 +188,7 @@ std::uint64_t region_backend::reclaimed_so_far() const { return detail::reclaime
 std::size_t region_backend::reclaims_left() const { return detail::retirements_waiting(); }
 
 void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
-  held_->addresses.decommit(offset, bytes);
+  addresses_.decommit(offset, bytes);
 }
 
 /// Detaches by `detach`. Its result is allocated first, because a chunk that was detached and
@@ -215,34 +204,33 @@ std::unique_ptr<pending_release> region_backend::detach_by(Detach detach) {
 }
 
 std::unique_ptr<pending_release> region_backend::detach(std::size_t offset, std::size_t) {
-  return detach_by([&] { return detail::detach_chunk(held_->addresses, offset); });
+  return detach_by([&] { return detail::detach_chunk(addresses_, offset); });
 }
 
 memory_backend::left_mapped region_backend::detach_refused(std::size_t offset, std::size_t bytes) {
-  detail::refused_mappings taken = detail::take_refused(held_->addresses, offset, bytes);
+  detail::refused_mappings taken = detail::take_refused(addresses_, offset, bytes);
   if (taken.empty()) return {};
   const std::size_t held = taken.chunk_bytes();
   return {std::make_unique<detached_refused>(std::move(taken)), held};
 }
 
 void region_backend::alias(const std::vector<std::size_t>& from, std::size_t to) {
-  detail::move_chunks(held_->addresses, from, to);
+  detail::move_chunks(addresses_, from, to);
 }
 
 std::unique_ptr<pending_release> region_backend::detach_old_mapping(std::size_t from) {
-  return detach_by([&] { return detail::detach_left_behind(held_->addresses, from); });
+  return detach_by([&] { return detail::detach_left_behind(addresses_, from); });
 }
 
 std::unique_ptr<pending_release> region_backend::renew() {
   const detail::without_reclaim now;
-  auto fresh = std::make_unique<held_memory>(device_, address_bytes_, chunks_);
-  if (fresh->addresses.max_bytes() < address_bytes_)
-    throw out_of_memory{exhausted::addresses, device_.ordinal(), address_bytes_,
-                        fresh->addresses.max_bytes(), "the pool keeps its memory"};
-  fresh->addresses.set_access(rights().list());
-  given_.trim();  // chunks that addresses of others held
-  auto old = std::make_unique<detached_memory>();
-  old->all = std::exchange(held_, std::move(fresh));
+  region fresh = make_region(device_, address_bytes_, chunks_, set_aside_);
+  if (fresh.max_bytes() < address_bytes_)
+    throw out_of_memory{exhausted::addresses, device_.ordinal(), address_bytes_, fresh.max_bytes(),
+                        "the pool keeps its memory"};
+  fresh.set_access(rights().list());
+  auto old = std::make_unique<detached_region>(std::move(addresses_));
+  addresses_ = std::move(fresh);
   return old;
 }
 

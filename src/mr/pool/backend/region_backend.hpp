@@ -35,7 +35,7 @@ class region_backend final : public device_backend {
   [[nodiscard]] std::size_t reclaims_left() const override;
   void set_aside(std::size_t offset, std::size_t bytes) override;
   void release_set_aside() noexcept override;
-  [[nodiscard]] std::size_t pinned_bytes() const override;
+  [[nodiscard]] std::size_t pinned_bytes() const noexcept override;
   [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t offset,
                                                         std::size_t bytes) override;
   [[nodiscard]] left_mapped detach_refused(std::size_t offset, std::size_t bytes) override;
@@ -43,17 +43,15 @@ class region_backend final : public device_backend {
   [[nodiscard]] std::unique_ptr<pending_release> detach_old_mapping(std::size_t from) override;
   [[nodiscard]] std::unique_ptr<pending_release> renew() override;
 
-  void grant(device_ref device, access_right right) override {
-    held_->addresses.grant(device, right);
-  }
-  void set_access(const access_list& rights) override { held_->addresses.set_access(rights); }
-  [[nodiscard]] const access_map& rights() const override { return held_->addresses.rights(); }
-  [[nodiscard]] region& chunk_region() override { return held_->addresses; }
+  void grant(device_ref device, access_right right) override { addresses_.grant(device, right); }
+  void set_access(const access_list& rights) override { addresses_.set_access(rights); }
+  [[nodiscard]] const access_map& rights() const override { return addresses_.rights(); }
+  [[nodiscard]] region& chunk_region() override { return addresses_; }
   [[nodiscard]] const device_allocation& slab_at(std::size_t offset) const override;
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] new_memory available() const override;
   [[nodiscard]] std::uintptr_t base() const noexcept override {
-    return reinterpret_cast<std::uintptr_t>(held_->addresses.base());
+    return reinterpret_cast<std::uintptr_t>(addresses_.base());
   }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return base() + offset;
@@ -66,13 +64,7 @@ class region_backend final : public device_backend {
   region_backend(const detail::memory_strategy& strategy, device_ref device,
                  std::size_t address_bytes, const region_options& chunks);
 
-  struct held_memory {
-    held_memory(device_ref device, std::size_t address_bytes, const region_options& chunks);
-
-    chunk_cache set_aside;
-    region addresses;
-  };
-  struct detached_memory;
+  struct detached_region;
   struct detached_run;
   struct detached_mapping;
   template <typename Detach>
@@ -81,8 +73,11 @@ class region_backend final : public device_backend {
   device_ref device_;
   region_options chunks_;
   std::atomic<std::size_t> missing_{0};  // in the last create() that the device refused
-  chunk_cache given_;                    // by others, during reclaim(), for the next create()
-  std::unique_ptr<held_memory> held_;
+  bool returns_memory_;
+  // Also takes what others give during reclaim(), for the next create(). If addresses pin memory,
+  // keeps only chunks that are pinned, by the addresses of any object.
+  chunk_cache set_aside_;
+  region addresses_;
   std::size_t granularity_;
   std::size_t address_bytes_;
   std::size_t most_chunks_;
@@ -91,7 +86,6 @@ class region_backend final : public device_backend {
   bool has_aliases_;
   detail::call_prices prices_;
   bool unmap_waits_;
-  bool returns_memory_;
   std::shared_ptr<detached_run> run_;  // of the thread that detached last
 };
 
