@@ -131,7 +131,7 @@ constexpr profile rocm_6_2() {
   like.null_export = bad_pointer::followed;
   like.bad_stream = hipErrorInvalidHandle;
   like.threshold = threshold_rule::ignored_when_mostly_idle;  // hip_mempool_impl.cpp, from 6.2
-  like.max_size = size_limit::kept;
+  like.max_size = size_limit::kept_by_high_mark;
   like.reset_mark = high_mark::zero;
   like.bad_pool_device = hipErrorInvalidDevice;
   like.revoke = pool_revoke::refused;

@@ -71,7 +71,7 @@ enum class extra_type { refused, taken };
 enum class null_free { refused, ignored };
 enum class trim_measure { reserved_bytes, idle_bytes };
 enum class threshold_rule { kept, ignored_when_mostly_idle };
-enum class size_limit { kept, unknown };
+enum class size_limit { kept, kept_by_high_mark, unknown };
 enum class pool_export { new_descriptor, same_descriptor };
 enum class pool_revoke { enforced, noted, refused };
 enum class own_read_only { refused, noted };

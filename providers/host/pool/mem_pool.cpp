@@ -295,7 +295,9 @@ std::uint64_t mem_pool::whole_growths(std::uint64_t bytes) const noexcept {
 }
 
 bool mem_pool::try_reserve(std::size_t bytes) {
-  if (max_bytes_ != 0 && (own_bytes_ > max_bytes_ || bytes > max_bytes_ - own_bytes_)) return false;
+  const bool by_mark = support_.rules.max_size == size_limit::kept_by_high_mark;
+  const std::uint64_t counted = by_mark ? usage_.own_high : own_bytes_;
+  if (max_bytes_ != 0 && (counted > max_bytes_ || bytes > max_bytes_ - counted)) return false;
   if (bytes > std::numeric_limits<std::uint64_t>::max() / 2) return false;
   const std::uint64_t more = whole_growths(own_bytes_ + bytes) - whole_growths(own_bytes_);
   if (!memory_.try_charge(more)) return false;
@@ -325,6 +327,7 @@ void mem_pool::lend(pool_block& block, position begin, std::size_t bytes) {
   usage_.used += block.bytes();
   usage_.used_high = std::max(usage_.used_high, usage_.used);
   usage_.reserved_high = std::max(usage_.reserved_high, usage_.reserved);
+  usage_.own_high = std::max(usage_.own_high, own_bytes_);
 }
 
 mem_pool::idle_node mem_pool::node_for(std::size_t bytes) {

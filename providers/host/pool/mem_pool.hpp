@@ -41,6 +41,7 @@ struct pool_policy {
 struct pool_usage {
   std::uint64_t reserved = 0;
   std::uint64_t reserved_high = 0;
+  std::uint64_t own_high = 0;  // of the bytes of blocks, idle ones too, since reserved_high's reset
   std::uint64_t used = 0;
   std::uint64_t used_high = 0;
 };

@@ -74,6 +74,7 @@ void count_from(mem_pool& pool, high_mark reset, int attribute, std::uint64_t va
   pool.change_usage([is_reserved, reset](pool_usage& usage) {
     const std::uint64_t now = is_reserved ? usage.reserved : usage.used;
     (is_reserved ? usage.reserved_high : usage.used_high) = reset == high_mark::as_in_use ? now : 0;
+    if (is_reserved) usage.own_high = 0;
   });
 }
 

@@ -35,7 +35,7 @@ hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* wanted) {
       default:
         return hipErrorNotSupported;
     }
-    const bool has_limit = machine.rules().max_size == size_limit::kept;
+    const bool has_limit = machine.rules().max_size != size_limit::unknown;
     const std::uint64_t most = has_limit ? hipvmm::hip_compat::max_pool_bytes(*wanted) : 0;
     *pool = machine.pools().add(pool_origin::created, id, most, std::move(file));
     return hipSuccess;
