@@ -151,8 +151,8 @@ class slot_allocator final : sleep_participant, idle_holder {
   void prepare_to_sleep(const sleep_plan& plan) override;
   void stay_awake() noexcept override;
   void wait_for_work() override { rows_.chunks().wait_for_work(); }
-  [[nodiscard]] std::size_t sleeping_bytes() const override {
-    return rows_.chunks().sleeping_bytes();
+  void each_asleep(const std::function<void(memory_location, std::size_t)>& found) const override {
+    rows_.chunks().each_asleep(found);
   }
   [[nodiscard]] std::vector<sleeping_range> contents() override {
     const pause stopped{*this};
@@ -168,7 +168,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   void map_again() override { rows_.chunks().map_again(); }
   void finish_suspend() noexcept override;
   void reacquire_addresses() override { rows_.chunks().reacquire_addresses(); }
-  void map_for_resume(const mapped_again& each) override;
+  void map_for_resume(const mapped_again& each, bytes_to_make& left) override;
   void stay_asleep(bool may_be_in_use) noexcept override;
   void apply_rights() override { rows_.chunks().apply_rights(); }
   void finish_waking() noexcept override;

@@ -44,14 +44,14 @@ class region_sleep final : public sleep_participant {
   [[nodiscard]] std::size_t held_bytes() override;
   void prepare_to_sleep(const sleep_plan& plan) override;
   void wait_for_work() override;
-  [[nodiscard]] std::size_t sleeping_bytes() const override;
+  void each_asleep(const std::function<void(memory_location, std::size_t)>& found) const override;
   [[nodiscard]] std::vector<sleeping_range> contents() override;
   [[nodiscard]] chunks_that_stay_mapped staying(const sleep_plan& plan) override;
   void unmap_to_sleep(const wait_until_saved& saved) override;
   void map_again() override;
   void finish_suspend() noexcept override;
   void reacquire_addresses() override;
-  void map_for_resume(const mapped_again& each) override;
+  void map_for_resume(const mapped_again& each, bytes_to_make& left) override;
   void stay_asleep(bool may_be_in_use) noexcept override;
   void apply_rights() override;
   void finish_waking() noexcept override;

@@ -167,11 +167,10 @@ void region_sleep::map_again() { region_.map_again(); }
 
 void region_sleep::wait_for_work() { wait_for_users(region_.users); }
 
-std::size_t region_sleep::sleeping_bytes() const {
-  std::size_t sum = 0;
+void region_sleep::each_asleep(
+    const std::function<void(memory_location, std::size_t)>& found) const {
   for (const auto& [offset, one] : asleep_)
-    if (one.first == offset) sum += one.bytes;
-  return sum;
+    if (one.first == offset) found(one.where, one.bytes);
 }
 
 std::vector<sleeping_range> region_sleep::contents() {
@@ -255,17 +254,13 @@ void region_sleep::reacquire_addresses() {
                         advice()};
 }
 
-void region_sleep::map_for_resume(const mapped_again& each) {
+void region_sleep::map_for_resume(const mapped_again& each, bytes_to_make& left) {
   // Memory that an earlier call left.
   if (!waking_.empty()) {
     wait_for_users(region_.users);
     release_all(waking_, *region_.addresses, region_.cache());
   }
   if (region_.addresses.use_count() > 1) finish_retired(*region_.addresses, 0, region_.max_bytes());
-  const bool is_one_place = std::ranges::all_of(asleep_, [this](const auto& one) {
-    return one.second.where == asleep_.begin()->second.where;
-  });
-  std::size_t left = is_one_place ? sleeping_bytes() : 0;
   const auto make = [&](std::size_t offset, const sleeping_chunk& one) {
     backing& fresh = waking_.try_emplace(offset).first->second;
     fresh.own_rights = one.own_rights;
@@ -273,10 +268,11 @@ void region_sleep::map_for_resume(const mapped_again& each) {
       fresh.chunk = reference_to(waking_.at(one.first).chunk);
       return;
     }
+    std::size_t& left_there = left.at(one.where.device());
     fresh.chunk = acquire_with_retry(
         [&, &of = region_] { return of.acquire(one.where, one.bytes, one.memory); },
-        {.bytes = left > one.bytes ? region_.not_cached(left) : 0});
-    left -= std::min(left, one.bytes);
+        {.bytes = left_there > one.bytes ? region_.not_cached(left_there) : 0});
+    left_there -= one.bytes;
   };
   // If rights depend on neighbours, or addresses keep the memory of a failure, all chunks come
   // first. Otherwise one is filled while the next ones are made.

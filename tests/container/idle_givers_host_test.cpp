@@ -9,9 +9,12 @@
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "container/evictable/evictable_layer.hpp"
 #include "core/background_task.hpp"
+#include "support/device_bytes.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
@@ -36,8 +39,10 @@ std::size_t bytes_in_use() {
 }
 
 std::unique_ptr<mr::vmm_pool_resource> pool_with(std::size_t idle, int priority,
-                                                 std::size_t floor = 0) {
-  const mr::pool_options options{.floor_bytes = floor, .priority = priority};
+                                                 std::size_t floor = 0,
+                                                 std::size_t largest_chunk = 0) {
+  const mr::pool_options options{
+      .floor_bytes = floor, .priority = priority, .largest_chunk = largest_chunk};
   auto made = std::make_unique<mr::vmm_pool_resource>(first_device, options);
   const stream stream;
   made->deallocate(stream, made->allocate(stream, idle), idle);
@@ -222,6 +227,36 @@ TEST_CASE("idle givers: a holder that was in use is asked once more before the r
   const out_of_memory shortage{exhausted::device_memory, first_device.ordinal(), 2 * MiB, 0, ""};
   CHECK(detail::ask_idle_holders(shortage, {}));
   CHECK(idle_memory().asked == asked_before + 1);
+}
+
+HIPVMM_TEST_CASE_IN("idle givers: a tag that wakes asks once for all of its members",
+                    {device_of_64}) {
+  if (!can_sleep()) return;
+  const memory_tag tag;
+  const stream stream;
+  std::vector<std::unique_ptr<region>> regions;
+  for (int i = 0; i < 6; ++i) {
+    regions.push_back(std::make_unique<region>(first_device, 4 * MiB, tagged_by(tag)));
+    regions.back()->commit(0, 4 * MiB, 2 * MiB);
+    write_tag(*regions.back(), 0, 7, stream);
+  }
+  mr::vmm_pool_resource pool{first_device, {.tag = tag}};
+  void* const block = pool.allocate(stream, 4 * MiB);
+  fill_async(stream, block, 8, 4 * MiB);
+  slot_arena arena{first_device,
+                   {.slots = 1, .bytes_per_slot = 4 * MiB, .prefetch_blocks = 0, .tag = tag}};
+  const std::size_t slot = arena.acquire(stream);
+  arena.commit(std::vector{slot}, std::vector{4 * MiB}, stream);
+  fill_async(stream, arena.pointer(slot), 9, 4 * MiB);
+  suspend(tag, keep::contents);
+  const auto idle = pool_with(48 * MiB, 0, 0, 2 * MiB);
+  const idle_memory_statistics before = idle_memory();
+  CHECK(resume(tag) >= 32 * MiB);
+  CHECK(idle_memory().asked == before.asked + 1);
+  for (const auto& each : regions) CHECK(has_tag(*each, 0, 7, stream));
+  CHECK(read_bytes(stream, block, 4 * MiB) == std::vector<unsigned char>(4 * MiB, 8));
+  CHECK(read_bytes(stream, arena.pointer(slot), 4 * MiB) == std::vector<unsigned char>(4 * MiB, 9));
+  pool.deallocate(stream, block, 4 * MiB);
 }
 
 /// A budget of this process alone: on a small device a release that fails costs its memory for

@@ -58,7 +58,9 @@ class pool_sleep final : detail::sleep_participant {
   void prepare_to_sleep(const detail::sleep_plan& plan) override;
   void stay_awake() noexcept override;
   void wait_for_work() override { chunks().wait_for_work(); }
-  [[nodiscard]] std::size_t sleeping_bytes() const override { return chunks().sleeping_bytes(); }
+  void each_asleep(const std::function<void(memory_location, std::size_t)>& found) const override {
+    chunks().each_asleep(found);
+  }
   [[nodiscard]] std::vector<detail::sleeping_range> contents() override;
   [[nodiscard]] detail::chunks_that_stay_mapped staying(const detail::sleep_plan& plan) override {
     return blocks_.with_backend([&] { return chunks().staying(plan); });
@@ -69,7 +71,9 @@ class pool_sleep final : detail::sleep_participant {
   void map_again() override { chunks().map_again(); }
   void finish_suspend() noexcept override { chunks().finish_suspend(); }
   void reacquire_addresses() override { chunks().reacquire_addresses(); }
-  void map_for_resume(const detail::mapped_again& each) override { chunks().map_for_resume(each); }
+  void map_for_resume(const detail::mapped_again& each, detail::bytes_to_make& left) override {
+    chunks().map_for_resume(each, left);
+  }
   void stay_asleep(bool may_be_in_use) noexcept override { chunks().stay_asleep(may_be_in_use); }
   void apply_rights() override { chunks().apply_rights(); }
   void finish_waking() noexcept override;

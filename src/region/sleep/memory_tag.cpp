@@ -328,7 +328,7 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
   return bytes;
 }
 
-void tag_state::wake(member& one, slow_copies& slow) {
+void tag_state::wake(member& one, slow_copies& slow, bytes_to_make& left) {
   // Contents and parts both come by address.
   auto next = one.contents.begin();
   std::size_t from = 0;  // in the saved bytes
@@ -379,7 +379,7 @@ void tag_state::wake(member& one, slow_copies& slow) {
       ++next;
     }
   };
-  if (!is_filled_) return one.who->map_for_resume(fill);
+  if (!is_filled_) return one.who->map_for_resume(fill, left);
   for (const sleeping_range& each : one.contents) fill(each.address, each.bytes);
   zeros = one.zeros.begin();
   for (const sleeping_range& each : one.zeros) {
@@ -421,10 +421,15 @@ std::size_t tag_state::wake_all(turn& mine) {
     // Before anything is made, which might come to be there.
     if (!is_filled_)
       for (member& each : members_) each.who->reacquire_addresses();
+    bytes_to_make left;
+    for (const member& each : members_)
+      each.who->each_asleep([&](memory_location where, std::size_t size) {
+        left[where.device()] += size;
+        bytes += size;
+      });
     while (at != members_.end()) {
       member& one = *at++;
-      bytes += one.who->sleeping_bytes();
-      wake(one, slow);
+      wake(one, slow, left);
     }
     // Not before all is made: a failure until then leaves nothing on the device.
     for (member& each : members_) free_copied(each, slow);

@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,7 @@
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/memory_location.hpp>
 #include "core/process_mark.hpp"
 #include "region/sleep/copy_jobs.hpp"
 #include "region/sleep/file_copies.hpp"
@@ -56,6 +58,9 @@ template <class Range>
 /// Gets memory that is mapped again at that address, and may be used.
 using mapped_again = std::function<void(void* address, std::size_t bytes)>;
 
+/// Bytes that resume() has not made yet, by device.
+using bytes_to_make = std::map<std::optional<device_ref>, std::size_t>;
+
 /// Memory from that address on is to be unmapped: it returns when the contents are saved.
 using wait_until_saved = std::function<void(void* address)>;
 
@@ -88,8 +93,14 @@ class sleep_participant {
   virtual void stay_awake() noexcept {}
   /// Waits for all work that may use it.
   virtual void wait_for_work() = 0;
-  /// Bytes that it releases, known from prepare_to_sleep() on.
-  [[nodiscard]] virtual std::size_t sleeping_bytes() const = 0;
+  /// Calls `found(where, bytes)` for each chunk that it releases, known from prepare_to_sleep() on.
+  virtual void each_asleep(
+      const std::function<void(memory_location, std::size_t)>& found) const = 0;
+  [[nodiscard]] std::size_t sleeping_bytes() const {
+    std::size_t sum = 0;
+    each_asleep([&sum](memory_location, std::size_t bytes) { sum += bytes; });
+    return sum;
+  }
   /// The parts with contents, by address, those that stay mapped too. Before prepare_to_sleep(),
   /// which may release some, they may be more. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::vector<sleeping_range> contents() = 0;
@@ -106,9 +117,10 @@ class sleep_participant {
 
   /// Reserves the addresses that finish_suspend() lost. Throws: out_of_memory, which names them.
   virtual void reacquire_addresses() = 0;
-  /// Makes the memory again and maps it, and calls `each` for each part. Throws: as resume(), and
+  /// Makes the memory again and maps it, and calls `each` for each part. Takes what it makes off
+  /// `left`; a request that lacks memory asks others for all that is left. Throws: as resume(), and
   /// as `each`; then stay_asleep() is to follow.
-  virtual void map_for_resume(const mapped_again& each) = 0;
+  virtual void map_for_resume(const mapped_again& each, bytes_to_make& left) = 0;
   /// Undoes map_for_resume(), even if that failed. `may_be_in_use`: copies to the memory may be
   /// running, because HIP refused to wait for them.
   virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
@@ -266,7 +278,7 @@ class tag_state {
   std::size_t end_torn_sleep(turn& mine);
   /// Makes the memory of one member again, unless a resume() that failed has left it, and submits
   /// the copies of its contents.
-  void wake(member& one, slow_copies& slow);
+  void wake(member& one, slow_copies& slow, bytes_to_make& left);
   /// Waits for these, and frees the bytes that they have copied.
   void free_copied(member& one, slow_copies& slow);
   /// The body of resume().
