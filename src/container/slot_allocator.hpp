@@ -168,7 +168,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   void map_again() override { rows_.chunks().map_again(); }
   void finish_suspend() noexcept override;
   void reacquire_addresses() override { rows_.chunks().reacquire_addresses(); }
-  void map_for_resume(const mapped_again& each, bytes_to_make& left) override;
+  void map_for_resume(const mapped_again& each, memory_to_make& left) override;
   void stay_asleep(bool may_be_in_use) noexcept override;
   void apply_rights() override { rows_.chunks().apply_rights(); }
   void finish_waking() noexcept override;

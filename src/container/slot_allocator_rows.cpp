@@ -416,7 +416,7 @@ void slot_allocator::finish_suspend() noexcept {
   bytes_asleep_ = sleeping_bytes();
 }
 
-void slot_allocator::map_for_resume(const mapped_again& each, bytes_to_make& left) {
+void slot_allocator::map_for_resume(const mapped_again& each, memory_to_make& left) {
   bytes_asleep_ = 0;
   rows_.chunks().map_for_resume(each, left);
 }

@@ -51,7 +51,7 @@ class region_sleep final : public sleep_participant {
   void map_again() override;
   void finish_suspend() noexcept override;
   void reacquire_addresses() override;
-  void map_for_resume(const mapped_again& each, bytes_to_make& left) override;
+  void map_for_resume(const mapped_again& each, memory_to_make& left) override;
   void stay_asleep(bool may_be_in_use) noexcept override;
   void apply_rights() override;
   void finish_waking() noexcept override;

@@ -254,7 +254,7 @@ void region_sleep::reacquire_addresses() {
                         advice()};
 }
 
-void region_sleep::map_for_resume(const mapped_again& each, bytes_to_make& left) {
+void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left) {
   // Memory that an earlier call left.
   if (!waking_.empty()) {
     wait_for_users(region_.users);
@@ -268,10 +268,11 @@ void region_sleep::map_for_resume(const mapped_again& each, bytes_to_make& left)
       fresh.chunk = reference_to(waking_.at(one.first).chunk);
       return;
     }
-    std::size_t& left_there = left.at(one.where.device());
+    std::size_t& left_there = left.bytes.at(one.where.device());
     fresh.chunk = acquire_with_retry(
         [&, &of = region_] { return of.acquire(one.where, one.bytes, one.memory); },
-        {.bytes = left_there > one.bytes ? region_.not_cached(left_there) : 0});
+        {.bytes = left_there > one.bytes ? region_.not_cached(left_there) : 0,
+         .evicts_until = left.evicts_until});
     left_there -= one.bytes;
   };
   // If rights depend on neighbours, or addresses keep the memory of a failure, all chunks come

@@ -271,9 +271,11 @@ bool budget_member::release_for(std::uint32_t number, const std::stop_token& sto
     const std::uint64_t bytes = table_.duty(number).to_release;
     if (bytes == 0) return true;
     if (bytes > retired && std::exchange(may_ask, false)) {
+      const clock::time_point end = clock::now() + idle_patience;
       give_idle_memory({.device = device_,
                         .bytes = static_cast<std::size_t>(bytes - retired),
-                        .deadline = clock::now() + idle_patience});
+                        .deadline = end,
+                        .evicts_until = end});
       continue;
     }
     if (bytes > retired && std::exchange(may_call, false) && !table_.is_waiting()) {

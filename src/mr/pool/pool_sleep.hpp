@@ -71,7 +71,7 @@ class pool_sleep final : detail::sleep_participant {
   void map_again() override { chunks().map_again(); }
   void finish_suspend() noexcept override { chunks().finish_suspend(); }
   void reacquire_addresses() override { chunks().reacquire_addresses(); }
-  void map_for_resume(const detail::mapped_again& each, detail::bytes_to_make& left) override {
+  void map_for_resume(const detail::mapped_again& each, detail::memory_to_make& left) override {
     chunks().map_for_resume(each, left);
   }
   void stay_asleep(bool may_be_in_use) noexcept override { chunks().stay_asleep(may_be_in_use); }

@@ -21,8 +21,8 @@
 namespace hipvmm {
 namespace {
 
-/// While one lives, evictions in its thread wait for the work of ended uses.
-using waits_for_work = detail::thread_mark<struct waits_for_work_kind>;
+/// So long a use lets the requests that wait for the memory go first.
+constexpr std::chrono::milliseconds use_patience{1000};
 
 /// The right of one evictable to evict the memory of a tag.
 struct tag_claim {
@@ -48,19 +48,14 @@ struct evictable::state final : detail::idle_holder {
         idle{*this, owner, detail::idle_membership::price::evicted, options.priority} {}
   struct call;
 
-  /// Returns whether no use is open, and the work of all has ended before `deadline`.
-  bool is_unused(std::chrono::steady_clock::time_point deadline) {
-    if (open != 0) return false;
-    if (waits_for_work::is_set()) {
-      for (const event& each : ends) each.synchronize();
-      if (filled) filled->synchronize();
-    }
-    const auto is_done = [](const event& each) { return each.is_done(); };
-    while (!std::ranges::all_of(ends, is_done) || (filled && !filled->is_done())) {
-      if (std::chrono::steady_clock::now() >= deadline) return false;
-      std::this_thread::sleep_for(std::chrono::microseconds{50});
-    }
-    return true;
+  /// Returns whether no use is open, and the work of all has ended.
+  bool is_unused() {
+    return open == 0 && std::ranges::all_of(ends, &event::is_done) &&
+           (!filled || filled->is_done());
+  }
+  /// Returns whether a use would take the memory away from a request that waits for it.
+  [[nodiscard]] bool is_awaited() const noexcept {
+    return open == 0 && idle.is_awaited() && !claimed.tag.is_asleep();
   }
 
   /// Has an event for the end of one more use, and room for it among the ends.
@@ -121,10 +116,8 @@ struct evictable::state final : detail::idle_holder {
     std::size_t bytes = 0;
     const auto refused = detail::refusal_of([&] { bytes = resume(claimed.tag); });
     if (refused && !may_wait) throw out_of_memory{*refused};
-    if (refused) {
-      const waits_for_work while_evicting;
-      bytes = resume(claimed.tag);
-    }
+    // As long as the work takes: no lock that others need is held.
+    if (refused) bytes = claimed.tag.state()->resume(std::chrono::steady_clock::time_point::max());
     if (bytes != 0) {
       is_written = open != 0;
       const std::lock_guard lock{counts_mutex};
@@ -136,12 +129,12 @@ struct evictable::state final : detail::idle_holder {
     idle.note_use();
   }
 
-  detail::given_memory give_idle(const detail::idle_request& wanted) override {
+  detail::given_memory give_idle(const detail::idle_request&) override {
     detail::given_memory given;
     bool in_use = false;
     try {
       const detail::relaxed_captures others;
-      in_use = !is_unused(wanted.deadline);
+      in_use = !is_unused();
       const keep what = options.fill ? keep::nothing : keep::contents;
       const auto released =
           in_use ? std::nullopt : claimed.tag.state()->evict(what, options.storage, !is_written);
@@ -149,7 +142,7 @@ struct evictable::state final : detail::idle_holder {
       given.released = released.value_or(0);
       if (given.released != 0 && options.fill) lacks_contents = true;
       const std::lock_guard lock{counts_mutex};
-      if (in_use) ++counts.refused_in_use;
+      if (in_use && !idle.is_awaited()) ++counts.refused_in_use;
       if (given.released != 0) ++counts.evictions;
       counts.evicted_bytes += given.released;
     } catch (const std::exception& failure) {
@@ -161,8 +154,10 @@ struct evictable::state final : detail::idle_holder {
   }
   std::size_t idle_bytes() override {
     const detail::relaxed_captures others;
-    const bool may_be = open == 0 && (waits_for_work::is_set() || is_unused({}));
-    return may_be ? claimed.tag.state()->bytes_to_evict(options.storage) : 0;
+    return is_unused() ? idle_bytes_when_done() : 0;
+  }
+  std::size_t idle_bytes_when_done() override {
+    return open == 0 ? claimed.tag.state()->bytes_to_evict(options.storage) : 0;
   }
 
   const detail::process_mark process;
@@ -230,12 +225,20 @@ evictable::state& evictable::live() const {
 
 void evictable::use(stream_ref stream, access_right right) {
   state& self = live();
-  const state::call alone{self, "use", stream};
-  self.prepare_end();
-  self.bring_back(stream, true);
-  ++self.open;
-  if (right != access_right::read) self.is_written = true;
-  self.claimed.tag.state()->let_evict(false);
+  for (const auto end = std::chrono::steady_clock::now() + use_patience;;) {
+    {
+      const state::call alone{self, "use", stream};
+      if (!self.is_awaited() || std::chrono::steady_clock::now() >= end) {
+        self.prepare_end();
+        self.bring_back(stream, true);
+        ++self.open;
+        if (right != access_right::read) self.is_written = true;
+        self.claimed.tag.state()->let_evict(false);
+        return;
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds{50});
+  }
 }
 
 void evictable::done(stream_ref stream) {

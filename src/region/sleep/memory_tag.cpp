@@ -328,7 +328,7 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
   return bytes;
 }
 
-void tag_state::wake(member& one, slow_copies& slow, bytes_to_make& left) {
+void tag_state::wake(member& one, slow_copies& slow, memory_to_make& left) {
   // Contents and parts both come by address.
   auto next = one.contents.begin();
   std::size_t from = 0;  // in the saved bytes
@@ -397,16 +397,16 @@ void tag_state::free_copied(member& one, slow_copies& slow) {
   }
 }
 
-std::size_t tag_state::resume() {
+std::size_t tag_state::resume(std::chrono::steady_clock::time_point evicts_until) {
   process_.require_own();
   const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
   if (!is_asleep()) return 0;
-  return is_torn_ ? end_torn_sleep(mine) : wake_all(mine);
+  return is_torn_ ? end_torn_sleep(mine) : wake_all(mine, evicts_until);
 }
 
-std::size_t tag_state::wake_all(turn& mine) {
+std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_point evicts_until) {
   mine.enter(tag_phase::waking);
   std::size_t bytes = 0;
   slow_copies slow;
@@ -421,10 +421,10 @@ std::size_t tag_state::wake_all(turn& mine) {
     // Before anything is made, which might come to be there.
     if (!is_filled_)
       for (member& each : members_) each.who->reacquire_addresses();
-    bytes_to_make left;
+    memory_to_make left{.evicts_until = evicts_until};
     for (const member& each : members_)
       each.who->each_asleep([&](memory_location where, std::size_t size) {
-        left[where.device()] += size;
+        left.bytes[where.device()] += size;
         bytes += size;
       });
     while (at != members_.end()) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -58,8 +59,11 @@ template <class Range>
 /// Gets memory that is mapped again at that address, and may be used.
 using mapped_again = std::function<void(void* address, std::size_t bytes)>;
 
-/// Bytes that resume() has not made yet, by device.
-using bytes_to_make = std::map<std::optional<device_ref>, std::size_t>;
+/// Memory that resume() has not made yet.
+struct memory_to_make {
+  std::map<std::optional<device_ref>, std::size_t> bytes = {};  ///< by device
+  std::chrono::steady_clock::time_point evicts_until = {};      ///< as idle_request
+};
 
 /// Memory from that address on is to be unmapped: it returns when the contents are saved.
 using wait_until_saved = std::function<void(void* address)>;
@@ -120,7 +124,7 @@ class sleep_participant {
   /// Makes the memory again and maps it, and calls `each` for each part. Takes what it makes off
   /// `left`; a request that lacks memory asks others for all that is left. Throws: as resume(), and
   /// as `each`; then stay_asleep() is to follow.
-  virtual void map_for_resume(const mapped_again& each, bytes_to_make& left) = 0;
+  virtual void map_for_resume(const mapped_again& each, memory_to_make& left) = 0;
   /// Undoes map_for_resume(), even if that failed. `may_be_in_use`: copies to the memory may be
   /// running, because HIP refused to wait for them.
   virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
@@ -222,7 +226,8 @@ class tag_state {
   /// returns nothing. `is_unchanged`: memory that the host has a copy of is as resume() left it.
   /// Pre: no work uses the memory.
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
-  std::size_t resume();
+  /// As hipvmm::resume(). If memory is lacking, waits so long for work that uses evictable memory.
+  std::size_t resume(std::chrono::steady_clock::time_point evicts_until = {});
   /// Waits for work as suspend() with that stream would, and calls `body` with all carriers. The
   /// memory stays awake meanwhile, and nobody releases any of it. Throws: std::logic_error while it
   /// sleeps; as sleep_participant::prepare_to_sleep(), and as `body`.
@@ -278,11 +283,11 @@ class tag_state {
   std::size_t end_torn_sleep(turn& mine);
   /// Makes the memory of one member again, unless a resume() that failed has left it, and submits
   /// the copies of its contents.
-  void wake(member& one, slow_copies& slow, bytes_to_make& left);
+  void wake(member& one, slow_copies& slow, memory_to_make& left);
   /// Waits for these, and frees the bytes that they have copied.
   void free_copied(member& one, slow_copies& slow);
   /// The body of resume().
-  std::size_t wake_all(turn& mine);
+  std::size_t wake_all(turn& mine, std::chrono::steady_clock::time_point evicts_until = {});
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;

@@ -42,6 +42,7 @@ struct idle_membership::record {
   std::mutex mutex;
   std::atomic<std::thread::id> owner{};  // of the mutex, as idle_membership::lock
   std::atomic<bool> asks{false};         // the owner asks others
+  std::atomic<int> waiters{0};           // requests that wait for work of evicted holders
   idle_holder* holder;                   // with the mutex; null once it has ended
 };
 
@@ -109,6 +110,20 @@ class idle_holders {
     record_list others_;
   };
 
+  /// While one lives, a request waits for the work of these.
+  struct wait_for {
+    explicit wait_for(const record_list& of) noexcept : all{of} {
+      for (const auto& each : all) ++each->waiters;
+    }
+    ~wait_for() {
+      for (const auto& each : all) --each->waiters;
+    }
+    wait_for(const wait_for&) = delete;
+    wait_for& operator=(const wait_for&) = delete;
+
+    const record_list& all;
+  };
+
   /// Calls `work(holder)` for a record, if it has a holder. Returns false if the lock does not come
   /// briefly.
   template <typename Work>
@@ -139,15 +154,17 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing) {
   const callbacks_wait until_unlocked;  // they may make and end holders
   const without_asking_others while_asking;
   const auto is_evicted = [](const auto& each) { return std::get<0>(each->order); };
+  const bool may_wait = wanted.evicts_until > std::chrono::steady_clock::now();
   const auto can_evict_enough = [&] {
     std::size_t most = sum.all();
     for (const auto& each : asked.others()) {
       if (most >= missing) break;
       if (!is_evicted(each)) continue;
       // Another thread may be evicting it at this moment.
-      if (!with_holder(*each, [&](idle_holder& holder) { most += holder.idle_bytes(); }) &&
-          !each->asks)
-        return true;
+      const auto add = [&](idle_holder& holder) {
+        most += may_wait ? holder.idle_bytes_when_done() : holder.idle_bytes();
+      };
+      if (!with_holder(*each, add) && !each->asks) return true;
     }
     return most >= missing;
   };
@@ -170,6 +187,31 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing) {
   ask_all();
   // The addresses that a later one freed may have pinned all that an earlier one keeps.
   if (sum.all() == 0) ask_all();
+  if (!may_wait) return sum;
+  const wait_for work{asked.others()};
+  const auto is_busy = [&](const auto& each) {
+    bool result = false;
+    const auto look = [&](idle_holder& holder) {
+      result = holder.idle_bytes_when_done() > holder.idle_bytes();
+    };
+    return is_evicted(each) && with_holder(*each, look) && result;
+  };
+  const auto left = [device = wanted.device] {
+    std::size_t bytes = chunk_bytes_left(device);
+    report_exceptions([&] { bytes = std::min(bytes, device.free_memory()); });
+    return bytes;
+  };
+  constexpr std::chrono::microseconds longest_pause{1000};
+  std::chrono::microseconds pause{50};
+  std::size_t before = left();
+  while (wanted.bytes != 0 && std::chrono::steady_clock::now() < wanted.evicts_until &&
+         std::ranges::any_of(asked.others(), is_busy) && can_evict_enough()) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, longest_pause);
+    if (left() > before) break;  // others have released some
+    ask_all();
+    before = left();
+  }
   return sum;
 }
 
@@ -200,6 +242,8 @@ void idle_membership::end() noexcept {
 }
 
 void idle_membership::note_use() noexcept { idle_holders::instance().move_behind(record_); }
+
+bool idle_membership::is_awaited() const noexcept { return record_->waiters != 0; }
 
 bool idle_membership::is_of_caller() const noexcept {
   return record_->owner == std::this_thread::get_id();

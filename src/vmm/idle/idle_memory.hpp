@@ -25,6 +25,9 @@ struct idle_request {
   std::size_t bytes = 0;  ///< missing; ask_idle_holders() takes the shortage's if more
   /// Until when a holder may wait for work that still uses free memory.
   std::chrono::steady_clock::time_point deadline = {};
+  /// Until when the request waits, between calls of holders, for work that uses contents which can
+  /// then be evicted.
+  std::chrono::steady_clock::time_point evicts_until = {};
   /// Takes idle chunks of `chunk_bytes` and `shareable`, without a release and a creation; null:
   /// all are released.
   chunk_cache* taker = nullptr;
@@ -53,6 +56,8 @@ class idle_holder {
   /// The most bytes that give_idle() could give, as far as that is known without an attempt. Called
   /// as that.
   [[nodiscard]] virtual std::size_t idle_bytes() = 0;
+  /// The same when all work under way has ended.
+  [[nodiscard]] virtual std::size_t idle_bytes_when_done() { return idle_bytes(); }
 
  protected:
   idle_holder() = default;
@@ -77,6 +82,8 @@ class idle_membership {
   void end() noexcept;
   /// The holder is asked behind all others of its priority and price.
   void note_use() noexcept;
+  /// Whether a request waits for work that uses evicted holders, as `evicts_until` allows.
+  [[nodiscard]] bool is_awaited() const noexcept;
   /// Whether the calling thread has a lock, or is in give_idle() or idle_bytes() of the holder.
   [[nodiscard]] bool is_of_caller() const noexcept;
 
@@ -102,7 +109,7 @@ class idle_membership {
 /// After `shortage`: has the holders of this process give away idle memory, until as much as is
 /// missing has come. `asks` names the taker, if there is one. Returns whether any did: then the
 /// request may succeed. Returns false at once within without_asking_others, and if the device could
-/// not serve the request if all of its memory were free. Waits for no work.
+/// not serve the request if all of its memory were free. Waits for no work but as `asks` says.
 /// Pre: the thread has no lock that a holder needs, but that of its own idle_membership.
 [[nodiscard]] bool ask_idle_holders(const out_of_memory& shortage,
                                     const idle_request& asks) noexcept;

@@ -211,6 +211,57 @@ HIPVMM_TEST_CASE_IN("evictable: an eviction does not wait for a request that wai
   pool.deallocate(stream, block, 8 * MiB);
 }
 
+HIPVMM_TEST_CASE_IN("evictable: a use that waits for work blocks no other use",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  evictable_layer asleep{20 * MiB, {}, 1};
+  request_bytes(48 * MiB);
+  REQUIRE_FALSE(asleep.is_here());
+  drain_retired_memory();
+  evictable_layer stuck{24 * MiB, {}, 2};
+  evictable_layer busy{24 * MiB, {}, 3};
+  blocked_stream of_stuck{first_device};
+  blocked_stream of_busy{first_device};
+  const stream stream;
+  const auto use_in = [](evictable_layer& one, stream_ref in) {
+    one.held->use(in, access_right::read);
+    one.held->done(in);
+  };
+  use_in(stuck, of_stuck);
+  use_in(busy, of_busy);
+  // It gets the memory of that whose work ends first.
+  watched_thread other{[&] { use_in(asleep, stream); }};
+  CHECK(other.comes_to_wait());
+  of_busy.release();
+  CHECK(comes_true([&] { return other.is_over(); }));
+  CHECK_FALSE(busy.is_here());
+  CHECK(stuck.is_here());
+  if (!other.is_over()) of_stuck.release();
+  other.join();
+  // And none of what is used again meanwhile.
+  asleep.held->use(stream);
+  std::atomic<bool> is_refused{false};
+  watched_thread waiting{[&] {
+    try {
+      use_in(busy, stream);
+    } catch (const out_of_memory&) {
+      is_refused = true;
+    }
+  }};
+  CHECK(waiting.comes_to_wait());
+  watched_thread user{[&] { stuck.held->use(stream, access_right::read); }};
+  CHECK(comes_true([&] { return user.is_over(); }));
+  of_stuck.release();
+  user.join();
+  waiting.join();
+  CHECK(is_refused);
+  CHECK(stuck.has_contents());
+  stuck.held->done(stream);
+  asleep.held->done(stream);
+  for (evictable_layer* each : {&asleep, &stuck, &busy}) CHECK(each->is_right());
+}
+
 HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is evicted later",
                     {device_of_threads}) {
   if (!can_sleep()) return;

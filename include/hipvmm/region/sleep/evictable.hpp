@@ -65,7 +65,8 @@ class evictable {
   /// Brings the memory back, if it was evicted, before it returns; work in `stream` from now on may
   /// use it, until done(). `right`: with access_right::read the contents stay as they are.
   /// Several uses may be open. If memory is lacking, others are evicted for it, at last behind a
-  /// wait for the work of their ended uses.
+  /// wait for the work of their ended uses. If such a wait is for this memory, it goes first, for
+  /// a second at most.
   /// Throws: std::invalid_argument in a stream that is captured: begin the use before the capture;
   /// as resume(), then it is asleep with its contents; as `fill`, then the memory is back without
   /// its contents. In both cases use() may be tried again.
