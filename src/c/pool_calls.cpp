@@ -76,7 +76,7 @@ std::size_t kept(const Pool&, std::size_t bytes) {
 extern "C" {
 
 hipvmm_status hipvmm_pool_deallocate(hipvmm_resource pool, void* pointer) {
-  return with_pool(__func__, pool, [&](mr::vmm_pool_resource& of) { of.deallocate(pointer); });
+  return with_pool(__func__, pool, [&](auto& of) { of.deallocate(pointer); });
 }
 
 hipvmm_status hipvmm_pool_trim(hipvmm_resource pool, size_t bytes_to_keep, unsigned milliseconds,
@@ -103,7 +103,7 @@ hipvmm_status hipvmm_pool_get_statistics(hipvmm_resource pool, hipvmm_pool_stati
 }
 
 hipvmm_status hipvmm_pool_reset_peaks(hipvmm_resource pool) {
-  return with_pool(__func__, pool, [](mr::vmm_pool_resource& of) { of.reset_peaks(); });
+  return with_pool(__func__, pool, [](auto& of) { of.reset_peaks(); });
 }
 
 hipvmm_status hipvmm_pool_report(hipvmm_resource pool, char* text, size_t capacity,
@@ -114,36 +114,30 @@ hipvmm_status hipvmm_pool_report(hipvmm_resource pool, char* text, size_t capaci
 
 hipvmm_status hipvmm_pool_explain(hipvmm_resource pool, char* text, size_t capacity,
                                   size_t* length) {
-  return with_pool(__func__, pool, [&](mr::vmm_pool_resource& of) {
-    copy_text(of.explain(), text, capacity, length);
-  });
+  return with_pool(__func__, pool,
+                   [&](auto& of) { copy_text(of.explain(), text, capacity, length); });
 }
 
 hipvmm_status hipvmm_pool_release_threshold(hipvmm_resource pool, size_t* bytes) {
-  return with_pool(__func__, pool, [&](mr::vmm_pool_resource& of) {
-    out(bytes, "bytes") = of.release_threshold();
-  });
+  return with_pool(__func__, pool, [&](auto& of) { out(bytes, "bytes") = of.release_threshold(); });
 }
 
 hipvmm_status hipvmm_pool_set_release_threshold(hipvmm_resource pool, size_t bytes) {
-  return with_pool(__func__, pool,
-                   [&](mr::vmm_pool_resource& of) { of.set_release_threshold(bytes); });
+  return with_pool(__func__, pool, [&](auto& of) { of.set_release_threshold(bytes); });
 }
 
 hipvmm_status hipvmm_pool_grant(hipvmm_resource pool, int device, hipvmm_right right) {
-  return with_pool(__func__, pool, [&](mr::vmm_pool_resource& of) {
-    of.grant(device_ref{device}, right_of(right));
-  });
+  return with_pool(__func__, pool,
+                   [&](auto& of) { of.grant(device_ref{device}, right_of(right)); });
 }
 
 hipvmm_status hipvmm_pool_set_access(hipvmm_resource pool, const hipvmm_access* access,
                                      size_t count) {
-  return with_pool(__func__, pool,
-                   [&](mr::vmm_pool_resource& of) { of.set_access(list_of(access, count)); });
+  return with_pool(__func__, pool, [&](auto& of) { of.set_access(list_of(access, count)); });
 }
 
 hipvmm_status hipvmm_pool_access(hipvmm_resource pool, int device, hipvmm_right* right) {
-  return with_pool(__func__, pool, [&](mr::vmm_pool_resource& of) {
+  return with_pool(__func__, pool, [&](auto& of) {
     require_device(device_ref{device});
     out(right, "right") = right_of(of.access(device_ref{device}));
   });
@@ -159,13 +153,13 @@ hipvmm_status hipvmm_pool_forget_stream(hipvmm_resource pool, void* stream) {
 }
 
 hipvmm_status hipvmm_logging_flush(hipvmm_resource logging) {
-  return with_kind<mr::logging_resource_adaptor>(
-      __func__, logging, "logging", [](mr::logging_resource_adaptor& of) { of.flush(); });
+  return with_kind<mr::logging_resource_adaptor>(__func__, logging, "logging",
+                                                 [](auto& of) { of.flush(); });
 }
 
 hipvmm_status hipvmm_statistics_counters(hipvmm_resource statistics, hipvmm_counters* counters) {
   return with_kind<mr::statistics_resource_adaptor>(
-      __func__, statistics, "statistics", [&](mr::statistics_resource_adaptor& of) {
+      __func__, statistics, "statistics", [&](auto& of) {
         copy_struct(counters, counters_of(of.get_bytes_counter(), of.get_allocations_counter()),
                     "counters");
       });
@@ -173,7 +167,7 @@ hipvmm_status hipvmm_statistics_counters(hipvmm_resource statistics, hipvmm_coun
 
 hipvmm_status hipvmm_statistics_push(hipvmm_resource statistics, hipvmm_counters* counters) {
   return with_kind<mr::statistics_resource_adaptor>(
-      __func__, statistics, "statistics", [&](mr::statistics_resource_adaptor& of) {
+      __func__, statistics, "statistics", [&](auto& of) {
         // Checks the arguments before a level begins.
         copy_struct(counters, hipvmm_counters{}, "counters");
         const auto [bytes, count] = of.push_counters();
@@ -183,7 +177,7 @@ hipvmm_status hipvmm_statistics_push(hipvmm_resource statistics, hipvmm_counters
 
 hipvmm_status hipvmm_statistics_pop(hipvmm_resource statistics, hipvmm_counters* counters) {
   return with_kind<mr::statistics_resource_adaptor>(
-      __func__, statistics, "statistics", [&](mr::statistics_resource_adaptor& of) {
+      __func__, statistics, "statistics", [&](auto& of) {
         copy_struct(counters, hipvmm_counters{}, "counters");
         const auto [bytes, count] = of.pop_counters();
         copy_struct(counters, counters_of(bytes, count), "counters");
@@ -191,39 +185,38 @@ hipvmm_status hipvmm_statistics_pop(hipvmm_resource statistics, hipvmm_counters*
 }
 
 hipvmm_status hipvmm_tracking_allocated(hipvmm_resource tracking, size_t* bytes) {
-  return with_kind<mr::tracking_resource_adaptor>(
-      __func__, tracking, "tracking",
-      [&](mr::tracking_resource_adaptor& of) { out(bytes, "bytes") = of.get_allocated_bytes(); });
+  return with_kind<mr::tracking_resource_adaptor>(__func__, tracking, "tracking", [&](auto& of) {
+    out(bytes, "bytes") = of.get_allocated_bytes();
+  });
 }
 
 hipvmm_status hipvmm_tracking_outstanding(hipvmm_resource tracking, char* text, size_t capacity,
                                           size_t* length) {
-  return with_kind<mr::tracking_resource_adaptor>(
-      __func__, tracking, "tracking", [&](mr::tracking_resource_adaptor& of) {
-        copy_text(of.get_outstanding_allocations_str(), text, capacity, length);
-      });
+  return with_kind<mr::tracking_resource_adaptor>(__func__, tracking, "tracking", [&](auto& of) {
+    copy_text(of.get_outstanding_allocations_str(), text, capacity, length);
+  });
 }
 
 hipvmm_status hipvmm_limiting_allocated(hipvmm_resource limiting, size_t* bytes) {
-  return with_kind<mr::limiting_resource_adaptor>(
-      __func__, limiting, "limiting",
-      [&](mr::limiting_resource_adaptor& of) { out(bytes, "bytes") = of.get_allocated_bytes(); });
+  return with_kind<mr::limiting_resource_adaptor>(__func__, limiting, "limiting", [&](auto& of) {
+    out(bytes, "bytes") = of.get_allocated_bytes();
+  });
 }
 
 hipvmm_status hipvmm_fixed_size_block(hipvmm_resource fixed_size, size_t* bytes) {
-  return with_kind<mr::fixed_size_resource>(
-      __func__, fixed_size, "fixed_size",
-      [&](mr::fixed_size_resource& of) { out(bytes, "bytes") = of.get_block_size(); });
+  return with_kind<mr::fixed_size_resource>(__func__, fixed_size, "fixed_size", [&](auto& of) {
+    out(bytes, "bytes") = of.get_block_size();
+  });
 }
 
 hipvmm_status hipvmm_graph_pool_release(hipvmm_resource graph_pool) {
   return with_kind<mr::graph_pool>(__func__, graph_pool, "graph_pool",
-                                   [](mr::graph_pool& of) { of.release(); });
+                                   [](auto& of) { of.release(); });
 }
 
 hipvmm_status hipvmm_graph_pool_get_statistics(hipvmm_resource graph_pool,
                                                hipvmm_graph_pool_statistics* statistics) {
-  return with_kind<mr::graph_pool>(__func__, graph_pool, "graph_pool", [&](mr::graph_pool& of) {
+  return with_kind<mr::graph_pool>(__func__, graph_pool, "graph_pool", [&](auto& of) {
     const mr::graph_pool_statistics now = of.statistics();
     copy_struct(statistics,
                 hipvmm_graph_pool_statistics{sizeof(hipvmm_graph_pool_statistics), now.held_bytes,

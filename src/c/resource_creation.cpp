@@ -130,7 +130,7 @@ hipvmm_status hipvmm_pool_create(int device, const char* options, hipvmm_resourc
 
 hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,
                                   hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     const arena_options settings = arena_settings(device_of(*from->resource), options);
     auto made =
         adapt<mr::arena_resource>("arena", from, settings.maximum_bytes, settings.dumps_log);
@@ -143,7 +143,7 @@ hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,
 
 hipvmm_status hipvmm_fixed_size_create(hipvmm_resource upstream, const char* options,
                                        hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     const fixed_size_options settings = fixed_size_settings(device_of(*from->resource), options);
     return adapt<mr::fixed_size_resource>("fixed_size", from, settings.block_size, settings.blocks);
   });
@@ -152,13 +152,12 @@ hipvmm_status hipvmm_fixed_size_create(hipvmm_resource upstream, const char* opt
 hipvmm_status hipvmm_graph_pool_create(hipvmm_resource upstream, hipvmm_resource* graph_pool) {
   return create_on(
       __func__, upstream, graph_pool,
-      [&](const resource_pointer& from) { return adapt<mr::graph_pool>("graph_pool", from); },
-      "graph_pool");
+      [&](const auto& from) { return adapt<mr::graph_pool>("graph_pool", from); }, "graph_pool");
 }
 
 hipvmm_status hipvmm_binning_create(hipvmm_resource upstream, const char* options,
                                     hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     const binning_options settings = binning_settings(options);
     if (!settings.min_exponent) return adapt<mr::binning_resource>("binning", from);
     return adapt<mr::binning_resource>("binning", from,
@@ -190,21 +189,21 @@ hipvmm_status hipvmm_binning_add_bin_resource(hipvmm_resource binning, size_t by
 
 hipvmm_status hipvmm_logging_create(hipvmm_resource upstream, const char* filename,
                                     const char* options, hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     return adapt<mr::logging_resource_adaptor>("logging", from, filename_of(filename),
                                                flag_setting("a log", "auto_flush", options));
   });
 }
 
 hipvmm_status hipvmm_statistics_create(hipvmm_resource upstream, hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     return adapt<mr::statistics_resource_adaptor>("statistics", from);
   });
 }
 
 hipvmm_status hipvmm_tracking_create(hipvmm_resource upstream, const char* options,
                                      hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     return adapt<mr::tracking_resource_adaptor>("tracking", from,
                                                 flag_setting("a list", "stacks", options));
   });
@@ -212,7 +211,7 @@ hipvmm_status hipvmm_tracking_create(hipvmm_resource upstream, const char* optio
 
 hipvmm_status hipvmm_limiting_create(hipvmm_resource upstream, size_t limit, const char* options,
                                      hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     return adapt<mr::limiting_resource_adaptor>("limiting", from, limit,
                                                 alignment_setting(options));
   });
@@ -221,14 +220,14 @@ hipvmm_status hipvmm_limiting_create(hipvmm_resource upstream, size_t limit, con
 hipvmm_status hipvmm_failure_callback_create(hipvmm_resource upstream,
                                              hipvmm_failure_callback callback, void* argument,
                                              hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     return adapt<mr::failure_callback_resource_adaptor>("failure_callback", from,
                                                         failure_function(callback), argument);
   });
 }
 
 hipvmm_status hipvmm_prefetch_create(hipvmm_resource upstream, hipvmm_resource* resource) {
-  return create_on(__func__, upstream, resource, [&](const resource_pointer& from) {
+  return create_on(__func__, upstream, resource, [&](const auto& from) {
     return adapt<mr::prefetch_resource_adaptor>("prefetch", from);
   });
 }
