@@ -62,8 +62,7 @@ class block {
     demand(pointer_ != nullptr, "allocate gave nullptr for " + std::to_string(bytes) + " bytes");
   }
   ~block() { from_.deallocate(stream_, pointer_, bytes_, alignment_); }
-  block(const block&) = delete;
-  block& operator=(const block&) = delete;
+  block& operator=(block&&) = delete;
 
   /// Later uses of the memory are ordered in `stream`.
   void set_stream(stream_ref stream) noexcept { stream_ = stream; }

@@ -35,9 +35,7 @@ thread_local constinit kept_failure failure_of_thread;
 
 // Frees the text with the thread.
 struct text_owner {
-  text_owner() = default;
-  text_owner(const text_owner&) = delete;
-  text_owner& operator=(const text_owner&) = delete;
+  text_owner& operator=(text_owner&&) = delete;
   ~text_owner() {
     failure_of_thread.has_ended = true;
     failure_of_thread.text = "";

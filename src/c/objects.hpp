@@ -52,8 +52,7 @@ struct resource_object {
   /// For a resource that the program keeps alive.
   resource_object(const char* name, mr::memory_resource& others) noexcept
       : kind{name}, resource{&others} {}
-  resource_object(const resource_object&) = delete;
-  resource_object& operator=(const resource_object&) = delete;
+  resource_object& operator=(resource_object&&) = delete;
   /// In a child of fork() the resource's memory is its parent's.
   ~resource_object() {
     if (process.is_of_parent()) static_cast<void>(owned.release());
@@ -120,8 +119,7 @@ struct hip_object {
   detail::process_mark process;
 
   explicit hip_object(Owned made) noexcept : owned{std::move(made)} {}
-  hip_object(const hip_object&) = delete;
-  hip_object& operator=(const hip_object&) = delete;
+  hip_object& operator=(hip_object&&) = delete;
   ~hip_object() {
     if (process.is_of_parent()) static_cast<void>(owned.release());
   }
@@ -179,9 +177,7 @@ struct checkpoint_object {
   call_mutex mutex;
   memory_checkpoint loaded;
 
-  checkpoint_object() = default;
-  checkpoint_object(const checkpoint_object&) = delete;
-  checkpoint_object& operator=(const checkpoint_object&) = delete;
+  checkpoint_object& operator=(checkpoint_object&&) = delete;
   ~checkpoint_object() {
     for (region& each : loaded.regions) each.retire();
   }

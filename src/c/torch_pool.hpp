@@ -35,8 +35,7 @@ class torch_pool {
   /// The pool does not delay a stream for another one's freed memory: it reuses only memory whose
   /// work is done.
   torch_pool(device_ref device, const mr::pool_options& options);
-  torch_pool(const torch_pool&) = delete;
-  torch_pool& operator=(const torch_pool&) = delete;
+  torch_pool& operator=(torch_pool&&) = delete;
 
   [[nodiscard]] mr::vmm_pool_resource& pool() noexcept { return pool_; }
   [[nodiscard]] std::size_t allocated() const noexcept { return in_use().bytes; }

@@ -19,8 +19,7 @@ class finished_work {
  public:
   explicit finished_work(const stream& queue) noexcept : queue_{queue} {}
   ~finished_work();
-  finished_work(const finished_work&) = delete;
-  finished_work& operator=(const finished_work&) = delete;
+  finished_work& operator=(finished_work&&) = delete;
 
  private:
   const stream& queue_;

@@ -31,8 +31,7 @@ class spawn_actions {
  public:
   spawn_actions() { require(::posix_spawn_file_actions_init(&value_), "posix_spawn"); }
   ~spawn_actions() { ::posix_spawn_file_actions_destroy(&value_); }
-  spawn_actions(const spawn_actions&) = delete;
-  spawn_actions& operator=(const spawn_actions&) = delete;
+  spawn_actions& operator=(spawn_actions&&) = delete;
 
   void open_nothing(int number, int flags) {
     require(::posix_spawn_file_actions_addopen(&value_, number, "/dev/null", flags, 0),
@@ -71,8 +70,7 @@ class spawn_attributes {
         &value_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   }
   ~spawn_attributes() { ::posix_spawnattr_destroy(&value_); }
-  spawn_attributes(const spawn_attributes&) = delete;
-  spawn_attributes& operator=(const spawn_attributes&) = delete;
+  spawn_attributes& operator=(spawn_attributes&&) = delete;
   [[nodiscard]] const posix_spawnattr_t* get() const { return &value_; }
 
  private:

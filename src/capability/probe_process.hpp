@@ -22,8 +22,7 @@ class probe_process {
   /// Throws: std::system_error.
   probe_process(const std::string& program, const std::vector<std::string>& arguments);
   ~probe_process();
-  probe_process(const probe_process&) = delete;
-  probe_process& operator=(const probe_process&) = delete;
+  probe_process& operator=(probe_process&&) = delete;
 
   enum class reading { line, end, late };
   /// Reads the next line, without its line end, within `patience`. `end`: the output has ended.

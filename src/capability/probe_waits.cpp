@@ -32,8 +32,7 @@ class lasting_work {
     add_host_function(in, [own = shared_] { last(*own); });
   }
   ~lasting_work() { let_go(); }
-  lasting_work(const lasting_work&) = delete;
-  lasting_work& operator=(const lasting_work&) = delete;
+  lasting_work& operator=(lasting_work&&) = delete;
 
   void let_go() const noexcept { shared_->let_go = true; }
   [[nodiscard]] bool is_over() const noexcept { return shared_->is_over; }
@@ -63,8 +62,7 @@ class probe_capture {
   ~probe_capture() {
     report_exceptions([this] { static_cast<void>(end()); });
   }
-  probe_capture(const probe_capture&) = delete;
-  probe_capture& operator=(const probe_capture&) = delete;
+  probe_capture& operator=(probe_capture&&) = delete;
 
   /// Returns whether nothing has cost the capture.
   bool end() {
@@ -91,8 +89,7 @@ class probe_pool {
  public:
   explicit probe_pool(device_ref device) : value_{create_pool(device, hipMemHandleTypeNone)} {}
   ~probe_pool() { destroy_pool(value_); }
-  probe_pool(const probe_pool&) = delete;
-  probe_pool& operator=(const probe_pool&) = delete;
+  probe_pool& operator=(probe_pool&&) = delete;
   [[nodiscard]] hipMemPool_t get() const noexcept { return value_; }
 
  private:
@@ -108,8 +105,7 @@ class probe_block {
   ~probe_block() {
     if (!freed_) free_async(own_, pointer_);
   }
-  probe_block(const probe_block&) = delete;
-  probe_block& operator=(const probe_block&) = delete;
+  probe_block& operator=(probe_block&&) = delete;
 
   void free(const stream& in) {
     check(free_in(in, pointer_), "hipFreeAsync");

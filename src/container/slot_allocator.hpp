@@ -34,8 +34,7 @@ class slot_allocator final : sleep_participant, idle_holder {
  public:
   slot_allocator(device_ref device, const slot_arena_options& options);
   ~slot_allocator() override;
-  slot_allocator(const slot_allocator&) = delete;
-  slot_allocator& operator=(const slot_allocator&) = delete;
+  slot_allocator& operator=(slot_allocator&&) = delete;
 
   // Like the functions of slot_arena with these names; arguments are checked here.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
@@ -91,8 +90,7 @@ class slot_allocator final : sleep_participant, idle_holder {
    public:
     growth(slot_allocator& owner, std::size_t count);
     ~growth();
-    growth(const growth&) = delete;
-    growth& operator=(const growth&) = delete;
+    growth& operator=(growth&&) = delete;
     /// Adds the slot with a request for `wanted` bytes. At most `count` times.
     void add(std::size_t which, std::size_t wanted) noexcept;
     void keep() noexcept { is_kept_ = true; }
@@ -114,8 +112,7 @@ class slot_allocator final : sleep_participant, idle_holder {
       owner_.evicting_ = this;
     }
     ~eviction() { owner_.evicting_ = nullptr; }
-    eviction(const eviction&) = delete;
-    eviction& operator=(const eviction&) = delete;
+    eviction& operator=(eviction&&) = delete;
     [[nodiscard]] bool names(std::size_t which) const noexcept {
       return std::find(slots_, slots_ + count_, which) != slots_ + count_;
     }
@@ -130,8 +127,7 @@ class slot_allocator final : sleep_participant, idle_holder {
    public:
     explicit pause(slot_allocator& owner) noexcept;
     ~pause();
-    pause(const pause&) = delete;
-    pause& operator=(const pause&) = delete;
+    pause& operator=(pause&&) = delete;
 
    private:
     const events_wait until_unlocked_;

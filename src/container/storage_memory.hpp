@@ -16,10 +16,8 @@ namespace hipvmm::detail {
 /// and sizes count from the first backed byte, which erase_front() and added memory change.
 class storage_memory {
  public:
-  storage_memory() = default;
   virtual ~storage_memory() = default;
-  storage_memory(const storage_memory&) = delete;
-  storage_memory& operator=(const storage_memory&) = delete;
+  storage_memory& operator=(storage_memory&&) = delete;
 
   /// Maps again the chunks that a failed call left without a mapping. Throws: out_of_memory,
   /// hip_error, which name the bytes.

@@ -21,8 +21,7 @@ class background_task : public boost::intrusive::list_base_hook<
   explicit background_task(std::function<void()> body) : body_{std::move(body)} {}
   /// Calls cancel_or_wait(). The data of the body must still exist.
   ~background_task() { cancel_or_wait(); }
-  background_task(const background_task&) = delete;
-  background_task& operator=(const background_task&) = delete;
+  background_task& operator=(background_task&&) = delete;
 
   /// Queues the body to run once. Returns false, and the body will not run, when the process is
   /// exiting or a child of fork(), or the system refuses a thread.

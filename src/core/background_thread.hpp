@@ -22,8 +22,7 @@ class signals_blocked {
  public:
   signals_blocked() noexcept;
   ~signals_blocked();
-  signals_blocked(const signals_blocked&) = delete;
-  signals_blocked& operator=(const signals_blocked&) = delete;
+  signals_blocked& operator=(signals_blocked&&) = delete;
 
  private:
   ::sigset_t before_;
@@ -47,8 +46,7 @@ class background_thread {
   explicit background_thread(body work) : work_{std::move(work)} {}
   /// Calls stop().
   ~background_thread() { stop(); }
-  background_thread(const background_thread&) = delete;
-  background_thread& operator=(const background_thread&) = delete;
+  background_thread& operator=(background_thread&&) = delete;
 
   /// Starts the thread unless it runs. Returns false when the process is exiting or the system
   /// refuses a thread: the caller must then do the work itself.

@@ -16,8 +16,7 @@ class relaxed_captures {
   /// Throws: hip_error.
   relaxed_captures();
   ~relaxed_captures();
-  relaxed_captures(const relaxed_captures&) = delete;
-  relaxed_captures& operator=(const relaxed_captures&) = delete;
+  relaxed_captures& operator=(relaxed_captures&&) = delete;
 
  private:
   hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // then the previous mode

@@ -46,10 +46,8 @@ void deliver(const char* call, int code, const char* message) noexcept;
 /// them after the lock is released: the handler may use the library. One thread at a time adds.
 class held_reports {
  public:
-  held_reports() = default;
   ~held_reports();
-  held_reports(const held_reports&) = delete;
-  held_reports& operator=(const held_reports&) = delete;
+  held_reports& operator=(held_reports&&) = delete;
   /// Keeps a report. Returns false, nothing kept, when there is no memory for it: it is then
   /// delivered at once.
   bool add(const char* call, int code, const char* message) noexcept;
@@ -68,8 +66,7 @@ class reports_wait {
  public:
   explicit reports_wait(held_reports& place) noexcept;
   ~reports_wait();
-  reports_wait(const reports_wait&) = delete;
-  reports_wait& operator=(const reports_wait&) = delete;
+  reports_wait& operator=(reports_wait&&) = delete;
 
  private:
   held_reports* before_;

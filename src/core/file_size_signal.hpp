@@ -24,8 +24,7 @@ class without_file_size_signal {
     }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  without_file_size_signal(const without_file_size_signal&) = delete;
-  without_file_size_signal& operator=(const without_file_size_signal&) = delete;
+  without_file_size_signal& operator=(without_file_size_signal&&) = delete;
 
  private:
   ::sigset_t signal_{};

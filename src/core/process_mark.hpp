@@ -40,8 +40,7 @@ template <typename T>
 class never_destroyed {
  public:
   never_destroyed() noexcept(noexcept(T())) { ::new (static_cast<void*>(bytes_)) T(); }
-  never_destroyed(const never_destroyed&) = delete;
-  never_destroyed& operator=(const never_destroyed&) = delete;
+  never_destroyed& operator=(never_destroyed&&) = delete;
 
   [[nodiscard]] T& get() noexcept { return *std::launder(reinterpret_cast<T*>(bytes_)); }
 
@@ -55,8 +54,7 @@ class thread_mark {
  public:
   thread_mark() noexcept : before_{std::exchange(marked, true)} {}
   ~thread_mark() { marked = before_; }
-  thread_mark(const thread_mark&) = delete;
-  thread_mark& operator=(const thread_mark&) = delete;
+  thread_mark& operator=(thread_mark&&) = delete;
   [[nodiscard]] static bool is_set() noexcept { return marked; }
 
  private:

@@ -20,8 +20,7 @@ class path_lock {
   path_lock(std::string path, who_connects who);
   /// Removes the files that are still this object's own.
   ~path_lock();
-  path_lock(const path_lock&) = delete;
-  path_lock& operator=(const path_lock&) = delete;
+  path_lock& operator=(path_lock&&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] int listener() const noexcept { return listener_.get(); }

@@ -42,8 +42,7 @@ class publication_page {
   /// than 5.1, which cannot seal it.
   publication_page();
   ~publication_page();
-  publication_page(const publication_page&) = delete;
-  publication_page& operator=(const publication_page&) = delete;
+  publication_page& operator=(publication_page&&) = delete;
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   void set_epoch(std::uint64_t epoch) noexcept {
@@ -75,8 +74,7 @@ class state_view {
   /// Throws: ipc_error `malformed` if it is no page that its owner can no longer shrink.
   explicit state_view(int descriptor);
   ~state_view();
-  state_view(const state_view&) = delete;
-  state_view& operator=(const state_view&) = delete;
+  state_view& operator=(state_view&&) = delete;
 
   /// The readable bytes. Nothing if the owner changes them, or died while it did.
   [[nodiscard]] std::optional<byte_range> readable() const noexcept;

@@ -58,8 +58,7 @@ class publication_server {
   /// Takes the path. Importers wait until start().
   publication_server(const std::string& path, published_memory memory, publication_options options);
   ~publication_server();
-  publication_server(const publication_server&) = delete;
-  publication_server& operator=(const publication_server&) = delete;
+  publication_server& operator=(publication_server&&) = delete;
 
   [[nodiscard]] bool is_of_parent() const noexcept { return process_.is_of_parent(); }
   /// In a child of fork() closes the listener. The rest must be left as it is: a thread of the

@@ -28,8 +28,7 @@ struct sent_chunk {
 /// of chunks. A derived class has the chunks themselves.
 class subscription {
  public:
-  subscription(const subscription&) = delete;
-  subscription& operator=(const subscription&) = delete;
+  subscription& operator=(subscription&&) = delete;
 
   [[nodiscard]] bool is_open() const noexcept { return !socket_.empty(); }
 

@@ -33,8 +33,7 @@ class replacement {
   explicit replacement(settings chosen) : settings_{std::move(chosen)} {}
   /// For tests: the process's own has no end.
   ~replacement();
-  replacement(const replacement&) = delete;
-  replacement& operator=(const replacement&) = delete;
+  replacement& operator=(replacement&&) = delete;
 
   int allocate(const real_calls& real, void** pointer, std::size_t bytes) noexcept;
   int free(const real_calls& real, void* pointer) noexcept;

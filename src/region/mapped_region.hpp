@@ -112,8 +112,7 @@ class mapped_region final : idle_holder {
   mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                 const capability& found, void* at = nullptr);
   ~mapped_region();
-  mapped_region(const mapped_region&) = delete;
-  mapped_region& operator=(const mapped_region&) = delete;
+  mapped_region& operator=(mapped_region&&) = delete;
 
   // Like the functions of region with these names. A commit(), adopt() or extend() that fails may
   // leave memory in the addresses: renew_if_empty() follows.
@@ -343,8 +342,7 @@ class mapped_region final : idle_holder {
           maps, [](mapping& each) -> mapping& { return each; }, *range);
       for (mapping& each : maps) range->refused().unmap_or_defer(each, nullptr);
     }
-    mapping_list(const mapping_list&) = delete;
-    mapping_list& operator=(const mapping_list&) = delete;
+    mapping_list& operator=(mapping_list&&) = delete;
 
     std::shared_ptr<address_range>& range;
     boost::container::small_vector<mapping, 8> maps;
@@ -469,8 +467,7 @@ class mapped_region::shifted_offsets {
  public:
   shifted_offsets(mapped_region& owner, std::size_t from) noexcept;
   ~shifted_offsets();
-  shifted_offsets(const shifted_offsets&) = delete;
-  shifted_offsets& operator=(const shifted_offsets&) = delete;
+  shifted_offsets& operator=(shifted_offsets&&) = delete;
   void keep() noexcept { from_ = 0; }
 
  private:
@@ -483,8 +480,7 @@ class mapped_region::adoption {
   /// Cancels or waits for the preparation, and maps the chunk if it is not yet mapped.
   explicit adoption(mapped_region& owner);
   ~adoption();
-  adoption(const adoption&) = delete;
-  adoption& operator=(const adoption&) = delete;
+  adoption& operator=(adoption&&) = delete;
   void keep() noexcept { offset_.reset(); }
 
  private:

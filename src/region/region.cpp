@@ -57,8 +57,7 @@ class growth {
       of_.report(memory_event_kind::grow,
                  {.address = of_.address_of(offset_), .bytes = of_.committed - before_});
   }
-  growth(const growth&) = delete;
-  growth& operator=(const growth&) = delete;
+  growth& operator=(growth&&) = delete;
 
   /// Releases memory that a failed call left, reports a shortage, and goes on with the exception.
   /// Pre: a handler calls it.

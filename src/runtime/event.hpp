@@ -19,8 +19,7 @@ class event_recording {
  public:
   event_recording(const event& recorded, stream_ref stream) noexcept;
   ~event_recording();
-  event_recording(const event_recording&) = delete;
-  event_recording& operator=(const event_recording&) = delete;
+  event_recording& operator=(event_recording&&) = delete;
   void note_success() noexcept { has_succeeded_ = true; }
 
  private:

@@ -24,10 +24,8 @@ struct stream_point {
 ///   that they take.
 class stream_watcher {
  public:
-  stream_watcher() = default;
   virtual ~stream_watcher() = default;
-  stream_watcher(const stream_watcher&) = delete;
-  stream_watcher& operator=(const stream_watcher&) = delete;
+  stream_watcher& operator=(stream_watcher&&) = delete;
 
   /// Returns the point after all work submitted to `stream` until now. With `poll`, which a program
   /// may call again and again, the point may omit a count that takes time.

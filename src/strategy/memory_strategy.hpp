@@ -48,8 +48,7 @@ class memory_strategy {
   explicit memory_strategy(record_list owners);
   /// For memory of one device. Throws: as capability_of().
   explicit memory_strategy(device_ref owner);
-  memory_strategy(const memory_strategy&) = delete;
-  memory_strategy& operator=(const memory_strategy&) = delete;
+  memory_strategy& operator=(memory_strategy&&) = delete;
 
   [[nodiscard]] const record_list& owners() const noexcept { return owners_; }
   [[nodiscard]] bool has(device_ref owner) const noexcept;

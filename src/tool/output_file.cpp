@@ -87,8 +87,7 @@ class temporary_beside {
     if (!path_.empty()) ::unlink(path_.c_str());
     errno = error;
   }
-  temporary_beside(const temporary_beside&) = delete;
-  temporary_beside& operator=(const temporary_beside&) = delete;
+  temporary_beside& operator=(temporary_beside&&) = delete;
 
   [[nodiscard]] bool exists() const noexcept { return descriptor_ >= 0; }
 

@@ -19,8 +19,7 @@ class output_file {
   /// unchanged, and creates none. Throws: std::system_error that names `path`.
   explicit output_file(std::string path);
   ~output_file();
-  output_file(const output_file&) = delete;
-  output_file& operator=(const output_file&) = delete;
+  output_file& operator=(output_file&&) = delete;
 
   /// Writes the whole result; once. Throws: std::system_error that names the path.
   void write(std::string_view text);

@@ -35,8 +35,7 @@ struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_ba
   kept_chunk(physical_chunk&& kept, bool may_reuse, bool while_pinned) noexcept
       : chunk{std::move(kept)}, is_reusable{may_reuse}, only_while_pinned{while_pinned} {}
   ~kept_chunk() { chunk.end(); }
-  kept_chunk(const kept_chunk&) = delete;
-  kept_chunk& operator=(const kept_chunk&) = delete;
+  kept_chunk& operator=(kept_chunk&&) = delete;
 
   physical_chunk chunk;
   bool is_reusable;
@@ -68,9 +67,7 @@ struct kept_bounds {
 /// Chunks to be released to the driver. The destructor releases them and must run outside the lock.
 class departing_chunks {
  public:
-  departing_chunks() = default;
-  departing_chunks(const departing_chunks&) = delete;
-  departing_chunks& operator=(const departing_chunks&) = delete;
+  departing_chunks& operator=(departing_chunks&&) = delete;
   ~departing_chunks() { chunks_.clear_and_dispose(std::default_delete<kept_chunk>{}); }
   void add(kept_chunk& kept) { chunks_.push_back(kept); }
   /// Leaves those with memory that addresses pin to chunk_cache::shared().

@@ -59,8 +59,7 @@ struct chunk_cache::state {
     if (ends_with == lifetime::of_owner) out.leave_pinned();
     for (cached_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);
   }
-  state(const state&) = delete;
-  state& operator=(const state&) = delete;
+  state& operator=(state&&) = delete;
 
   template <typename Body>
   void for_each(Body body) const {

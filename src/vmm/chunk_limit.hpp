@@ -17,8 +17,7 @@ namespace hipvmm::detail {
 class chunk_limit {
  public:
   virtual ~chunk_limit() = default;
-  chunk_limit(const chunk_limit&) = delete;
-  chunk_limit& operator=(const chunk_limit&) = delete;
+  chunk_limit& operator=(chunk_limit&&) = delete;
 
   // With the lock of the device's count; they must not wait for others.
   /// Counts chunks created before the limit was set, whether or not they fit.
@@ -77,8 +76,7 @@ class chunk_charge {
   /// HIP keeps the memory for good: the limit counts it after the end of the object too.
   /// Thread-safe.
   void stay() noexcept { stays_ = true; }
-  chunk_charge(const chunk_charge&) = delete;
-  chunk_charge& operator=(const chunk_charge&) = delete;
+  chunk_charge& operator=(chunk_charge&&) = delete;
 
   std::atomic<std::size_t> pins{0};  ///< reservations that hold the memory until they are freed
 

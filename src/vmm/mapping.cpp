@@ -93,8 +93,7 @@ class detail::registration {
   registration(std::shared_ptr<memory_registrar> with, const mapped_memory& what)
       : registrar_{std::move(with)}, memory_{what} {}
   ~registration() { remove(); }
-  registration(const registration&) = delete;
-  registration& operator=(const registration&) = delete;
+  registration& operator=(registration&&) = delete;
 
   void add() {
     registrar_->add(memory_);

@@ -20,12 +20,10 @@ namespace hipvmm {
 class refused_unmaps {
  public:
   struct entry {
-    entry() = default;
     ~entry() {
       if (!map.empty() && is_doubtful) resolve_doubt();
     }
-    entry(const entry&) = delete;
-    entry& operator=(const entry&) = delete;
+    entry& operator=(entry&&) = delete;
     /// Unmaps it.
     /// Throws: hip_error; then it is still here.
     void unmap();
@@ -42,11 +40,9 @@ class refused_unmaps {
   };
   using list = std::list<entry>;
 
-  refused_unmaps() = default;
   /// Tries again to unmap; refusals of HIP are reported.
   ~refused_unmaps();
-  refused_unmaps(const refused_unmaps&) = delete;
-  refused_unmaps& operator=(const refused_unmaps&) = delete;
+  refused_unmaps& operator=(refused_unmaps&&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
   /// Unmaps `map`, which maps the chunk of the handle `mapped`. A mapping that HIP refuses to unmap

@@ -25,8 +25,7 @@ struct owned_block {
   void* memory;
 
   owned_block() : memory{hipvmm_torch_alloc(block, 0, nullptr)} {}
-  owned_block(const owned_block&) = delete;
-  owned_block& operator=(const owned_block&) = delete;
+  owned_block& operator=(owned_block&&) = delete;
   ~owned_block() { hipvmm_torch_free(memory, block, 0, nullptr); }
 };
 

@@ -219,8 +219,7 @@ class ignored_children {
     REQUIRE(ignored);
   }
   ~ignored_children() { std::signal(SIGCHLD, SIG_DFL); }
-  ignored_children(const ignored_children&) = delete;
-  ignored_children& operator=(const ignored_children&) = delete;
+  ignored_children& operator=(ignored_children&&) = delete;
 };
 
 TEST_CASE("probes: an end that the system does not report has answered nothing") {

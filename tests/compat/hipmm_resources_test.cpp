@@ -304,8 +304,7 @@ class ending_resource {
   explicit ending_resource(Arguments... arguments)
       : resource_{::new (room_.data()) Resource{arguments...}} {}
   ~ending_resource() { end(); }
-  ending_resource(const ending_resource&) = delete;
-  ending_resource& operator=(const ending_resource&) = delete;
+  ending_resource& operator=(ending_resource&&) = delete;
   void end() {
     if (Resource* const ended = std::exchange(resource_, nullptr)) {
       std::destroy_at(ended);

@@ -263,13 +263,11 @@ HIPVMM_TEST_CASE_IN("idle givers: a tag that wakes asks once for all of its memb
 /// ever.
 class sweep_budget {
  public:
-  sweep_budget() = default;
   ~sweep_budget() {
     joined_.reset();
     memory_budget::remove(name_, first_device.uuid());
   }
-  sweep_budget(const sweep_budget&) = delete;
-  sweep_budget& operator=(const sweep_budget&) = delete;
+  sweep_budget& operator=(sweep_budget&&) = delete;
 
   /// Leaves room for 64 MiB. Pre: no object has memory. A refused free of addresses has kept some.
   void begin() {

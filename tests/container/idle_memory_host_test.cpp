@@ -55,13 +55,11 @@ struct process_budget {
   const std::string name = "idle-" + std::to_string(::getpid());
   std::optional<memory_budget> joined{std::in_place, first_device, name, 64 * MiB};
   const memory_budget& budget = *joined;
-  process_budget() = default;
   ~process_budget() {
     joined.reset();
     memory_budget::remove(name, first_device.uuid());
   }
-  process_budget(const process_budget&) = delete;
-  process_budget& operator=(const process_budget&) = delete;
+  process_budget& operator=(process_budget&&) = delete;
 };
 
 /// Commits `count` slots to `bytes` each.

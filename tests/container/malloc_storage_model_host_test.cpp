@@ -134,8 +134,7 @@ class capture {
     REQUIRE(hipStreamBeginCapture(stream_.get(), mode) == hipSuccess);
   }
   ~capture() { end(); }
-  capture(const capture&) = delete;
-  capture& operator=(const capture&) = delete;
+  capture& operator=(capture&&) = delete;
 
   /// Whether it was not lost.
   bool end() {

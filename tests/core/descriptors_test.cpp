@@ -14,8 +14,7 @@ class open_file {
  public:
   explicit open_file(int descriptor) : descriptor_{descriptor} { REQUIRE(descriptor >= 0); }
   ~open_file() { ::close(descriptor_); }
-  open_file(const open_file&) = delete;
-  open_file& operator=(const open_file&) = delete;
+  open_file& operator=(open_file&&) = delete;
   [[nodiscard]] int get() const { return descriptor_; }
 
  private:

@@ -79,8 +79,7 @@ class lasting_sender {
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
   }
-  lasting_sender(const lasting_sender&) = delete;
-  lasting_sender& operator=(const lasting_sender&) = delete;
+  lasting_sender& operator=(lasting_sender&&) = delete;
 
  private:
   [[noreturn]] static void obey(int orders) {

@@ -51,8 +51,7 @@ struct failing_steps {
     failing_step = 0;
     detail::protocol_step_hook = nullptr;
   }
-  failing_steps(const failing_steps&) = delete;
-  failing_steps& operator=(const failing_steps&) = delete;
+  failing_steps& operator=(failing_steps&&) = delete;
 };
 
 using published_ptr = std::unique_ptr<published_region>;

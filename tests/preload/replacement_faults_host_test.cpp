@@ -36,8 +36,7 @@ struct subject {
     if (made != nullptr) CHECK(calls.free(hip_calls, made) == 0);
     if (is_held) CHECK(calls.free(hip_calls, held) == 0);
   }
-  subject(const subject&) = delete;
-  subject& operator=(const subject&) = delete;
+  subject& operator=(subject&&) = delete;
 };
 
 /// For the sweep. HIP's last error is the program's, as it would be without us.

@@ -36,8 +36,7 @@ class primary {
     REQUIRE(cuDevicePrimaryCtxRetain(&context_, device_) == CUDA_SUCCESS);
   }
   ~primary() { CHECK(cuDevicePrimaryCtxRelease(device_) == CUDA_SUCCESS); }
-  primary(const primary&) = delete;
-  primary& operator=(const primary&) = delete;
+  primary& operator=(primary&&) = delete;
   [[nodiscard]] CUcontext get() const { return context_; }
 
  private:
@@ -56,8 +55,7 @@ class own_context {
 #endif
   }
   ~own_context() { CHECK(cuCtxDestroy(context_) == CUDA_SUCCESS); }
-  own_context(const own_context&) = delete;
-  own_context& operator=(const own_context&) = delete;
+  own_context& operator=(own_context&&) = delete;
   [[nodiscard]] CUcontext get() const { return context_; }
 
  private:

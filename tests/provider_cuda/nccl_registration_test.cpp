@@ -48,8 +48,7 @@ struct two_ranks {
   ~two_ranks() {
     for (const ncclComm_t each : communicators) ncclCommDestroy(each);
   }
-  two_ranks(const two_ranks&) = delete;
-  two_ranks& operator=(const two_ranks&) = delete;
+  two_ranks& operator=(two_ranks&&) = delete;
 
   /// Runs `work(rank)` in a thread for each, whose device is current.
   void run(const std::function<void(int)>& work) {
@@ -90,8 +89,7 @@ struct registered_rank {
     drain_retired_memory();
     registration->remove_communicator(communicator);
   }
-  registered_rank(const registered_rank&) = delete;
-  registered_rank& operator=(const registered_rank&) = delete;
+  registered_rank& operator=(registered_rank&&) = delete;
 
   [[nodiscard]] growth_options plain_options() const {
     return growth_options{.max_bytes = GiB,

@@ -37,8 +37,7 @@ class chunk {
     REQUIRE(hipMemCreate(&handle_, granules * granule(), &wanted, 0) == hipSuccess);
   }
   ~chunk() { release(); }
-  chunk(const chunk&) = delete;
-  chunk& operator=(const chunk&) = delete;
+  chunk& operator=(chunk&&) = delete;
 
   void release() {
     if (handle_ != nullptr) CHECK(hipMemRelease(handle_) == hipSuccess);
@@ -57,8 +56,7 @@ class addresses {
     REQUIRE(hipMemAddressReserve(&base_, bytes_, 0, nullptr, 0) == hipSuccess);
   }
   ~addresses() { CHECK(hipMemAddressFree(base_, bytes_) == hipSuccess); }
-  addresses(const addresses&) = delete;
-  addresses& operator=(const addresses&) = delete;
+  addresses& operator=(addresses&&) = delete;
 
   [[nodiscard]] std::byte* at(std::size_t granules, std::size_t bytes = 0) const {
     return static_cast<std::byte*>(base_) + granules * granule() + bytes;
@@ -87,8 +85,7 @@ class mapped {
       CHECK(hipMemRelease(chunks_[i]) == hipSuccess);
     }
   }
-  mapped(const mapped&) = delete;
-  mapped& operator=(const mapped&) = delete;
+  mapped& operator=(mapped&&) = delete;
 
   void open(int device = 0, hipMemAccessFlags flags = hipMemAccessFlagsProtReadWrite) {
     const hipMemAccessDesc wanted = open_to(device, flags);
@@ -112,8 +109,7 @@ class allocation {
  public:
   explicit allocation(std::size_t bytes) { REQUIRE(hipMalloc(&start_, bytes) == hipSuccess); }
   ~allocation() { CHECK(hipFree(start_) == hipSuccess); }
-  allocation(const allocation&) = delete;
-  allocation& operator=(const allocation&) = delete;
+  allocation& operator=(allocation&&) = delete;
   [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(start_); }
 
  private:
@@ -126,8 +122,7 @@ class own_stream {
     REQUIRE(hipStreamCreateWithFlags(&stream_, flags) == hipSuccess);
   }
   ~own_stream() { CHECK(hipStreamDestroy(stream_) == hipSuccess); }
-  own_stream(const own_stream&) = delete;
-  own_stream& operator=(const own_stream&) = delete;
+  own_stream& operator=(own_stream&&) = delete;
   [[nodiscard]] hipStream_t get() const { return stream_; }
 
  private:
@@ -140,8 +135,7 @@ class own_event {
     REQUIRE(hipEventCreateWithFlags(&event_, flags) == hipSuccess);
   }
   ~own_event() { CHECK(hipEventDestroy(event_) == hipSuccess); }
-  own_event(const own_event&) = delete;
-  own_event& operator=(const own_event&) = delete;
+  own_event& operator=(own_event&&) = delete;
   [[nodiscard]] hipEvent_t get() const { return event_; }
 
  private:
@@ -157,8 +151,7 @@ class held {
     stream_ = stream;
   }
   ~held() { release(); }
-  held(const held&) = delete;
-  held& operator=(const held&) = delete;
+  held& operator=(held&&) = delete;
 
   /// Lets the stream go on and waits for it, so that it reads no object that is about to end.
   void release() {

@@ -29,8 +29,7 @@ class recorded {
     if (exec_ != nullptr) CHECK(hipGraphExecDestroy(exec_) == hipSuccess);
     CHECK(hipGraphDestroy(graph_) == hipSuccess);
   }
-  recorded(const recorded&) = delete;
-  recorded& operator=(const recorded&) = delete;
+  recorded& operator=(recorded&&) = delete;
 
   [[nodiscard]] hipGraph_t get() const { return graph_; }
   void instantiate(unsigned long long flags = 0) {

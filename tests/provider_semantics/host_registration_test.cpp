@@ -17,8 +17,7 @@ class pages {
   explicit pages(std::size_t count)
       : start_{static_cast<std::byte*>(std::aligned_alloc(page, count * page))} {}
   ~pages() { std::free(start_); }
-  pages(const pages&) = delete;
-  pages& operator=(const pages&) = delete;
+  pages& operator=(pages&&) = delete;
   [[nodiscard]] std::byte* at(std::size_t bytes = 0) const { return start_ + bytes; }
 
  private:

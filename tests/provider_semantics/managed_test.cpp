@@ -15,8 +15,7 @@ class managed {
  public:
   managed() { REQUIRE(hipMallocManaged(&start_, managed_bytes, hipMemAttachGlobal) == hipSuccess); }
   ~managed() { CHECK(hipFree(start_) == hipSuccess); }
-  managed(const managed&) = delete;
-  managed& operator=(const managed&) = delete;
+  managed& operator=(managed&&) = delete;
   [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(start_); }
 
  private:

@@ -32,8 +32,7 @@ class pinned {
     REQUIRE(hipHostMalloc(&start_, 4096, flags) == hipSuccess);
   }
   ~pinned() { CHECK(hipHostFree(start_) == hipSuccess); }
-  pinned(const pinned&) = delete;
-  pinned& operator=(const pinned&) = delete;
+  pinned& operator=(pinned&&) = delete;
   [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(start_); }
 
  private:

@@ -13,8 +13,7 @@ class on_device {
  public:
   explicit on_device(int device) { REQUIRE(hipSetDevice(device) == hipSuccess); }
   ~on_device() { CHECK(hipSetDevice(0) == hipSuccess); }
-  on_device(const on_device&) = delete;
-  on_device& operator=(const on_device&) = delete;
+  on_device& operator=(on_device&&) = delete;
 };
 
 unsigned long long peer_rights_at(std::byte* at, int device) {

@@ -32,8 +32,7 @@ class shared_pool {
     CHECK(hipFree(block_) == hipSuccess);
     CHECK(hipMemPoolDestroy(pool_) == hipSuccess);
   }
-  shared_pool(const shared_pool&) = delete;
-  shared_pool& operator=(const shared_pool&) = delete;
+  shared_pool& operator=(shared_pool&&) = delete;
   [[nodiscard]] hipMemPool_t get() const { return pool_; }
   [[nodiscard]] std::byte* block() const { return static_cast<std::byte*>(block_); }
 

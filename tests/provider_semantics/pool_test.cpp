@@ -39,8 +39,7 @@ class own_pool {
     REQUIRE(hipMemPoolCreate(&pool_, &wanted) == hipSuccess);
   }
   ~own_pool() { CHECK(hipMemPoolDestroy(pool_) == hipSuccess); }
-  own_pool(const own_pool&) = delete;
-  own_pool& operator=(const own_pool&) = delete;
+  own_pool& operator=(own_pool&&) = delete;
   [[nodiscard]] hipMemPool_t get() const { return pool_; }
 
  private:

@@ -68,8 +68,7 @@ class intruder {
     REQUIRE(hipMemMap(at_, granule(), 0, chunk_.get(), 0) == hipSuccess);
   }
   ~intruder() { CHECK(hipMemUnmap(at_, granule()) == hipSuccess); }
-  intruder(const intruder&) = delete;
-  intruder& operator=(const intruder&) = delete;
+  intruder& operator=(intruder&&) = delete;
 
  private:
   physical_chunk chunk_{first_device, granule()};

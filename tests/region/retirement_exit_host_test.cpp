@@ -88,8 +88,7 @@ class given_up_late {
     region_.commit(0, 4 * granule());
     region_.grant(peer);
   }
-  given_up_late(const given_up_late&) = delete;
-  given_up_late& operator=(const given_up_late&) = delete;
+  given_up_late& operator=(given_up_late&&) = delete;
   /// Ends the process with status 9 unless the work was waited for.
   template <typename GiveUp>
   void give_up(GiveUp how) {

@@ -48,8 +48,7 @@ class waits_by_synchronize {
     detail::set_device_wait_rules(
         {known.has(trait::counts_ending_streams), known.has(trait::free_waits)});
   }
-  waits_by_synchronize(const waits_by_synchronize&) = delete;
-  waits_by_synchronize& operator=(const waits_by_synchronize&) = delete;
+  waits_by_synchronize& operator=(waits_by_synchronize&&) = delete;
 };
 
 /// Whether there are so many calls soon; seconds pass only if there are not.

@@ -27,8 +27,7 @@ class assumed_wait_rules {
     detail::set_device_wait_rules(
         {known_.has(trait::counts_ending_streams), known_.has(trait::free_waits)});
   }
-  assumed_wait_rules(const assumed_wait_rules&) = delete;
-  assumed_wait_rules& operator=(const assumed_wait_rules&) = delete;
+  assumed_wait_rules& operator=(assumed_wait_rules&&) = delete;
 
  private:
   // Before the rules are set, because finding out sets them as well.

@@ -14,8 +14,7 @@ class managed_block {
  public:
   managed_block() { REQUIRE(hipMallocManaged(&start_, bytes, hipMemAttachGlobal) == hipSuccess); }
   ~managed_block() { CHECK(hipFree(start_) == hipSuccess); }
-  managed_block(const managed_block&) = delete;
-  managed_block& operator=(const managed_block&) = delete;
+  managed_block& operator=(managed_block&&) = delete;
   [[nodiscard]] void* get() const { return start_; }
   [[nodiscard]] char* half() const { return static_cast<char*>(start_) + bytes / 2; }
 

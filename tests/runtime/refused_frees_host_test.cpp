@@ -27,8 +27,7 @@ class noted_bytes {
     before_ = detail::memory_changes.exchange(&receiver);
   }
   ~noted_bytes() { detail::memory_changes = before_; }
-  noted_bytes(const noted_bytes&) = delete;
-  noted_bytes& operator=(const noted_bytes&) = delete;
+  noted_bytes& operator=(noted_bytes&&) = delete;
   [[nodiscard]] std::int64_t get() const { return sum; }
 
  private:

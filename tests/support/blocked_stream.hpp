@@ -21,8 +21,7 @@ class blocked_stream {
     release();
     stream_.synchronize();
   }
-  blocked_stream(const blocked_stream&) = delete;
-  blocked_stream& operator=(const blocked_stream&) = delete;
+  blocked_stream& operator=(blocked_stream&&) = delete;
 
   // NOLINTNEXTLINE(google-explicit-constructor)
   operator stream_ref() const { return stream_; }

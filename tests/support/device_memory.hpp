@@ -18,8 +18,7 @@ class device_memory {
     if (hipMalloc(&address_, bytes) != hipSuccess) throw std::bad_alloc{};
   }
   ~device_memory() { static_cast<void>(hipFree(address_)); }
-  device_memory(const device_memory&) = delete;
-  device_memory& operator=(const device_memory&) = delete;
+  device_memory& operator=(device_memory&&) = delete;
 
   [[nodiscard]] unsigned char* get() const noexcept {
     return static_cast<unsigned char*>(address_);
@@ -36,8 +35,7 @@ class pinned_memory {
     if (hipHostMalloc(&address_, bytes, hipHostMallocDefault) != hipSuccess) throw std::bad_alloc{};
   }
   ~pinned_memory() { static_cast<void>(hipHostFree(address_)); }
-  pinned_memory(const pinned_memory&) = delete;
-  pinned_memory& operator=(const pinned_memory&) = delete;
+  pinned_memory& operator=(pinned_memory&&) = delete;
 
   [[nodiscard]] unsigned char* get() const noexcept {
     return static_cast<unsigned char*>(address_);

@@ -43,8 +43,7 @@ class whole_gpu {
   ~whole_gpu() {
     if (turn_ >= 0) ::close(turn_);
   }
-  whole_gpu(const whole_gpu&) = delete;
-  whole_gpu& operator=(const whole_gpu&) = delete;
+  whole_gpu& operator=(whole_gpu&&) = delete;
 
  private:
   int turn_ = -1;

@@ -22,8 +22,7 @@ class error_recorder {
  public:
   error_recorder() : previous_{set_error_handler(record)} { clear(); }
   ~error_recorder() { set_error_handler(previous_); }
-  error_recorder(const error_recorder&) = delete;
-  error_recorder& operator=(const error_recorder&) = delete;
+  error_recorder& operator=(error_recorder&&) = delete;
 
   [[nodiscard]] std::vector<recorded_error> errors() const {
     const std::lock_guard lock{mutex};

@@ -17,8 +17,7 @@ class held_worker {
     begun_.get_future().wait();
   }
   ~held_worker() { release(); }
-  held_worker(const held_worker&) = delete;
-  held_worker& operator=(const held_worker&) = delete;
+  held_worker& operator=(held_worker&&) = delete;
 
   void release() {
     if (released_) return;

@@ -86,8 +86,7 @@ class opened_by_wait {
           open();
         }} {}
   ~opened_by_wait() { is_over_ = true; }
-  opened_by_wait(const opened_by_wait&) = delete;
-  opened_by_wait& operator=(const opened_by_wait&) = delete;
+  opened_by_wait& operator=(opened_by_wait&&) = delete;
 
   /// Whether the call that has just returned was blocked.
   [[nodiscard]] bool was_waited_for() {

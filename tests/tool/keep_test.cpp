@@ -48,8 +48,7 @@ class running_keeper {
     ::posix_spawn_file_actions_destroy(&actions);
   }
   ~running_keeper() { static_cast<void>(end(SIGKILL)); }
-  running_keeper(const running_keeper&) = delete;
-  running_keeper& operator=(const running_keeper&) = delete;
+  running_keeper& operator=(running_keeper&&) = delete;
 
   /// Ends it by `signal`. Returns its status as waitpid() has it.
   int end(int signal) {

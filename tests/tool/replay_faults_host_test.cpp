@@ -17,8 +17,7 @@ class report_counter {
     next = set_error_handler(handle);
   }
   ~report_counter() { set_error_handler(next); }
-  report_counter(const report_counter&) = delete;
-  report_counter& operator=(const report_counter&) = delete;
+  report_counter& operator=(report_counter&&) = delete;
 
   static inline std::atomic<std::size_t> count;
 

@@ -45,8 +45,7 @@ struct limited_device {
     detail::set_chunk_limit(first_device, limit);
   }
   ~limited_device() { detail::end_chunk_limit(first_device); }
-  limited_device(const limited_device&) = delete;
-  limited_device& operator=(const limited_device&) = delete;
+  limited_device& operator=(limited_device&&) = delete;
 };
 
 TEST_SUITE_BEGIN("needs virtual memory");

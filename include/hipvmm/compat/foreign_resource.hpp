@@ -26,8 +26,7 @@ enum class foreign_reach {
 ///   fails, the memory stays allocated, and the error handler gets a report.
 class foreign_resource : public memory_resource {
  public:
-  foreign_resource(const foreign_resource&) = delete;
-  foreign_resource& operator=(const foreign_resource&) = delete;
+  foreign_resource& operator=(foreign_resource&&) = delete;
 
  protected:
   /// `name` begins the messages, a string with static storage. `device` owns the memory; nullopt if

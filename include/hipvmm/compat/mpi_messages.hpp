@@ -110,8 +110,7 @@ class mpi_link {
  public:
   /// Collective. Throws: rank_error.
   mpi_link(MPI_Comm ranks, std::chrono::milliseconds limit) : limit_{limit} { duplicate(ranks); }
-  mpi_link(const mpi_link&) = delete;
-  mpi_link& operator=(const mpi_link&) = delete;
+  mpi_link& operator=(mpi_link&&) = delete;
   ~mpi_link() {
     // A communicator with messages under way stays until MPI ends.
     if (!told_.empty()) keep_until_exit(std::move(told_));

@@ -43,8 +43,7 @@ class append_counter_memory {
   ~append_counter_memory() {
     mr::deallocate_sync_under(device_, resource_, counters_, sizeof(append_counters));
   }
-  append_counter_memory(const append_counter_memory&) = delete;
-  append_counter_memory& operator=(const append_counter_memory&) = delete;
+  append_counter_memory& operator=(append_counter_memory&&) = delete;
 
   [[nodiscard]] append_counters* get() const noexcept { return counters_; }
 
@@ -87,8 +86,7 @@ class device_appender {
   /// Deallocates the counters by memory_resource::deallocate_sync, because kernels of a run may
   /// still count: a pool does not wait for them, hip_resource does.
   ~device_appender() = default;
-  device_appender(const device_appender&) = delete;
-  device_appender& operator=(const device_appender&) = delete;
+  device_appender& operator=(device_appender&&) = delete;
 
   /// Begins a run with room for `count` elements or more, growing as append does. The counters are
   /// zeroed in the order of `stream`: kernels of other streams must wait for an event recorded

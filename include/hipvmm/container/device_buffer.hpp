@@ -40,8 +40,6 @@ class device_buffer {
   device_buffer(const device_buffer& other, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource());
   // A copy needs a stream.
-  device_buffer(const device_buffer&) = delete;
-  device_buffer& operator=(const device_buffer&) = delete;
   /// The moved-from buffer is empty and may be used again, with the same device and resource.
   device_buffer(device_buffer&& other) noexcept;
   /// Deallocates the previous memory in the previous stream.

@@ -51,8 +51,6 @@ class device_uvector {
       : storage_{other.storage_, stream, resource} {}
   // Each needs a stream.
   device_uvector() = delete;
-  device_uvector(const device_uvector&) = delete;
-  device_uvector& operator=(const device_uvector&) = delete;
   /// The moved-from vector is empty and may be used again.
   device_uvector(device_uvector&&) noexcept = default;
   device_uvector& operator=(device_uvector&&) noexcept = default;

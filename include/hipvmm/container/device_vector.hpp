@@ -49,8 +49,6 @@ class device_vector : private device_uvector<T> {
       : base{other, stream, resource} {}
   // Each needs a stream.
   device_vector() = delete;
-  device_vector(const device_vector&) = delete;
-  device_vector& operator=(const device_vector&) = delete;
   /// The moved-from vector is empty and may be used again.
   device_vector(device_vector&&) noexcept = default;
   device_vector& operator=(device_vector&&) noexcept = default;

@@ -23,8 +23,7 @@ enum class log_level { trace, debug, info, warn, error, critical, off };
 /// Any thread may call it.
 class logger {
  public:
-  logger(const logger&) = delete;
-  logger& operator=(const logger&) = delete;
+  logger& operator=(logger&&) = delete;
 
   /// Enables lines of the level `least` and above from now on.
   void set_level(log_level least) noexcept;

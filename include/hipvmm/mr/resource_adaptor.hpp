@@ -16,8 +16,7 @@ namespace hipvmm::mr {
 /// - Two adaptors are never equal, because each keeps its own records.
 class resource_adaptor : public memory_resource {
  public:
-  resource_adaptor(const resource_adaptor&) = delete;
-  resource_adaptor& operator=(const resource_adaptor&) = delete;
+  resource_adaptor& operator=(resource_adaptor&&) = delete;
 
   /// The upstream resource; never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return upstream_; }

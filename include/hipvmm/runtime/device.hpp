@@ -138,8 +138,7 @@ class scoped_device {
  public:
   explicit scoped_device(device_ref device);
   ~scoped_device();
-  scoped_device(const scoped_device&) = delete;
-  scoped_device& operator=(const scoped_device&) = delete;
+  scoped_device& operator=(scoped_device&&) = delete;
 
  private:
   device_ref previous_;

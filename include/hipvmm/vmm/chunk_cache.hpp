@@ -43,8 +43,7 @@ class chunk_cache {
   /// than `retention` without a use; zero for either keeps nothing.
   explicit chunk_cache(std::size_t byte_limit = 0, std::chrono::milliseconds retention = forever);
   ~chunk_cache();
-  chunk_cache(const chunk_cache&) = delete;
-  chunk_cache& operator=(const chunk_cache&) = delete;
+  chunk_cache& operator=(chunk_cache&&) = delete;
 
   /// Returns a chunk of exactly these properties, cached or new. Uncached memory is always new.
   /// - When the device is full, the cache releases its chunks of that device and tries again.

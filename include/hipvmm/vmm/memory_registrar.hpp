@@ -37,9 +37,7 @@ struct mapped_memory {
 /// wait for other processes.
 class memory_registrar {
  public:
-  memory_registrar() = default;
-  memory_registrar(const memory_registrar&) = delete;
-  memory_registrar& operator=(const memory_registrar&) = delete;
+  memory_registrar& operator=(memory_registrar&&) = delete;
   virtual ~memory_registrar() = default;
 
   /// `memory` is mapped with all rights of the object, and no caller has received it.

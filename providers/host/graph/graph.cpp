@@ -45,9 +45,7 @@ class graph_operation final : public operation {
 // The claims of a launch, given up again unless the launch gets through.
 class memory_claims {
  public:
-  memory_claims() = default;
-  memory_claims(const memory_claims&) = delete;
-  memory_claims& operator=(const memory_claims&) = delete;
+  memory_claims& operator=(memory_claims&&) = delete;
   ~memory_claims() {
     for (auto each = done_.rbegin(); each != done_.rend(); ++each) {
       if (each->step() == graph_memory_step::allocate) {

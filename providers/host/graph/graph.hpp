@@ -55,8 +55,7 @@ class graph {
   enum class state { recording, complete };
 
   graph(graph_set& owner, state now) noexcept : owner_{owner}, state_{now} {}
-  graph(const graph&) = delete;
-  graph& operator=(const graph&) = delete;
+  graph& operator=(graph&&) = delete;
   ~graph();
 
   const graph_node& add(graph_form form, std::vector<const graph_node*> after);

@@ -91,8 +91,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   /// The memory at a range of kind graph_allocation; null when it is going.
   static std::shared_ptr<graph_memory> at(const tracked_range& found);
   explicit graph_memory(std::shared_ptr<graph_tenancy> tenant) noexcept;
-  graph_memory(const graph_memory&) = delete;
-  graph_memory& operator=(const graph_memory&) = delete;
+  graph_memory& operator=(graph_memory&&) = delete;
   ~graph_memory();
 
   [[nodiscard]] address start() const noexcept { return start_; }

@@ -50,8 +50,7 @@ class runtime final : public stream_owner {
   static runtime& get();
   /// Null before the first call.
   static runtime* existing() noexcept;
-  runtime(const runtime&) = delete;
-  runtime& operator=(const runtime&) = delete;
+  runtime& operator=(runtime&&) = delete;
 
   /// Whether the environment could be understood.
   [[nodiscard]] bool valid() const noexcept { return valid_; }

@@ -42,8 +42,7 @@ class chunk {
   chunk(descriptor file, const hipMemAllocationProp& properties, int device, std::size_t bytes,
         off_t offset = 0) noexcept;
   ~chunk();
-  chunk(const chunk&) = delete;
-  chunk& operator=(const chunk&) = delete;
+  chunk& operator=(chunk&&) = delete;
 
   [[nodiscard]] const hipMemAllocationProp& properties() const noexcept { return properties_; }
   [[nodiscard]] bool is_on_host() const noexcept;

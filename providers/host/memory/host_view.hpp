@@ -16,8 +16,7 @@ class host_view {
  protected:
   host_view(std::size_t bytes, int flags, int file, std::int64_t offset);
   ~host_view();
-  host_view(const host_view&) = delete;
-  host_view& operator=(const host_view&) = delete;
+  host_view& operator=(host_view&&) = delete;
 
  private:
   std::uintptr_t start_;

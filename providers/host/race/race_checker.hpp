@@ -110,8 +110,7 @@ class race_submission {
       : checker_{checker}, stream_{stream} {
     if (checker_ != nullptr) count_ = checker_->submit(stream, work);
   }
-  race_submission(const race_submission&) = delete;
-  race_submission& operator=(const race_submission&) = delete;
+  race_submission& operator=(race_submission&&) = delete;
   ~race_submission() {
     if (checker_ != nullptr && !is_accepted_) checker_->withdraw(stream_, count_);
   }

@@ -27,8 +27,7 @@ class shared_event {
   /// The event of another process.
   /// Throws: failure with hipErrorInvalidValue when it is not there any more.
   explicit shared_event(const address_of_file& exported);
-  shared_event(const shared_event&) = delete;
-  shared_event& operator=(const shared_event&) = delete;
+  shared_event& operator=(shared_event&&) = delete;
   ~shared_event();
 
   /// Throws: failure with hipErrorOperatingSystem when the file cannot be asked.

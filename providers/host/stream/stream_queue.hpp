@@ -108,8 +108,7 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
    public:
     host_function_mark() noexcept;
     ~host_function_mark();
-    host_function_mark(const host_function_mark&) = delete;
-    host_function_mark& operator=(const host_function_mark&) = delete;
+    host_function_mark& operator=(host_function_mark&&) = delete;
   };
 
   /// Lets submitted work finish, then ends the worker; no work may be submitted afterwards.
@@ -122,8 +121,7 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
       queue_.device_waits_.fetch_add(1, std::memory_order_relaxed);
     }
     ~device_wait_mark() { queue_.device_waits_.fetch_sub(1, std::memory_order_relaxed); }
-    device_wait_mark(const device_wait_mark&) = delete;
-    device_wait_mark& operator=(const device_wait_mark&) = delete;
+    device_wait_mark& operator=(device_wait_mark&&) = delete;
 
    private:
     stream_queue& queue_;

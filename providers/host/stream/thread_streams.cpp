@@ -16,9 +16,7 @@ thread_local bool has_left_streams = false;
 
 class own_streams {
  public:
-  own_streams() = default;
-  own_streams(const own_streams&) = delete;
-  own_streams& operator=(const own_streams&) = delete;
+  own_streams& operator=(own_streams&&) = delete;
   ~own_streams() {
     thread_ended = true;
     leave_inherited();

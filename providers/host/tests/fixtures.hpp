@@ -24,8 +24,7 @@ inline constexpr std::size_t device_budget = std::size_t{256} << 20U;
 class nothing_left {
  public:
   nothing_left() : before_{live_objects()} {}
-  nothing_left(const nothing_left&) = delete;
-  nothing_left& operator=(const nothing_left&) = delete;
+  nothing_left& operator=(nothing_left&&) = delete;
   ~nothing_left() {
     CHECK(hipSetDevice(0) == hipSuccess);
     CHECK(live_objects() == before_);
@@ -95,8 +94,7 @@ class reservation {
   explicit reservation(std::size_t bytes) : bytes_{bytes} {
     REQUIRE(hipMemAddressReserve(&start_, bytes, 0, nullptr, 0) == hipSuccess);
   }
-  reservation(const reservation&) = delete;
-  reservation& operator=(const reservation&) = delete;
+  reservation& operator=(reservation&&) = delete;
   ~reservation() { CHECK(hipMemAddressFree(start_, bytes_) == hipSuccess); }
 
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const {
@@ -116,8 +114,7 @@ class memory {
     const hipMemAllocationProp properties = chunk_on(device, type);
     REQUIRE(hipMemCreate(&handle_, bytes, &properties, 0) == hipSuccess);
   }
-  memory(const memory&) = delete;
-  memory& operator=(const memory&) = delete;
+  memory& operator=(memory&&) = delete;
   ~memory() { CHECK(hipMemRelease(handle_) == hipSuccess); }
 
   [[nodiscard]] hipMemGenericAllocationHandle_t get() const { return handle_; }
@@ -135,8 +132,7 @@ class mapped {
     REQUIRE(hipMemMap(addresses_.at(), bytes, 0, chunk.get(), 0) == hipSuccess);
     for (const int user : users) give(user, hipMemAccessFlagsProtReadWrite);
   }
-  mapped(const mapped&) = delete;
-  mapped& operator=(const mapped&) = delete;
+  mapped& operator=(mapped&&) = delete;
   ~mapped() { unmap(); }
 
   void give(int device, hipMemAccessFlags flags) const {
@@ -163,8 +159,7 @@ class allocation {
     REQUIRE(hipMalloc(&pointer_, bytes) == hipSuccess);
     REQUIRE(hipSetDevice(0) == hipSuccess);
   }
-  allocation(const allocation&) = delete;
-  allocation& operator=(const allocation&) = delete;
+  allocation& operator=(allocation&&) = delete;
   ~allocation() { CHECK(hipFree(pointer_) == hipSuccess); }
 
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const {
@@ -181,8 +176,7 @@ class pinned {
   explicit pinned(std::size_t bytes) {
     REQUIRE(hipHostMalloc(&pointer_, bytes, hipHostMallocDefault) == hipSuccess);
   }
-  pinned(const pinned&) = delete;
-  pinned& operator=(const pinned&) = delete;
+  pinned& operator=(pinned&&) = delete;
   ~pinned() { CHECK(hipHostFree(pointer_) == hipSuccess); }
 
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const {
@@ -201,8 +195,7 @@ class stream {
     REQUIRE(hipStreamCreateWithFlags(&stream_, flags) == hipSuccess);
     REQUIRE(hipSetDevice(0) == hipSuccess);
   }
-  stream(const stream&) = delete;
-  stream& operator=(const stream&) = delete;
+  stream& operator=(stream&&) = delete;
   ~stream() { CHECK(hipStreamDestroy(stream_) == hipSuccess); }
 
   [[nodiscard]] hipStream_t get() const { return stream_; }
@@ -223,8 +216,7 @@ class event {
   explicit event(unsigned flags = hipEventDefault) {
     REQUIRE(hipEventCreateWithFlags(&event_, flags) == hipSuccess);
   }
-  event(const event&) = delete;
-  event& operator=(const event&) = delete;
+  event& operator=(event&&) = delete;
   ~event() { CHECK(hipEventDestroy(event_) == hipSuccess); }
 
   [[nodiscard]] hipEvent_t get() const { return event_; }

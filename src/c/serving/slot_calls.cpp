@@ -54,8 +54,7 @@ class evicting_scope {
  public:
   explicit evicting_scope(slot_arena_object& of) noexcept : of_{of} { of_.is_evicting = true; }
   ~evicting_scope() { of_.is_evicting = false; }
-  evicting_scope(const evicting_scope&) = delete;
-  evicting_scope& operator=(const evicting_scope&) = delete;
+  evicting_scope& operator=(evicting_scope&&) = delete;
 
  private:
   slot_arena_object& of_;

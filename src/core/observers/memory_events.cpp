@@ -225,8 +225,7 @@ class detail::event_receiver {
       to_ = current.load();
     }
     ~use() { mine_.is_reporting.store(false, std::memory_order_release); }
-    use(const use&) = delete;
-    use& operator=(const use&) = delete;
+    use& operator=(use&&) = delete;
     /// nullptr when there is none.
     [[nodiscard]] event_receiver* get() const noexcept { return to_; }
 

@@ -79,8 +79,7 @@ class events_wait {
  public:
   events_wait() noexcept;
   ~events_wait();
-  events_wait(const events_wait&) = delete;
-  events_wait& operator=(const events_wait&) = delete;
+  events_wait& operator=(events_wait&&) = delete;
 
  private:
   friend void send_event(const event_origin&, memory_event_kind, const event_details&) noexcept;
@@ -106,8 +105,7 @@ class events_pause {
  public:
   events_pause() noexcept;
   ~events_pause();
-  events_pause(const events_pause&) = delete;
-  events_pause& operator=(const events_pause&) = delete;
+  events_pause& operator=(events_pause&&) = delete;
 };
 
 }  // namespace hipvmm::detail

@@ -11,8 +11,7 @@ class profiler_range {
   /// `name`: a string with static storage.
   explicit profiler_range(const char* name) noexcept;
   ~profiler_range();
-  profiler_range(const profiler_range&) = delete;
-  profiler_range& operator=(const profiler_range&) = delete;
+  profiler_range& operator=(profiler_range&&) = delete;
 };
 
 }  // namespace hipvmm::detail

@@ -18,8 +18,7 @@ class order_check_pause {
  public:
   order_check_pause() noexcept;
   ~order_check_pause();
-  order_check_pause(const order_check_pause&) = delete;
-  order_check_pause& operator=(const order_check_pause&) = delete;
+  order_check_pause& operator=(order_check_pause&&) = delete;
 };
 
 /// A resource of the library allocates part of its memory, for work of `stream` after this point;

@@ -38,8 +38,7 @@ class budget_file {
   /// The names of all files in the folder; none without a folder.
   [[nodiscard]] static std::vector<std::string> all();
   ~budget_file();
-  budget_file(const budget_file&) = delete;
-  budget_file& operator=(const budget_file&) = delete;
+  budget_file& operator=(budget_file&&) = delete;
 
   /// Releases the lock and closes the file, which stays mapped.
   void unlock() noexcept;

@@ -43,8 +43,7 @@ class file_sink final : public csv_log::sink {
   ~file_sink() override {
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }
-  file_sink(const file_sink&) = delete;
-  file_sink& operator=(const file_sink&) = delete;
+  file_sink& operator=(file_sink&&) = delete;
 
   void write(std::string_view rows) override {
     const detail::without_file_size_signal failing;  // by EFBIG

@@ -26,8 +26,7 @@ class csv_log {
   csv_log(std::string_view header, const std::string& filename, bool auto_flush);
   csv_log(std::string_view header, std::ostream& stream, bool auto_flush);
   ~csv_log();
-  csv_log(const csv_log&) = delete;
-  csv_log& operator=(const csv_log&) = delete;
+  csv_log& operator=(csv_log&&) = delete;
 
   /// Adds a row. A failure that ends the log is reported to the error handler, after the lock is
   /// released.

@@ -56,8 +56,7 @@ class guard_resource_adaptor::state {
     pinned_.deallocate_sync(staging_, staging_bytes);
   }
   [[nodiscard]] device_ref device() const noexcept { return device_; }
-  state(const state&) = delete;
-  state& operator=(const state&) = delete;
+  state& operator=(state&&) = delete;
 
   /// `allocate(bytes, alignment)` and `undo(pointer, bytes, alignment)` are the upstream's.
   template <typename Allocate, typename Undo>

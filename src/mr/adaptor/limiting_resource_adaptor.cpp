@@ -34,8 +34,7 @@ class limiting_resource_adaptor::share {
     } while (!of.allocated_bytes_.compare_exchange_weak(taken, taken + bytes_));
   }
   ~share() { of_.take_off(bytes_); }
-  share(const share&) = delete;
-  share& operator=(const share&) = delete;
+  share& operator=(share&&) = delete;
 
   void keep() noexcept { bytes_ = 0; }
 

@@ -15,8 +15,7 @@ class pinned_slots {
   ~pinned_slots() {
     for (void* const each : slabs_) memory_.deallocate_sync(each, slots_in_slab * slot_bytes_);
   }
-  pinned_slots(const pinned_slots&) = delete;
-  pinned_slots& operator=(const pinned_slots&) = delete;
+  pinned_slots& operator=(pinned_slots&&) = delete;
 
   [[nodiscard]] unsigned char* take() {
     if (free_.empty()) add_slab();

@@ -24,8 +24,7 @@ class graph_blocks {
   static constexpr std::size_t unit = 512;
 
   explicit graph_blocks(memory_resource& upstream) : upstream_{&upstream} {}
-  graph_blocks(const graph_blocks&) = delete;
-  graph_blocks& operator=(const graph_blocks&) = delete;
+  graph_blocks& operator=(graph_blocks&&) = delete;
 
   /// Allocates for `stream`, which is being captured or soon will. With `place`, its place in the
   /// capture, any memory that is ordered before it will do; otherwise only memory of the stream.

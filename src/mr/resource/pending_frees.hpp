@@ -36,8 +36,7 @@ class pending_frees {
   /// Frees as free_all(). Blocks that HIP refuses to wait for, or to free for longer than
   /// capture_patience, are never freed.
   ~pending_frees();
-  pending_frees(const pending_frees&) = delete;
-  pending_frees& operator=(const pending_frees&) = delete;
+  pending_frees& operator=(pending_frees&&) = delete;
 
   /// Keeps a block of at least `bytes` until all work now in `stream` has passed.
   /// Throws: hip_error, std::bad_alloc; then the block is not kept.

@@ -17,11 +17,9 @@ namespace hipvmm::detail {
 /// them, in order, while the owner maps and unmaps chunks. One thread at a time owns it.
 class copy_jobs {
  public:
-  copy_jobs() = default;
   /// Calls cancel().
   ~copy_jobs() { cancel(); }
-  copy_jobs(const copy_jobs&) = delete;
-  copy_jobs& operator=(const copy_jobs&) = delete;
+  copy_jobs& operator=(copy_jobs&&) = delete;
 
   /// Adds one more, which runs in the call if the system refuses a thread, and not at all behind
   /// one that failed. Throws: std::bad_alloc, and as the job in the call.

@@ -32,8 +32,7 @@ struct tag_claim {
                                   "\" has one already: use or end that"};
   }
   ~tag_claim() { tag.state()->end_evictions(); }
-  tag_claim(const tag_claim&) = delete;
-  tag_claim& operator=(const tag_claim&) = delete;
+  tag_claim& operator=(tag_claim&&) = delete;
 
   const memory_tag tag;
 };
@@ -79,8 +78,7 @@ struct evictable::state final : detail::idle_holder {
   struct fill_scope {
     explicit fill_scope(state& of) : self{of} { self.claimed.tag.state()->let_evict(false); }
     ~fill_scope() { self.claimed.tag.state()->let_evict(self.open == 0); }
-    fill_scope(const fill_scope&) = delete;
-    fill_scope& operator=(const fill_scope&) = delete;
+    fill_scope& operator=(fill_scope&&) = delete;
 
     state& self;
   };

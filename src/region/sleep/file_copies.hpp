@@ -72,8 +72,7 @@ class file_copies {
   explicit file_copies(std::uint64_t& sum) noexcept : sum_{&sum} {}
   /// Waits as drain().
   ~file_copies();
-  file_copies(const file_copies&) = delete;
-  file_copies& operator=(const file_copies&) = delete;
+  file_copies& operator=(file_copies&&) = delete;
 
   /// `file` must live until finish(). Throws: out_of_memory, hip_error, std::system_error.
   void save(device_ref device, const void* from, std::size_t bytes, const backup_file& file,

@@ -116,8 +116,7 @@ class tag_state::turn {
     }
     of_.turn_ended_.notify_all();
   }
-  turn(const turn&) = delete;
-  turn& operator=(const turn&) = delete;
+  turn& operator=(turn&&) = delete;
 
   void enter(tag_phase next) noexcept { of_.phase_.store(next, std::memory_order_release); }
 

@@ -78,10 +78,8 @@ struct chunks_that_stay_mapped {
 /// all carriers before the next step of any.
 class sleep_participant {
  public:
-  sleep_participant() = default;
   virtual ~sleep_participant() = default;
-  sleep_participant(const sleep_participant&) = delete;
-  sleep_participant& operator=(const sleep_participant&) = delete;
+  sleep_participant& operator=(sleep_participant&&) = delete;
 
   /// All addresses that it may back.
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
@@ -193,8 +191,7 @@ class tag_state {
 
   explicit tag_state(std::string name) : name_{std::move(name)} {}
   ~tag_state();
-  tag_state(const tag_state&) = delete;
-  tag_state& operator=(const tag_state&) = delete;
+  tag_state& operator=(tag_state&&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Whether the memory is not there: asleep, or waking.
@@ -317,8 +314,7 @@ class tag_membership {
     if (state_) at_ = state_->join(who);
   }
   ~tag_membership() { end(); }
-  tag_membership(const tag_membership&) = delete;
-  tag_membership& operator=(const tag_membership&) = delete;
+  tag_membership& operator=(tag_membership&&) = delete;
 
   /// Waits for a suspend() or resume() under way. Kept contents go.
   void end() noexcept {

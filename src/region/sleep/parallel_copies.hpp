@@ -18,11 +18,9 @@ namespace hipvmm::detail {
 /// Copies between devices and host that run at the same time, in several streams of each device.
 class parallel_copies {
  public:
-  parallel_copies() = default;
   /// Waits as drain().
   ~parallel_copies() { static_cast<void>(drain()); }
-  parallel_copies(const parallel_copies&) = delete;
-  parallel_copies& operator=(const parallel_copies&) = delete;
+  parallel_copies& operator=(parallel_copies&&) = delete;
 
   /// Submits a copy, in pieces, in streams of `device`. Throws: out_of_memory, hip_error.
   void add(device_ref device, void* to, const void* from, std::size_t bytes);

@@ -33,8 +33,7 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   /// `waits`: its end may wait for a device. Such an end maps nothing.
   explicit refused_end(bool waits = false) noexcept : waits_{waits} {}
   virtual ~refused_end() = default;
-  refused_end(const refused_end&) = delete;
-  refused_end& operator=(const refused_end&) = delete;
+  refused_end& operator=(refused_end&&) = delete;
 
   /// Keeps `one` for retry_refused_ends(). Allocates nothing.
   static void keep(std::unique_ptr<refused_end> one) noexcept;

@@ -13,8 +13,7 @@ class progress_line {
  public:
   progress_line();
   ~progress_line();
-  progress_line(const progress_line&) = delete;
-  progress_line& operator=(const progress_line&) = delete;
+  progress_line& operator=(progress_line&&) = delete;
 
   /// Returns whether the line should be shown again: ask before making a text.
   [[nodiscard]] bool is_due() const;

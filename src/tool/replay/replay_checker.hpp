@@ -45,8 +45,7 @@ class block_checker {
 
   block_checker(device_ref device, std::size_t budget, replay_failures& failures);
   ~block_checker();
-  block_checker(const block_checker&) = delete;
-  block_checker& operator=(const block_checker&) = delete;
+  block_checker& operator=(block_checker&&) = delete;
 
   /// The block was allocated in `stream`.
   void fill(stream_ref stream, const checked_block& block);

@@ -31,8 +31,7 @@ class report_recorder {
     set_error_handler(previous_);
     for (const report& each : take()) previous_(each.call, each.code, each.message.c_str());
   }
-  report_recorder(const report_recorder&) = delete;
-  report_recorder& operator=(const report_recorder&) = delete;
+  report_recorder& operator=(report_recorder&&) = delete;
 
   void move_to(replay_failures& failures) {
     for (const report& each : take())
@@ -118,8 +117,7 @@ class replayer {
       }
     }
   }
-  replayer(const replayer&) = delete;
-  replayer& operator=(const replayer&) = delete;
+  replayer& operator=(replayer&&) = delete;
 
   replay_result run();
 

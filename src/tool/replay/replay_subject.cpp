@@ -38,8 +38,7 @@ class timed_resource final : public mr::memory_resource {
       ++calls_.count;
       calls_.seconds += static_cast<double>(watch_.nanoseconds()) / 1e9;
     }
-    measured(const measured&) = delete;
-    measured& operator=(const measured&) = delete;
+    measured& operator=(measured&&) = delete;
 
    private:
     driver_calls& calls_;

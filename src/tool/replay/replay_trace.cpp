@@ -44,8 +44,7 @@ class unpacked_file final : public io::ByteSourceBase {
     if (::inflateInit2(&stream_, gzip_alone) != Z_OK) throw std::bad_alloc{};
   }
   ~unpacked_file() override { ::inflateEnd(&stream_); }
-  unpacked_file(const unpacked_file&) = delete;
-  unpacked_file& operator=(const unpacked_file&) = delete;
+  unpacked_file& operator=(unpacked_file&&) = delete;
 
   /// To the parser less than `size` is the end.
   int read(char* buffer, int size) override {

@@ -101,8 +101,7 @@ class idle_holders {
     ~asked_records() {
       for (const auto& each : own_) each->asks = false;
     }
-    asked_records(const asked_records&) = delete;
-    asked_records& operator=(const asked_records&) = delete;
+    asked_records& operator=(asked_records&&) = delete;
     [[nodiscard]] const record_list& others() const noexcept { return others_; }
 
    private:

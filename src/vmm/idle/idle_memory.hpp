@@ -48,8 +48,7 @@ struct given_memory {
 /// An object that keeps memory for itself and can do without some of it.
 class idle_holder {
  public:
-  idle_holder(const idle_holder&) = delete;
-  idle_holder& operator=(const idle_holder&) = delete;
+  idle_holder& operator=(idle_holder&&) = delete;
   /// Gives away about `wanted.bytes` bytes that nothing uses, or what there is. Called by any
   /// thread, with the lock of the membership. It takes no lock that a request has while it asks.
   virtual given_memory give_idle(const idle_request& wanted) = 0;
@@ -75,8 +74,7 @@ class idle_membership {
   /// Holders of a lower priority are asked first. Throws: std::bad_alloc.
   idle_membership(idle_holder& holder, device_ref device, price cost, int priority = 0);
   ~idle_membership() { end(); }
-  idle_membership(const idle_membership&) = delete;
-  idle_membership& operator=(const idle_membership&) = delete;
+  idle_membership& operator=(idle_membership&&) = delete;
   /// Waits for a call of give_idle(); there are no more then. Nothing the second time, and in a
   /// child of fork().
   void end() noexcept;
@@ -93,8 +91,7 @@ class idle_membership {
    public:
     explicit lock(idle_membership& of) noexcept;
     ~lock();
-    lock(const lock&) = delete;
-    lock& operator=(const lock&) = delete;
+    lock& operator=(lock&&) = delete;
 
    private:
     record& locked_;

@@ -29,10 +29,8 @@ namespace {
 /// Two ranks are many while it lives.
 struct few_are_many {
   int before = detail::mpi_rounds_from.exchange(2);
-  few_are_many() = default;
   ~few_are_many() { detail::mpi_rounds_from = before; }
-  few_are_many(const few_are_many&) = delete;
-  few_are_many& operator=(const few_are_many&) = delete;
+  few_are_many& operator=(few_are_many&&) = delete;
 };
 
 mpi_options with_limit(std::chrono::milliseconds limit) {

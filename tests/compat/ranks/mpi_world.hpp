@@ -32,8 +32,7 @@ class between_two_groups {
     MPI_Comm_free(&between_);
     MPI_Comm_free(&half_);
   }
-  between_two_groups(const between_two_groups&) = delete;
-  between_two_groups& operator=(const between_two_groups&) = delete;
+  between_two_groups& operator=(between_two_groups&&) = delete;
   [[nodiscard]] MPI_Comm get() const noexcept { return between_; }
 
  private:

@@ -23,8 +23,7 @@ struct stand_in {
     nccl_stand_in_fail_registration(0);
     nccl_stand_in_set_windows(true);
   }
-  stand_in(const stand_in&) = delete;
-  stand_in& operator=(const stand_in&) = delete;
+  stand_in& operator=(stand_in&&) = delete;
 };
 
 region_options exportable() { return region_options{.shareable = handle_type::posix_fd}; }
@@ -76,8 +75,7 @@ struct lone_comm {
     REQUIRE(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclSuccess);
   }
   ~lone_comm() { ncclCommDestroy(comm); }
-  lone_comm(const lone_comm&) = delete;
-  lone_comm& operator=(const lone_comm&) = delete;
+  lone_comm& operator=(lone_comm&&) = delete;
   operator ncclComm_t() const { return comm; }
   [[nodiscard]] const auto& registered() const { return nccl_stand_in_memory_of(comm).buffers; }
   [[nodiscard]] const auto& windows() const { return nccl_stand_in_memory_of(comm).windows; }

@@ -67,8 +67,7 @@ struct ucx_context {
     REQUIRE(made == UCS_OK);
   }
   ~ucx_context() { ucp_cleanup(context); }
-  ucx_context(const ucx_context&) = delete;
-  ucx_context& operator=(const ucx_context&) = delete;
+  ucx_context& operator=(ucx_context&&) = delete;
 
   ucp_context_h context = nullptr;
 };
@@ -95,8 +94,7 @@ struct loop {
     finish(ucp_ep_close_nbx(end, &how));
     ucp_worker_destroy(worker);
   }
-  loop(const loop&) = delete;
-  loop& operator=(const loop&) = delete;
+  loop& operator=(loop&&) = delete;
 
   void finish(ucs_status_ptr_t request) const {
     if (!UCS_PTR_IS_PTR(request)) {

@@ -68,8 +68,7 @@ class graph {
     CHECK(hipGraphDestroy(recorded) == hipSuccess);
   }
   ~graph() { CHECK(hipGraphExecDestroy(launchable_) == hipSuccess); }
-  graph(const graph&) = delete;
-  graph& operator=(const graph&) = delete;
+  graph& operator=(graph&&) = delete;
 
   void launch(stream_ref in) const { REQUIRE(hipGraphLaunch(launchable_, in.get()) == hipSuccess); }
 

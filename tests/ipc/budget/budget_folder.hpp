@@ -18,8 +18,7 @@ class budget_folder {
  public:
   budget_folder() { ::setenv(variable, path().c_str(), 1); }
   ~budget_folder() { ::setenv(variable, before_.c_str(), 1); }
-  budget_folder(const budget_folder&) = delete;
-  budget_folder& operator=(const budget_folder&) = delete;
+  budget_folder& operator=(budget_folder&&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_.path(); }
 

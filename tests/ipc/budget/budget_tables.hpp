@@ -49,8 +49,7 @@ class at_step {
     detail::protocol_step_hook = run;
   }
   ~at_step() { detail::protocol_step_hook = nullptr; }
-  at_step(const at_step&) = delete;
-  at_step& operator=(const at_step&) = delete;
+  at_step& operator=(at_step&&) = delete;
 
  private:
   static int run(const char* step) {

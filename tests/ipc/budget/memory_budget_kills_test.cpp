@@ -51,8 +51,7 @@ struct forked_table {
     layout->header.limit = limit;
   }
   ~forked_table() { ::munmap(static_cast<void*>(layout), sizeof(budget_layout)); }
-  forked_table(const forked_table&) = delete;
-  forked_table& operator=(const forked_table&) = delete;
+  forked_table& operator=(forked_table&&) = delete;
 };
 
 /// Does in a child a process's work with a table. Returns whether it was killed.

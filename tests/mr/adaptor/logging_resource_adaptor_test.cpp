@@ -61,8 +61,7 @@ class file_size_limit {
     ::setrlimit(RLIMIT_FSIZE, &before_);
     std::signal(SIGXFSZ, signal_);
   }
-  file_size_limit(const file_size_limit&) = delete;
-  file_size_limit& operator=(const file_size_limit&) = delete;
+  file_size_limit& operator=(file_size_limit&&) = delete;
 
  private:
   rlimit before_{};

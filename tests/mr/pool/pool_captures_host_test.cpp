@@ -22,8 +22,7 @@ class capture {
   ~capture() {
     if (graph_ != nullptr) CHECK(hipGraphDestroy(graph_) == hipSuccess);
   }
-  capture(const capture&) = delete;
-  capture& operator=(const capture&) = delete;
+  capture& operator=(capture&&) = delete;
 
   void end() { REQUIRE(hipStreamEndCapture(stream_.get(), &graph_) == hipSuccess); }
   void launch(stream_ref in) {

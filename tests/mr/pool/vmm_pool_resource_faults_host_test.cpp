@@ -25,8 +25,7 @@ class lease {
   lease(vmm_pool_resource& from, stream_ref stream, std::size_t bytes)
       : from_{from}, stream_{stream}, bytes_{bytes}, pointer_{from.allocate(stream, bytes)} {}
   ~lease() { from_.deallocate(stream_, pointer_, bytes_); }
-  lease(const lease&) = delete;
-  lease& operator=(const lease&) = delete;
+  lease& operator=(lease&&) = delete;
 
  private:
   vmm_pool_resource& from_;

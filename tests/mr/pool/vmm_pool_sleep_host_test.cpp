@@ -49,8 +49,7 @@ struct sleeping_pool {
   ~sleeping_pool() {
     while (!blocks.empty()) drop();
   }
-  sleeping_pool(const sleeping_pool&) = delete;
-  sleeping_pool& operator=(const sleeping_pool&) = delete;
+  sleeping_pool& operator=(sleeping_pool&&) = delete;
 
   void add(std::size_t bytes) {
     void* const one = pool.allocate(stream, bytes);
@@ -423,8 +422,7 @@ struct swept_pool {
     stream.synchronize();
   }
   ~swept_pool() { pool.deallocate(stream, first, small); }
-  swept_pool(const swept_pool&) = delete;
-  swept_pool& operator=(const swept_pool&) = delete;
+  swept_pool& operator=(swept_pool&&) = delete;
 
   [[nodiscard]] static mr::pool_options small_chunks(const memory_tag& tag) {
     mr::pool_options options = asleep_by(tag, 8 * MiB);

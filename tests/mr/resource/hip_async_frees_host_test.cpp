@@ -215,8 +215,7 @@ class slow_free {
     used_.release();
     caller_.join();
   }
-  slow_free(const slow_free&) = delete;
-  slow_free& operator=(const slow_free&) = delete;
+  slow_free& operator=(slow_free&&) = delete;
 
  private:
   std::optional<device_allocation> memory_{std::in_place, device_ref{0}, MiB};

@@ -29,8 +29,7 @@ struct pool_of_slabs {
   // A slab that was not as aligned as it should goes back behind a wait.
   pool_of_slabs() { drain_retired_memory(); }
   ~pool_of_slabs() { pool.deallocate(used, block, 3 * MiB); }
-  pool_of_slabs(const pool_of_slabs&) = delete;
-  pool_of_slabs& operator=(const pool_of_slabs&) = delete;
+  pool_of_slabs& operator=(pool_of_slabs&&) = delete;
 
   static pool_options options() {
     pool_options result = test::at_most(64 * MiB);

@@ -18,8 +18,7 @@ class resource_set {
   resource_set(device_ref device, memory_resource* resource)
       : device_{device}, before_{set_per_device_resource(device, resource)} {}
   ~resource_set() { set_per_device_resource(device_, before_); }
-  resource_set(const resource_set&) = delete;
-  resource_set& operator=(const resource_set&) = delete;
+  resource_set& operator=(resource_set&&) = delete;
 
   [[nodiscard]] memory_resource* before() const { return before_; }
 

@@ -35,8 +35,7 @@ class foreign_memory {
     REQUIRE(hipMemSetAccess(base_, bytes_, &open, 1) == hipSuccess);
   }
   ~foreign_memory() { end(); }
-  foreign_memory(const foreign_memory&) = delete;
-  foreign_memory& operator=(const foreign_memory&) = delete;
+  foreign_memory& operator=(foreign_memory&&) = delete;
 
   /// Unmaps and releases all.
   void end() {

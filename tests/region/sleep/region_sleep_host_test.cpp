@@ -140,8 +140,7 @@ class others_mappings {
   ~others_mappings() {
     for (const auto& [at, size] : all_) ::munmap(at, size);
   }
-  others_mappings(const others_mappings&) = delete;
-  others_mappings& operator=(const others_mappings&) = delete;
+  others_mappings& operator=(others_mappings&&) = delete;
   [[nodiscard]] const void* lowest() const {
     return std::min_element(all_.begin(), all_.end())->first;
   }

@@ -10,8 +10,7 @@ namespace hipvmm::test {
 class allocation_failure {
  public:
   explicit allocation_failure(std::uint64_t nth) noexcept;
-  allocation_failure(const allocation_failure&) = delete;
-  allocation_failure& operator=(const allocation_failure&) = delete;
+  allocation_failure& operator=(allocation_failure&&) = delete;
   ~allocation_failure();
 
   /// Whether there were that many.

@@ -21,8 +21,7 @@ class foreign_stream {
   /// Owns the stream `released`.
   explicit foreign_stream(ihipStream_t* released) : value_{released} {}
   ~foreign_stream() { end(); }
-  foreign_stream(const foreign_stream&) = delete;
-  foreign_stream& operator=(const foreign_stream&) = delete;
+  foreign_stream& operator=(foreign_stream&&) = delete;
 
   // NOLINTNEXTLINE(google-explicit-constructor)
   operator stream_ref() const noexcept { return stream_ref{value_}; }

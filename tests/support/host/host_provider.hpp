@@ -88,8 +88,7 @@ class held_streams {
  public:
   held_streams() { hipvmm_host_hold_streams(); }
   ~held_streams() { release(); }
-  held_streams(const held_streams&) = delete;
-  held_streams& operator=(const held_streams&) = delete;
+  held_streams& operator=(held_streams&&) = delete;
 
   void release() {
     if (held_) hipvmm_host_release_streams();
@@ -106,8 +105,7 @@ class unordered_on_purpose {
  public:
   unordered_on_purpose() { hipvmm_host_suspend_order_check(); }
   ~unordered_on_purpose() { hipvmm_host_resume_order_check(); }
-  unordered_on_purpose(const unordered_on_purpose&) = delete;
-  unordered_on_purpose& operator=(const unordered_on_purpose&) = delete;
+  unordered_on_purpose& operator=(unordered_on_purpose&&) = delete;
 };
 
 /// Makes one HIP call fail; the plan ends with this object.
@@ -117,8 +115,7 @@ class planned_fault {
     hipvmm_host_fail_call(function, nth, error);
   }
   ~planned_fault() { end(); }
-  planned_fault(const planned_fault&) = delete;
-  planned_fault& operator=(const planned_fault&) = delete;
+  planned_fault& operator=(planned_fault&&) = delete;
 
   [[nodiscard]] bool struck() const { return hipvmm_host_fault_struck() != 0; }
   /// Takes the plan back, so that it strikes no later call of any thread, and says whether it
@@ -136,8 +133,7 @@ class planned_faults {
     REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
   }
   ~planned_faults() { hipvmm_host_set_faults(nullptr); }
-  planned_faults(const planned_faults&) = delete;
-  planned_faults& operator=(const planned_faults&) = delete;
+  planned_faults& operator=(planned_faults&&) = delete;
 };
 
 }  // namespace hipvmm::test

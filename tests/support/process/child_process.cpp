@@ -73,8 +73,7 @@ class spawn_actions {
  public:
   spawn_actions() { require(posix_spawn_file_actions_init(&actions_), "posix_spawn"); }
   ~spawn_actions() { posix_spawn_file_actions_destroy(&actions_); }
-  spawn_actions(const spawn_actions&) = delete;
-  spawn_actions& operator=(const spawn_actions&) = delete;
+  spawn_actions& operator=(spawn_actions&&) = delete;
 
   void give(int descriptor, int number) {
     require(posix_spawn_file_actions_adddup2(&actions_, descriptor, number), "posix_spawn");

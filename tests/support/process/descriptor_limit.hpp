@@ -37,8 +37,7 @@ class descriptor_limit {
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &lower) == 0);
   }
   ~descriptor_limit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  descriptor_limit(const descriptor_limit&) = delete;
-  descriptor_limit& operator=(const descriptor_limit&) = delete;
+  descriptor_limit& operator=(descriptor_limit&&) = delete;
 
  private:
   rlimit before_{};
@@ -55,8 +54,7 @@ class no_descriptors_left {
   ~no_descriptors_left() {
     for (const int each : taken_) ::close(each);
   }
-  no_descriptors_left(const no_descriptors_left&) = delete;
-  no_descriptors_left& operator=(const no_descriptors_left&) = delete;
+  no_descriptors_left& operator=(no_descriptors_left&&) = delete;
 
  private:
   descriptor_limit limit_{lowest_free_descriptor()};

@@ -42,8 +42,7 @@ class temporary_file {
  public:
   explicit temporary_file(const std::string& contents = {}, const std::string& suffix = {});
   ~temporary_file();
-  temporary_file(const temporary_file&) = delete;
-  temporary_file& operator=(const temporary_file&) = delete;
+  temporary_file& operator=(temporary_file&&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::string contents() const;

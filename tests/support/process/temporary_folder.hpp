@@ -26,8 +26,7 @@ class temporary_folder {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
-  temporary_folder(const temporary_folder&) = delete;
-  temporary_folder& operator=(const temporary_folder&) = delete;
+  temporary_folder& operator=(temporary_folder&&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 

@@ -29,8 +29,7 @@ class assumed_capability {
     }
     probe_capability(device_);
   }
-  assumed_capability(const assumed_capability&) = delete;
-  assumed_capability& operator=(const assumed_capability&) = delete;
+  assumed_capability& operator=(assumed_capability&&) = delete;
 
  private:
   static constexpr const char* name = "HIPVMM_CAPABILITY";

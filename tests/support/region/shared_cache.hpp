@@ -27,8 +27,7 @@ class shared_cache_keeps {
     chunk_cache::shared().set_byte_limit(limit_before_);
     chunk_cache::shared().set_retention(retention_before_);
   }
-  shared_cache_keeps(const shared_cache_keeps&) = delete;
-  shared_cache_keeps& operator=(const shared_cache_keeps&) = delete;
+  shared_cache_keeps& operator=(shared_cache_keeps&&) = delete;
 
  private:
   std::size_t limit_before_ = chunk_cache::shared().byte_limit();

@@ -72,8 +72,7 @@ class memory_event_subscription {
   /// Throws: std::invalid_argument for an empty callback; as the other constructor.
   explicit memory_event_subscription(callback receiver);
   ~memory_event_subscription();
-  memory_event_subscription(const memory_event_subscription&) = delete;
-  memory_event_subscription& operator=(const memory_event_subscription&) = delete;
+  memory_event_subscription& operator=(memory_event_subscription&&) = delete;
 
   /// Takes out the events that are kept, of all threads, in the order of time. Empty with a
   /// callback. One thread at a time reads. Threads that report do not wait.

@@ -43,9 +43,7 @@ struct communicator_options {
 /// Throws, all of these: rank_error; hip_error. Memory being received is unspecified then.
 class communicator {
  public:
-  communicator() = default;
-  communicator(const communicator&) = delete;
-  communicator& operator=(const communicator&) = delete;
+  communicator& operator=(communicator&&) = delete;
   virtual ~communicator() = default;
 
   /// Of this rank: 0 to size() - 1.

@@ -24,8 +24,7 @@ class thread_ranks {
   explicit thread_ranks(int size, const communicator_options& options = {});
   /// From then on, ranks without a thread_communicator count as lost.
   ~thread_ranks();
-  thread_ranks(const thread_ranks&) = delete;
-  thread_ranks& operator=(const thread_ranks&) = delete;
+  thread_ranks& operator=(thread_ranks&&) = delete;
 
   [[nodiscard]] int size() const noexcept;
 

@@ -51,8 +51,7 @@ class vmm_pool_resource final : public memory_resource {
   /// options refuse slabs or ask for shareable chunks; for `options.access` as set_access().
   explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
   ~vmm_pool_resource() override;
-  vmm_pool_resource(const vmm_pool_resource&) = delete;
-  vmm_pool_resource& operator=(const vmm_pool_resource&) = delete;
+  vmm_pool_resource& operator=(vmm_pool_resource&&) = delete;
 
   using memory_resource::deallocate;
   /// Deallocates by address alone, in the stream of the allocation. Does not wait.

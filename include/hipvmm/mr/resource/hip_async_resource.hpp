@@ -59,8 +59,7 @@ class hip_async_resource final : public memory_resource {
   /// Throws: std::invalid_argument when it is nullptr or there is no such device; unsupported.
   hip_async_resource(device_ref device, ihipMemPoolHandle_t* pool);
   ~hip_async_resource() override;
-  hip_async_resource(const hip_async_resource&) = delete;
-  hip_async_resource& operator=(const hip_async_resource&) = delete;
+  hip_async_resource& operator=(hip_async_resource&&) = delete;
 
   /// The default pool of `device`, for a view. Throws: as the constructors.
   [[nodiscard]] static ihipMemPoolHandle_t* default_pool(device_ref device);
@@ -117,8 +116,7 @@ class hip_async_resource final : public memory_resource {
     used_pool(device_ref device, handle_type shareable);
     used_pool(device_ref device, ihipMemPoolHandle_t* viewed);
     ~used_pool();
-    used_pool(const used_pool&) = delete;
-    used_pool& operator=(const used_pool&) = delete;
+    used_pool& operator=(used_pool&&) = delete;
   };
 
   void require_shareable() const;

@@ -98,8 +98,7 @@ class scoped_use {
   }
   /// Calls done(). The error handler gets its failure, after which the memory is never evicted.
   ~scoped_use();
-  scoped_use(const scoped_use&) = delete;
-  scoped_use& operator=(const scoped_use&) = delete;
+  scoped_use& operator=(scoped_use&&) = delete;
 
  private:
   evictable& of_;

@@ -13,8 +13,7 @@ namespace hipvmm::test {
 class recorded_graph {
  public:
   explicit recorded_graph(hipGraph_t graph) : graph_{graph} { REQUIRE(graph != nullptr); }
-  recorded_graph(const recorded_graph&) = delete;
-  recorded_graph& operator=(const recorded_graph&) = delete;
+  recorded_graph& operator=(recorded_graph&&) = delete;
   ~recorded_graph() { destroy(); }
 
   [[nodiscard]] hipGraph_t get() const { return graph_; }
@@ -55,8 +54,7 @@ class instance {
   explicit instance(hipGraph_t graph, unsigned long long flags = 0) {
     REQUIRE(hipGraphInstantiateWithFlags(&exec_, graph, flags) == hipSuccess);
   }
-  instance(const instance&) = delete;
-  instance& operator=(const instance&) = delete;
+  instance& operator=(instance&&) = delete;
   ~instance() { destroy(); }
 
   [[nodiscard]] hipGraphExec_t get() const { return exec_; }
@@ -102,8 +100,7 @@ class thread_mode {
   explicit thread_mode(hipStreamCaptureMode mode) : mode_{mode} {
     REQUIRE(hipThreadExchangeStreamCaptureMode(&mode_) == hipSuccess);
   }
-  thread_mode(const thread_mode&) = delete;
-  thread_mode& operator=(const thread_mode&) = delete;
+  thread_mode& operator=(thread_mode&&) = delete;
   ~thread_mode() { CHECK(hipThreadExchangeStreamCaptureMode(&mode_) == hipSuccess); }
 
  private:

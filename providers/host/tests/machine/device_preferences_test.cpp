@@ -14,9 +14,7 @@ const auto stack_size = not_an_enumerator<hipLimit_t>(hipvmm::hip_compat::limit_
 
 /// Takes back the requests of a case to devices 0 and 1.
 struct reset_at_end {
-  reset_at_end() = default;
-  reset_at_end(const reset_at_end&) = delete;
-  reset_at_end& operator=(const reset_at_end&) = delete;
+  reset_at_end& operator=(reset_at_end&&) = delete;
   ~reset_at_end() {
     for (const int device : {1, 0}) {
       CHECK(hipSetDevice(device) == hipSuccess);

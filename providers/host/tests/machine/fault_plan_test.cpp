@@ -21,8 +21,7 @@ class fault_rules {
  public:
   explicit fault_rules(const std::string& plan) { replace(plan); }
   ~fault_rules() { CHECK(hipvmm_host_set_faults(nullptr) == nullptr); }
-  fault_rules(const fault_rules&) = delete;
-  fault_rules& operator=(const fault_rules&) = delete;
+  fault_rules& operator=(fault_rules&&) = delete;
 
   static void replace(const std::string& plan) {
     const char* const complaint = hipvmm_host_set_faults(plan.c_str());

@@ -36,8 +36,7 @@ class frozen_page {
     action.sa_flags = SA_NODEFER;
     REQUIRE(::sigaction(SIGSEGV, &action, &before_) == 0);
   }
-  frozen_page(const frozen_page&) = delete;
-  frozen_page& operator=(const frozen_page&) = delete;
+  frozen_page& operator=(frozen_page&&) = delete;
   ~frozen_page() {
     ::sigaction(SIGSEGV, &before_, nullptr);
     for (const auto& ends : {arrived_, opened_}) {

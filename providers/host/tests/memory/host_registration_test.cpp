@@ -23,8 +23,7 @@ class pages {
         bytes_{bytes} {
     REQUIRE(start_ != MAP_FAILED);
   }
-  pages(const pages&) = delete;
-  pages& operator=(const pages&) = delete;
+  pages& operator=(pages&&) = delete;
   ~pages() { unmap(); }
 
   void unmap() {
@@ -46,8 +45,7 @@ class registered {
       : start_{start} {
     REQUIRE(hipHostRegister(start, bytes, flags) == hipSuccess);
   }
-  registered(const registered&) = delete;
-  registered& operator=(const registered&) = delete;
+  registered& operator=(registered&&) = delete;
   ~registered() { CHECK(hipHostUnregister(start_) == hipSuccess); }
 
  private:

@@ -56,8 +56,7 @@ class opened {
     REQUIRE(hipIpcOpenMemHandle(&start_, inherited_handle(), hipIpcMemLazyEnablePeerAccess) ==
             hipSuccess);
   }
-  opened(const opened&) = delete;
-  opened& operator=(const opened&) = delete;
+  opened& operator=(opened&&) = delete;
   ~opened() { CHECK(hipIpcCloseMemHandle(start_) == hipSuccess); }
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const {
     return static_cast<std::byte*>(start_) + offset;

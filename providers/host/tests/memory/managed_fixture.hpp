@@ -17,8 +17,7 @@ class managed {
   explicit managed(std::size_t bytes, unsigned flags = hipMemAttachGlobal) {
     REQUIRE(hipMallocManaged(&pointer_, bytes, flags) == hipSuccess);
   }
-  managed(const managed&) = delete;
-  managed& operator=(const managed&) = delete;
+  managed& operator=(managed&&) = delete;
   ~managed() { CHECK(hipFree(pointer_) == hipSuccess); }
 
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const {

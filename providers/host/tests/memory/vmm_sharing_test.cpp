@@ -35,8 +35,7 @@ class window {
     const hipMemAccessDesc wanted = access_of(user);
     REQUIRE(hipMemSetAccess(addresses_.at(), granule, &wanted, 1) == hipSuccess);
   }
-  window(const window&) = delete;
-  window& operator=(const window&) = delete;
+  window& operator=(window&&) = delete;
   ~window() { CHECK(hipMemUnmap(addresses_.at(), granule) == hipSuccess); }
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const { return addresses_.at(offset); }
 

@@ -25,8 +25,7 @@ class pool {
   explicit pool(const hipMemPoolProps& properties = pool_on(0)) {
     REQUIRE(hipMemPoolCreate(&pool_, &properties) == hipSuccess);
   }
-  pool(const pool&) = delete;
-  pool& operator=(const pool&) = delete;
+  pool& operator=(pool&&) = delete;
   ~pool() {
     destroy();
     CHECK(hipDeviceSynchronize() == hipSuccess);
@@ -82,8 +81,7 @@ class roadblock {
     REQUIRE(hipLaunchHostFunc(stream, wait, this) == hipSuccess);
     stream_ = stream;
   }
-  roadblock(const roadblock&) = delete;
-  roadblock& operator=(const roadblock&) = delete;
+  roadblock& operator=(roadblock&&) = delete;
   ~roadblock() {
     if (!is_open_) open();
   }

@@ -34,8 +34,7 @@ class import {
     REQUIRE(hipMemPoolImportFromShareableHandle(&pool_, by_value(descriptor), posix, 0) ==
             hipSuccess);
   }
-  import(const import&) = delete;
-  import& operator=(const import&) = delete;
+  import& operator=(import&&) = delete;
   ~import() { CHECK(hipMemPoolDestroy(pool_) == hipSuccess); }
   [[nodiscard]] hipMemPool_t get() const { return pool_; }
   [[nodiscard]] std::byte* pointer(hipMemPoolPtrExportData data) const {

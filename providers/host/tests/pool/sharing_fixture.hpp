@@ -15,8 +15,7 @@ inline constexpr int inherited = 57;
 class file {
  public:
   explicit file(int value) : value_{value} { REQUIRE(value >= 0); }
-  file(const file&) = delete;
-  file& operator=(const file&) = delete;
+  file& operator=(file&&) = delete;
   ~file() { ::close(value_); }
   [[nodiscard]] int get() const { return value_; }
 

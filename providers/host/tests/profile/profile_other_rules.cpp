@@ -66,8 +66,7 @@ class low_page {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0)} {
     REQUIRE(start_ != MAP_FAILED);
   }
-  low_page(const low_page&) = delete;
-  low_page& operator=(const low_page&) = delete;
+  low_page& operator=(low_page&&) = delete;
   ~low_page() { ::munmap(start_, size); }
 
   [[nodiscard]] int* number() const { return static_cast<int*>(start_); }

@@ -26,8 +26,7 @@ class busy_at_end {
     REQUIRE(give(2 * granule, hipMemAccessFlagsProtReadWrite) == hipSuccess);
     REQUIRE(hipMemsetAsync(at(2 * granule - page), 1, page, work_.get()) == hipSuccess);
   }
-  busy_at_end(const busy_at_end&) = delete;
-  busy_at_end& operator=(const busy_at_end&) = delete;
+  busy_at_end& operator=(busy_at_end&&) = delete;
   ~busy_at_end() {
     static_cast<void>(hipMemUnmap(at(0), granule));
     if (has_second_) static_cast<void>(hipMemUnmap(at(granule), granule));

@@ -21,8 +21,7 @@ constexpr int to_parent = inherited + 1;
 
 struct pipe_ends {
   pipe_ends() { REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0); }
-  pipe_ends(const pipe_ends&) = delete;
-  pipe_ends& operator=(const pipe_ends&) = delete;
+  pipe_ends& operator=(pipe_ends&&) = delete;
   ~pipe_ends() {
     ::close(ends[0]);
     ::close(ends[1]);

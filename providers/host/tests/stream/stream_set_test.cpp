@@ -20,8 +20,7 @@ class blocker {
     REQUIRE(hipLaunchHostFunc(
                 on, [](void* self) { static_cast<blocker*>(self)->pass(); }, this) == hipSuccess);
   }
-  blocker(const blocker&) = delete;
-  blocker& operator=(const blocker&) = delete;
+  blocker& operator=(blocker&&) = delete;
   ~blocker() { open(); }
 
   void open() {

@@ -20,8 +20,7 @@ class signal_memory {
   signal_memory() {
     REQUIRE(hipExtMallocWithFlags(&start_, 8, hipMallocSignalMemory) == hipSuccess);
   }
-  signal_memory(const signal_memory&) = delete;
-  signal_memory& operator=(const signal_memory&) = delete;
+  signal_memory& operator=(signal_memory&&) = delete;
   ~signal_memory() { CHECK(hipFree(start_) == hipSuccess); }
 
   [[nodiscard]] void* get() const { return start_; }

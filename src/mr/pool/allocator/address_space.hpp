@@ -17,8 +17,7 @@ class address_space {
   /// Makes one unmapped block of `bytes` bytes.
   explicit address_space(std::size_t bytes);
   ~address_space() { table_.clear(); }
-  address_space(const address_space&) = delete;
-  address_space& operator=(const address_space&) = delete;
+  address_space& operator=(address_space&&) = delete;
 
   /// Spare cuts, beyond those prepared for, which threads that worked without the pool's lock may
   /// use when that work ends.

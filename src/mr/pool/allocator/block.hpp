@@ -194,8 +194,7 @@ class block_owner : public block_list_hook {
   /// the memory that it frees.
   explicit block_owner(bool is_ordered) : is_ordered_{is_ordered} {}
   ~block_owner() { free_.clear(); }
-  block_owner(const block_owner&) = delete;
-  block_owner& operator=(const block_owner&) = delete;
+  block_owner& operator=(block_owner&&) = delete;
 
   [[nodiscard]] free_blocks& free() noexcept { return free_; }
   /// Bytes of the free blocks.

@@ -142,8 +142,7 @@ class backing_turn {
       turn.turns_.unlocked_periods.erase(turn.turns_.unlocked_periods.iterator_to(place));
       turn.turns_.unlocked_period_ended.notify_all();
     }
-    absent(const absent&) = delete;
-    absent& operator=(const absent&) = delete;
+    absent& operator=(absent&&) = delete;
   };
 
   backing_turns& turns_;

@@ -38,8 +38,7 @@ struct pool_blocks {
   ~pool_blocks() {
     for (stream_state& each : streams.states()) each.free().clear();
   }
-  pool_blocks(const pool_blocks&) = delete;
-  pool_blocks& operator=(const pool_blocks&) = delete;
+  pool_blocks& operator=(pool_blocks&&) = delete;
 
   const memory_backend& memory;
   // Of the pool's events; set before the first request.
@@ -128,8 +127,7 @@ class block_in_transit {
     ++carriers_;
   }
   ~block_in_transit() { --carriers_; }
-  block_in_transit(const block_in_transit&) = delete;
-  block_in_transit& operator=(const block_in_transit&) = delete;
+  block_in_transit& operator=(block_in_transit&&) = delete;
 
  private:
   std::atomic<int>& carriers_;

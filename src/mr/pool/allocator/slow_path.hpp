@@ -25,8 +25,7 @@ class slow_path final : block_filter {
   slow_path(pool_blocks& all_blocks, pool_backing& backing, stream_state& user,
             const request& wanted);
   ~slow_path();
-  slow_path(const slow_path&) = delete;
-  slow_path& operator=(const slow_path&) = delete;
+  slow_path& operator=(slow_path&&) = delete;
 
   /// Serves the request and returns the offset of the memory; nullopt when no source has any.
   [[nodiscard]] std::optional<std::size_t> serve();

@@ -76,8 +76,7 @@ class sparse_array {
   ~sparse_array() {
     if (elements_ != nullptr) ::munmap(elements_, bytes());
   }
-  sparse_array(const sparse_array&) = delete;
-  sparse_array& operator=(const sparse_array&) = delete;
+  sparse_array& operator=(sparse_array&&) = delete;
 
   [[nodiscard]] Element* get() const noexcept { return elements_; }
   [[nodiscard]] Element& operator[](std::size_t i) const noexcept { return elements_[i]; }
@@ -110,8 +109,7 @@ class block_map {
     for (std::size_t i = 0; i < count_; ++i)
       sparse_array<entry>::free(stretches_[i].load(), entries_per_stretch);
   }
-  block_map(const block_map&) = delete;
-  block_map& operator=(const block_map&) = delete;
+  block_map& operator=(block_map&&) = delete;
 
   /// Adds an entry for a new block. Throws: std::bad_alloc.
   void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached);

@@ -25,10 +25,8 @@ struct chunk_gift {
 /// A chunk, or an old address of one, that was detached from a backend and is still mapped.
 class pending_release {
  public:
-  pending_release() = default;
   virtual ~pending_release() = default;
-  pending_release(const pending_release&) = delete;
-  pending_release& operator=(const pending_release&) = delete;
+  pending_release& operator=(pending_release&&) = delete;
 
   /// Unmaps it, and releases the chunk to its source, or gives it to the taker of `gift`. May wait
   /// for work of any stream, so it is called without a lock. Returns false when HIP refused: that
@@ -144,8 +142,7 @@ class memory_backend {
    public:
     explicit in_reclaim(memory_backend& of) noexcept : count_{of.reclaiming_} { ++count_; }
     ~in_reclaim() { --count_; }
-    in_reclaim(const in_reclaim&) = delete;
-    in_reclaim& operator=(const in_reclaim&) = delete;
+    in_reclaim& operator=(in_reclaim&&) = delete;
 
    private:
     std::atomic<int>& count_;

@@ -53,8 +53,7 @@ class event_fences::event_fence final : public fence {
     // If host memory is short, the event is destroyed.
     detail::report_exceptions([this] { home_->give(std::move(event_)); });
   }
-  event_fence(const event_fence&) = delete;
-  event_fence& operator=(const event_fence&) = delete;
+  event_fence& operator=(event_fence&&) = delete;
 
   [[nodiscard]] bool is_done() const override {
     const detail::relaxed_captures relaxed;

@@ -25,9 +25,7 @@ struct message {
   hipEvent_t copied = nullptr;
   bool is_taken = false;
 
-  message() = default;
-  message(const message&) = delete;
-  message& operator=(const message&) = delete;
+  message& operator=(message&&) = delete;
   ~message() {
     if (ready != nullptr) static_cast<void>(hipEventDestroy(ready));
     if (copied != nullptr) static_cast<void>(hipEventDestroy(copied));
@@ -122,8 +120,7 @@ class on_device {
     static_cast<void>(hipSetDevice(device));
   }
   ~on_device() { static_cast<void>(hipSetDevice(before_)); }
-  on_device(const on_device&) = delete;
-  on_device& operator=(const on_device&) = delete;
+  on_device& operator=(on_device&&) = delete;
 
  private:
   int before_ = 0;

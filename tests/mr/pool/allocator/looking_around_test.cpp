@@ -129,8 +129,7 @@ struct random_index {
   ~random_index() {
     for (block_owner& each : owners) each.free().clear();
   }
-  random_index(const random_index&) = delete;
-  random_index& operator=(const random_index&) = delete;
+  random_index& operator=(random_index&&) = delete;
   std::size_t below(std::size_t end) { return random() % end; }
 
   void back_some() {

@@ -30,8 +30,7 @@ struct captured_pool {
     REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
   }
   ~captured_pool() { CHECK(end_capture_if_kept(own.get())); }
-  captured_pool(const captured_pool&) = delete;
-  captured_pool& operator=(const captured_pool&) = delete;
+  captured_pool& operator=(captured_pool&&) = delete;
 
   void join(stream_ref waiter, stream_ref other) const {
     const event reached{first_device};

@@ -48,8 +48,7 @@ class lockstep {
  public:
   /// Throws: std::runtime_error when the provider refuses calls that every test needs.
   lockstep(const machine& of, const model_rules& rules, provider_use use);
-  lockstep(const lockstep&) = delete;
-  lockstep& operator=(const lockstep&) = delete;
+  lockstep& operator=(lockstep&&) = delete;
   ~lockstep();
 
   /// Makes the call; gives the difference, if there was one.

@@ -28,8 +28,7 @@ class sequence_runner {
  public:
   sequence_runner(const machine& of, const model_rules& rules,
                   provider_use use = provider_use::alone);
-  sequence_runner(const sequence_runner&) = delete;
-  sequence_runner& operator=(const sequence_runner&) = delete;
+  sequence_runner& operator=(sequence_runner&&) = delete;
   ~sequence_runner();
 
   /// Pre: `count` is at most longest_sequence.

@@ -33,8 +33,7 @@ struct shared_log {
 class second_thread {
  public:
   second_thread();
-  second_thread(const second_thread&) = delete;
-  second_thread& operator=(const second_thread&) = delete;
+  second_thread& operator=(second_thread&&) = delete;
   ~second_thread();
 
   /// The code of the call, whose thread then forgets it as its last error.
