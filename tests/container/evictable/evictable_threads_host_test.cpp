@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Evictions beside other threads' calls, and requests made within callbacks.
+#include <hipvmm/provider/host_control.h>
+
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "container/evictable/evictable_layer.hpp"
 #include "support/blocked_stream.hpp"
@@ -260,6 +263,29 @@ HIPVMM_TEST_CASE_IN("evictable: a use that waits for work blocks no other use",
   stuck.held->done(stream);
   asleep.held->done(stream);
   for (evictable_layer* each : {&asleep, &stuck, &busy}) CHECK(each->is_right());
+}
+
+HIPVMM_TEST_CASE_IN("evictable: the order checker finds a done() that names another stream",
+                    {device_of_threads, "HIPVMM_HOST_CHECK=1"}) {
+  if (!can_sleep()) return;
+  HIPVMM_SKIP_UNDER(unmap_waits);  // which makes the work known as finished
+  for (const bool fills : {false, true}) {
+    evictable_options options;
+    if (fills) options.fill = [](stream_ref) {};
+    evictable_layer one{32 * MiB, options};
+    const stream works;
+    const stream named;
+    for (const bool is_early : {false, true}) {
+      one.held->use(works);
+      fill_async(works, one.memory.base(), 1, granule());
+      one.held->done(is_early ? named : works);
+      if (!is_early) works.synchronize();
+      request_bytes(48 * MiB);
+      CHECK_FALSE(one.is_here());
+      CHECK((hipvmm_host_order_reports() != 0) == is_early);
+    }
+    hipvmm_host_clear_order_reports();
+  }
 }
 
 HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is evicted later",
