@@ -2,19 +2,22 @@
 # SPDX-License-Identifier: MIT
 """Three servers on one GPU whose bursts of requests take turns: one budget, a fixed split, alone.
 
-    servers_bench.py [--modes budget,split,alone,changed] [--seconds N] [--limit MIB] [--csv FILE]
+    servers_bench.py [--modes budget,split,alone,changed] [--seconds N] [--bursts N] [--limit MIB]
+        [--csv FILE]
 
 A server is a process with a hipvmm.torch.KVCache: a step gives each sequence one token, new ones
 begin as soon as their prompts fit, which a blocked server tries each 50 ms, and the one that began
 last gives way if a step does not fit.
-Most of a server's requests come in its third of the time. `budget`: all three share the limit;
-`split`: each has a third of it; `alone`: one server, all of the limit; `changed`: as budget, with
-half of the limit in the middle third. The work of a step is a product of matrices, for a prompt
-one more for each 512 tokens. The times of requests are the same in all modes.
+Most of a server's requests come in its third of the time, or of each of --bursts parts of it.
+`budget`: all three share the limit; `split`: each has a third of it; `alone`: one server after the
+other, all of the limit; `changed`: as budget, with half of the limit in the middle third. The work
+of a step is a product of matrices, for a prompt one more for each 512 tokens. The times of requests
+are the same in all modes.
 
 `ttft`: from the arrival of a request to its first token, its wait for memory included. `short_ratio`:
 while a request of any server waits for memory, what all hold by what their sequences need (the mean
-of samples every 50 ms). Needs PyTorch and the package hipvmm.
+of samples every 50 ms). `idle_ratio`: at all times, what all hold beyond their needs, by these.
+Needs the package hipvmm, and PyTorch but with --work 0: then a step sleeps for 2 ms, without a GPU.
 """
 
 from __future__ import annotations
@@ -34,38 +37,63 @@ LAYERS, HEADS, HEAD_DIM = 16, 8, 128  # 64 KiB a token
 SAMPLE = 0.05  # seconds
 
 
-def arrivals(server, seconds, rate):
-    """Times, prompts and outputs of a server's requests: five of six within its third."""
+def arrivals(server, seconds, rate, bursts):
+    """Times, prompts and outputs of a server's requests: five of six within its thirds."""
     chance, found, now = random.Random(server), [], 0.0
     while True:
-        in_burst = server <= SERVERS * now / seconds < server + 1
+        in_burst = int(SERVERS * bursts * now / seconds) % SERVERS == server
         now += chance.expovariate(rate if in_burst else rate / 10)
         if now >= seconds:
             return found
         found.append((now, chance.randint(*PROMPTS), chance.randint(*OUTPUTS)))
 
 
-def serve(options):
-    import torch
+class HostCache:
+    """As much of a KVCache as a server without PyTorch uses."""
 
+    def __init__(self, budget):
+        import hipvmm
+        self.token = 4 * LAYERS * HEADS * HEAD_DIM
+        self.arena = hipvmm.SlotArena(ROWS, MOST_TOKENS * self.token, block=64 * self.token,
+                                      budget=budget)
+        self.acquire, self.statistics = self.arena.acquire, self.arena.statistics
+
+    def append(self, slots, tokens=1):
+        self.arena.commit(slots, [self.arena.length(each) + tokens * self.token for each in slots])
+
+    def release(self, slots):
+        for each in [slots] if isinstance(slots, int) else slots:
+            self.arena.release(each)
+
+
+def serve(options):
     import hipvmm
-    import hipvmm.torch
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    cache = hipvmm.torch.KVCache(LAYERS, HEADS, HEAD_DIM, slots=ROWS, max_tokens=MOST_TOKENS,
-                                 budget=options.limit << 20)
+    if options.work:
+        import torch
+
+        import hipvmm.torch
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        cache = hipvmm.torch.KVCache(LAYERS, HEADS, HEAD_DIM, slots=ROWS, max_tokens=MOST_TOKENS,
+                                     budget=options.limit << 20)
+        matrix = torch.randn(options.work, options.work, device=device)
+    else:
+        device, cache = "cpu", HostCache(options.limit << 20)
     budget = None
     if options.mode in ("budget", "changed"):
         budget = hipvmm.MemoryBudget(options.name, options.limit << 20, patience=0.02)
-    matrix = torch.randn(options.work, options.work, device=device)
 
     def work(times=1):
+        if not options.work:
+            return time.sleep(0.002 * times)
         for _ in range(times):
             matrix @ matrix
         if device == "cuda":
             torch.cuda.synchronize()
+        return None
 
     work(8)
-    waiting = deque(arrivals(options.server, options.seconds, options.rate))
+    waiting = deque(arrivals(options.server, options.seconds, options.rate,
+                             options.bursts))
     running, first_tokens, samples = [], [], []  # running: [slot, arrival, outputs left, prompt]
     gave_way = done = 0
     next_try = 0.0
@@ -87,7 +115,8 @@ def serve(options):
                 break
             waiting.popleft()
             work(-(-prompt // 512))
-            cache.keys(0, slot)[:] = 1  # the memory is there
+            if options.work:
+                cache.keys(0, slot)[:] = 1  # the memory is there
             running.append([slot, arrival, outputs, prompt])
             if arrival >= 0:
                 first_tokens.append(time.time() - start - arrival)
@@ -124,14 +153,20 @@ def serve(options):
 
 def run(mode, options):
     """Returns what each server of a mode says at its end."""
+    if mode == "alone":
+        return [run_together(mode, [each], options)[0] for each in range(SERVERS)]
+    return run_together(mode, range(SERVERS), options)
+
+
+def run_together(mode, servers, options):
     name = f"servers_bench-{os.getpid()}-{mode}"
     limit = options.limit // SERVERS if mode == "split" else options.limit
     children = [subprocess.Popen(
         [sys.executable, os.path.abspath(__file__), "--child", "--mode", mode, "--server", str(each),
          "--name", name, "--limit", str(limit), "--seconds", str(options.seconds), "--work",
-         str(options.work), "--rate", str(options.rate)],
+         str(options.work), "--rate", str(options.rate), "--bursts", str(options.bursts)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for each in range(1 if mode == "alone" else SERVERS)]
+        for each in servers]
     try:
         for each in children:
             if each.stdout.readline().strip() != "ready":
@@ -159,17 +194,20 @@ def at(values, share):
 
 
 def rows_of(mode, servers, options):
-    ratios, peak, last = [], 0, max(len(each["samples"]) for each in servers)
+    ratios, all_held, all_needed, peak = [], 0, 0, 0
+    last = max(len(each["samples"]) for each in servers)
     for now in (SAMPLE * each for each in range(int(options.seconds / SAMPLE))):
         # Each server's last sample until then.
         seen = [max((s for s in each["samples"] if s[0] <= now), default=None) for each in servers]
         if None in seen:
             continue
         held, needed = (sum(each[index] for each in seen) for index in (1, 2))
-        peak = max(peak, held)
+        peak, all_held, all_needed = max(peak, held), all_held + held, all_needed + needed
         if needed and any(each[3] for each in seen):
             ratios.append(held / needed)
-    common = {"mode": mode, "seconds": options.seconds, "limit_mib": options.limit,
+    common = {"mode": mode, "seconds": options.seconds, "bursts": options.bursts,
+              "limit_mib": options.limit,
+              "idle_ratio": round(all_held / all_needed - 1, 4) if all_needed else "",
               "held_peak_mib": peak >> 20, "short_samples": len(ratios), "samples": last,
               "short_ratio": round(sum(ratios) / len(ratios), 4) if ratios else "",
               "device": servers[0]["device"], "hipvmm": servers[0]["hipvmm"]}
@@ -190,9 +228,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--modes", default="budget,split,alone,changed")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--bursts", type=int, default=1, help="of each server, in turn")
     parser.add_argument("--limit", type=int, default=3072, help="MiB of all servers")
     parser.add_argument("--rate", type=float, default=12, help="requests a second in a burst")
-    parser.add_argument("--work", type=int, default=4096, help="rows of the matrix of a step")
+    parser.add_argument("--work", type=int, default=4096,
+                        help="rows of the matrix of a step; 0: it sleeps")
     parser.add_argument("--csv", metavar="FILE")
     for hidden in ("mode", "name"):
         parser.add_argument(f"--{hidden}", help=argparse.SUPPRESS)
