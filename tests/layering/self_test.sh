@@ -62,6 +62,7 @@ $output"
 }
 
 append() { printf '%s\n' "$2" >>"$tree/$1"; }
+last_line() { printf '%s:%s' "$1" "$(wc -l <"$tree/$1")"; }  # FILE: where append wrote
 
 case $breakage in
   upward_include) append src/core/bytes.cpp '#include <hipvmm/region/region.hpp>'
@@ -94,15 +95,15 @@ case $breakage in
     rejects 'names core/never_was.hpp, which does not exist' names ;;
   word_given_up) append src/core/bytes.cpp '// Settles what is open.
 void settle();'
-    rejects 'src/core/bytes.cpp:129:void settle();: a word that was given up' words ;;
+    rejects "$(last_line src/core/bytes.cpp):void settle();: a word that was given up" words ;;
   subject_that_does_not_act) append src/core/bytes.cpp '// Ends. Where it cannot, it waits.'
-    rejects 'src/core/bytes.cpp:128:// Ends. Where it cannot, it waits.: a sentence whose subject' words ;;
+    rejects "$(last_line src/core/bytes.cpp):// Ends. Where it cannot, it waits.: a sentence whose subject" words ;;
   circle_of_units) append src/core/bytes.cpp '#include <hipvmm/runtime/stream.hpp>'
     rejects 'units include each other:' circles ;;
   circle_of_folders) append src/core/bytes.cpp '#include "mr/address_table.hpp"'
     rejects 'folders include each other:' circles ;;
   misplaced_member) append src/core/bytes.cpp 'void stream::elsewhere() {}'
-    rejects 'src/core/bytes.cpp:128: defines a member of stream, which runtime/stream declares' circles ;;
+    rejects "$(last_line src/core/bytes.cpp): defines a member of stream, which runtime/stream declares" circles ;;
   unknown_folder) mkdir -p "$tree/src/helpers" && touch "$tree/src/helpers/helper.cpp"
     rejects 'src/helpers/helper.cpp: its folder is no layer' includes ;;
   provider_includes_library) mkdir -p "$tree/providers/host"
@@ -143,7 +144,7 @@ void settle();'
     rejects 'HIPVMM_HIP_USED lines are not sorted' homes ;;
   variable_read_elsewhere)
     append src/preload/settings.cpp 'const char* const mode = std::getenv("HIPVMM_MODE");'
-    rejects 'src/preload/settings.cpp:45: reads a variable of its own' homes ;;
+    rejects "$(last_line src/preload/settings.cpp): reads a variable of its own" homes ;;
   needs_another_header) append include/hipvmm/core/bytes.hpp 'inline std::vector<int> numbers();'
     rejects '<hipvmm/core/bytes.hpp> does not compile alone as c++17' header hipvmm/core/bytes.hpp ;;
   unlisted_source) touch "$tree/src/core/stray.cpp"
