@@ -109,9 +109,12 @@ void watch_child() {
   require_device(device_ref{0});
   const std::optional<int> device = argc > 1 ? ordinal_in(argv[1]) : std::nullopt;
   const bool without = (argc == 4 || watches) && std::string_view{argv[2]} == "--without";
-  if (!device || (argc != 2 && !without))
-    throw std::invalid_argument{
-        "the arguments are no request; usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]"};
+  if (!device || (argc != 2 && !without)) {
+    std::string words;
+    for (int i = 1; i < argc; ++i) words.append(i == 1 ? "'" : " ").append(argv[i]);
+    throw std::invalid_argument{(words.empty() ? "no device is named" : words + "' is no request") +
+                                "; usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]"};
+  }
   run_as_child(device_ref{*device}, without ? argv[3] : "");
   // Memory that probes lose on purpose, and runtimes that hang at the end, are nobody's business.
   std::fflush(stdout);

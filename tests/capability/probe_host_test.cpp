@@ -374,8 +374,8 @@ TEST_CASE("probes: a program that probes says that its arguments are wrong") {
     CHECK(wrong.status == 2);
     CHECK(wrong.out.empty());
     CHECK(wrong.err ==
-          "hipvmm-probe: the arguments are no request; usage: hipvmm-probe DEVICE [--without "
-          "NAME,... [--watch]]\n");
+          "hipvmm-probe: 'first' is no request; usage: hipvmm-probe DEVICE [--without NAME,... "
+          "[--watch]]\n");
     const test::outcome absent = ask(name, file, "99");
     CHECK(absent.status == 2);
     CHECK(absent.err.find("hipvmm-probe: ") == 0);
