@@ -175,7 +175,7 @@ struct torn_arena {
     arena.commit(sizes{0, 1}, sizes{granule(), 64}, stream);
     write_end(arena, 0, 64, 1, stream);
     write_end(arena, 1, 64, 3, stream);
-    if (shares) arena.share_prefix(0, sizes{2}, granule(), stream);
+    if (shares) arena.share_prefix(0, {2}, granule(), stream);
     stream.synchronize();
   }
   void check() {

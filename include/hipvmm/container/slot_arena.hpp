@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
+#include <iterator>
 #include <memory>
 
 #include <hipvmm/container/slot_arena_options.hpp>
@@ -88,9 +90,9 @@ class slot_arena {
   /// slots; out_of_memory; hip_error, also for a copy in a stream of a device without access.
   void share_prefix(std::size_t from, const std::size_t* to, std::size_t count, std::size_t length,
                     stream_ref stream);
-  template <class Slots>
+  template <class Slots = std::initializer_list<std::size_t>>
   void share_prefix(std::size_t from, const Slots& to, std::size_t length, stream_ref stream) {
-    share_prefix(from, to.data(), to.size(), length, stream);
+    share_prefix(from, std::data(to), std::size(to), length, stream);
   }
   /// Gives the slot memory of its own for the shared blocks that hold [offset, offset + bytes) in
   /// each plane: copies them, and waits for `stream`. Other slots keep their bytes.
