@@ -300,31 +300,57 @@ void mapped_region::refuse_cut(const char* function, std::size_t offset, std::si
       ": name whole chunks, see chunks()"};
 }
 
-void mapped_region::restore(backing_map::iterator entry) noexcept {
-  report_exceptions([&] { map_again_at(entry); });
-  if (entry->second.map.empty()) is_torn = true;
+void mapped_region::restore_lost() noexcept {
+  is_torn = true;
+  report_exceptions([this] { map_again(); });
 }
 
-void mapped_region::map_again_at(backing_map::iterator entry) {
-  backing& held = entry->second;
-  held.map = map_unregistered(mapped_here(), entry->first, held.chunk, held.own_rights.get());
+// Rights follow when all chunks are mapped, because HIP may refuse them beside a hole, and upwards,
+// because they depend on the mappings in front.
+void mapped_region::map_lost(const std::vector<backing_map::iterator>& lost) {
+  std::exception_ptr refused;
+  const auto for_each_lost = [&](auto step) {
+    for (const auto& at : lost) {
+      backing& held = at->second;
+      try {
+        step(at->first, held);
+      } catch (...) {
+        refused = std::current_exception();
+        addresses->refused().unmap_or_defer(held.map, held.chunk.get());
+      }
+    }
+  };
+  for_each_lost([this](std::size_t offset, backing& held) {
+    const device_ref owner = held.chunk.device();
+    held.map = addresses->map(offset, held.chunk, strategy->answer, strategy->pins(owner));
+  });
+  for_each_lost([this](std::size_t offset, const backing& held) {
+    if (!held.map.empty())
+      set_first_rights(mapped_here(), offset, held.bytes(), held.chunk.device(),
+                       held.own_rights.get());
+  });
   wait_until(visible_if_mapped_now());
   // Its exceptions do not cost the bytes.
-  report_exceptions([&] { add_to_registrar(held.map, held.chunk); });
+  for (const auto& at : lost)
+    if (!at->second.map.empty())
+      report_exceptions([&] { add_to_registrar(at->second.map, at->second.chunk); });
+  if (refused) std::rethrow_exception(refused);
 }
 
 void mapped_region::map_again() {
   if (!is_torn) return;
-  const auto is_lost = [](const auto& each) { return each.second.map.empty(); };
-  try {
-    // Upwards, because rights depend on the mappings in front.
+  const auto all_lost = [this] {
+    std::vector<backing_map::iterator> lost;
     for (auto at = backings.begin(); at != backings.end(); ++at)
-      if (is_lost(*at)) map_again_at(at);
+      if (at->second.map.empty()) lost.push_back(at);
+    return lost;
+  };
+  try {
+    map_lost(all_lost());
     is_torn = false;
   } catch (...) {
     std::size_t bytes = 0;
-    for (const auto& each : backings)
-      if (is_lost(each)) bytes += each.second.bytes();
+    for (const auto& each : all_lost()) bytes += each->second.bytes();
     throw_with_context(format_bytes(bytes) + " of the region at " + address_text(base()) +
                        ", which a call that failed had unmapped, could not be mapped again; their "
                        "chunks are kept with the contents, and nothing else uses the addresses: "

@@ -169,8 +169,8 @@ class mapped_region final : idle_holder {
   [[nodiscard]] physical_chunk acquire(memory_location where, std::size_t bytes,
                                        chunk_memory memory) const;
   [[nodiscard]] bool is_backed_within(std::size_t offset, std::size_t bytes) const noexcept;
-  /// Maps chunks that restore() could not. Throws: out_of_memory, hip_error, which name the bytes
-  /// that are still not mapped.
+  /// Maps chunks that restore_lost() could not. Throws: out_of_memory, hip_error, which name the
+  /// bytes that are still not mapped.
   void map_again();
   /// See return_pinned_memory().
   void return_pinned_memory() noexcept;
@@ -329,9 +329,9 @@ class mapped_region final : idle_holder {
                                       const backing_map::value_type& chunk);
   /// Throws unless all mappings that moved chunks left behind are outside [offset, offset + bytes).
   void require_none_left_behind(const char* function, std::size_t offset, std::size_t bytes) const;
-  /// Maps a chunk again at its offset. If HIP refuses, that is reported, and the region is torn.
-  void restore(backing_map::iterator entry) noexcept;
-  void map_again_at(backing_map::iterator entry);
+  /// As map_again(), after a call that unmapped chunks and failed; a refusal is reported.
+  void restore_lost() noexcept;
+  void map_lost(const std::vector<backing_map::iterator>& lost);
 
   /// Mappings of all backings in another range, in their order. The destructor unmaps those that
   /// are left.

@@ -101,8 +101,7 @@ void mapped_region::swap_in(backing_map::iterator* at, physical_chunk* fresh, st
     for (std::size_t i = count; i-- > 0;) unmaps.add(at[i]->second.map);
     unmaps.finish();
   } catch (...) {
-    for (std::size_t i = 0; i < count; ++i)
-      if (at[i]->second.map.empty()) restore(at[i]);
+    restore_lost();
     throw;
   }
   for (std::size_t i = 0; i < count; ++i) std::swap(at[i]->second.chunk, fresh[i]);
@@ -128,7 +127,7 @@ void mapped_region::swap_out(backing_map::iterator* at, physical_chunk* old,
     std::swap(held.chunk, old[i]);
     addresses->refused().take_if_mapped(old[i]);
   }
-  for (std::size_t i = 0; i < count; ++i) restore(at[i]);
+  restore_lost();
 }
 
 std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t offset,

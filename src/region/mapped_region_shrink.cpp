@@ -38,8 +38,7 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
     for (auto at = last; at != first;) unmaps.add((--at)->second.map);
     unmaps.finish();
   } catch (...) {
-    for (auto at = first; at != last; ++at)
-      if (at->second.map.empty()) restore(at);
+    restore_lost();
     throw;
   }
   std::size_t returned = 0;

@@ -125,6 +125,28 @@ struct torn_vector {
   [[nodiscard]] std::size_t held_bytes() const { return vector.capacity(); }
 };
 
+/// Chunks of two sizes, of which the vector keeps the last.
+struct torn_queue {
+  hipvmm::stream stream{first_device};
+  growable_device_vector<char> vector{
+      first_device, [] { return growth_options{.step_limit = 0, .granule_bytes = granule()}; }()};
+  torn_queue() {
+    for (const std::size_t granules : {1, 3, 4, 6})
+      vector.resize(granules * granule(), static_cast<char>(granules), stream);
+    stream.synchronize();
+  }
+  void erase() { vector.erase_front(4 * granule(), stream); }
+  void check() {
+    const std::vector<char> found = vector.copy_to_host(stream);
+    REQUIRE(found.back() == 6);
+    if (found.size() == 2 * granule()) return;
+    REQUIRE(found.size() == 6 * granule());
+    for (const std::size_t granules : {1, 3, 4})
+      CHECK(found[granules * granule() - 1] == static_cast<char>(granules));
+  }
+  [[nodiscard]] std::size_t held_bytes() const { return vector.capacity(); }
+};
+
 struct torn_pool {
   memory_tag tag{"t"};
   hipvmm::stream stream{first_device};
@@ -252,6 +274,11 @@ TEST_CASE("torn memory: a suspend that cannot be undone names the bytes, and res
 HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector that shrinks", with_small_chunks()) {
   pair_sweep<torn_vector>{}.run(
       [](torn_vector& subject) { subject.vector.shrink_to_fit(subject.stream); });
+}
+
+HIPVMM_TEST_CASE_IN("torn memory: two failures in a vector that lets its front go",
+                    with_small_chunks()) {
+  pair_sweep<torn_queue>{}.run([](torn_queue& subject) { subject.erase(); });
 }
 
 HIPVMM_TEST_CASE_IN("torn memory: two failures in an arena's trim", with_small_chunks()) {

@@ -262,10 +262,11 @@ TEST_CASE("slot_arena: a commit maps what a failed copy could not map again") {
   shared_arena subject{options};
   const error_recorder reported;
   {
-    // The new block at other addresses, in place of the old one, and the old one again.
+    // The new block at other addresses, in place of the old one, and the old one again, twice.
     const planned_faults faults{
         "hipMemMap nth=2 error=hipErrorOperatingSystem; "
-        "hipMemMap nth=3 error=hipErrorOperatingSystem"};
+        "hipMemMap nth=3 error=hipErrorOperatingSystem; "
+        "hipMemMap nth=4 error=hipErrorOperatingSystem"};
     CHECK_THROWS_AS(subject.arena.make_writable(1, 0, 1, subject.stream), hip_error);
   }
   char byte = 0;
