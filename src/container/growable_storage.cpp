@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
@@ -432,7 +433,12 @@ bool growable_storage::is_address_stable() const noexcept {
 
 growable_storage growable_storage::empty_copy() const {
   growable_storage result{device_, options_};
-  if (memory_) result.set_access({});
+  if (!memory_) return result;
+  // The copy may be the work of a device that move_range() brought chunks to.
+  std::vector<access_desc> writers;
+  for (const device_ref each : owners())
+    if (each != device_) writers.push_back({each, access_right::read_write});
+  result.set_access(access_list{std::move(writers)});
   return result;
 }
 
@@ -440,7 +446,8 @@ void growable_storage::share_rights(growable_storage& copy, stream_ref stream) c
   if (!memory_) return;
   const access_map& all = memory_->rights();
   // HIP takes a right away at once.
-  if (all.get(device_) != access_right::read_write) stream.synchronize();
+  for (const device_ref each : owners())
+    if (all.get(each) != access_right::read_write) stream.synchronize();
   copy.set_access(all.list());
 }
 

@@ -225,10 +225,11 @@ class growable_storage {
   /// work-arounds in force, reserved and backed bytes, and the consequences for data().
   /// Throws: as capability_of.
   [[nodiscard]] std::string explain() const;
-  /// Makes an empty storage with the same device and options; the device may write.
+  /// Makes an empty storage with the same device and options; all devices with
+  /// chunks of this one may write.
   [[nodiscard]] growable_storage empty_copy() const;
-  /// Gives `copy` the same rights. If its device may only read then, waits for `stream`, which
-  /// fills it. Throws: as set_access; hip_error.
+  /// Gives `copy` the same rights. If one of these devices may not write then, waits for
+  /// `stream`, which fills it. Throws: as set_access; hip_error.
   void share_rights(growable_storage& copy, stream_ref stream) const;
 
  private:

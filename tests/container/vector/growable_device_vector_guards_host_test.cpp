@@ -129,5 +129,17 @@ TEST_CASE("growable_device_vector: an append asks the device that its chunks mov
   CHECK(target.size() == guarded_size + 500);
 }
 
+TEST_CASE("growable_device_vector: a clone of chunks that moved to another device" *
+          needs_virtual_memory) {
+  const stream stream{first_device};
+  vector_of_12 vector{first_device};
+  vector.grant(second_device);
+  vector.append(series<element12>(0, guarded_size), stream);
+  vector.move_range(0, vector.chunks().front().bytes, second_device, stream);
+  const vector_of_12 copy = vector.clone(stream);
+  CHECK(copy.copy_to_host(stream) == series<element12>(0, guarded_size));
+  CHECK(copy.access(second_device) == access_right::read_write);
+}
+
 }  // namespace
 }  // namespace hipvmm::test
