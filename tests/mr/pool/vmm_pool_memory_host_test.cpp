@@ -6,6 +6,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/pool/pool_limit.hpp"
@@ -243,6 +244,23 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: a request does not evict the pool itself
   CHECK(own.statistics().evictions == 0);
   CHECK(own.statistics().refused_in_use != 0);
   pool.deallocate_sync(kept, 24 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: largest_possible counts the granule that aligns a slab",
+                    {"HIPVMM_HOST_MEMORY=64MiB"}) {
+  const device_allocation elsewhere{first_device, 64 * KiB};
+  const device_allocation more{first_device, 54 * MiB - 64 * KiB};
+  pool_options options;
+  options.fallback = without_vmm::always;
+  vmm_pool_resource pool{first_device, options};
+  // So that it is known whether addresses of hipMalloc are aligned.
+  pool.deallocate_sync(pool.allocate_sync(1), 1);
+  static_cast<void>(pool.trim_to(0));
+  drain_retired_memory();
+  const std::size_t possible = pool.statistics().largest_possible;
+  void* const all = pool.allocate_sync(possible);
+  CHECK(possible >= 7 * MiB);
+  pool.deallocate_sync(all, possible);
 }
 
 }  // namespace

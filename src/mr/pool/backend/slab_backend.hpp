@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,7 +45,10 @@ class slab_backend final : public device_backend {
     return slabs_.owner_of(offset);
   }
   [[nodiscard]] std::string explain() const override;
-  [[nodiscard]] new_memory available() const override { return {device_.free_memory()}; }
+  [[nodiscard]] new_memory available() const override {
+    const std::size_t free = device_.free_memory();
+    return {is_aligned_ ? free : free - std::min(free, granularity())};
+  }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return slabs_.address_of(offset);
   }
@@ -61,7 +66,7 @@ class slab_backend final : public device_backend {
   detail::malloc_rights rights_;
   // Until hipMalloc returns an address that is no multiple of the granularity; after that each slab
   // is a granule larger.
-  bool is_aligned_ = true;
+  std::atomic<bool> is_aligned_ = true;
   slab_table<device_allocation> slabs_;
 };
 
