@@ -29,30 +29,28 @@ std::unique_ptr<owned_buffer> filled_buffer() {
   return made;
 }
 
-void is_unchanged(const std::unique_ptr<owned_buffer>& buffer) {
-  CHECK(size_of(*buffer) == 3);
-  CHECK(first_bytes(*buffer) == "abc");
+void is_unchanged(owned_buffer& buffer) {
+  CHECK(size_of(buffer) == 3);
+  CHECK(first_bytes(buffer) == "abc");
 }
 
 TEST_CASE("C interface: functions of a buffer that fail leave it as it was") {
   SUBCASE("append") {
     fault_sweep{"hipvmm_buffer_append", after_failure::capacity}.run(
-        filled_buffer,
-        [](const auto& b) { throw_unless_ok(hipvmm_buffer_append(*b, "def", 3, nullptr)); },
-        is_unchanged, [](const auto& b) { CHECK(size_of(*b) == 6); });
+        filled_buffer, [](auto& b) { throw_unless_ok(hipvmm_buffer_append(b, "def", 3, nullptr)); },
+        is_unchanged, [](auto& b) { CHECK(size_of(b) == 6); });
   }
   SUBCASE("resize") {
     fault_sweep{"hipvmm_buffer_resize", after_failure::capacity}.run(
-        filled_buffer,
-        [](const auto& b) { throw_unless_ok(hipvmm_buffer_resize(*b, 5 * MiB, nullptr)); },
-        is_unchanged, [](const auto& b) { CHECK(size_of(*b) == 5 * MiB); });
+        filled_buffer, [](auto& b) { throw_unless_ok(hipvmm_buffer_resize(b, 5 * MiB, nullptr)); },
+        is_unchanged, [](auto& b) { CHECK(size_of(b) == 5 * MiB); });
   }
   SUBCASE("read") {
     fault_sweep{"hipvmm_buffer_read"}.run(
         filled_buffer,
-        [](const auto& b) {
+        [](auto& b) {
           char bytes[3];
-          throw_unless_ok(hipvmm_buffer_read(*b, 0, bytes, 3, nullptr));
+          throw_unless_ok(hipvmm_buffer_read(b, 0, bytes, 3, nullptr));
         },
         is_unchanged, is_unchanged);
   }
@@ -74,19 +72,19 @@ TEST_CASE("C slots: calls that fail leave the arena as it was" * needs_virtual_m
     require_ok(hipvmm_slot_arena_create(0, two_slots, made->out()));
     return made;
   };
-  const auto has = [](const auto& arena, std::size_t expected) {
+  const auto has = [](auto& arena, std::size_t expected) {
     for (const std::size_t slot : {0, 1}) {
       std::size_t length = 77;
-      require_ok(hipvmm_slot_arena_length(*arena, slot, &length));
+      require_ok(hipvmm_slot_arena_length(arena, slot, &length));
       CHECK(length == expected);
     }
   };
   fault_sweep{"hipvmm_slot_arena_commit", after_failure::capacity}.run(
       make,
-      [](const auto& arena) {
+      [](auto& arena) {
         const std::size_t slots[] = {0, 1};
         const std::size_t lengths[] = {3 * MiB, 3 * MiB};
-        throw_unless_ok(hipvmm_slot_arena_commit(*arena, slots, lengths, 2, nullptr));
+        throw_unless_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 2, nullptr));
       },
       [&](const auto& arena) { has(arena, 0); }, [&](const auto& arena) { has(arena, 3 * MiB); });
   CHECK(live_handles() == before);
@@ -122,21 +120,20 @@ struct evicting_arena {
 
 TEST_CASE("C slots: a commit whose eviction callback fails changes nothing" *
           needs_virtual_memory) {
-  fault_sweep{"eviction", after_failure::capacity}.run(
-      [] { return std::make_unique<evicting_arena>(); },
-      [](const auto& of) {
+  fault_sweep{"eviction", after_failure::capacity}.run<evicting_arena>(
+      [](auto& of) {
         const std::size_t slot = 2;
         const std::size_t length = 1;
-        throw_unless_ok(hipvmm_slot_arena_commit(of->arena, &slot, &length, 1, nullptr));
+        throw_unless_ok(hipvmm_slot_arena_commit(of.arena, &slot, &length, 1, nullptr));
       },
-      [](const auto& of) {
-        CHECK(of->length_of(0) == 1);
-        CHECK(of->length_of(2) == 0);
+      [](auto& of) {
+        CHECK(of.length_of(0) == 1);
+        CHECK(of.length_of(2) == 0);
       },
-      [](const auto& of) {
-        CHECK(of->length_of(0) == 1);
-        CHECK(of->length_of(1) == 0);
-        CHECK(of->length_of(2) == 1);
+      [](auto& of) {
+        CHECK(of.length_of(0) == 1);
+        CHECK(of.length_of(1) == 0);
+        CHECK(of.length_of(2) == 1);
       });
 }
 
@@ -174,7 +171,7 @@ TEST_CASE("C sleep: calls that fail leave all awake, or all asleep" * needs_virt
         throw_unless_ok(hipvmm_suspend("c_fault", HIPVMM_KEEP_CONTENTS, nullptr, nullptr));
       },
       is_unchanged,
-      [](const auto& buffer) {
+      [](auto& buffer) {
         require_ok(hipvmm_resume("c_fault", nullptr));
         is_unchanged(buffer);
       });
@@ -185,7 +182,7 @@ TEST_CASE("C sleep: calls that fail leave all awake, or all asleep" * needs_virt
         return made;
       },
       [](const auto&) { throw_unless_ok(hipvmm_resume("c_fault", nullptr)); },
-      [](const auto& buffer) {
+      [](auto& buffer) {
         require_ok(hipvmm_resume("c_fault", nullptr));
         is_unchanged(buffer);
       },
@@ -233,18 +230,17 @@ TEST_CASE("C interface: adaptors and allocations that fail leave nothing") {
     const owned_resource pool = make_pool("maximum=128MiB");
     fault_sweep{"hipvmm_arena_create", after_failure::capacity}.run(
         [] { return std::make_unique<owned_resource>(make_pool("maximum=128MiB")); },
-        [](const auto& upstream) {
+        [](auto& upstream) {
           owned_resource arena;
-          throw_unless_ok(
-              hipvmm_arena_create(*upstream, "maximum=64MiB,initial=8MiB", arena.out()));
+          throw_unless_ok(hipvmm_arena_create(upstream, "maximum=64MiB,initial=8MiB", arena.out()));
         },
         [](const auto&) {}, [](const auto&) {});
     fault_sweep{"hipvmm_allocate", after_failure::capacity}.run(
         [] { return std::make_unique<owned_resource>(make_pool("maximum=128MiB")); },
-        [](const auto& resource) {
+        [](auto& resource) {
           void* memory = nullptr;
-          throw_unless_ok(hipvmm_allocate(*resource, 3 * MiB, 0, nullptr, &memory));
-          require_ok(hipvmm_deallocate(*resource, memory, 3 * MiB, 0, nullptr));
+          throw_unless_ok(hipvmm_allocate(resource, 3 * MiB, 0, nullptr, &memory));
+          require_ok(hipvmm_deallocate(resource, memory, 3 * MiB, 0, nullptr));
         },
         [](const auto&) {}, [](const auto&) {});
     fault_sweep{"hipvmm_device_allocate", after_failure::capacity}.run(

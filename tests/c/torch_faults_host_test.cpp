@@ -79,8 +79,7 @@ subject_pointer pool_with_shared_graphs() {
 }
 
 /// Serves requests of each stream still, and has nothing in use then.
-void serves(const subject_pointer& subject) {
-  faulty_torch& s = *subject;
+void serves(faulty_torch& s) {
   s.own.synchronize();
   s.other.synchronize();
   CHECK(s.torch.allocated() == 0);
@@ -96,53 +95,49 @@ void serves(const subject_pointer& subject) {
 TEST_CASE("torch_pool: calls whose HIP calls fail in turn leave what there was") {
   fault_sweep{"torch_pool"}.run([] { const c::torch_pool torch{first_device, {}}; });
   fault_sweep{"allocate", after_failure::capacity}.run(
-      empty_pool,
-      [](const subject_pointer& s) { s->memory = s->torch.allocate(bytes_each, s->own); }, serves,
-      [](const subject_pointer& s) {
-        CHECK(s->torch.allocated() == bytes_each);
-        s->torch.deallocate(s->memory, bytes_each, s->own);
+      empty_pool, [](auto& s) { s.memory = s.torch.allocate(bytes_each, s.own); }, serves,
+      [](auto& s) {
+        CHECK(s.torch.allocated() == bytes_each);
+        s.torch.deallocate(s.memory, bytes_each, s.own);
         serves(s);
       });
   // After any failure the memory is free: at worst once the device has done all its work.
   fault_sweep{"deallocate what another stream uses", after_failure::capacity}.run(
-      pool_with_shared_memory,
-      [](const subject_pointer& s) { s->torch.deallocate(s->memory, bytes_each, s->own); },
-      [](const subject_pointer&) { FAIL("a deallocation threw"); }, serves);
+      pool_with_shared_memory, [](auto& s) { s.torch.deallocate(s.memory, bytes_each, s.own); },
+      [](auto&) { FAIL("a deallocation threw"); }, serves);
   fault_sweep{"release_idle", after_failure::capacity}.run(
       [] {
         subject_pointer made = pool_with_memory();
         made->torch.deallocate(made->memory, bytes_each, made->own);
         return made;
       },
-      [](const subject_pointer& s) { s->torch.release_idle(); }, serves, serves);
+      [](auto& s) { s.torch.release_idle(); }, serves, serves);
 }
 
 TEST_CASE("torch_pool: calls for graphs whose HIP calls fail in turn leave what there was") {
-  const auto end = [](const subject_pointer& s) {
-    s->torch.end_graphs(faulty_graphs);
-    s->torch.release_graphs(faulty_graphs);
+  const auto end = [](auto& s) {
+    s.torch.end_graphs(faulty_graphs);
+    s.torch.release_graphs(faulty_graphs);
     serves(s);
   };
   fault_sweep{"allocate for a graph", after_failure::capacity}.run(
-      pool_with_graphs,
-      [](const subject_pointer& s) { s->memory = s->torch.allocate(bytes_each, s->own); }, end,
-      [&](const subject_pointer& s) {
-        s->torch.deallocate(s->memory, bytes_each, s->own);
+      pool_with_graphs, [](auto& s) { s.memory = s.torch.allocate(bytes_each, s.own); }, end,
+      [&](auto& s) {
+        s.torch.deallocate(s.memory, bytes_each, s.own);
         end(s);
       });
   fault_sweep{"deallocate of graphs what another stream uses", after_failure::capacity}.run(
-      pool_with_shared_graphs,
-      [](const subject_pointer& s) { s->torch.deallocate(s->memory, bytes_each, s->own); },
-      [](const subject_pointer&) { FAIL("a deallocation threw"); }, end);
+      pool_with_shared_graphs, [](auto& s) { s.torch.deallocate(s.memory, bytes_each, s.own); },
+      [](auto&) { FAIL("a deallocation threw"); }, end);
   fault_sweep{"allocate beside what another stream used", after_failure::capacity}.run(
       [] {
         subject_pointer made = pool_with_shared_graphs();
         made->torch.deallocate(made->memory, bytes_each, made->own);
         return made;
       },
-      [](const subject_pointer& s) { s->memory = s->torch.allocate(bytes_each, s->own); }, end,
-      [&](const subject_pointer& s) {
-        s->torch.deallocate(s->memory, bytes_each, s->own);
+      [](auto& s) { s.memory = s.torch.allocate(bytes_each, s.own); }, end,
+      [&](auto& s) {
+        s.torch.deallocate(s.memory, bytes_each, s.own);
         end(s);
       });
   fault_sweep{"deallocate during a capture", after_failure::capacity}.run(
@@ -151,8 +146,8 @@ TEST_CASE("torch_pool: calls for graphs whose HIP calls fail in turn leave what 
         made->torch.begin_graphs(faulty_graphs, [](ihipStream_t*) { return false; });
         return made;
       },
-      [](const subject_pointer& s) { s->torch.deallocate(s->memory, bytes_each, s->own); },
-      [](const subject_pointer&) { FAIL("a deallocation threw"); }, end);
+      [](auto& s) { s.torch.deallocate(s.memory, bytes_each, s.own); },
+      [](auto&) { FAIL("a deallocation threw"); }, end);
 }
 
 /// Calls `call` with its first allocation of host memory failing, then its second, until none does.
@@ -167,7 +162,7 @@ void sweep_host_memory(const std::string& name, Make make, Call call, Check chec
     {
       const allocation_failure failing{nth};
       try {
-        call(subject);
+        call(*subject);
       } catch (const std::exception&) {
         // Allocations of the provider that fail are failures of HIP.
         failed = true;
@@ -175,7 +170,7 @@ void sweep_host_memory(const std::string& name, Make make, Call call, Check chec
       struck = failing.struck();
     }
     CHECK((struck || !failed));
-    check(subject, failed);
+    check(*subject, failed);
     if (!struck) return;
   }
   FAIL("an endless retry");
@@ -184,27 +179,25 @@ void sweep_host_memory(const std::string& name, Make make, Call call, Check chec
 TEST_CASE("torch_pool: a lack of host memory leaves what there was") {
   HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the process where it lacks host memory itself");
   sweep_host_memory(
-      "record_stream", pool_with_memory,
-      [](const subject_pointer& s) { s->torch.record_stream(s->memory, s->other); },
-      [](const subject_pointer& s, bool) {
-        s->torch.deallocate(s->memory, bytes_each, s->own);
+      "record_stream", pool_with_memory, [](auto& s) { s.torch.record_stream(s.memory, s.other); },
+      [](auto& s, bool) {
+        s.torch.deallocate(s.memory, bytes_each, s.own);
         serves(s);
       });
   sweep_host_memory(
-      "begin_graphs", empty_pool,
-      [](const subject_pointer& s) { s->torch.begin_graphs(faulty_graphs, nullptr); },
-      [](const subject_pointer& s, bool failed) {
-        if (!failed) s->torch.end_graphs(faulty_graphs);
-        s->torch.release_graphs(faulty_graphs);
+      "begin_graphs", empty_pool, [](auto& s) { s.torch.begin_graphs(faulty_graphs, nullptr); },
+      [](auto& s, bool failed) {
+        if (!failed) s.torch.end_graphs(faulty_graphs);
+        s.torch.release_graphs(faulty_graphs);
         serves(s);
       });
   sweep_host_memory(
       "allocate for a graph", pool_with_graphs,
-      [](const subject_pointer& s) { s->memory = s->torch.allocate(bytes_each, s->own); },
-      [](const subject_pointer& s, bool failed) {
-        if (!failed) s->torch.deallocate(s->memory, bytes_each, s->own);
-        s->torch.end_graphs(faulty_graphs);
-        s->torch.release_graphs(faulty_graphs);
+      [](auto& s) { s.memory = s.torch.allocate(bytes_each, s.own); },
+      [](auto& s, bool failed) {
+        if (!failed) s.torch.deallocate(s.memory, bytes_each, s.own);
+        s.torch.end_graphs(faulty_graphs);
+        s.torch.release_graphs(faulty_graphs);
         serves(s);
       });
   const error_recorder reported;
@@ -218,8 +211,8 @@ TEST_CASE("torch_pool: a lack of host memory leaves what there was") {
         made->torch.record_stream(made->memory, made->other);
         return made;
       },
-      [](const subject_pointer& s) { s->torch.deallocate(s->memory, bytes_each, s->own); },
-      [](const subject_pointer& s, bool failed) {
+      [](auto& s) { s.torch.deallocate(s.memory, bytes_each, s.own); },
+      [](auto& s, bool failed) {
         CHECK_FALSE(failed);
         serves(s);
       });
@@ -318,7 +311,7 @@ TEST_CASE("torch_pool: a capture that fails costs none of its memory") {
     s.torch.end_graphs(faulty_graphs);
     s.torch.release_graphs(faulty_graphs);
     captured.synchronize();
-    serves(std::make_unique<faulty_torch>());
+    serves(*empty_pool());
     s.own.synchronize();
     CHECK(s.torch.allocated() == 0);
     CHECK(s.used() == 0);

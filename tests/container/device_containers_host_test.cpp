@@ -53,15 +53,14 @@ struct buffer_subject {
 template <typename Operation>
 void sweep_buffer(const char* name, std::size_t size, std::size_t capacity, Operation operation) {
   const stream later{other_device};
-  fault_sweep{name}.run(
-      [] { return std::make_unique<buffer_subject>(); },
-      [&](auto& subject) { operation(*subject->buffer, later); },
-      [](const auto& subject) { subject->check_unchanged(); },
-      [&](const auto& subject) {
-        CHECK(subject->buffer->size() == size);
-        CHECK(subject->buffer->capacity() == capacity);
-        CHECK(subject->buffer->stream() == later.ref());
-        CHECK(read_bytes(later, subject->buffer->data(), old_bytes) == subject->bytes);
+  fault_sweep{name}.run<buffer_subject>(
+      [&](auto& subject) { operation(*subject.buffer, later); },
+      [](auto& subject) { subject.check_unchanged(); },
+      [&](auto& subject) {
+        CHECK(subject.buffer->size() == size);
+        CHECK(subject.buffer->capacity() == capacity);
+        CHECK(subject.buffer->stream() == later.ref());
+        CHECK(read_bytes(later, subject.buffer->data(), old_bytes) == subject.bytes);
       });
 }
 
@@ -101,24 +100,20 @@ TEST_CASE("device_uvector: element access that fails leaves the elements") {
       vector.set_element(1, numbered<element<12>>(1), stream);
     }
   };
-  const auto value_of = [](const auto& subject) {
-    return subject->vector.element(1, subject->stream);
-  };
-  fault_sweep{"set_element"}.run(
-      [] { return std::make_unique<vector_subject>(); },
+  const auto value_of = [](auto& subject) { return subject.vector.element(1, subject.stream); };
+  fault_sweep{"set_element"}.run<vector_subject>(
       [](auto& subject) {
-        subject->vector.set_element(1, numbered<element<12>>(9), subject->stream);
+        subject.vector.set_element(1, numbered<element<12>>(9), subject.stream);
       },
       // Only the wait behind the copy may have failed.
-      [&](const auto& subject) {
-        CHECK(subject->vector.element(0, subject->stream) == numbered<element<12>>(0));
+      [&](auto& subject) {
+        CHECK(subject.vector.element(0, subject.stream) == numbered<element<12>>(0));
       },
-      [&](const auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(9)); });
-  fault_sweep{"element"}.run(
-      [] { return std::make_unique<vector_subject>(); },
+      [&](auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(9)); });
+  fault_sweep{"element"}.run<vector_subject>(
       [&](auto& subject) { static_cast<void>(value_of(subject)); },
-      [&](const auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(1)); },
-      [&](const auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(1)); });
+      [&](auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(1)); },
+      [&](auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(1)); });
 }
 
 TEST_CASE("device_scalar: constructions that fail leave nothing") {

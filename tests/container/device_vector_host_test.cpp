@@ -27,18 +27,14 @@ TEST_CASE("device_vector: resize that fails keeps size and elements") {
     hipvmm::stream stream;
     device_vector<element12> vector{1000, numbered<element12>(1), stream};
   };
-  const auto check = [](const std::unique_ptr<subject>& made, std::size_t size) {
-    REQUIRE(made->vector.size() == size);
-    CHECK(made->vector.element(999, made->stream) == numbered<element12>(1));
-    if (size > 1000) CHECK(made->vector.back_element(made->stream) == numbered<element12>(2));
+  const auto check = [](auto& made, std::size_t size) {
+    REQUIRE(made.vector.size() == size);
+    CHECK(made.vector.element(999, made.stream) == numbered<element12>(1));
+    if (size > 1000) CHECK(made.vector.back_element(made.stream) == numbered<element12>(2));
   };
-  fault_sweep{"device_vector::resize", after_failure::capacity}.run(
-      [] { return std::make_unique<subject>(); },
-      [](std::unique_ptr<subject>& made) {
-        made->vector.resize(3000, numbered<element12>(2), made->stream);
-      },
-      [&](const std::unique_ptr<subject>& made) { check(made, 1000); },
-      [&](const std::unique_ptr<subject>& made) { check(made, 3000); });
+  fault_sweep{"device_vector::resize", after_failure::capacity}.run<subject>(
+      [](auto& made) { made.vector.resize(3000, numbered<element12>(2), made.stream); },
+      [&](auto& made) { check(made, 1000); }, [&](auto& made) { check(made, 3000); });
 }
 
 }  // namespace

@@ -298,17 +298,17 @@ void sweep_giver(const char* name, std::size_t bytes) {
         limit.begin();
         return std::make_unique<Subject>();
       },
-      [bytes](std::unique_ptr<Subject>& subject) { subject->vector.resize_uninitialized(bytes); },
-      [&](const std::unique_ptr<Subject>& subject) {
-        CHECK(subject->vector.size() == 0);
-        if (limit.counts(subject->held()))
-          subject->vector.resize_uninitialized(bytes);
+      [bytes](auto& subject) { subject.vector.resize_uninitialized(bytes); },
+      [&](auto& subject) {
+        CHECK(subject.vector.size() == 0);
+        if (limit.counts(subject.held()))
+          subject.vector.resize_uninitialized(bytes);
         else
           CHECK(pins_by_addresses());
       },
-      [&](const std::unique_ptr<Subject>& subject) {
-        CHECK(subject->vector.size() == bytes);
-        const bool is_exact = limit.counts(subject->held() + subject->vector.capacity());
+      [&](auto& subject) {
+        CHECK(subject.vector.size() == bytes);
+        const bool is_exact = limit.counts(subject.held() + subject.vector.capacity());
         CHECK((is_exact || pins_by_addresses()));
       });
 }

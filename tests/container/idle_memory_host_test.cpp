@@ -331,20 +331,17 @@ HIPVMM_TEST_CASE_IN("idle memory: any call of HIP may fail while it is given",
       CHECK(now.needed_bytes == 0);
     }
   };
-  fault_sweep{"request", after_failure::capacity}.run(
-      [] { return std::make_unique<short_device>(); },
-      [](std::unique_ptr<short_device>& subject) {
-        subject->vector.resize_uninitialized(32 * MiB);
-      },
-      [](const std::unique_ptr<short_device>& subject) {
-        CHECK(subject->vector.size() == 0);
-        subject->check();
+  fault_sweep{"request", after_failure::capacity}.run<short_device>(
+      [](auto& subject) { subject.vector.resize_uninitialized(32 * MiB); },
+      [](auto& subject) {
+        CHECK(subject.vector.size() == 0);
+        subject.check();
         // Nothing is lost: without a fault all memory is there.
-        subject->vector.resize_uninitialized(48 * MiB);
+        subject.vector.resize_uninitialized(48 * MiB);
       },
-      [](const std::unique_ptr<short_device>& subject) {
-        CHECK(subject->vector.size() == 32 * MiB);
-        subject->check();
+      [](auto& subject) {
+        CHECK(subject.vector.size() == 32 * MiB);
+        subject.check();
       });
 }
 

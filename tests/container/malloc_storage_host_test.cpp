@@ -321,58 +321,53 @@ fixture_ptr make_subject() {
   return subject;
 }
 
-void check_unchanged(const fixture_ptr& subject) {
-  CHECK(subject->memory.max_bytes() == 16 * subject->unit);
-  CHECK(subject->memory.committed_bytes() == 3 * subject->unit);
-  CHECK(subject->memory.rights().get(second_device) == access_right::read_write);
-  check_tags(subject->memory, 0, 3, 1, subject->stream);
+void check_unchanged(sixteen_granules& subject) {
+  CHECK(subject.memory.max_bytes() == 16 * subject.unit);
+  CHECK(subject.memory.committed_bytes() == 3 * subject.unit);
+  CHECK(subject.memory.rights().get(second_device) == access_right::read_write);
+  check_tags(subject.memory, 0, 3, 1, subject.stream);
 }
 
 TEST_CASE("malloc_storage: growth that fails leaves it as it was") {
   const std::size_t unit = granule();
   fault_sweep{"commit"}.run(
-      make_subject, [&](fixture_ptr& subject) { subject->memory.commit(3 * unit, 2 * unit); },
+      make_subject, [&](auto& subject) { subject.memory.commit(3 * unit, 2 * unit); },
       check_unchanged,
-      [&](const fixture_ptr& subject) {
-        CHECK(subject->memory.committed_bytes() == 5 * unit);
-        check_tags(subject->memory, 0, 3, 1, subject->stream);
+      [&](auto& subject) {
+        CHECK(subject.memory.committed_bytes() == 5 * unit);
+        check_tags(subject.memory, 0, 3, 1, subject.stream);
       });
 }
 
 TEST_CASE("malloc_storage: a first commit that fails leaves nothing") {
-  fault_sweep{"commit"}.run(
-      [] { return std::make_unique<sixteen_granules>(); },
-      [](fixture_ptr& subject) { subject->memory.commit(0, subject->unit); },
-      [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); },
-      [](const fixture_ptr& subject) { CHECK(subject->memory.committed_bytes() != 0); });
+  fault_sweep{"commit"}.run<sixteen_granules>(
+      [](auto& subject) { subject.memory.commit(0, subject.unit); },
+      [](auto& subject) { CHECK(subject.memory.base() == nullptr); },
+      [](auto& subject) { CHECK(subject.memory.committed_bytes() != 0); });
 }
 
 TEST_CASE("malloc_storage: extend that fails leaves it as it was") {
   const std::size_t unit = granule();
   fault_sweep{"extend"}.run(
-      make_subject, [&](fixture_ptr& subject) { subject->memory.extend(32 * unit, 20 * unit); },
+      make_subject, [&](auto& subject) { subject.memory.extend(32 * unit, 20 * unit); },
       check_unchanged,
-      [&](const fixture_ptr& subject) {
-        CHECK(subject->memory.max_bytes() == 32 * unit);
-        CHECK(subject->memory.committed_bytes() == 20 * unit);
-        check_tags(subject->memory, 0, 3, 1, subject->stream);
+      [&](auto& subject) {
+        CHECK(subject.memory.max_bytes() == 32 * unit);
+        CHECK(subject.memory.committed_bytes() == 20 * unit);
+        check_tags(subject.memory, 0, 3, 1, subject.stream);
       });
 }
 
 TEST_CASE("malloc_storage: trim that fails leaves it as it was") {
   const std::size_t unit = granule();
   fault_sweep{"trim to nothing"}.run(
-      make_subject, [](fixture_ptr& subject) { subject->memory.trim(0, subject->stream); },
-      check_unchanged,
-      [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); });
+      make_subject, [](auto& subject) { subject.memory.trim(0, subject.stream); }, check_unchanged,
+      [](auto& subject) { CHECK(subject.memory.base() == nullptr); });
   // If there is no memory for the smaller allocation the larger one stays.
   fault_sweep{"trim to one"}.run(
       make_subject,
-      [&](fixture_ptr& subject) {
-        subject->memory.trim(unit, subject->stream, tail_chunk::replace);
-      },
-      check_unchanged,
-      [](const fixture_ptr& subject) { check_tags(subject->memory, 0, 1, 1, subject->stream); });
+      [&](auto& subject) { subject.memory.trim(unit, subject.stream, tail_chunk::replace); },
+      check_unchanged, [](auto& subject) { check_tags(subject.memory, 0, 1, 1, subject.stream); });
 }
 
 TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was") {
@@ -384,8 +379,8 @@ TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was") {
                    subject->unit - 2 * tag_bytes);
         return subject;
       },
-      [](fixture_ptr& subject) { subject->memory.trim(0, subject->stream); }, check_unchanged,
-      [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); });
+      [](auto& subject) { subject.memory.trim(0, subject.stream); }, check_unchanged,
+      [](auto& subject) { CHECK(subject.memory.base() == nullptr); });
 }
 
 TEST_CASE("malloc_storage: rights of its options are there from the start") {
@@ -401,14 +396,13 @@ TEST_CASE("malloc_storage: rights of its options are there from the start") {
 }
 
 TEST_CASE("malloc_storage: a grant that fails gives no right") {
-  fault_sweep{"grant"}.run(
-      [] { return std::make_unique<sixteen_granules>(); },
-      [](fixture_ptr& subject) { subject->memory.grant(second_device); },
-      [](const fixture_ptr& subject) {
-        CHECK(subject->memory.rights().get(second_device) == access_right::none);
+  fault_sweep{"grant"}.run<sixteen_granules>(
+      [](auto& subject) { subject.memory.grant(second_device); },
+      [](auto& subject) {
+        CHECK(subject.memory.rights().get(second_device) == access_right::none);
       },
-      [](const fixture_ptr& subject) {
-        CHECK(subject->memory.rights().get(second_device) == access_right::read_write);
+      [](auto& subject) {
+        CHECK(subject.memory.rights().get(second_device) == access_right::read_write);
       });
 }
 

@@ -33,7 +33,6 @@ struct three_vectors {
     CHECK(points.copy_to_host(stream) == series<element12>(0, 10));
   }
 };
-using three_ptr = std::unique_ptr<three_vectors>;
 
 TEST_CASE("reserve_all: makes room in vectors of any element types") {
   three_vectors all;
@@ -85,18 +84,17 @@ TEST_CASE("reserve_all: one that cannot be leaves no other grown" * needs_virtua
 
 TEST_CASE("reserve_all: a call of HIP that fails leaves every capacity as it was" *
           needs_virtual_memory) {
-  fault_sweep{"reserve_all"}.run(
-      [] { return std::make_unique<three_vectors>(); },
-      [](three_ptr& all) {
-        reserve_all({{all->numbers, 2'000'000}, {all->points, 1'000'000}, {all->rows, 10'000}});
+  fault_sweep{"reserve_all"}.run<three_vectors>(
+      [](auto& all) {
+        reserve_all({{all.numbers, 2'000'000}, {all.points, 1'000'000}, {all.rows, 10'000}});
       },
-      [](const three_ptr& all) {
-        CHECK(all->capacities() == all->before);
-        all->check_elements();
+      [](auto& all) {
+        CHECK(all.capacities() == all.before);
+        all.check_elements();
       },
-      [](const three_ptr& all) {
-        CHECK(all->rows.capacity() >= 10'000);
-        all->check_elements();
+      [](auto& all) {
+        CHECK(all.rows.capacity() >= 10'000);
+        all.check_elements();
       });
 }
 

@@ -95,10 +95,10 @@ struct marked_stream {
 };
 
 TEST_CASE("event: one that could not be recorded keeps its last mark") {
-  fault_sweep{"record"}.run([] { return std::make_unique<marked_stream>(); },
-                            [](auto& subject) { subject->event.record(subject->stream); },
-                            [](auto& subject) { CHECK(subject->event.is_done()); },
-                            [](auto& subject) { subject->event.synchronize(); });
+  fault_sweep{"record"}.run<marked_stream>(
+      [](auto& subject) { subject.event.record(subject.stream); },
+      [](auto& subject) { CHECK(subject.event.is_done()); },
+      [](auto& subject) { subject.event.synchronize(); });
 }
 
 TEST_CASE("fill_pattern_async: one that fails touches nothing outside its bytes") {
@@ -106,8 +106,8 @@ TEST_CASE("fill_pattern_async: one that fails touches nothing outside its bytes"
   constexpr std::size_t margin = 3;
   const byte_vector element = pattern(3, 1);
   const stream stream;
-  const auto check_margins = [&](const std::unique_ptr<device_memory>& memory) {
-    const byte_vector bytes = read_bytes(stream, memory->get(), total);
+  const auto check_margins = [&](auto& memory) {
+    const byte_vector bytes = read_bytes(stream, memory.get(), total);
     CHECK(byte_vector(bytes.begin(), bytes.begin() + margin) == byte_vector(margin, 1));
     CHECK(byte_vector(bytes.end() - margin, bytes.end()) == byte_vector(margin, 1));
   };
@@ -117,8 +117,8 @@ TEST_CASE("fill_pattern_async: one that fails touches nothing outside its bytes"
         fill_async(stream, memory->get(), 1, total);
         return memory;
       },
-      [&](const auto& memory) {
-        fill_pattern_async(stream, memory->get() + margin, element.data(), 3,
+      [&](auto& memory) {
+        fill_pattern_async(stream, memory.get() + margin, element.data(), 3,
                            (total - 2 * margin) / 3);
       },
       check_margins, check_margins);

@@ -43,22 +43,22 @@ TEST_CASE("export_kind_of: calls that fail leave nothing") {
 
 TEST_CASE("imported_blocks: calls of add that fail leave the blocks that are there") {
   const fault_sweep sweep{"imported_blocks::add", after_failure::capacity};
-  sweep.run([] { return std::make_unique<mirrored_region>(); },
-            [](auto& subject) {
-              const imported_block block =
-                  subject->seen.add(subject->exporting.export_range(0, 3 * granule()));
-              CHECK(subject->has_tags(block.data(), 0));
-            },
-            [](auto& subject) {
-              CHECK(subject->has_tags(subject->first.data(), 0));
-              // No block uses the chunks mapped before the failure.
-              subject->seen.release_unused();
-              CHECK(subject->seen.chunks().size() == 1);
-              const imported_block block =
-                  subject->seen.add(subject->exporting.export_range(granule(), 2 * granule()));
-              CHECK(subject->has_tags(block.data(), 1));
-            },
-            [](auto& subject) { CHECK(subject->seen.chunks().size() == 3); });
+  sweep.run<mirrored_region>(
+      [](auto& subject) {
+        const imported_block block =
+            subject.seen.add(subject.exporting.export_range(0, 3 * granule()));
+        CHECK(subject.has_tags(block.data(), 0));
+      },
+      [](auto& subject) {
+        CHECK(subject.has_tags(subject.first.data(), 0));
+        // No block uses the chunks mapped before the failure.
+        subject.seen.release_unused();
+        CHECK(subject.seen.chunks().size() == 1);
+        const imported_block block =
+            subject.seen.add(subject.exporting.export_range(granule(), 2 * granule()));
+        CHECK(subject.has_tags(block.data(), 1));
+      },
+      [](auto& subject) { CHECK(subject.seen.chunks().size() == 3); });
 }
 
 TEST_CASE("imported_blocks: calls that fail while a chunk replaces another lose no block") {
@@ -76,15 +76,14 @@ TEST_CASE("imported_blocks: calls that fail while a chunk replaces another lose 
         return subject;
       },
       [](auto& subject) {
-        static_cast<void>(subject->seen.add(subject->exporting.export_range(granule(), 1)));
+        static_cast<void>(subject.seen.add(subject.exporting.export_range(granule(), 1)));
       },
       [](auto& subject) {
-        CHECK(subject->has_tags(subject->first.data(), 0));
-        const imported_block fresh =
-            subject->seen.add(subject->exporting.export_range(granule(), 1));
-        CHECK(read_bytes(subject->stream, fresh.data(), tag_bytes) == pattern(tag_bytes, 2001));
+        CHECK(subject.has_tags(subject.first.data(), 0));
+        const imported_block fresh = subject.seen.add(subject.exporting.export_range(granule(), 1));
+        CHECK(read_bytes(subject.stream, fresh.data(), tag_bytes) == pattern(tag_bytes, 2001));
       },
-      [](auto& subject) { CHECK(subject->seen.chunks().size() == 2); });
+      [](auto& subject) { CHECK(subject.seen.chunks().size() == 2); });
 }
 
 TEST_CASE("imported_blocks: without descriptors nothing is exported or imported") {
@@ -117,11 +116,10 @@ TEST_CASE("vmm_pool_resource: calls of export_block that fail export nothing") {
     }
   };
   const fault_sweep sweep{"export_block"};
-  sweep.run(
-      [] { return std::make_unique<exporting_pool>(); },
-      [](auto& subject) { static_cast<void>(subject->pool.export_block(subject->block)); },
-      [](auto& subject) { CHECK(open_descriptors() == subject->descriptors); },
-      [](auto& subject) { CHECK(!subject->pool.export_block(subject->block).chunks.empty()); });
+  sweep.run<exporting_pool>(
+      [](auto& subject) { static_cast<void>(subject.pool.export_block(subject.block)); },
+      [](auto& subject) { CHECK(open_descriptors() == subject.descriptors); },
+      [](auto& subject) { CHECK(!subject.pool.export_block(subject.block).chunks.empty()); });
 }
 
 }  // namespace

@@ -54,8 +54,6 @@ struct failing_steps {
   failing_steps& operator=(failing_steps&&) = delete;
 };
 
-using published_ptr = std::unique_ptr<published_region>;
-
 TEST_SUITE_BEGIN("needs virtual memory");
 
 /// Runs `action` with each step that this thread makes failing in turn, until none is left. An
@@ -142,14 +140,13 @@ TEST_CASE("attached_region: a refresh that fails goes on at the next") {
     }
   };
   using subject_ptr = std::unique_ptr<importing>;
-  fault_sweep{"refresh", after_failure::capacity}.run(
-      [] { return std::make_unique<importing>(); },
-      [](subject_ptr& one) { one->seen.refresh(one->stream); },
-      [](const subject_ptr& one) {
-        CHECK(one->seen.bytes() >= 2 * granule());
-        CHECK(one->seen.refresh(one->stream) == 4 * granule());
+  fault_sweep{"refresh", after_failure::capacity}.run<importing>(
+      [](auto& one) { one.seen.refresh(one.stream); },
+      [](auto& one) {
+        CHECK(one.seen.bytes() >= 2 * granule());
+        CHECK(one.seen.refresh(one.stream) == 4 * granule());
       },
-      [](const subject_ptr& one) { CHECK(one->seen.refresh(one->stream) == 4 * granule()); });
+      [](auto& one) { CHECK(one.seen.refresh(one.stream) == 4 * granule()); });
 }
 
 TEST_CASE("attached_region: what is cut off unmaps all and says so at last, though calls fail") {
@@ -171,15 +168,14 @@ TEST_CASE("attached_region: what is cut off unmaps all and says so at last, thou
     }
   };
   using subject_ptr = std::unique_ptr<cut_off>;
-  const auto check_unmapped = [](const subject_ptr& one) {
-    one->look();
-    CHECK(one->times_told == 1);
-    CHECK(one->seen.chunks().empty());
-    CHECK_FALSE(one->seen.is_open());
+  const auto check_unmapped = [](auto& one) {
+    one.look();
+    CHECK(one.times_told == 1);
+    CHECK(one.seen.chunks().empty());
+    CHECK_FALSE(one.seen.is_open());
   };
-  fault_sweep{"refresh", after_failure::capacity}.run([] { return std::make_unique<cut_off>(); },
-                                                      [](subject_ptr& one) { one->look(); },
-                                                      check_unmapped, check_unmapped);
+  fault_sweep{"refresh", after_failure::capacity}.run<cut_off>([](auto& one) { one.look(); },
+                                                               check_unmapped, check_unmapped);
 }
 
 std::atomic<bool> holds_accept{false};
@@ -221,15 +217,15 @@ TEST_CASE("publication: an announcement that fails can be made again") {
         one->owned.commit(2 * granule(), granule());
         return one;
       },
-      [](published_ptr& one) { one->published.announce(one->owned, 3 * granule(), one->stream); },
-      [](published_ptr& one) {
-        one->published.announce(one->owned, 3 * granule(), one->stream);
-        one->stream.synchronize();
-        CHECK(attached_region{one->path}.bytes() == 3 * granule());
+      [](auto& one) { one.published.announce(one.owned, 3 * granule(), one.stream); },
+      [](auto& one) {
+        one.published.announce(one.owned, 3 * granule(), one.stream);
+        one.stream.synchronize();
+        CHECK(attached_region{one.path}.bytes() == 3 * granule());
       },
-      [](published_ptr& one) {
-        one->stream.synchronize();
-        CHECK(attached_region{one->path}.bytes() == 3 * granule());
+      [](auto& one) {
+        one.stream.synchronize();
+        CHECK(attached_region{one.path}.bytes() == 3 * granule());
       });
 }
 

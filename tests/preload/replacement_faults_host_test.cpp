@@ -51,7 +51,7 @@ std::unique_ptr<subject> make() { return std::make_unique<subject>(); }
 template <typename Operation>
 void sweep(const char* name, Operation operation) {
   fault_sweep{name, after_failure::capacity}.run(
-      make, operation, [](const auto& each) { CHECK(each->made == nullptr); }, [](const auto&) {});
+      make, operation, [](auto& each) { CHECK(each.made == nullptr); }, [](const auto&) {});
 }
 
 HIPVMM_TEST_CASE_IN("preload: the pool's peers get no context because the program frees",
@@ -125,38 +125,37 @@ HIPVMM_TEST_CASE_IN("preload: on AMD no device is made current for a thread",
 }
 
 TEST_CASE("preload: allocations whose HIP calls fail fail as HIP's own, and lose nothing") {
-  sweep("hipMalloc", [](const auto& each) {
-    throw_unless_ok(each->calls.allocate(hip_calls, &each->made, 3 * MiB));
-  });
-  sweep("hipMallocAsync", [](const auto& each) {
-    throw_unless_ok(each->calls.allocate_async(hip_calls, &each->made, 3 * MiB, each->on));
+  sweep("hipMalloc",
+        [](auto& each) { throw_unless_ok(each.calls.allocate(hip_calls, &each.made, 3 * MiB)); });
+  sweep("hipMallocAsync", [](auto& each) {
+    throw_unless_ok(each.calls.allocate_async(hip_calls, &each.made, 3 * MiB, each.on));
   });
 }
 
 TEST_CASE("preload: frees whose HIP calls fail free all the same, or leave it allocated") {
-  sweep("hipFree", [](const auto& each) {
-    throw_unless_ok(each->calls.free(hip_calls, each->held));
-    each->is_held = false;
+  sweep("hipFree", [](auto& each) {
+    throw_unless_ok(each.calls.free(hip_calls, each.held));
+    each.is_held = false;
   });
-  sweep("hipFreeAsync", [](const auto& each) {
-    throw_unless_ok(each->calls.free_async(hip_calls, each->held, each->on));
-    each->is_held = false;
+  sweep("hipFreeAsync", [](auto& each) {
+    throw_unless_ok(each.calls.free_async(hip_calls, each.held, each.on));
+    each.is_held = false;
   });
 }
 
 TEST_CASE("preload: questions whose HIP calls fail") {
-  sweep("hipMemGetInfo", [](const auto& each) {
+  sweep("hipMemGetInfo", [](auto& each) {
     std::size_t free = 0;
     std::size_t total = 0;
-    throw_unless_ok(each->calls.memory_info(hip_calls, &free, &total));
+    throw_unless_ok(each.calls.memory_info(hip_calls, &free, &total));
     CHECK(free <= total);
   });
-  sweep("hipDeviceReset", [](const auto& each) {
-    each->calls.reset_device(std::nullopt);
+  sweep("hipDeviceReset", [](auto& each) {
+    each.calls.reset_device(std::nullopt);
     // Without a current device it is not known whose pool ends.
     void* base = nullptr;
     std::size_t bytes = 0;
-    each->is_held = each->calls.address_range(hip_calls, &base, &bytes, each->held) == 0;
+    each.is_held = each.calls.address_range(hip_calls, &base, &bytes, each.held) == 0;
   });
 }
 

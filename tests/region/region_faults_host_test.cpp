@@ -54,7 +54,7 @@ struct gapped_region {
 
 using gapped_ptr = std::unique_ptr<gapped_region>;
 constexpr auto make_gapped = [] { return std::make_unique<gapped_region>(); };
-constexpr auto gapped_is_unchanged = [](const gapped_ptr& subject) { subject->check_unchanged(); };
+constexpr auto gapped_is_unchanged = [](auto& subject) { subject.check_unchanged(); };
 
 TEST_CASE("region: a construction that fails leaves nothing") {
   fault_sweep{"region"}.run([] { const region value{device_ref{1}, 16 * granule()}; });
@@ -87,59 +87,57 @@ struct late_region {
 };
 
 TEST_CASE("region: rebase that fails leaves the region as it was") {
-  fault_sweep{"rebase"}.run(
-      [] { return std::make_unique<late_region>(); },
-      [](std::unique_ptr<late_region>& subject) {
-        subject->region.rebase(8 * subject->unit, 16 * subject->unit, 7 * subject->unit);
+  fault_sweep{"rebase"}.run<late_region>(
+      [](auto& subject) {
+        subject.region.rebase(8 * subject.unit, 16 * subject.unit, 7 * subject.unit);
       },
-      [](const std::unique_ptr<late_region>& subject) {
-        CHECK(subject->region.base() == subject->base);
-        CHECK(subject->region.committed_bytes() == 4 * subject->unit);
-        CHECK(subject->region.committed_from(8 * subject->unit) == 4 * subject->unit);
-        CHECK(subject->has_contents(0));
+      [](auto& subject) {
+        CHECK(subject.region.base() == subject.base);
+        CHECK(subject.region.committed_bytes() == 4 * subject.unit);
+        CHECK(subject.region.committed_from(8 * subject.unit) == 4 * subject.unit);
+        CHECK(subject.has_contents(0));
       },
-      [](const std::unique_ptr<late_region>& subject) {
-        CHECK(subject->region.committed_from(0) == 7 * subject->unit);
-        CHECK(subject->has_contents(8));
+      [](auto& subject) {
+        CHECK(subject.region.committed_from(0) == 7 * subject.unit);
+        CHECK(subject.has_contents(8));
       });
 }
 
 TEST_CASE("region: commit that fails leaves the region as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"commit"}.run(
-      make_gapped, [](gapped_ptr& subject) { subject->region.commit(0, 16 * subject->unit); },
+      make_gapped, [](auto& subject) { subject.region.commit(0, 16 * subject.unit); },
       gapped_is_unchanged,
-      [](const gapped_ptr& subject) {
-        CHECK(subject->region.committed_from(0) == 16 * subject->unit);
-        CHECK(get_access(advance(subject->base, 10 * subject->unit), second_device) ==
+      [](auto& subject) {
+        CHECK(subject.region.committed_from(0) == 16 * subject.unit);
+        CHECK(get_access(advance(subject.base, 10 * subject.unit), second_device) ==
               access_right::read);
-        subject->check_contents(16);
+        subject.check_contents(16);
       });
 }
 
 TEST_CASE("region: decommit that fails leaves the region as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"decommit"}.run(
-      make_gapped, [](gapped_ptr& subject) { subject->region.decommit(0, 16 * subject->unit); },
-      gapped_is_unchanged,
-      [](const gapped_ptr& subject) { CHECK(subject->region.committed_bytes() == 0); });
+      make_gapped, [](auto& subject) { subject.region.decommit(0, 16 * subject.unit); },
+      gapped_is_unchanged, [](auto& subject) { CHECK(subject.region.committed_bytes() == 0); });
 }
 
 TEST_CASE("region: a move that fails leaves the chunk where it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"move_chunk"}.run(
       make_gapped,
-      [](gapped_ptr& subject) { subject->region.move_chunk(5 * subject->unit, 8 * subject->unit); },
-      [](const gapped_ptr& subject) {
-        subject->check_unchanged();
+      [](auto& subject) { subject.region.move_chunk(5 * subject.unit, 8 * subject.unit); },
+      [](auto& subject) {
+        subject.check_unchanged();
         // Both places are as before.
-        CHECK_THROWS_AS(subject->region.end_move(5 * subject->unit), std::invalid_argument);
-        subject->region.commit(8 * subject->unit, subject->unit);
-        subject->region.decommit(8 * subject->unit, subject->unit);
+        CHECK_THROWS_AS(subject.region.end_move(5 * subject.unit), std::invalid_argument);
+        subject.region.commit(8 * subject.unit, subject.unit);
+        subject.region.decommit(8 * subject.unit, subject.unit);
       },
-      [](const gapped_ptr& subject) {
-        CHECK(subject->region.committed_from(8 * subject->unit) == 2 * subject->unit);
-        CHECK(get_access(advance(subject->base, 8 * subject->unit), second_device) ==
+      [](auto& subject) {
+        CHECK(subject.region.committed_from(8 * subject.unit) == 2 * subject.unit);
+        CHECK(get_access(advance(subject.base, 8 * subject.unit), second_device) ==
               access_right::read);
       });
 }
@@ -150,23 +148,22 @@ constexpr auto make_moving = [] {
   subject->region.move_chunk(5 * subject->unit, 8 * subject->unit);
   return subject;
 };
-const auto check_moving = [](const gapped_ptr& subject) {
-  CHECK(subject->region.committed_bytes() == 5 * subject->unit);
+const auto check_moving = [](auto& subject) {
+  CHECK(subject.region.committed_bytes() == 5 * subject.unit);
   for (const std::size_t index : {0, 2, 5, 6, 8, 9})
-    CHECK(get_access(advance(subject->base, index * subject->unit), second_device) ==
+    CHECK(get_access(advance(subject.base, index * subject.unit), second_device) ==
           access_right::read);
-  subject->check_contents(3);
-  CHECK_THROWS_AS(subject->region.commit(5 * subject->unit, subject->unit), std::invalid_argument);
+  subject.check_contents(3);
+  CHECK_THROWS_AS(subject.region.commit(5 * subject.unit, subject.unit), std::invalid_argument);
 };
 
 TEST_CASE("region: the end of a move that fails leaves both addresses") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"end_move"}.run(
-      make_moving, [](gapped_ptr& subject) { subject->region.end_move(5 * subject->unit); },
-      check_moving,
-      [](const gapped_ptr& subject) {
-        subject->region.commit(5 * subject->unit, 2 * subject->unit);
-        CHECK(subject->region.committed_bytes() == 7 * subject->unit);
+      make_moving, [](auto& subject) { subject.region.end_move(5 * subject.unit); }, check_moving,
+      [](auto& subject) {
+        subject.region.commit(5 * subject.unit, 2 * subject.unit);
+        CHECK(subject.region.committed_bytes() == 7 * subject.unit);
       });
 }
 
@@ -174,11 +171,11 @@ TEST_CASE("region: grant that fails amid a move leaves every right as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"grant amid a move"}.run(
       make_moving,
-      [](gapped_ptr& subject) { subject->region.grant(second_device, access_right::read_write); },
+      [](auto& subject) { subject.region.grant(second_device, access_right::read_write); },
       check_moving,
-      [](const gapped_ptr& subject) {
+      [](auto& subject) {
         for (const std::size_t index : {0, 5, 8})
-          CHECK(get_access(advance(subject->base, index * subject->unit), second_device) ==
+          CHECK(get_access(advance(subject.base, index * subject.unit), second_device) ==
                 access_right::read_write);
       });
 }
@@ -187,12 +184,12 @@ TEST_CASE("region: grant that fails leaves every right as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"grant"}.run(
       make_gapped,
-      [](gapped_ptr& subject) { subject->region.grant(second_device, access_right::read_write); },
+      [](auto& subject) { subject.region.grant(second_device, access_right::read_write); },
       gapped_is_unchanged,
-      [](const gapped_ptr& subject) {
-        CHECK(subject->region.access(second_device) == access_right::read_write);
-        CHECK(get_access(subject->base, second_device) == access_right::read_write);
-        CHECK(get_access(advance(subject->base, 5 * subject->unit), second_device) ==
+      [](auto& subject) {
+        CHECK(subject.region.access(second_device) == access_right::read_write);
+        CHECK(get_access(subject.base, second_device) == access_right::read_write);
+        CHECK(get_access(advance(subject.base, 5 * subject.unit), second_device) ==
               access_right::read_write);
       });
 }
@@ -238,11 +235,10 @@ TEST_CASE("region: decommit that fails keeps a chunk that cannot be mapped again
 TEST_CASE("region: revoke that fails leaves every right as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"revoke"}.run(
-      make_gapped, [](gapped_ptr& subject) { subject->region.revoke(second_device); },
-      gapped_is_unchanged,
-      [](const gapped_ptr& subject) {
-        CHECK(subject->region.access(second_device) == access_right::none);
-        CHECK(get_access(subject->base, second_device) == access_right::none);
+      make_gapped, [](auto& subject) { subject.region.revoke(second_device); }, gapped_is_unchanged,
+      [](auto& subject) {
+        CHECK(subject.region.access(second_device) == access_right::none);
+        CHECK(get_access(subject.base, second_device) == access_right::none);
       });
 }
 
@@ -250,31 +246,29 @@ TEST_CASE("region: extend that fails leaves the region where and as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"extend"}.run(
       make_gapped,
-      [](gapped_ptr& subject) { subject->region.extend(64 * subject->unit, 20 * subject->unit); },
+      [](auto& subject) { subject.region.extend(64 * subject.unit, 20 * subject.unit); },
       gapped_is_unchanged,
-      [](const gapped_ptr& subject) {
-        CHECK(subject->region.max_bytes() >= 64 * subject->unit);
-        CHECK(subject->region.committed_from(0) == 20 * subject->unit);
-        subject->check_contents(16);
+      [](auto& subject) {
+        CHECK(subject.region.max_bytes() >= 64 * subject.unit);
+        CHECK(subject.region.committed_from(0) == 20 * subject.unit);
+        subject.check_contents(16);
       });
 }
 
 // A chunk that reaches across is replaced last, after those behind were released:
 // after a failure every byte before the end must be there.
-const auto check_kept = [](const gapped_ptr& subject) {
+const auto check_kept = [](auto& subject) {
   // If addresses hold memory they are renewed, and a failure then may cost them.
-  if (!quirks::memory_kept.holds()) CHECK(subject->region.base() == subject->base);
-  CHECK(subject->region.committed_from(0) >= subject->unit);
-  subject->check_contents(1);
+  if (!quirks::memory_kept.holds()) CHECK(subject.region.base() == subject.base);
+  CHECK(subject.region.committed_from(0) >= subject.unit);
+  subject.check_contents(1);
 };
 
 TEST_CASE("region: trim that fails keeps every byte before the end") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"trim", after_failure::capacity}.run(
       make_gapped,
-      [](gapped_ptr& subject) {
-        subject->region.trim(subject->unit, subject->stream, tail_chunk::replace);
-      },
+      [](auto& subject) { subject.region.trim(subject.unit, subject.stream, tail_chunk::replace); },
       check_kept, check_kept);
 }
 
@@ -282,9 +276,9 @@ TEST_CASE("region: decommit in a stream that fails leaves the region as it was")
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"decommit in a stream", after_failure::capacity}.run(
       make_gapped,
-      [](gapped_ptr& subject) {
-        const std::size_t unit = subject->unit;
-        subject->region.decommit(unit, subject->region.max_bytes() - unit, subject->stream);
+      [](auto& subject) {
+        const std::size_t unit = subject.unit;
+        subject.region.decommit(unit, subject.region.max_bytes() - unit, subject.stream);
       },
       check_kept, check_kept);
 }
@@ -322,28 +316,26 @@ struct shared_region_and_chunk {
 };
 
 TEST_CASE("region: an adoption that fails leaves the chunk to its owner") {
-  fault_sweep{"adopt"}.run(
-      [] { return std::make_unique<shared_region_and_chunk>(); },
-      [](const auto& all) { all->region.adopt(2 * all->unit, std::move(all->chunk)); },
-      [](const auto& all) {
-        CHECK(!all->chunk.empty());
-        CHECK(all->region.chunk_count() == 2);
-        CHECK(all->region.committed_bytes() == 2 * all->unit);
-        check_tags(all->region, 0, 2, 1, all->stream);
+  fault_sweep{"adopt"}.run<shared_region_and_chunk>(
+      [](auto& all) { all.region.adopt(2 * all.unit, std::move(all.chunk)); },
+      [](auto& all) {
+        CHECK(!all.chunk.empty());
+        CHECK(all.region.chunk_count() == 2);
+        CHECK(all.region.committed_bytes() == 2 * all.unit);
+        check_tags(all.region, 0, 2, 1, all.stream);
       },
-      [](const auto& all) {
-        CHECK(all->chunk.empty());
-        CHECK(all->region.chunk_count() == 3);
+      [](auto& all) {
+        CHECK(all.chunk.empty());
+        CHECK(all.region.chunk_count() == 3);
       });
 }
 
 TEST_CASE("region: an export that fails leaves no descriptor") {
   std::size_t exported = 0;
-  fault_sweep{"export_chunks"}.run(
-      [] { return std::make_unique<shared_region_and_chunk>(); },
-      [&](const auto& all) { exported = all->region.export_chunks().size(); },
-      [](const auto& all) { check_tags(all->region, 0, 2, 1, all->stream); },
-      [&](const auto&) { CHECK(exported == 2); });
+  fault_sweep{"export_chunks"}.run<shared_region_and_chunk>(
+      [&](auto& all) { exported = all.region.export_chunks().size(); },
+      [](auto& all) { check_tags(all.region, 0, 2, 1, all.stream); },
+      [&](auto&) { CHECK(exported == 2); });
 }
 
 TEST_SUITE_END();

@@ -42,20 +42,19 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory none stays of commits t
     const held_memory held;
     hipvmm::region region{first_device, 16 * granule()};
   };
-  const auto commit = [](const auto& it) { it->region.commit(0, 2 * granule()); };
-  const auto committed = [](const auto& it) { CHECK(it->held.granules() == 2); };
-  const auto unchanged = [](const auto& it) {
-    CHECK(it->held.granules() == 0);
-    CHECK(it->region.max_bytes() == 16 * granule());
-    it->region.commit(0, granule());
-    CHECK(it->held.granules() == 1);
+  const auto commit = [](auto& it) { it.region.commit(0, 2 * granule()); };
+  const auto committed = [](auto& it) { CHECK(it.held.granules() == 2); };
+  const auto unchanged = [](auto& it) {
+    CHECK(it.held.granules() == 0);
+    CHECK(it.region.max_bytes() == 16 * granule());
+    it.region.commit(0, granule());
+    CHECK(it.held.granules() == 1);
   };
-  fault_sweep{"first commit", after_failure::capacity}.run(
-      [] { return std::make_unique<empty_region>(); }, commit, unchanged, committed);
-  fault_sweep{"first adoption", after_failure::capacity}.run(
-      [] { return std::make_unique<empty_region>(); },
-      [](const auto& it) {
-        it->region.adopt(0, physical_chunk{first_device, 2 * granule()});
+  fault_sweep{"first commit", after_failure::capacity}.run<empty_region>(commit, unchanged,
+                                                                         committed);
+  fault_sweep{"first adoption", after_failure::capacity}.run<empty_region>(
+      [](auto& it) {
+        it.region.adopt(0, physical_chunk{first_device, 2 * granule()});
       },
       unchanged, committed);
 }

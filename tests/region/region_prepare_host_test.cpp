@@ -197,18 +197,18 @@ void sweep(const char* name, Operation operation, Done done) {
     // The prepared chunk may have been mapped or released.
     fault_sweep{name, after_failure::capacity}.run(
         [how] { return std::make_unique<prepared_region>(how); },
-        [&](std::unique_ptr<prepared_region>& subject) { operation(*subject); },
-        [](const std::unique_ptr<prepared_region>& subject) {
-          subject->check_unchanged();
+        [&](auto& subject) { operation(subject); },
+        [](auto& subject) {
+          subject.check_unchanged();
           // The rest of the preparation does no harm.
-          subject->region.commit(0, 8 * subject->unit);
-          write_tags(subject->region, 3, 8, 2, subject->stream);
-          check_tags(subject->region, 0, 3, 1, subject->stream);
-          check_tags(subject->region, 3, 8, 2, subject->stream);
-          CHECK(get_access(advance(subject->region.base(), 4 * subject->unit), second_device) ==
+          subject.region.commit(0, 8 * subject.unit);
+          write_tags(subject.region, 3, 8, 2, subject.stream);
+          check_tags(subject.region, 0, 3, 1, subject.stream);
+          check_tags(subject.region, 3, 8, 2, subject.stream);
+          CHECK(get_access(advance(subject.region.base(), 4 * subject.unit), second_device) ==
                 access_right::read);
         },
-        [&](const std::unique_ptr<prepared_region>& subject) { done(*subject); });
+        [&](auto& subject) { done(subject); });
   }
 }
 
@@ -260,15 +260,15 @@ TEST_CASE("region: a preparation that fails leaves nothing, and commit goes on w
           result->commit(0, granule());
           return result;
         },
-        [how](std::unique_ptr<region>& region) {
-          region->prepare(2 * region->granularity(), how);
+        [how](auto& region) {
+          region.prepare(2 * region.granularity(), how);
           wait_for_background_tasks();
         },
-        [](const std::unique_ptr<region>&) { FAIL("a preparation threw"); },
-        [](const std::unique_ptr<region>& region) {
-          region->commit(granule(), granule());
-          CHECK(region->committed_bytes() ==
-                (region->failed_preparations() == 0 ? 3 : 2) * granule());
+        [](auto&) { FAIL("a preparation threw"); },
+        [](auto& region) {
+          region.commit(granule(), granule());
+          CHECK(region.committed_bytes() ==
+                (region.failed_preparations() == 0 ? 3 : 2) * granule());
         });
   }
 }

@@ -57,9 +57,8 @@ struct row_of_three {
   }
 };
 
-using row_ptr = std::unique_ptr<row_of_three>;
 constexpr auto make_row = [] { return std::make_unique<row_of_three>(); };
-constexpr auto row_is_unchanged = [](const row_ptr& subject) { subject->check_unchanged(); };
+constexpr auto row_is_unchanged = [](auto& subject) { subject.check_unchanged(); };
 
 /// A chunk mapped at granule `index` of a region behind its back.
 class intruder {
@@ -170,15 +169,14 @@ TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves
 HIPVMM_TEST_CASE_IN("region: commit and grant that fail where tail access fails change nothing",
                     under("rocm-7.1", no_tail_access)) {
   fault_sweep{"commit from the base"}.run(
-      make_row, [](row_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); },
-      row_is_unchanged,
-      [](const row_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
+      make_row, [](auto& it) { it.region.commit(3 * it.unit, 2 * it.unit); }, row_is_unchanged,
+      [](auto& it) { CHECK(it.region.committed_bytes() == 5 * it.unit); });
   fault_sweep{"grant from the base"}.run(
-      make_row, [](row_ptr& it) { it->region.grant(second_device, access_right::read_write); },
+      make_row, [](auto& it) { it.region.grant(second_device, access_right::read_write); },
       row_is_unchanged,
-      [](const row_ptr& it) {
+      [](auto& it) {
         for (const std::size_t index : {0U, 1U, 2U})
-          CHECK(get_access(advance(it->base, index * it->unit), second_device) ==
+          CHECK(get_access(advance(it.base, index * it.unit), second_device) ==
                 access_right::read_write);
       });
 }
@@ -214,9 +212,8 @@ HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-7.1 is found and le
 HIPVMM_TEST_CASE_IN("region: commit that fails while maps are verified changes nothing",
                     under("rocm-6.4", lying_maps)) {
   fault_sweep{"verified commit"}.run(
-      make_row, [](row_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); },
-      row_is_unchanged,
-      [](const row_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
+      make_row, [](auto& it) { it.region.commit(3 * it.unit, 2 * it.unit); }, row_is_unchanged,
+      [](auto& it) { CHECK(it.region.committed_bytes() == 5 * it.unit); });
 }
 
 TEST_CASE("region: where maps cancel, what commit backs is found by the work behind it") {
@@ -405,26 +402,26 @@ HIPVMM_TEST_CASE_IN(
 
 HIPVMM_TEST_CASE_IN("region: renewal that fails keeps every byte that stays",
                     under("rocm-6.4", kept_memory)) {
-  const auto kept = [](const row_ptr& it) {
-    CHECK(it->region.committed_from(0) >= 2 * it->unit);
-    CHECK(it->region.max_bytes() == 16 * it->unit);
-    it->check_contents(2);
+  const auto kept = [](auto& it) {
+    CHECK(it.region.committed_from(0) >= 2 * it.unit);
+    CHECK(it.region.max_bytes() == 16 * it.unit);
+    it.check_contents(2);
   };
   fault_sweep{"partial renewal", after_failure::capacity}.run(
-      make_row, [](row_ptr& it) { it->region.trim(2 * it->unit, it->stream, tail_chunk::replace); },
-      kept, kept);
+      make_row, [](auto& it) { it.region.trim(2 * it.unit, it.stream, tail_chunk::replace); }, kept,
+      kept);
 }
 
 HIPVMM_TEST_CASE_IN("region: renewal that fails leaves a region that can be used",
                     under("rocm-6.4", kept_memory)) {
-  const auto usable = [](const row_ptr& it) {
-    CHECK(it->region.max_bytes() == 16 * it->unit);
-    it->region.commit(0, 3 * it->unit);
-    write_tags(it->region, 0, 3, 1, it->stream);
-    it->check_contents(3);
+  const auto usable = [](auto& it) {
+    CHECK(it.region.max_bytes() == 16 * it.unit);
+    it.region.commit(0, 3 * it.unit);
+    write_tags(it.region, 0, 3, 1, it.stream);
+    it.check_contents(3);
   };
   fault_sweep{"renewal of nothing", after_failure::capacity}.run(
-      make_row, [](row_ptr& it) { it->region.trim(0, it->stream); }, usable, usable);
+      make_row, [](auto& it) { it.region.trim(0, it.stream); }, usable, usable);
 }
 
 HIPVMM_TEST_CASE_IN("region: a region that was emptied once is not renewed for nothing",

@@ -101,12 +101,12 @@ TEST_CASE("retirement: trim of a region in use that fails leaves the region as i
 TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was") {
   fault_sweep{"commit", after_failure::capacity}.run(
       make_trimmed,
-      [](const used_ptr& subject) {
-        subject->stream.release();
-        subject->region.commit(0, 2 * subject->unit);
+      [](auto& subject) {
+        subject.stream.release();
+        subject.region.commit(0, 2 * subject.unit);
       },
-      [](const used_ptr& subject) { subject->check_backed(1); },
-      [](const used_ptr& subject) { subject->check_backed(2); });
+      [](auto& subject) { subject.check_backed(1); },
+      [](auto& subject) { subject.check_backed(2); });
 }
 
 TEST_CASE("retirement: what fails in the thread is reported and released all the same") {
@@ -196,15 +196,15 @@ TEST_CASE("retirement: an event that cannot be asked is reported once") {
 TEST_CASE("retirement: of a region fails in no call that its caller sees") {
   fault_sweep{"retire"}.run(
       make_used,
-      [](const used_ptr& subject) {
-        subject->stream.release();
-        static_cast<stream_ref>(subject->stream).synchronize();
-        subject->region.retire();
+      [](auto& subject) {
+        subject.stream.release();
+        static_cast<stream_ref>(subject.stream).synchronize();
+        subject.region.retire();
         drain_retired_memory();
       },
-      [](const used_ptr&) {},
-      [](const used_ptr& subject) {
-        CHECK(subject->region.base() == nullptr);
+      [](auto&) {},
+      [](auto& subject) {
+        CHECK(subject.region.base() == nullptr);
         CHECK(retired_memory().waiting == 0);
       });
 }

@@ -276,9 +276,9 @@ TEST_CASE("chunk_cache: an acquisition that fails changes nothing that other dev
         cache->recycle(cache->acquire(device_ref{1}, granule()));
         return cache;
       },
-      [](auto& cache) { static_cast<void>(cache->acquire(first_device, 2 * granule())); },
-      [](auto& cache) { CHECK(cache->statistics().bytes == granule()); },
-      [](auto& cache) { CHECK(cache->statistics().bytes == granule()); });
+      [](auto& cache) { static_cast<void>(cache.acquire(first_device, 2 * granule())); },
+      [](auto& cache) { CHECK(cache.statistics().bytes == granule()); },
+      [](auto& cache) { CHECK(cache.statistics().bytes == granule()); });
 }
 
 TEST_CASE("chunk_cache: a release that fails is reported") {
@@ -289,8 +289,8 @@ TEST_CASE("chunk_cache: a release that fails is reported") {
         cache->recycle(cache->acquire(first_device, 2 * granule()));
         return cache;
       },
-      [](auto& cache) { cache->trim(); }, [](auto&) { FAIL("trim must not throw"); },
-      [](auto& cache) { CHECK(cache->statistics().bytes == 0); });
+      [](auto& cache) { cache.trim(); }, [](auto&) { FAIL("trim must not throw"); },
+      [](auto& cache) { CHECK(cache.statistics().bytes == 0); });
 }
 
 }  // namespace

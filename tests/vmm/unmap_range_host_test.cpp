@@ -48,7 +48,6 @@ struct row_of_chunks {
   hipvmm::stream stream;
   hipvmm::region region;
 };
-using chunks_ptr = std::unique_ptr<row_of_chunks>;
 
 TEST_CASE("region: neighbours are unmapped by one call, 64 at most") {
   if (unmaps_one_by_one()) return;
@@ -124,11 +123,9 @@ TEST_CASE("region: neighbours that HIP grants no rights together get them one by
 }
 
 TEST_CASE("region: a resume of neighbours that fails leaves them asleep") {
-  fault_sweep{"resume of neighbours"}.run(
-      [] { return std::make_unique<sleeping_row>(); },
-      [](std::unique_ptr<sleeping_row>& one) { resume(one->tag); },
-      [](const std::unique_ptr<sleeping_row>& one) { CHECK(one->tag.is_asleep()); },
-      [](const std::unique_ptr<sleeping_row>& one) { CHECK(one->is_usable()); });
+  fault_sweep{"resume of neighbours"}.run<sleeping_row>(
+      [](auto& one) { resume(one.tag); }, [](auto& one) { CHECK(one.tag.is_asleep()); },
+      [](auto& one) { CHECK(one.is_usable()); });
 }
 
 TEST_CASE("region: neighbours that move with their region get their rights by one call") {
@@ -160,9 +157,9 @@ TEST_CASE("region: chunks that a commit creates together get their rights by one
 TEST_CASE("region: a commit of several chunks that fails leaves nothing") {
   fault_sweep{"commit of chunks"}.run(
       [] { return std::make_unique<row_of_chunks>(2); },
-      [](chunks_ptr& row) { row->region.commit(2 * granule(), 2 * granule(), granule()); },
-      [](const chunks_ptr& row) { CHECK(row->is_whole()); },
-      [](const chunks_ptr& row) { CHECK(row->region.chunk_count() == 4); });
+      [](auto& row) { row.region.commit(2 * granule(), 2 * granule(), granule()); },
+      [](auto& row) { CHECK(row.is_whole()); },
+      [](auto& row) { CHECK(row.region.chunk_count() == 4); });
 }
 
 /// Neighbours of a granule each, behind the first two granules.
@@ -194,24 +191,23 @@ TEST_CASE("region: chunks that overlap are not adopted, and stay the caller's") 
 }
 
 TEST_CASE("region: an adoption of several chunks that fails leaves nothing") {
-  fault_sweep{"adopt_chunks"}.run(
-      [] { return std::make_unique<row_of_chunks>(2); },
-      [](chunks_ptr& row) {
-        auto chunks = chunks_to_adopt(2);
-        hipvmm::detail::adopt_chunks(row->region, chunks);
-      },
-      [](const chunks_ptr& row) { CHECK(row->is_whole()); },
-      [](const chunks_ptr& row) { CHECK(row->region.chunk_count() == 4); });
+  fault_sweep{"adopt_chunks"}.run([] { return std::make_unique<row_of_chunks>(2); },
+                                  [](auto& row) {
+                                    auto chunks = chunks_to_adopt(2);
+                                    hipvmm::detail::adopt_chunks(row.region, chunks);
+                                  },
+                                  [](auto& row) { CHECK(row.is_whole()); },
+                                  [](auto& row) { CHECK(row.region.chunk_count() == 4); });
 }
 
 TEST_CASE("region: a decommit of neighbours that fails leaves all of them") {
   fault_sweep{"decommit of neighbours"}.run(
       [] { return std::make_unique<row_of_chunks>(8); },
-      [](chunks_ptr& row) { row->region.decommit(granule(), 6 * granule()); },
-      [](const chunks_ptr& row) { CHECK(row->is_whole()); },
-      [](const chunks_ptr& row) {
-        CHECK(row->region.committed_bytes() == 2 * granule());
-        row->region.commit(0, 8 * granule());
+      [](auto& row) { row.region.decommit(granule(), 6 * granule()); },
+      [](auto& row) { CHECK(row.is_whole()); },
+      [](auto& row) {
+        CHECK(row.region.committed_bytes() == 2 * granule());
+        row.region.commit(0, 8 * granule());
       });
 }
 

@@ -59,26 +59,25 @@ mapped_ptr make_mapped(handle_type type) {
 
 TEST_CASE("mapping: unmap that fails keeps the mapping") {
   fault_sweep{"unmap"}.run(
-      [] { return make_mapped(handle_type::none); },
-      [](mapped_ptr& mapped) { mapped->map.unmap(); },
-      [](mapped_ptr& mapped) {
-        CHECK_FALSE(mapped->map.empty());
-        CHECK(get_access(mapped->map.get(), first_device) == access_right::read_write);
+      [] { return make_mapped(handle_type::none); }, [](auto& mapped) { mapped.map.unmap(); },
+      [](auto& mapped) {
+        CHECK_FALSE(mapped.map.empty());
+        CHECK(get_access(mapped.map.get(), first_device) == access_right::read_write);
       },
-      [](mapped_ptr& mapped) { CHECK(mapped->map.empty()); });
+      [](auto& mapped) { CHECK(mapped.map.empty()); });
 }
 
 TEST_CASE("set_access: one that fails leaves the right as it was") {
   fault_sweep{"set_access"}.run(
       [] { return make_mapped(handle_type::none); },
-      [](mapped_ptr& mapped) {
-        set_access(mapped->map.get(), mapped->map.bytes(), {first_device, access_right::read});
+      [](auto& mapped) {
+        set_access(mapped.map.get(), mapped.map.bytes(), {first_device, access_right::read});
       },
-      [](mapped_ptr& mapped) {
-        CHECK(get_access(mapped->map.get(), first_device) == access_right::read_write);
+      [](auto& mapped) {
+        CHECK(get_access(mapped.map.get(), first_device) == access_right::read_write);
       },
-      [](mapped_ptr& mapped) {
-        CHECK(get_access(mapped->map.get(), first_device) == access_right::read);
+      [](auto& mapped) {
+        CHECK(get_access(mapped.map.get(), first_device) == access_right::read);
       });
 }
 

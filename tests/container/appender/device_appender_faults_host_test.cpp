@@ -54,16 +54,15 @@ TEST_CASE("device_appender: a construction that fails leaves nothing") {
 }
 
 TEST_CASE("device_appender: prepare that fails changes nothing and begins no run") {
-  fault_sweep{"prepare", after_failure::capacity}.run(
-      [] { return std::make_unique<tight_appender>(); },
-      [](std::unique_ptr<tight_appender>& subject) {
-        static_cast<void>(subject->appender.prepare(tight_room + 1, subject->stream));
+  fault_sweep{"prepare", after_failure::capacity}.run<tight_appender>(
+      [](auto& subject) {
+        static_cast<void>(subject.appender.prepare(tight_room + 1, subject.stream));
       },
-      [](const std::unique_ptr<tight_appender>& subject) {
-        subject->check_contents(tight_size);
-        CHECK_NOTHROW(static_cast<void>(subject->appender.prepare(1, subject->stream)));
+      [](auto& subject) {
+        subject.check_contents(tight_size);
+        CHECK_NOTHROW(static_cast<void>(subject.appender.prepare(1, subject.stream)));
       },
-      [](const std::unique_ptr<tight_appender>& subject) { subject->check_contents(tight_size); });
+      [](auto& subject) { subject.check_contents(tight_size); });
 }
 
 TEST_CASE("device_appender: commit that fails changes nothing and may be tried again") {
@@ -72,13 +71,13 @@ TEST_CASE("device_appender: commit that fails changes nothing and may be tried a
   using in_run = std::unique_ptr<tight_appender_in_run<count>>;
   fault_sweep{"commit"}.run(
       [] { return std::make_unique<tight_appender_in_run<count>>(); },
-      [](in_run& subject) { static_cast<void>(subject->appender.commit(subject->stream)); },
-      [&](const in_run& subject) {
-        subject->check_contents(tight_size);
-        CHECK(subject->appender.commit(subject->stream).appended == count);
-        subject->check_contents(tight_size + count);
+      [](auto& subject) { static_cast<void>(subject.appender.commit(subject.stream)); },
+      [&](auto& subject) {
+        subject.check_contents(tight_size);
+        CHECK(subject.appender.commit(subject.stream).appended == count);
+        subject.check_contents(tight_size + count);
       },
-      [](const in_run& subject) { subject->check_contents(tight_size + count); });
+      [](auto& subject) { subject.check_contents(tight_size + count); });
 }
 
 TEST_CASE("device_appender: commit with growth that fails changes nothing and may be tried again") {
@@ -88,19 +87,19 @@ TEST_CASE("device_appender: commit with growth that fails changes nothing and ma
   const auto sweep = [](on_overflow overflow, std::size_t appended) {
     fault_sweep{"commit after an overflow", after_failure::capacity}.run(
         [] { return std::make_unique<tight_appender_in_run<count>>(); },
-        [&](in_run& subject) {
-          static_cast<void>(subject->appender.commit(subject->stream, overflow));
+        [&](auto& subject) {
+          static_cast<void>(subject.appender.commit(subject.stream, overflow));
         },
-        [&](const in_run& subject) {
-          subject->check_contents(tight_size);
-          const append_result again = subject->appender.commit(subject->stream, overflow);
+        [&](auto& subject) {
+          subject.check_contents(tight_size);
+          const append_result again = subject.appender.commit(subject.stream, overflow);
           CHECK(again.appended == appended);
           CHECK(again.missed == count - appended);
-          subject->check_contents(tight_size + appended);
+          subject.check_contents(tight_size + appended);
         },
-        [&](const in_run& subject) {
-          subject->check_contents(tight_size + appended);
-          CHECK(subject->vector.capacity() >= tight_size + count);
+        [&](auto& subject) {
+          subject.check_contents(tight_size + appended);
+          CHECK(subject.vector.capacity() >= tight_size + count);
         });
   };
   sweep(on_overflow::discard, 0);

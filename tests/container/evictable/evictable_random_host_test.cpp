@@ -52,24 +52,22 @@ HIPVMM_TEST_CASE_IN("evictable: any call of HIP may fail in an eviction",
     growable_device_vector<char> vector{first_device};
     subject() { chunk_cache::shared().trim(); }
   };
-  const auto check = [](const std::unique_ptr<subject>& each) {
-    each->vector.clear();
-    each->vector.shrink_to_fit(stream{});
-    CHECK(each->one.is_right());
+  const auto check = [](auto& each) {
+    each.vector.clear();
+    each.vector.shrink_to_fit(stream{});
+    CHECK(each.one.is_right());
   };
-  fault_sweep{"eviction", after_failure::capacity}.run(
-      [] { return std::make_unique<subject>(); },
-      [](std::unique_ptr<subject>& each) { each->vector.resize_uninitialized(6 * MiB); }, check,
-      check);
+  fault_sweep{"eviction", after_failure::capacity}.run<subject>(
+      [](auto& each) { each.vector.resize_uninitialized(6 * MiB); }, check, check);
   fault_sweep{"return", after_failure::capacity}.run(
       [] {
         auto made = std::make_unique<subject>();
         suspend(made->one.tag, keep::contents, {sleep_storage::pinned_kept});
         return made;
       },
-      [](std::unique_ptr<subject>& each) {
+      [](auto& each) {
         const stream stream;
-        const scoped_use use{*each->one.held, stream};
+        const scoped_use use{*each.one.held, stream};
       },
       check, check);
   limit.reset();

@@ -239,16 +239,15 @@ HIPVMM_TEST_CASE_IN("pressure: any call of HIP may fail in a request that passes
                      return options;
                    }()} {}
   };
-  fault_sweep{"a vector passes a mark", after_failure::capacity}.run(
-      [] { return std::make_unique<watched>(); },
-      [](const std::unique_ptr<watched>& of) { of->vector.resize_uninitialized(40 * MiB); },
-      [](const std::unique_ptr<watched>& of) {
-        of->vector.resize_uninitialized(40 * MiB);
-        while (*of->calls == 0) std::this_thread::yield();
+  fault_sweep{"a vector passes a mark", after_failure::capacity}.run<watched>(
+      [](auto& of) { of.vector.resize_uninitialized(40 * MiB); },
+      [](auto& of) {
+        of.vector.resize_uninitialized(40 * MiB);
+        while (*of.calls == 0) std::this_thread::yield();
       },
-      [](const std::unique_ptr<watched>& of) {
-        static_cast<void>(of->pressure.now());
-        while (*of->calls == 0) std::this_thread::yield();
+      [](auto& of) {
+        static_cast<void>(of.pressure.now());
+        while (*of.calls == 0) std::this_thread::yield();
       });
 }
 

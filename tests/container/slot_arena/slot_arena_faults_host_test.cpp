@@ -41,11 +41,9 @@ struct used_arena {
 
 template <typename Operation, typename Done>
 void sweep(const char* name, Operation operation, Done done) {
-  fault_sweep{name, after_failure::capacity}.run(
-      [] { return std::make_unique<used_arena>(); },
-      [&](std::unique_ptr<used_arena>& subject) { operation(*subject); },
-      [](const std::unique_ptr<used_arena>& subject) { subject->check_unchanged(); },
-      [&](const std::unique_ptr<used_arena>& subject) { done(*subject); });
+  fault_sweep{name, after_failure::capacity}.run<used_arena>(
+      [&](auto& subject) { operation(subject); }, [](auto& subject) { subject.check_unchanged(); },
+      [&](auto& subject) { done(subject); });
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -59,19 +57,18 @@ TEST_CASE("slot_arena: a commit that fails changes nothing") {
     hipvmm::stream stream{filling_device};
     slot_arena arena{filling_device, small_slots()};
   };
-  fault_sweep{"commit"}.run(
-      [] { return std::make_unique<empty_arena>(); },
-      [](std::unique_ptr<empty_arena>& subject) {
-        subject->arena.commit(sizes{0, 3}, sizes{granule() + 1, 1}, subject->stream);
+  fault_sweep{"commit"}.run<empty_arena>(
+      [](auto& subject) {
+        subject.arena.commit(sizes{0, 3}, sizes{granule() + 1, 1}, subject.stream);
       },
-      [](const std::unique_ptr<empty_arena>& subject) {
-        CHECK_FALSE(subject->arena.in_use(0));
-        CHECK_FALSE(subject->arena.in_use(3));
-        CHECK(subject->arena.statistics().held_bytes == 0);
+      [](auto& subject) {
+        CHECK_FALSE(subject.arena.in_use(0));
+        CHECK_FALSE(subject.arena.in_use(3));
+        CHECK(subject.arena.statistics().held_bytes == 0);
       },
-      [](const std::unique_ptr<empty_arena>& subject) {
-        CHECK(subject->arena.length(0) == granule() + 1);
-        CHECK(subject->arena.statistics().held_bytes == 3 * row());
+      [](auto& subject) {
+        CHECK(subject.arena.length(0) == granule() + 1);
+        CHECK(subject.arena.statistics().held_bytes == 3 * row());
       });
 }
 

@@ -217,18 +217,18 @@ TEST_CASE("slot_arena: a prefix that cannot be shared leaves the slots free") {
   };
   fault_sweep{"share_prefix", nothing_but_pinned()}.run(
       make,
-      [](std::unique_ptr<shared_arena>& subject) {
-        subject->arena.share_prefix(0, sizes{1, 3}, subject->bytes, subject->stream);
+      [](auto& subject) {
+        subject.arena.share_prefix(0, sizes{1, 3}, subject.bytes, subject.stream);
       },
-      [](const std::unique_ptr<shared_arena>& subject) {
-        CHECK_FALSE(subject->arena.in_use(1));
-        CHECK_FALSE(subject->arena.in_use(3));
-        CHECK(subject->has(0));
-        CHECK(held_unpinned(subject->arena.statistics()) == 3 * row());
+      [](auto& subject) {
+        CHECK_FALSE(subject.arena.in_use(1));
+        CHECK_FALSE(subject.arena.in_use(3));
+        CHECK(subject.has(0));
+        CHECK(held_unpinned(subject.arena.statistics()) == 3 * row());
       },
-      [](const std::unique_ptr<shared_arena>& subject) {
-        CHECK(subject->has(1));
-        CHECK(subject->has(3));
+      [](auto& subject) {
+        CHECK(subject.has(1));
+        CHECK(subject.has(3));
       });
 }
 
@@ -239,20 +239,18 @@ TEST_CASE("slot_arena: a copy for writing that fails leaves the bytes") {
         options.planes = 1;
         return std::make_unique<shared_arena>(options, true, losing_device);
       },
-      [](std::unique_ptr<shared_arena>& subject) {
-        subject->arena.make_writable(1, 0, 1, subject->stream);
-      },
-      [](const std::unique_ptr<shared_arena>& subject) {
-        CHECK(subject->has(0));
-        CHECK(subject->has(1));
-        CHECK(subject->has(2));
-        const slot_arena_statistics now = subject->arena.statistics();
+      [](auto& subject) { subject.arena.make_writable(1, 0, 1, subject.stream); },
+      [](auto& subject) {
+        CHECK(subject.has(0));
+        CHECK(subject.has(1));
+        CHECK(subject.has(2));
+        const slot_arena_statistics now = subject.arena.statistics();
         CHECK(now.held_bytes == now.needed_bytes + now.spare_bytes + now.kept_bytes);
       },
-      [](const std::unique_ptr<shared_arena>& subject) {
-        CHECK(subject->has(1));
-        CHECK(subject->has(2));
-        CHECK(subject->arena.statistics().shared_bytes == 3 * granule());
+      [](auto& subject) {
+        CHECK(subject.has(1));
+        CHECK(subject.has(2));
+        CHECK(subject.arena.statistics().shared_bytes == 3 * granule());
       });
 }
 

@@ -253,25 +253,22 @@ TEST_CASE("sleep: an arena may end while it sleeps") {
 
 TEST_CASE("sleep: suspend and resume of an arena that fail") {
   for (const bool wakes : {false, true}) {
-    using subject_ptr = std::unique_ptr<sleeping_arena>;
     fault_sweep{wakes ? "resume" : "suspend", after_failure::capacity}.run(
         [&] {
           auto result = std::make_unique<sleeping_arena>();
           if (wakes) suspend(result->tag, keep::contents);
           return result;
         },
-        [&](subject_ptr& subject) {
-          wakes ? resume(subject->tag) : suspend(subject->tag, keep::contents);
+        [&](auto& subject) { wakes ? resume(subject.tag) : suspend(subject.tag, keep::contents); },
+        [&](auto& subject) {
+          CHECK(subject.tag.is_asleep() == wakes);
+          resume(subject.tag);
+          subject.check_awake();
         },
-        [&](const subject_ptr& subject) {
-          CHECK(subject->tag.is_asleep() == wakes);
-          resume(subject->tag);
-          subject->check_awake();
-        },
-        [&](const subject_ptr& subject) {
-          CHECK(subject->tag.is_asleep() == !wakes);
-          resume(subject->tag);
-          subject->check_awake();
+        [&](auto& subject) {
+          CHECK(subject.tag.is_asleep() == !wakes);
+          resume(subject.tag);
+          subject.check_awake();
         });
   }
 }

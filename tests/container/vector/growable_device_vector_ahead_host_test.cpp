@@ -163,24 +163,24 @@ void sweep_ahead(const char* name, Operation operation) {
   for (const prefetch_level how : both_ways) {
     fault_sweep{name, after_failure::capacity}.run(
         [how] { return std::make_unique<vector_ahead>(how); },
-        [&](std::unique_ptr<vector_ahead>& subject) {
-          operation(subject->vector);
+        [&](auto& subject) {
+          operation(subject.vector);
           wait_for_background_tasks();
         },
-        [](const std::unique_ptr<vector_ahead>& subject) {
-          CHECK(subject->vector.size() == size_ahead);
-          CHECK(subject->vector.data() == subject->data);
-          CHECK(subject->contents() == series<element12>(0, size_ahead));
-          subject->check_rights();
+        [](auto& subject) {
+          CHECK(subject.vector.size() == size_ahead);
+          CHECK(subject.vector.data() == subject.data);
+          CHECK(subject.contents() == series<element12>(0, size_ahead));
+          subject.check_rights();
           // It goes on as if nothing had been.
-          subject->vector.resize_uninitialized(subject->vector.capacity() + 3'000'000);
-          subject->check_rights();
+          subject.vector.resize_uninitialized(subject.vector.capacity() + 3'000'000);
+          subject.check_rights();
         },
-        [](const std::unique_ptr<vector_ahead>& subject) {
-          CHECK(subject->contents() == series<element12>(0, size_ahead));
-          subject->check_rights();
-          subject->vector.resize_uninitialized(subject->vector.capacity() + 3'000'000);
-          subject->check_rights();
+        [](auto& subject) {
+          CHECK(subject.contents() == series<element12>(0, size_ahead));
+          subject.check_rights();
+          subject.vector.resize_uninitialized(subject.vector.capacity() + 3'000'000);
+          subject.check_rights();
         });
   }
 }

@@ -58,13 +58,12 @@ std::vector<element12> followed_by(const std::vector<element12>& rest) {
 /// Sweeps one member function and compares the elements left with `expected`.
 template <typename Operation>
 void sweep_member(const char* name, const std::vector<element12>& expected, Operation operation) {
-  fault_sweep{name, after_failure::capacity}.run(
-      [] { return std::make_unique<moving_vector>(); },
-      [&](std::unique_ptr<moving_vector>& subject) { operation(subject->vector, subject->stream); },
-      [](const std::unique_ptr<moving_vector>& subject) { subject->check_unchanged(); },
-      [&](const std::unique_ptr<moving_vector>& subject) {
-        CHECK(subject->vector.size() == expected.size());
-        CHECK(subject->contents() == expected);
+  fault_sweep{name, after_failure::capacity}.run<moving_vector>(
+      [&](auto& subject) { operation(subject.vector, subject.stream); },
+      [](auto& subject) { subject.check_unchanged(); },
+      [&](auto& subject) {
+        CHECK(subject.vector.size() == expected.size());
+        CHECK(subject.contents() == expected);
       });
 }
 
@@ -95,11 +94,10 @@ TEST_CASE("growable_device_vector: resize that fails changes nothing") {
 }
 
 TEST_CASE("growable_device_vector: resize_uninitialized that fails changes nothing") {
-  fault_sweep{"resize_uninitialized", after_failure::capacity}.run(
-      [] { return std::make_unique<moving_vector>(); },
-      [](std::unique_ptr<moving_vector>& subject) { subject->vector.resize_uninitialized(more); },
-      [](const std::unique_ptr<moving_vector>& subject) { subject->check_unchanged(); },
-      [](const std::unique_ptr<moving_vector>& subject) { CHECK(subject->vector.size() == more); });
+  fault_sweep{"resize_uninitialized", after_failure::capacity}.run<moving_vector>(
+      [](auto& subject) { subject.vector.resize_uninitialized(more); },
+      [](auto& subject) { subject.check_unchanged(); },
+      [](auto& subject) { CHECK(subject.vector.size() == more); });
 }
 
 TEST_CASE("growable_device_vector: append that fails changes nothing") {
@@ -125,30 +123,28 @@ struct full_queue {
   }
   static growth_options options() { return growth_options{.max_bytes = 8 * MiB}; }
 };
-using queue_ptr = std::unique_ptr<full_queue>;
 
 TEST_CASE("growable_device_vector: erase_front that fails erases nothing") {
-  fault_sweep{"erase_front"}.run(
-      [] { return std::make_unique<full_queue>(); },
-      [](queue_ptr& subject) { subject->vector.erase_front(5 * MiB / 4, subject->stream); },
-      [](const queue_ptr& subject) {
-        CHECK(subject->vector.data() == subject->data);
-        CHECK(subject->vector.size() == 2 * MiB);
-        CHECK(subject->vector.element(0, subject->stream) == numbered<element<4>>(2 * MiB));
+  fault_sweep{"erase_front"}.run<full_queue>(
+      [](auto& subject) { subject.vector.erase_front(5 * MiB / 4, subject.stream); },
+      [](auto& subject) {
+        CHECK(subject.vector.data() == subject.data);
+        CHECK(subject.vector.size() == 2 * MiB);
+        CHECK(subject.vector.element(0, subject.stream) == numbered<element<4>>(2 * MiB));
       },
-      [](const queue_ptr& subject) {
-        CHECK(subject->vector.data() == subject->data + 5 * MiB / 4);
-        CHECK(subject->vector.size() == 3 * MiB / 4);
+      [](auto& subject) {
+        CHECK(subject.vector.data() == subject.data + 5 * MiB / 4);
+        CHECK(subject.vector.size() == 3 * MiB / 4);
       });
 }
 
 TEST_CASE("growable_device_vector: growth into erased addresses that fails keeps every element") {
-  const auto marked = [](const queue_ptr& subject) {
+  const auto marked = [](auto& subject) {
     const std::size_t at = full_queue::marked - 5 * MiB / 4;
-    CHECK(subject->vector.element(at, subject->stream) == numbered<element<4>>(1));
-    CHECK(subject->vector.element(0, subject->stream) == numbered<element<4>>(6 * MiB));
-    CHECK(subject->vector.access(reading_device) == peer_right());
-    if (!on_fallback()) CHECK(get_access(subject->vector.data(), reading_device) == peer_right());
+    CHECK(subject.vector.element(at, subject.stream) == numbered<element<4>>(1));
+    CHECK(subject.vector.element(0, subject.stream) == numbered<element<4>>(6 * MiB));
+    CHECK(subject.vector.access(reading_device) == peer_right());
+    if (!on_fallback()) CHECK(get_access(subject.vector.data(), reading_device) == peer_right());
   };
   fault_sweep{"growth of a queue", after_failure::capacity}.run(
       [] {
@@ -156,13 +152,13 @@ TEST_CASE("growable_device_vector: growth into erased addresses that fails keeps
         subject->vector.erase_front(5 * MiB / 4, subject->stream);
         return subject;
       },
-      [](queue_ptr& subject) { subject->vector.resize(MiB, subject->stream); },
-      [&](const queue_ptr& subject) {
-        CHECK(subject->vector.size() == 3 * MiB / 4);
+      [](auto& subject) { subject.vector.resize(MiB, subject.stream); },
+      [&](auto& subject) {
+        CHECK(subject.vector.size() == 3 * MiB / 4);
         marked(subject);
       },
-      [&](const queue_ptr& subject) {
-        CHECK(subject->vector.size() == MiB);
+      [&](auto& subject) {
+        CHECK(subject.vector.size() == MiB);
         marked(subject);
       });
 }
@@ -182,18 +178,16 @@ TEST_CASE("growable_device_vector: append past the maximum that fails keeps ever
         subject->vector.resize_uninitialized(full);
         return subject;
       },
-      [&](std::unique_ptr<moving_vector>& subject) {
-        subject->vector.append(added, subject->stream);
+      [&](auto& subject) { subject.vector.append(added, subject.stream); },
+      [&](auto& subject) {
+        CHECK(subject.vector.size() == full);
+        CHECK(has_old(subject));
       },
-      [&](const std::unique_ptr<moving_vector>& subject) {
-        CHECK(subject->vector.size() == full);
-        CHECK(has_old(*subject));
-      },
-      [&](const std::unique_ptr<moving_vector>& subject) {
-        REQUIRE(subject->vector.size() == full + added.size());
-        CHECK(has_old(*subject));
+      [&](auto& subject) {
+        REQUIRE(subject.vector.size() == full + added.size());
+        CHECK(has_old(subject));
         std::vector<element12> last(added.size());
-        copy(subject->stream, last.data(), subject->vector.data() + full,
+        copy(subject.stream, last.data(), subject.vector.data() + full,
              last.size() * sizeof(element12));
         CHECK(last == added);
       });
@@ -218,36 +212,28 @@ TEST_CASE("growable_device_vector: assign that fails changes nothing") {
 
 TEST_CASE("growable_device_vector: assign of copies that fails keeps the size and the address") {
   const std::vector<element12> expected(more, numbered<element12>(6));
-  fault_sweep{"assign of copies", after_failure::capacity}.run(
-      [] { return std::make_unique<moving_vector>(); },
-      [](std::unique_ptr<moving_vector>& subject) {
-        subject->vector.assign(more, numbered<element12>(6), subject->stream);
+  fault_sweep{"assign of copies", after_failure::capacity}.run<moving_vector>(
+      [](auto& subject) { subject.vector.assign(more, numbered<element12>(6), subject.stream); },
+      [](auto& subject) {
+        CHECK(subject.vector.size() == size_before);
+        if (!on_fallback()) CHECK(subject.vector.data() == subject.data);
       },
-      [](const std::unique_ptr<moving_vector>& subject) {
-        CHECK(subject->vector.size() == size_before);
-        if (!on_fallback()) CHECK(subject->vector.data() == subject->data);
-      },
-      [&](const std::unique_ptr<moving_vector>& subject) {
-        CHECK(subject->contents() == expected);
-      });
+      [&](auto& subject) { CHECK(subject.contents() == expected); });
 }
 
 /// Sweeps a member that moves elements from element 400 on: those before stay, and the size.
 template <typename Operation>
 void sweep_moving_member(const char* name, const std::vector<element12>& expected,
                          Operation operation) {
-  fault_sweep{name, after_failure::capacity}.run(
-      [] { return std::make_unique<moving_vector>(); },
-      [&](std::unique_ptr<moving_vector>& subject) { operation(subject->vector, subject->stream); },
-      [](const std::unique_ptr<moving_vector>& subject) {
-        REQUIRE(subject->vector.size() == size_before);
+  fault_sweep{name, after_failure::capacity}.run<moving_vector>(
+      [&](auto& subject) { operation(subject.vector, subject.stream); },
+      [](auto& subject) {
+        REQUIRE(subject.vector.size() == size_before);
         std::vector<element12> kept(400);
-        subject->vector.copy_to_host(kept.data(), kept.size(), subject->stream);
+        subject.vector.copy_to_host(kept.data(), kept.size(), subject.stream);
         CHECK(kept == series<element12>(0, 400));
       },
-      [&](const std::unique_ptr<moving_vector>& subject) {
-        CHECK(subject->contents() == expected);
-      });
+      [&](auto& subject) { CHECK(subject.contents() == expected); });
 }
 
 TEST_CASE("growable_device_vector: insert that fails keeps the size and what is before") {
@@ -298,15 +284,12 @@ TEST_CASE("growable_device_vector: shrink_to_fit that fails keeps every element"
 
 TEST_CASE("growable_device_vector: grant and revoke that fail change no right") {
   const auto sweep_right = [](const char* name, access_right right) {
-    fault_sweep{name}.run(
-        [] { return std::make_unique<moving_vector>(); },
-        [&](std::unique_ptr<moving_vector>& subject) {
-          subject->vector.grant(reading_device, right);
-        },
-        [](const std::unique_ptr<moving_vector>& subject) { subject->check_unchanged(); },
-        [&](const std::unique_ptr<moving_vector>& subject) {
-          CHECK(subject->vector.access(reading_device) == right);
-          if (!on_fallback()) CHECK(get_access(subject->vector.data(), reading_device) == right);
+    fault_sweep{name}.run<moving_vector>(
+        [&](auto& subject) { subject.vector.grant(reading_device, right); },
+        [](auto& subject) { subject.check_unchanged(); },
+        [&](auto& subject) {
+          CHECK(subject.vector.access(reading_device) == right);
+          if (!on_fallback()) CHECK(get_access(subject.vector.data(), reading_device) == right);
         });
   };
   sweep_right("grant", access_right::read_write);
@@ -315,14 +298,13 @@ TEST_CASE("growable_device_vector: grant and revoke that fail change no right") 
 }
 
 TEST_CASE("growable_device_vector: set_access that fails changes no right") {
-  fault_sweep{"set_access"}.run(
-      [] { return std::make_unique<moving_vector>(); },
-      [&](std::unique_ptr<moving_vector>& subject) {
-        subject->vector.set_access({{reading_device, access_right::read_write}});
+  fault_sweep{"set_access"}.run<moving_vector>(
+      [&](auto& subject) {
+        subject.vector.set_access({{reading_device, access_right::read_write}});
       },
-      [](const std::unique_ptr<moving_vector>& subject) { subject->check_unchanged(); },
-      [&](const std::unique_ptr<moving_vector>& subject) {
-        CHECK(subject->vector.access(reading_device) == access_right::read_write);
+      [](auto& subject) { subject.check_unchanged(); },
+      [&](auto& subject) {
+        CHECK(subject.vector.access(reading_device) == access_right::read_write);
       });
 }
 
@@ -335,18 +317,17 @@ TEST_CASE("growable_device_vector: a construction with rights that fails leaves 
 }
 
 TEST_CASE("growable_device_vector: clone that fails leaves nothing") {
-  fault_sweep{"clone"}.run(
-      [] { return std::make_unique<moving_vector>(); },
-      [](std::unique_ptr<moving_vector>& subject) {
+  fault_sweep{"clone"}.run<moving_vector>(
+      [](auto& subject) {
         // A stream of its own: if the fault is in the clone's destructor, which then cannot
         // wait, the copy loses its target, and that is this stream's error.
         const hipvmm::stream stream{filling_device};
         const unordered_on_purpose memory_may_go_before_the_copy;
-        const vector_of_12 copied = subject->vector.clone(stream);
+        const vector_of_12 copied = subject.vector.clone(stream);
         CHECK(copied.size() == size_before);
       },
-      [](const std::unique_ptr<moving_vector>& subject) { subject->check_unchanged(); },
-      [](const std::unique_ptr<moving_vector>& subject) { subject->check_unchanged(); });
+      [](auto& subject) { subject.check_unchanged(); },
+      [](auto& subject) { subject.check_unchanged(); });
 }
 
 TEST_CASE("growable_device_vector: reading that fails changes nothing") {

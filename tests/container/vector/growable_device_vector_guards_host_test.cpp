@@ -31,11 +31,11 @@ struct guarded_vector {
   [[nodiscard]] std::vector<element12> contents() const { return vector.copy_to_host(stream); }
 };
 
-void check_unchanged(const std::unique_ptr<guarded_vector>& subject) {
-  CHECK(subject->vector.size() == guarded_size);
-  CHECK(subject->vector.data() == subject->data);
-  CHECK(subject->vector.access(second_device) == access_right::read_write);
-  CHECK(subject->contents() == series<element12>(0, guarded_size));
+void check_unchanged(guarded_vector& subject) {
+  CHECK(subject.vector.size() == guarded_size);
+  CHECK(subject.vector.data() == subject.data);
+  CHECK(subject.vector.access(second_device) == access_right::read_write);
+  CHECK(subject.contents() == series<element12>(0, guarded_size));
 }
 
 TEST_CASE("growable_device_vector: a move to one reservation that fails changes nothing" *
@@ -44,16 +44,14 @@ TEST_CASE("growable_device_vector: a move to one reservation that fails changes 
   REQUIRE(capability_of(first_device).needs(quirk::one_reservation));
   const std::size_t wanted = guarded_vector{}.vector.max_size() + 1;
   drain_retired_memory();  // memory of that subject is none of the sweep's
-  fault_sweep{"reserve past max_size", after_failure::capacity}.run(
-      [] { return std::make_unique<guarded_vector>(); },
-      [&](std::unique_ptr<guarded_vector>& subject) { subject->vector.reserve(wanted); },
-      check_unchanged,
-      [&](const std::unique_ptr<guarded_vector>& subject) {
-        CHECK(subject->vector.capacity() >= wanted);
-        CHECK(subject->contents() == series<element12>(0, guarded_size));
+  fault_sweep{"reserve past max_size", after_failure::capacity}.run<guarded_vector>(
+      [&](auto& subject) { subject.vector.reserve(wanted); }, check_unchanged,
+      [&](auto& subject) {
+        CHECK(subject.vector.capacity() >= wanted);
+        CHECK(subject.contents() == series<element12>(0, guarded_size));
         // Both ends of the new memory are open to the peer.
-        CHECK(get_access(subject->vector.data(), second_device) == access_right::read_write);
-        CHECK(get_access(subject->vector.data() + wanted - 1, second_device) ==
+        CHECK(get_access(subject.vector.data(), second_device) == access_right::read_write);
+        CHECK(get_access(subject.vector.data() + wanted - 1, second_device) ==
               access_right::read_write);
       });
 }
@@ -72,16 +70,13 @@ TEST_CASE(
       stream.synchronize();
     }
   };
-  fault_sweep{"append_from_device", after_failure::capacity}.run(
-      [] { return std::make_unique<pair>(); },
-      [](std::unique_ptr<pair>& both) {
-        both->target.vector.append_from_device(both->source.span(), both->target.stream);
+  fault_sweep{"append_from_device", after_failure::capacity}.run<pair>(
+      [](auto& both) {
+        both.target.vector.append_from_device(both.source.span(), both.target.stream);
       },
-      [](const std::unique_ptr<pair>& both) {
-        CHECK(both->target.contents() == series<element12>(0, guarded_size));
-      },
-      [](const std::unique_ptr<pair>& both) {
-        CHECK(both->target.contents() == series<element12>(0, guarded_size + 500));
+      [](auto& both) { CHECK(both.target.contents() == series<element12>(0, guarded_size)); },
+      [](auto& both) {
+        CHECK(both.target.contents() == series<element12>(0, guarded_size + 500));
       });
 }
 

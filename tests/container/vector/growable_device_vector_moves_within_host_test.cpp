@@ -271,17 +271,15 @@ TEST_CASE("growable_device_vector: a move that fails to get scratch memory chang
     };
     fault_sweep{"scratch memory", after_failure::capacity}.run(
         [&] { return std::make_unique<subject>(options); },
-        [](std::unique_ptr<subject>& in) {
-          in->vector.insert(0, {1}, in->stream);
-          in->vector.erase(0, 1, in->stream);
+        [](auto& in) {
+          in.vector.insert(0, {1}, in.stream);
+          in.vector.erase(0, 1, in.stream);
         },
-        [](const std::unique_ptr<subject>& in) {
-          const std::size_t size = in->vector.size();
-          CHECK((size == in->model.size() || size == in->model.size() + 1));
+        [](auto& in) {
+          const std::size_t size = in.vector.size();
+          CHECK((size == in.model.size() || size == in.model.size() + 1));
         },
-        [](const std::unique_ptr<subject>& in) {
-          CHECK(in->vector.copy_to_host(in->stream) == in->model);
-        });
+        [](auto& in) { CHECK(in.vector.copy_to_host(in.stream) == in.model); });
   });
 }
 

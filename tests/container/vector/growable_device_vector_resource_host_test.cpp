@@ -30,14 +30,11 @@ struct vector_on_resource {
     CHECK(vector.element(999, stream) == numbered<element12>(999));
   }
 };
-using on_resource_ptr = std::unique_ptr<vector_on_resource>;
 
 TEST_CASE("growable_device_vector on a resource: growth that fails changes nothing") {
-  fault_sweep{"growth on a resource", after_failure::capacity}.run(
-      [] { return std::make_unique<vector_on_resource>(); },
-      [](on_resource_ptr& subject) { subject->vector.resize(5000, subject->stream); },
-      [](const on_resource_ptr& subject) { subject->check(1000); },
-      [](const on_resource_ptr& subject) { subject->check(5000); });
+  fault_sweep{"growth on a resource", after_failure::capacity}.run<vector_on_resource>(
+      [](auto& subject) { subject.vector.resize(5000, subject.stream); },
+      [](auto& subject) { subject.check(1000); }, [](auto& subject) { subject.check(5000); });
 }
 
 TEST_CASE("growable_device_vector on a resource: a shrink that fails changes nothing") {
@@ -47,11 +44,8 @@ TEST_CASE("growable_device_vector on a resource: a shrink that fails changes not
         subject->vector.reserve(9000);
         return subject;
       },
-      [](on_resource_ptr& subject) {
-        subject->vector.shrink_to_fit(subject->stream, tail_chunk::replace);
-      },
-      [](const on_resource_ptr& subject) { subject->check(1000); },
-      [](const on_resource_ptr& subject) { subject->check(1000); });
+      [](auto& subject) { subject.vector.shrink_to_fit(subject.stream, tail_chunk::replace); },
+      [](auto& subject) { subject.check(1000); }, [](auto& subject) { subject.check(1000); });
 }
 
 TEST_CASE("growable_device_vector on a resource: growth waits for work in other streams") {

@@ -32,15 +32,15 @@ TEST_CASE("guard_resource_adaptor: calls that fail lose no memory and find no da
   for (const std::size_t quarantine : {std::size_t{0}, std::size_t{MiB}}) {
     test::fault_sweep sweep{"a guarded block", test::after_failure::capacity};
     sweep.run([&] { return std::make_unique<guarded_memory>(quarantine); },
-              [](const auto& all) {
-                void* const one = all->guard->allocate(all->used, 1000);
-                all->guard->deallocate(all->used, one, 1000);
-                void* const two = all->guard->allocate_sync(1000);
-                all->guard->deallocate_sync(two, 1000);
-                all->guard->flush();
+              [](auto& all) {
+                void* const one = all.guard->allocate(all.used, 1000);
+                all.guard->deallocate(all.used, one, 1000);
+                void* const two = all.guard->allocate_sync(1000);
+                all.guard->deallocate_sync(two, 1000);
+                all.guard->flush();
               },
-              [](const auto& all) { CHECK(all->guard->damages() == 0); },
-              [](const auto& all) { CHECK(all->guard->damages() == 0); });
+              [](auto& all) { CHECK(all.guard->damages() == 0); },
+              [](auto& all) { CHECK(all.guard->damages() == 0); });
   }
 }
 

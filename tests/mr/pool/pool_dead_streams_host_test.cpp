@@ -430,11 +430,11 @@ struct used_pool {
 };
 
 TEST_CASE("vmm_pool_resource: calls that fail for a stream of the program's lose no memory") {
-  const auto verify = [](const std::unique_ptr<used_pool>& used) { used->verify(); };
+  const auto verify = [](auto& used) { used.verify(); };
   if (is_cuda())
     fault_sweep{"deallocate", after_failure::capacity}.run(
-        [] { return std::make_unique<used_pool>(true); },
-        [](const std::unique_ptr<used_pool>& used) { used->deallocate(); }, verify, verify);
+        [] { return std::make_unique<used_pool>(true); }, [](auto& used) { used.deallocate(); },
+        verify, verify);
   for (const bool asked : {true, false})
     fault_sweep{"allocate", after_failure::capacity}.run(
         [asked] {
@@ -443,7 +443,7 @@ TEST_CASE("vmm_pool_resource: calls that fail for a stream of the program's lose
           used->own.end();
           return used;
         },
-        [](const std::unique_ptr<used_pool>& used) { used->use(); }, verify, verify);
+        [](auto& used) { used.use(); }, verify, verify);
 }
 
 TEST_CASE("vmm_pool_resource: chunks that moved stay at old addresses until their users are done" *

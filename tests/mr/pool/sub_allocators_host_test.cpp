@@ -307,10 +307,8 @@ TEST_CASE("sub-allocators: a call that fails leaves them to be used") {
   for (const bool fixed : {true, false}) {
     test::fault_sweep{fixed ? "fixed_size_resource" : "arena_resource",
                       test::after_failure::capacity}
-        .run([=] { return std::make_unique<worn>(fixed); },
-             [](const std::unique_ptr<worn>& subject) { subject->use(); },
-             [](const std::unique_ptr<worn>& subject) { subject->verify(); },
-             [](const std::unique_ptr<worn>& subject) { subject->verify(); });
+        .run([=] { return std::make_unique<worn>(fixed); }, [](auto& subject) { subject.use(); },
+             [](auto& subject) { subject.verify(); }, [](auto& subject) { subject.verify(); });
   }
 }
 

@@ -101,17 +101,16 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: uncached pools and requests that fail le
       if (block != nullptr) pool->deallocate(used, block, 3 * MiB);
     }
   };
-  test::fault_sweep{"uncached pool", test::after_failure::capacity}.run(
-      [] { return std::make_unique<subject>(); },
-      [](const auto& one) {
-        one->pool.emplace(first_device, uncached_pool());
-        one->block = one->pool->allocate(one->used, 3 * MiB);
+  test::fault_sweep{"uncached pool", test::after_failure::capacity}.run<subject>(
+      [](auto& one) {
+        one.pool.emplace(first_device, uncached_pool());
+        one.block = one.pool->allocate(one.used, 3 * MiB);
       },
-      [](const auto& one) {
-        CHECK(one->block == nullptr);
-        if (one->pool) CHECK(one->pool->usage().used_current == 0);
+      [](auto& one) {
+        CHECK(one.block == nullptr);
+        if (one.pool) CHECK(one.pool->usage().used_current == 0);
       },
-      [](const auto& one) { CHECK(is_uncached(*one->pool)); });
+      [](auto& one) { CHECK(is_uncached(*one.pool)); });
 }
 
 /// A hole of 150 MiB and the rest of the limit hold 200 MiB, after a program used other sizes.

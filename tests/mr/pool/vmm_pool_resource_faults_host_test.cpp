@@ -85,9 +85,8 @@ template <typename Operation>
 void sweep(const char* name, Operation operation, bool in_use = false) {
   test::fault_sweep{name, test::after_failure::capacity}.run(
       [=] { return std::make_unique<worn_pool>(in_use); },
-      [&](const std::unique_ptr<worn_pool>& subject) { operation(*subject); },
-      [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); },
-      [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); });
+      [&](auto& subject) { operation(subject); }, [](auto& subject) { subject.verify(); },
+      [](auto& subject) { subject.verify(); });
 }
 
 TEST_CASE("vmm_pool_resource: what is held and allocated is known where HIP has ended") {
@@ -133,17 +132,13 @@ TEST_CASE("vmm_pool_resource: allocate that fails leaves the pool as it was") {
 TEST_CASE("vmm_pool_resource: a growth of several chunks that fails leaves nothing mapped") {
   test::fault_sweep{"growth of several chunks", test::after_failure::capacity}.run(
       [] { return std::make_unique<vmm_pool_resource>(first_device, test::at_most(64 * MiB)); },
-      [](const std::unique_ptr<vmm_pool_resource>& pool) {
+      [](auto& pool) {
         const stream used{first_device};
-        const lease one{*pool, used, 36 * MiB};
-        const lease two{*pool, used, 20 * MiB};
+        const lease one{pool, used, 36 * MiB};
+        const lease two{pool, used, 20 * MiB};
       },
-      [](const std::unique_ptr<vmm_pool_resource>& pool) {
-        CHECK(pool->statistics().used_current == 0);
-      },
-      [](const std::unique_ptr<vmm_pool_resource>& pool) {
-        CHECK(pool->statistics().reserved_current <= 64 * MiB);
-      });
+      [](auto& pool) { CHECK(pool.statistics().used_current == 0); },
+      [](auto& pool) { CHECK(pool.statistics().reserved_current <= 64 * MiB); });
 }
 
 TEST_CASE("vmm_pool_resource: the chunks of a growth get their rights by one call" *

@@ -445,7 +445,6 @@ struct swept_pool {
 };
 
 void sweep_pool(const char* what) {
-  using subject_ptr = std::unique_ptr<swept_pool>;
   const bool wakes = std::string{what} == "resume";
   fault_sweep{what, after_failure::capacity}.run(
       [&] {
@@ -453,15 +452,9 @@ void sweep_pool(const char* what) {
         if (wakes) suspend(result->tag, keep::contents);
         return result;
       },
-      [&](subject_ptr& subject) {
-        wakes ? resume(subject->tag) : suspend(subject->tag, keep::contents);
-      },
-      [&](const subject_ptr& subject) {
-        wakes ? subject->check_sleeps_whole() : subject->check_awake();
-      },
-      [&](const subject_ptr& subject) {
-        wakes ? subject->check_awake() : subject->check_sleeps_whole();
-      });
+      [&](auto& subject) { wakes ? resume(subject.tag) : suspend(subject.tag, keep::contents); },
+      [&](auto& subject) { wakes ? subject.check_sleeps_whole() : subject.check_awake(); },
+      [&](auto& subject) { wakes ? subject.check_awake() : subject.check_sleeps_whole(); });
 }
 
 TEST_CASE("sleep: a suspend of a pool that fails leaves it awake") { sweep_pool("suspend"); }

@@ -69,9 +69,9 @@ TEST_CASE("hip_async_resource: switches that cannot be set all stay as they were
   const mr::pool_reuse none{false, false, false};
   fault_sweep{"set_reuse"}.run(
       [] { return std::make_unique<mr::hip_async_resource>(device_ref{0}); },
-      [&](auto& resource) { resource->set_reuse(none); },
-      [](auto& resource) { CHECK(resource->reuse() == mr::pool_reuse{}); },
-      [&](auto& resource) { CHECK(resource->reuse() == none); });
+      [&](auto& resource) { resource.set_reuse(none); },
+      [](auto& resource) { CHECK(resource.reuse() == mr::pool_reuse{}); },
+      [&](auto& resource) { CHECK(resource.reuse() == none); });
 }
 
 TEST_CASE("hip_async_resource: a right is taken back where HIP can") {

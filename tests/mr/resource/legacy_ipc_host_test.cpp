@@ -44,14 +44,13 @@ TEST_CASE("vmm_pool_resource: a pool of slabs that fails to begin, or to export,
   test::fault_sweep{"pool of slabs", test::after_failure::capacity}.run([] {
     static_cast<void>(vmm_pool_resource{first_device, pool_of_slabs::options()});
   });
-  test::fault_sweep{"export_legacy_block"}.run(
-      [] { return std::make_unique<pool_of_slabs>(); },
-      [](const auto& one) { one->exported = one->pool.export_legacy_block(one->block); },
-      [](const auto& one) {
-        CHECK_FALSE(one->exported);
-        CHECK(one->pool.usage().used_current == 3 * MiB);
+  test::fault_sweep{"export_legacy_block"}.run<pool_of_slabs>(
+      [](auto& one) { one.exported = one.pool.export_legacy_block(one.block); },
+      [](auto& one) {
+        CHECK_FALSE(one.exported);
+        CHECK(one.pool.usage().used_current == 3 * MiB);
       },
-      [](const auto& one) { CHECK(one->exported->bytes == 3 * MiB); });
+      [](auto& one) { CHECK(one.exported->bytes == 3 * MiB); });
 }
 
 TEST_CASE("imported_legacy_block: each HIP call that fails leaves nothing behind") {

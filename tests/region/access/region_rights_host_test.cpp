@@ -74,9 +74,8 @@ struct five_chunks {
   static constexpr std::array<std::size_t, 5> present{0, 1, 2, 5, 6};
 };
 
-using five_ptr = std::unique_ptr<five_chunks>;
 constexpr auto make_five = [] { return std::make_unique<five_chunks>(); };
-constexpr auto five_unchanged = [](const five_ptr& subject) { subject->check_unchanged(); };
+constexpr auto five_unchanged = [](auto& subject) { subject.check_unchanged(); };
 constexpr access_right no_right = access_right::none;
 constexpr access_right reads = access_right::read;
 constexpr access_right writes = access_right::read_write;
@@ -360,19 +359,18 @@ TEST_CASE("region: rights are set while a stream is captured") {
 
 TEST_CASE("region: set_access that fails leaves every right as it was") {
   fault_sweep{"set_access"}.run(
-      make_five, [](five_ptr& all) { all->region.set_access(peer_alone); }, five_unchanged,
-      [](const five_ptr& all) { all->check_all(no_right, reads); });
+      make_five, [](auto& all) { all.region.set_access(peer_alone); }, five_unchanged,
+      [](auto& all) { all.check_all(no_right, reads); });
 }
 
 TEST_CASE("region: set_access of a range that fails leaves every right as it was") {
   fault_sweep{"set_access of a range"}.run(
-      make_five,
-      [](five_ptr& all) { all->region.set_access(all->unit, 2 * all->unit, peer_alone); },
+      make_five, [](auto& all) { all.region.set_access(all.unit, 2 * all.unit, peer_alone); },
       five_unchanged,
-      [](const five_ptr& all) {
-        CHECK(all->has(0, writes, reads));
-        CHECK(all->has(1, no_right, reads));
-        CHECK(all->has(2, no_right, reads));
+      [](auto& all) {
+        CHECK(all.has(0, writes, reads));
+        CHECK(all.has(1, no_right, reads));
+        CHECK(all.has(2, no_right, reads));
       });
 }
 
@@ -385,29 +383,29 @@ constexpr auto make_mixed = [] {
   all->region.set_access(7 * all->unit, all->unit, {});
   return all;
 };
-const auto check_mixed = [](const five_ptr& all) {
-  CHECK(all->has(0, no_right, reads));
-  CHECK(all->has(1, writes, writes));
-  CHECK(all->has(2, writes, reads));
-  CHECK(all->has(5, writes, reads));
-  CHECK(all->has(7, writes, no_right));
-  CHECK(get_access(advance(all->region.base(), 6 * all->unit), second_device) == no_right);
+const auto check_mixed = [](auto& all) {
+  CHECK(all.has(0, no_right, reads));
+  CHECK(all.has(1, writes, writes));
+  CHECK(all.has(2, writes, reads));
+  CHECK(all.has(5, writes, reads));
+  CHECK(all.has(7, writes, no_right));
+  CHECK(get_access(advance(all.region.base(), 6 * all.unit), second_device) == no_right);
 };
 
 TEST_CASE("region: set_access that fails leaves chunks their own rights") {
   fault_sweep{"set_access amid own rights"}.run(
-      make_mixed, [](five_ptr& all) { all->region.set_access(peer_writes); }, check_mixed,
-      [](const five_ptr& all) {
-        for (const std::size_t index : {0, 1, 2, 5, 7}) CHECK(all->has(index, writes, writes));
+      make_mixed, [](auto& all) { all.region.set_access(peer_writes); }, check_mixed,
+      [](auto& all) {
+        for (const std::size_t index : {0, 1, 2, 5, 7}) CHECK(all.has(index, writes, writes));
       });
 }
 
 TEST_CASE("region: grant that fails leaves chunks their own rights") {
   fault_sweep{"grant amid own rights"}.run(
-      make_mixed, [](five_ptr& all) { all->region.grant(second_device, writes); }, check_mixed,
-      [](const five_ptr& all) {
-        CHECK(all->has(0, no_right, writes));
-        for (const std::size_t index : {1, 2, 5, 7}) CHECK(all->has(index, writes, writes));
+      make_mixed, [](auto& all) { all.region.grant(second_device, writes); }, check_mixed,
+      [](auto& all) {
+        CHECK(all.has(0, no_right, writes));
+        for (const std::size_t index : {1, 2, 5, 7}) CHECK(all.has(index, writes, writes));
       });
 }
 
@@ -417,33 +415,32 @@ constexpr auto make_moved = [] {
   return all;
 };
 
-constexpr auto check_moved = [](const five_ptr& all) {
-  CHECK(all->has(0, no_right, reads));
-  CHECK(all->has(1, writes, writes));
-  CHECK(all->has(7, writes, no_right));
+constexpr auto check_moved = [](auto& all) {
+  CHECK(all.has(0, no_right, reads));
+  CHECK(all.has(1, writes, writes));
+  CHECK(all.has(7, writes, no_right));
 };
 
 TEST_CASE("region: extend that fails leaves chunks their own rights") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"extend amid own rights"}.run(
-      make_moved, [](five_ptr& all) { all->region.extend(32 * all->unit, 9 * all->unit); },
-      check_moved,
-      [](const five_ptr& all) {
+      make_moved, [](auto& all) { all.region.extend(32 * all.unit, 9 * all.unit); }, check_moved,
+      [](auto& all) {
         check_moved(all);
-        CHECK(all->has(6, writes, reads));
+        CHECK(all.has(6, writes, reads));
       });
 }
 
 TEST_CASE("region: decommit that fails leaves chunks their own rights") {
   fault_sweep{"decommit amid own rights"}.run(
-      make_moved, [](five_ptr& all) { all->region.decommit(0, 16 * all->unit); }, check_moved,
-      [](const five_ptr& all) { CHECK(all->region.committed_bytes() == 0); });
+      make_moved, [](auto& all) { all.region.decommit(0, 16 * all.unit); }, check_moved,
+      [](auto& all) { CHECK(all.region.committed_bytes() == 0); });
 }
 
 TEST_CASE("region: effective_access that fails changes nothing") {
   fault_sweep{"effective_access"}.run(
       make_five,
-      [](five_ptr& all) { CHECK(all->region.effective_access(0, 16 * all->unit).size() == 5); },
+      [](auto& all) { CHECK(all.region.effective_access(0, 16 * all.unit).size() == 5); },
       five_unchanged, five_unchanged);
 }
 

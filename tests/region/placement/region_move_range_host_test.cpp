@@ -36,7 +36,6 @@ struct three_chunks {
     return result;
   }
 };
-using three_ptr = std::unique_ptr<three_chunks>;
 
 /// Compares the rights of all devices to one granule with those of the region; copies it by each
 /// that has one.
@@ -61,9 +60,9 @@ HIPVMM_TEST_CASE_IN("region: rights of what moves are as granted at each address
     made->region.grant(first_device, owner);
     return made;
   };
-  const auto check_chunks = [](const three_ptr& subject) {
-    for (const chunk_view& each : subject->region.chunks())
-      check_granted(subject->region, each.offset / subject->unit);
+  const auto check_chunks = [](auto& subject) {
+    for (const chunk_view& each : subject.region.chunks())
+      check_granted(subject.region, each.offset / subject.unit);
   };
   const bool keeps_read = capability_of(first_device).has(trait::keeps_read_only);
   for (const auto& [owner, peer] : {std::pair{read_write, read_write}, std::pair{read, read_write},
@@ -75,17 +74,16 @@ HIPVMM_TEST_CASE_IN("region: rights of what moves are as granted at each address
     if (peer == read_write)
       fault_sweep{"move_range"}.run(
           make,
-          [](const three_ptr& subject) {
-            subject->region.move_range(0, 2 * subject->unit, second_device, subject->stream);
+          [](auto& subject) {
+            subject.region.move_range(0, 2 * subject.unit, second_device, subject.stream);
           },
           check_chunks, check_chunks);
     if (!make()->region.can_move_chunks()) continue;
     fault_sweep{"move_chunk"}.run(
-        make, [](const three_ptr& subject) { subject->region.move_chunk(0, 3 * subject->unit); },
-        check_chunks,
-        [&](const three_ptr& subject) {
-          for (std::size_t i = 0; i < 4; ++i) check_granted(subject->region, i);
-          subject->region.end_move(0);
+        make, [](auto& subject) { subject.region.move_chunk(0, 3 * subject.unit); }, check_chunks,
+        [&](auto& subject) {
+          for (std::size_t i = 0; i < 4; ++i) check_granted(subject.region, i);
+          subject.region.end_move(0);
           check_chunks(subject);
         });
     fault_sweep{"end_move"}.run(
@@ -94,9 +92,9 @@ HIPVMM_TEST_CASE_IN("region: rights of what moves are as granted at each address
           made->region.move_chunk(0, 3 * made->unit);
           return made;
         },
-        [](const three_ptr& subject) { subject->region.end_move(0); },
-        [](const three_ptr& subject) {
-          for (std::size_t i = 0; i < 4; ++i) check_granted(subject->region, i);
+        [](auto& subject) { subject.region.end_move(0); },
+        [](auto& subject) {
+          for (std::size_t i = 0; i < 4; ++i) check_granted(subject.region, i);
         },
         check_chunks);
   }
@@ -108,24 +106,24 @@ HIPVMM_TEST_CASE_IN("region: move_range that fails leaves every byte where it wa
   static constexpr std::size_t chunks = 5;
   fault_sweep{"move_range"}.run(
       [] { return std::make_unique<three_chunks>(chunks); },
-      [](three_ptr& subject) {
-        subject->region.move_range(0, chunks * subject->unit, second_device, subject->stream);
+      [](auto& subject) {
+        subject.region.move_range(0, chunks * subject.unit, second_device, subject.stream);
       },
-      [](const three_ptr& subject) {
+      [](auto& subject) {
         // A rollback that HIP refuses loses a chunk, and says so.
-        if (subject->region.chunk_count() != chunks) return;
-        for (const chunk_view& each : subject->region.chunks()) {
+        if (subject.region.chunk_count() != chunks) return;
+        for (const chunk_view& each : subject.region.chunks()) {
           CHECK(each.device == first_device);
           CHECK(get_access(each.address, first_device) == access_right::read_write);
           CHECK(get_access(each.address, second_device) == access_right::read_write);
         }
-        check_tags(subject->region, 0, chunks, 1, subject->stream);
-        CHECK(subject->region.rights().other_owners().empty());
+        check_tags(subject.region, 0, chunks, 1, subject.stream);
+        CHECK(subject.region.rights().other_owners().empty());
       },
-      [](const three_ptr& subject) {
-        REQUIRE(subject->region.chunk_count() == chunks);
-        for (const chunk_view& each : subject->region.chunks()) CHECK(each.device == second_device);
-        check_tags(subject->region, 0, chunks, 1, subject->stream);
+      [](auto& subject) {
+        REQUIRE(subject.region.chunk_count() == chunks);
+        for (const chunk_view& each : subject.region.chunks()) CHECK(each.device == second_device);
+        check_tags(subject.region, 0, chunks, 1, subject.stream);
       });
 }
 

@@ -36,13 +36,12 @@ struct spilled_region {
     return result;
   }
 };
-using spilled_ptr = std::unique_ptr<spilled_region>;
 constexpr auto make_spilled = [] { return std::make_unique<spilled_region>(); };
-constexpr auto is_as_before = [](const spilled_ptr& subject) {
+constexpr auto is_as_before = [](auto& subject) {
   // A rollback that HIP refuses loses a chunk, and says so.
-  if (subject->region.chunk_count() != 2) return;
-  CHECK(subject->on_host() == 1);
-  check_tags(subject->region, 0, 2, 1, subject->stream);
+  if (subject.region.chunk_count() != 2) return;
+  CHECK(subject.on_host() == 1);
+  check_tags(subject.region, 0, 2, 1, subject.stream);
 };
 
 TEST_CASE("region: memory that the device does not have is refused before addresses are reserved") {
@@ -58,9 +57,8 @@ TEST_CASE("region: memory that the device does not have is refused before addres
 TEST_CASE("region: growth on the host that fails leaves the region as it was") {
   if (!capability_of(first_device).has(trait::host_chunks)) return;
   fault_sweep{"spilled commit"}.run(
-      make_spilled,
-      [](spilled_ptr& subject) { subject->region.commit(2 * subject->unit, subject->unit); },
-      is_as_before, [](const spilled_ptr& subject) { CHECK(subject->on_host() == 2); });
+      make_spilled, [](auto& subject) { subject.region.commit(2 * subject.unit, subject.unit); },
+      is_as_before, [](auto& subject) { CHECK(subject.on_host() == 2); });
 }
 
 TEST_CASE("region: move_range to the host and from it that fails leaves every byte where it was") {
@@ -68,13 +66,11 @@ TEST_CASE("region: move_range to the host and from it that fails leaves every by
   for (const memory_location to : {memory_location::host(), memory_location{first_device}}) {
     fault_sweep{"move_range"}.run(
         make_spilled,
-        [to](spilled_ptr& subject) {
-          subject->region.move_range(0, 2 * subject->unit, to, subject->stream);
-        },
+        [to](auto& subject) { subject.region.move_range(0, 2 * subject.unit, to, subject.stream); },
         is_as_before,
-        [to](const spilled_ptr& subject) {
-          CHECK(subject->on_host() == (to.is_host() ? 2U : 0U));
-          check_tags(subject->region, 0, 2, 1, subject->stream);
+        [to](auto& subject) {
+          CHECK(subject.on_host() == (to.is_host() ? 2U : 0U));
+          check_tags(subject.region, 0, 2, 1, subject.stream);
         });
   }
 }

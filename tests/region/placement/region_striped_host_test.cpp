@@ -41,9 +41,8 @@ struct striped_region {
     check_tags(region, 0, 4, 1, stream);
   }
 };
-using striped_ptr = std::unique_ptr<striped_region>;
 constexpr auto make_striped = [] { return std::make_unique<striped_region>(); };
-constexpr auto striped_is_unchanged = [](const striped_ptr& s) { s->check_unchanged(); };
+constexpr auto striped_is_unchanged = [](auto& s) { s.check_unchanged(); };
 
 TEST_CASE("region: a construction with stripes that fails leaves nothing") {
   fault_sweep{"striped region"}.run([] {
@@ -54,23 +53,23 @@ TEST_CASE("region: a construction with stripes that fails leaves nothing") {
 TEST_CASE("region: growth over stripes that fails leaves the region as it was") {
   fault_sweep{"striped commit"}.run(
       make_striped,
-      [](striped_ptr& subject) { subject->region.commit(4 * subject->unit, 4 * subject->unit); },
+      [](auto& subject) { subject.region.commit(4 * subject.unit, 4 * subject.unit); },
       striped_is_unchanged,
-      [](const striped_ptr& subject) {
-        CHECK(subject->region.committed_from(0) == 8 * subject->unit);
-        for (const chunk_view& each : subject->region.chunks())
-          CHECK(each.device.ordinal() == static_cast<int>(each.offset / subject->unit % 2));
+      [](auto& subject) {
+        CHECK(subject.region.committed_from(0) == 8 * subject.unit);
+        for (const chunk_view& each : subject.region.chunks())
+          CHECK(each.device.ordinal() == static_cast<int>(each.offset / subject.unit % 2));
       });
 }
 
 TEST_CASE("region: a move of stripes to other addresses that fails leaves the region as it was") {
   fault_sweep{"striped extend"}.run(
       make_striped,
-      [](striped_ptr& subject) { subject->region.extend(32 * subject->unit, 6 * subject->unit); },
+      [](auto& subject) { subject.region.extend(32 * subject.unit, 6 * subject.unit); },
       striped_is_unchanged,
-      [](const striped_ptr& subject) {
-        CHECK(subject->region.committed_from(0) == 6 * subject->unit);
-        check_tags(subject->region, 0, 4, 1, subject->stream);
+      [](auto& subject) {
+        CHECK(subject.region.committed_from(0) == 6 * subject.unit);
+        check_tags(subject.region, 0, 4, 1, subject.stream);
       });
 }
 

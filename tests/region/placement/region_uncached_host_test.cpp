@@ -30,20 +30,16 @@ struct uncached_region {
                           .memory = chunk_memory::uncached};
   }
 };
-using uncached_ptr = std::unique_ptr<uncached_region>;
 
 TEST_CASE("region: growth by uncached chunks that fails leaves the region as it was") {
   if (!capability_of(first_device).has(trait::uncached_chunks)) return;
-  fault_sweep{"uncached commit", nothing_but_pinned()}.run(
-      [] { return std::make_unique<uncached_region>(); },
-      [](uncached_ptr& subject) { subject->region.commit(subject->unit, 2 * subject->unit); },
-      [](const uncached_ptr& subject) {
-        CHECK(subject->region.committed_bytes() == subject->unit);
-        check_tags(subject->region, 0, 1, 1, subject->stream);
+  fault_sweep{"uncached commit", nothing_but_pinned()}.run<uncached_region>(
+      [](auto& subject) { subject.region.commit(subject.unit, 2 * subject.unit); },
+      [](auto& subject) {
+        CHECK(subject.region.committed_bytes() == subject.unit);
+        check_tags(subject.region, 0, 1, 1, subject.stream);
       },
-      [](const uncached_ptr& subject) {
-        CHECK(subject->region.committed_bytes() == 3 * subject->unit);
-      });
+      [](auto& subject) { CHECK(subject.region.committed_bytes() == 3 * subject.unit); });
 }
 
 TEST_CASE("region: uncached chunks need each device to make them") {

@@ -286,43 +286,39 @@ TEST_CASE("registrar: what is restored and cannot be registered keeps its bytes"
   CHECK(has_tag(moves, 0, 5, subject.stream));
 }
 
-using registered_ptr = std::unique_ptr<registered_region>;
 constexpr auto make_registered = [] { return std::make_unique<registered_region>(); };
-constexpr auto is_all_registered = [](const registered_ptr& subject) { subject->check(); };
+constexpr auto is_all_registered = [](auto& subject) { subject.check(); };
 
 TEST_CASE("registrar: operations that fail keep what is mapped registered") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   const auto sweep = [](const char* name, auto operation) {
     fault_sweep{name}.run(make_registered, operation, is_all_registered, is_all_registered);
   };
-  sweep("commit", [](registered_ptr& subject) { subject->region.commit(0, 4 * subject->unit); });
-  sweep("decommit",
-        [](registered_ptr& subject) { subject->region.decommit(0, 2 * subject->unit); });
-  sweep("move_range", [](registered_ptr& subject) {
-    subject->region.move_range(0, subject->unit, second_device, subject->stream);
+  sweep("commit", [](auto& subject) { subject.region.commit(0, 4 * subject.unit); });
+  sweep("decommit", [](auto& subject) { subject.region.decommit(0, 2 * subject.unit); });
+  sweep("move_range", [](auto& subject) {
+    subject.region.move_range(0, subject.unit, second_device, subject.stream);
   });
 }
 
 TEST_CASE("registrar: a suspend and a resume that fail keep what is mapped registered") {
-  using sleeper_ptr = std::unique_ptr<registered_sleeper>;
-  const auto check = [](const sleeper_ptr& subject) {
-    if (subject->tag.is_asleep()) {
-      CHECK(subject->registrar->known().empty());
-      resume(subject->tag);
+  const auto check = [](auto& subject) {
+    if (subject.tag.is_asleep()) {
+      CHECK(subject.registrar->known().empty());
+      resume(subject.tag);
     }
-    check_knows(*subject->registrar, subject->sleeps);
-    CHECK(subject->sleeps.chunk_count() == 2);
+    check_knows(*subject.registrar, subject.sleeps);
+    CHECK(subject.sleeps.chunk_count() == 2);
   };
-  fault_sweep{"suspend", after_failure::capacity}.run(
-      [] { return std::make_unique<registered_sleeper>(); },
-      [](sleeper_ptr& subject) { suspend(subject->tag, keep::nothing); }, check, check);
+  fault_sweep{"suspend", after_failure::capacity}.run<registered_sleeper>(
+      [](auto& subject) { suspend(subject.tag, keep::nothing); }, check, check);
   fault_sweep{"resume", after_failure::capacity}.run(
       [] {
         auto result = std::make_unique<registered_sleeper>();
         suspend(result->tag, keep::nothing);
         return result;
       },
-      [](sleeper_ptr& subject) { resume(subject->tag); }, check, check);
+      [](auto& subject) { resume(subject.tag); }, check, check);
 }
 
 TEST_CASE("registrar: regions of several threads share one") {

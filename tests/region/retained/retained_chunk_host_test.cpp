@@ -29,32 +29,29 @@ struct adopter {
     return region_options{.cache = &cache, .when_empty = empty_policy::keeps_addresses};
   }
 };
-using adopter_ptr = std::unique_ptr<adopter>;
 constexpr auto make_adopter = [] { return std::make_unique<adopter>(); };
 
 TEST_CASE("retain_chunks: a failure leaves no reference") {
   HIPVMM_REQUIRE_RETAINING();
   fault_sweep{"retain_chunks"}.run(
       make_adopter,
-      [](adopter_ptr& subject) {
-        CHECK(retain_chunks(subject->memory.base(), subject->memory.bytes()).size() == 2);
+      [](auto& subject) {
+        CHECK(retain_chunks(subject.memory.base(), subject.memory.bytes()).size() == 2);
       },
-      [](const adopter_ptr& subject) { check_tags(subject->memory, 0, 3, 1, subject->stream); },
-      [](const adopter_ptr& subject) { check_tags(subject->memory, 0, 3, 1, subject->stream); });
+      [](auto& subject) { check_tags(subject.memory, 0, 3, 1, subject.stream); },
+      [](auto& subject) { check_tags(subject.memory, 0, 3, 1, subject.stream); });
 }
 
 TEST_CASE("retain_chunk: an adoption that fails leaves the owner's memory and the region") {
   HIPVMM_REQUIRE_RETAINING();
   fault_sweep{"adoption"}.run(
       make_adopter,
-      [](adopter_ptr& subject) {
-        subject->region.adopt(0, retain_chunk(subject->memory.base()).chunk);
+      [](auto& subject) { subject.region.adopt(0, retain_chunk(subject.memory.base()).chunk); },
+      [](auto& subject) {
+        CHECK(subject.region.committed_bytes() == 0);
+        check_tags(subject.memory, 0, 3, 1, subject.stream);
       },
-      [](const adopter_ptr& subject) {
-        CHECK(subject->region.committed_bytes() == 0);
-        check_tags(subject->memory, 0, 3, 1, subject->stream);
-      },
-      [](const adopter_ptr& subject) { check_tags(subject->region, 0, 1, 1, subject->stream); });
+      [](auto& subject) { check_tags(subject.region, 0, 1, 1, subject.stream); });
 }
 
 TEST_CASE("retain_chunk: memory goes when both have released it, in either order") {

@@ -162,16 +162,16 @@ TEST_CASE("prepare_suspend: a call that fails leaves what there was") {
         write_tag(made->second, 0, 2, made->stream);
         return made;
       },
-      [](const auto& subject) { prepare_suspend(subject->tag, keep::contents); },
-      [](const auto& subject) {
-        CHECK(subject->tag.statistics().bytes_on_host == 3 * subject->unit);
-        CHECK(subject->has_contents());
+      [](auto& subject) { prepare_suspend(subject.tag, keep::contents); },
+      [](auto& subject) {
+        CHECK(subject.tag.statistics().bytes_on_host == 3 * subject.unit);
+        CHECK(subject.has_contents());
       },
-      [](const auto& subject) {
-        CHECK(subject->tag.statistics().bytes_on_host == 4 * subject->unit);
-        suspend(subject->tag, keep::contents, subject->stream);
-        resume(subject->tag);
-        subject->check_awake();
+      [](auto& subject) {
+        CHECK(subject.tag.statistics().bytes_on_host == 4 * subject.unit);
+        suspend(subject.tag, keep::contents, subject.stream);
+        resume(subject.tag);
+        subject.check_awake();
       });
 }
 

@@ -63,9 +63,9 @@ struct swept_regions {
 void sweep_suspend(keep what, const suspend_options& options = {}) {
   using subject_ptr = std::unique_ptr<swept_regions>;
   fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_regions>(what, options); },
-                             [](subject_ptr& subject) { subject->sleep(); },
-                             [](const subject_ptr& subject) { subject->check_awake(); },
-                             [](const subject_ptr& subject) { subject->check_sleeps_whole(); });
+                             [](auto& subject) { subject.sleep(); },
+                             [](auto& subject) { subject.check_awake(); },
+                             [](auto& subject) { subject.check_sleeps_whole(); });
 }
 
 void sweep_resume(keep what, const suspend_options& options = {}) {
@@ -76,9 +76,9 @@ void sweep_resume(keep what, const suspend_options& options = {}) {
         result->sleep();
         return result;
       },
-      [](subject_ptr& subject) { resume(subject->tag); },
-      [](const subject_ptr& subject) { subject->check_sleeps_whole(); },
-      [](const subject_ptr& subject) { subject->check_awake(); });
+      [](auto& subject) { resume(subject.tag); },
+      [](auto& subject) { subject.check_sleeps_whole(); },
+      [](auto& subject) { subject.check_awake(); });
 }
 
 TEST_CASE("sleep: a suspend that fails leaves all awake") { sweep_suspend(keep::contents); }

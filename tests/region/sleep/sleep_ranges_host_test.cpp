@@ -319,24 +319,23 @@ struct swept_parts : one_region {
 };
 
 void sweep_parts(const suspend_options& options) {
-  using subject_ptr = std::unique_ptr<swept_parts>;
   fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_parts>(options); },
-                             [](subject_ptr& subject) { subject->sleep(); },
-                             [](const subject_ptr& subject) {
+                             [](auto& subject) { subject.sleep(); },
+                             [](auto& subject) {
                                // If HIP refuses to map the unmapped chunks again, it sleeps.
-                               if (subject->tag.is_asleep()) resume(subject->tag);
-                               subject->check_awake();
+                               if (subject.tag.is_asleep()) resume(subject.tag);
+                               subject.check_awake();
                              },
-                             [](const subject_ptr& subject) { subject->check_sleeps_whole(); });
+                             [](auto& subject) { subject.check_sleeps_whole(); });
   fault_sweep{"resume", after_failure::capacity}.run(
       [&] {
         auto result = std::make_unique<swept_parts>(options);
         result->sleep();
         return result;
       },
-      [](subject_ptr& subject) { resume(subject->tag); },
-      [](const subject_ptr& subject) { subject->check_sleeps_whole(); },
-      [](const subject_ptr& subject) { subject->check_woken(); });
+      [](auto& subject) { resume(subject.tag); },
+      [](auto& subject) { subject.check_sleeps_whole(); },
+      [](auto& subject) { subject.check_woken(); });
 }
 
 HIPVMM_TEST_CASE_IN("sleep: parts are whole whatever call fails, with pinned memory",

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -47,8 +48,9 @@ struct fault_sweep {
   std::string name;
   after_failure leaves = after_failure::nothing;
 
-  /// make() gives the subject, operation(subject) may fail, unchanged(subject) checks it after a
-  /// failure and done(subject) after a success, with or without a fault on the way.
+  /// make() gives the subject, or a std::unique_ptr to it; operation(subject) may fail,
+  /// unchanged(subject) checks it after a failure and done(subject) after a success, with or
+  /// without a fault on the way.
   template <typename Make, typename Operation, typename Unchanged, typename Done>
   void run(Make make, Operation operation, Unchanged unchanged, Done done) const {
     for (const int error : {int{hipErrorOutOfMemory}, int{hipErrorOperatingSystem}}) {
@@ -57,6 +59,12 @@ struct fault_sweep {
       INFO(name << " makes no HIP call that could fail");
       CHECK(nth > 1);
     }
+  }
+
+  /// The same for a subject that its default constructor makes.
+  template <typename Subject, typename Operation, typename Unchanged, typename Done>
+  void run(Operation operation, Unchanged unchanged, Done done) const {
+    run([] { return Subject(); }, operation, unchanged, done);
   }
 
   /// A sweep of an operation that makes its own subject, such as a constructor.
@@ -68,6 +76,15 @@ struct fault_sweep {
  private:
   // Far above the calls of any operation here: an endless retry ends as a failure.
   static constexpr std::uint64_t most_calls = 5000;
+
+  template <typename Subject>
+  static Subject& subject_in(Subject& made) {
+    return made;
+  }
+  template <typename Subject>
+  static Subject& subject_in(std::unique_ptr<Subject>& made) {
+    return *made;
+  }
 
   /// Whether the fault struck, which it does until the operation makes fewer than `nth` calls.
   template <typename Make, typename Operation, typename Unchanged, typename Done>
@@ -81,14 +98,14 @@ struct fault_sweep {
     error_recorder reported;
     bool struck = false;
     {
-      auto subject = make();
+      auto made = make();
       const hipvmm_host_counters before = live_objects();
       const std::size_t kept_before = pinned_chunks_kept();
       std::optional<std::string> thrown;
       {
         planned_fault fault{nullptr, nth, error};
         try {
-          operation(subject);
+          operation(subject_in(made));
         } catch (const std::exception& failure) {
           thrown = failure.what();
         }
@@ -107,14 +124,14 @@ struct fault_sweep {
         CHECK(struck);
         CHECK_MESSAGE(hipPeekAtLastError() == hipSuccess,
                       "a failure that was thrown must not surface as HIP's last error");
-        unchanged(subject);
+        unchanged(subject_in(made));
         if (leaves == after_failure::nothing && reported.count() == 0) {
           hipvmm_host_counters after = live_objects();
           after.handles -= pinned_chunks_kept() - kept_before;
           CHECK(after == before);
         }
       } else {
-        done(subject);
+        done(subject_in(made));
       }
       static_cast<void>(hipGetLastError());
     }

@@ -55,24 +55,23 @@ captured_pointer capture_with_free_memory() {
 }
 
 /// Serves the capture still, with nothing allocated.
-void serves_capture(const captured_pointer& s) {
-  CHECK(s->graphs.statistics().used_bytes == 0);
-  CHECK(s->graphs.statistics().held_bytes == s->pool.statistics().used_current);
-  void* const again = s->graphs.allocate(s->own, whole_segment);
-  s->graphs.deallocate(s->own, again, whole_segment);
-  s->graphs.release();
-  CHECK(s->pool.statistics().used_current == 0);
+void serves_capture(captured_pool& s) {
+  CHECK(s.graphs.statistics().used_bytes == 0);
+  CHECK(s.graphs.statistics().held_bytes == s.pool.statistics().used_current);
+  void* const again = s.graphs.allocate(s.own, whole_segment);
+  s.graphs.deallocate(s.own, again, whole_segment);
+  s.graphs.release();
+  CHECK(s.pool.statistics().used_current == 0);
 }
 
 TEST_CASE("graph_pool: calls whose HIP calls fail in turn leave what there was") {
-  const auto freed = [](const captured_pointer& s) {
-    CHECK(s->graphs.statistics().used_bytes == whole_segment);
-    s->graphs.deallocate(s->own, s->memory, whole_segment);
+  const auto freed = [](auto& s) {
+    CHECK(s.graphs.statistics().used_bytes == whole_segment);
+    s.graphs.deallocate(s.own, s.memory, whole_segment);
     serves_capture(s);
   };
   fault_sweep{"allocate", after_failure::capacity}.run(
-      new_capture,
-      [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->own, whole_segment); },
+      new_capture, [](auto& s) { s.memory = s.graphs.allocate(s.own, whole_segment); },
       serves_capture, freed);
   // Without the edges of the graph it takes other memory.
   fault_sweep{"allocate behind another stream", after_failure::capacity}.run(
@@ -81,19 +80,18 @@ TEST_CASE("graph_pool: calls whose HIP calls fail in turn leave what there was")
         made->join(made->side, made->own);
         return made;
       },
-      [](const captured_pointer& s) { s->memory = s->graphs.allocate(s->side, whole_segment); },
-      [](const captured_pointer& s) {
-        s->join(s->own, s->side);
+      [](auto& s) { s.memory = s.graphs.allocate(s.side, whole_segment); },
+      [](auto& s) {
+        s.join(s.own, s.side);
         serves_capture(s);
       },
-      [&](const captured_pointer& s) {
-        s->join(s->own, s->side);
+      [&](auto& s) {
+        s.join(s.own, s.side);
         freed(s);
       });
   fault_sweep{"deallocate", after_failure::capacity}.run(
-      capture_with_memory,
-      [](const captured_pointer& s) { s->graphs.deallocate(s->own, s->memory, whole_segment); },
-      [](const captured_pointer&) { FAIL("a deallocation threw"); }, serves_capture);
+      capture_with_memory, [](auto& s) { s.graphs.deallocate(s.own, s.memory, whole_segment); },
+      [](auto&) { FAIL("a deallocation threw"); }, serves_capture);
 }
 
 TEST_CASE("graph_pool: HIP has no memory of it once it has ended") {

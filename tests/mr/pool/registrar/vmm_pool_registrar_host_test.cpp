@@ -114,18 +114,16 @@ TEST_CASE("registrar: requests that fail keep what a pool holds registered") {
     void* first = pool.allocate(stream, 2 * MiB);
     ~registered_one() { pool.deallocate(stream, first, 2 * MiB); }
   };
-  using pool_ptr = std::unique_ptr<registered_one>;
-  const auto check = [](const pool_ptr& one) {
-    CHECK(knows(*one->registrar, one->first, 2 * MiB));
-    CHECK(one->registrar->mistakes() == 0);
+  const auto check = [](auto& one) {
+    CHECK(knows(*one.registrar, one.first, 2 * MiB));
+    CHECK(one.registrar->mistakes() == 0);
   };
-  fault_sweep{"allocate", after_failure::capacity}.run(
-      [] { return std::make_unique<registered_one>(); },
-      [](pool_ptr& one) {
-        void* const block = one->pool.allocate(one->stream, 5 * MiB);
-        CHECK(knows(*one->registrar, block, 5 * MiB));
-        one->pool.deallocate(one->stream, block, 5 * MiB);
-        one->pool.trim_to(0);
+  fault_sweep{"allocate", after_failure::capacity}.run<registered_one>(
+      [](auto& one) {
+        void* const block = one.pool.allocate(one.stream, 5 * MiB);
+        CHECK(knows(*one.registrar, block, 5 * MiB));
+        one.pool.deallocate(one.stream, block, 5 * MiB);
+        one.pool.trim_to(0);
       },
       check, check);
 }
