@@ -20,11 +20,7 @@ bool holds(const region& region, std::size_t count, device_ref device, access_ri
   return true;
 }
 
-struct three_chunks {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 16 * unit};
-
+struct three_chunks : region_of<16> {
   three_chunks() {
     commit_as_granted(region, 0, 2 * unit);
     region.commit(2 * unit, unit);

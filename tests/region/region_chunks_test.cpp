@@ -18,12 +18,8 @@ TEST_SUITE_BEGIN("needs virtual memory");
 region_options shareable() { return region_options{.shareable = handle_type::posix_fd}; }
 
 /// Two chunks of a granule each from the base on, with tags, in 16 granules.
-struct shared_region {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 16 * unit, shareable()};
-
-  shared_region() {
+struct shared_region : region_of<16> {
+  shared_region() : region_of{shareable()} {
     region.commit(0, unit);
     region.commit(unit, unit);
     write_tags(region, 0, 2, 1, stream);

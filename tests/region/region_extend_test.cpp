@@ -12,10 +12,7 @@ namespace {
 TEST_SUITE_BEGIN("needs virtual memory");
 
 /// A region of four granules, three of them backed by two chunks and tagged.
-struct small_region {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 4 * unit};
+struct small_region : region_of<4> {
   void* const old_base = region.base();
 
   small_region() {
@@ -119,10 +116,7 @@ TEST_CASE_FIXTURE(small_region, "region: extend can follow extend") {
 }
 
 /// A region of eight granules, the last four backed by two chunks and tagged.
-struct late_region {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 8 * unit};
+struct late_region : region_of<8> {
   void* const old_base = region.base();
 
   late_region() {

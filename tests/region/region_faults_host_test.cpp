@@ -14,10 +14,7 @@ namespace {
 TEST_SUITE_BEGIN("needs virtual memory");
 
 /// Two chunks of a region of sixteen granules, with a gap, a peer that may read, and tags.
-struct gapped_region {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 16 * unit};
+struct gapped_region : region_of<16> {
   // The reservation behind the region makes extend() move it.
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
   void* const base = region.base();
@@ -61,10 +58,7 @@ TEST_CASE("region: a construction that fails leaves nothing") {
 }
 
 /// The backed bytes do not begin at the base, and one chunk is made ahead.
-struct late_region {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 16 * unit};
+struct late_region : region_of<16> {
   void* const base = region.base();
 
   late_region() {

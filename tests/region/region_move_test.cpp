@@ -12,11 +12,7 @@ namespace {
 TEST_SUITE_BEGIN("needs virtual memory");
 
 /// Three chunks at 0, 2 and 5, of 2, 1 and 1 granules, with tags.
-struct tagged_chunks {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 16 * unit};
-
+struct tagged_chunks : region_of<16> {
   tagged_chunks() {
     commit_as_granted(region, 0, 2 * unit);
     region.commit(2 * unit, unit);

@@ -165,10 +165,7 @@ HIPVMM_TEST_CASE_IN(
 }
 
 /// A region whose next two granules are ready, that a peer may read and that extend() must move.
-struct prepared_region {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 8 * unit};
+struct prepared_region : region_of<8> {
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
 
   explicit prepared_region(prefetch_level how) {

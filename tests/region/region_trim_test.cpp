@@ -9,11 +9,7 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-struct thirty_two_granules {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 32 * unit};
-};
+using thirty_two_granules = region_of<32>;
 
 TEST_CASE_FIXTURE(thirty_two_granules, "region: trim releases the chunks behind") {
   for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);

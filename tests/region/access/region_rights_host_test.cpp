@@ -36,15 +36,11 @@ std::uint64_t set_access_calls() {
 }
 
 /// Chunks of one granule each at granules 0, 1, 2, 5 and 6, all of which device 1 may read.
-struct five_chunks {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region;
+struct five_chunks : region_of<16> {
   // The reservation behind the region makes extend() move it.
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
 
-  explicit five_chunks(const access_list& rights = peer_reads)
-      : region{first_device, 16 * granule(), with(rights)} {
+  explicit five_chunks(const access_list& rights = peer_reads) : region_of{with(rights)} {
     for (const std::size_t index : present) region.commit(index * unit, unit);
     write_tags(region, 0, 3, 1, stream);
     write_tags(region, 5, 7, 1, stream);

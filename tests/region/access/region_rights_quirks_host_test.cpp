@@ -85,11 +85,7 @@ std::vector<std::string> first_in_the_middle() {
 }
 
 /// Two chunks of the first device, which the second may use.
-struct chunks_of_first {
-  const std::size_t unit = granule();
-  const hipvmm::stream stream;
-  hipvmm::region region{first_device, 8 * unit};
-
+struct chunks_of_first : region_of<8> {
   chunks_of_first() {
     region.grant(second_device);
     region.commit(0, unit);

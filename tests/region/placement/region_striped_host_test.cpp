@@ -22,15 +22,12 @@ region_options two_stripes() {
 }
 
 /// Four granules in stripes of one, and addresses for sixteen.
-struct striped_region {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 16 * unit, two_stripes()};
+struct striped_region : region_of<16> {
   // The reservation behind the region makes extend() move it.
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
   void* const base = region.base();
 
-  striped_region() {
+  striped_region() : region_of{two_stripes()} {
     region.commit(0, 4 * unit);
     write_tags(region, 0, 4, 1, stream);
   }

@@ -8,6 +8,7 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/region.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 
@@ -35,6 +36,17 @@ inline void commit_as_granted(region& target, std::size_t offset, std::size_t by
       return;                                                                              \
     }                                                                                      \
   } while (false)
+
+/// A region of so many granules of the first device, and a stream for its contents.
+template <std::size_t granules>
+struct region_of {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region;
+
+  explicit region_of(const region_options& options = {})
+      : region{first_device, granules * unit, options} {}
+};
 
 // Enough of each granule to tell one from another without copying all of it.
 inline constexpr std::size_t tag_bytes = 256;
