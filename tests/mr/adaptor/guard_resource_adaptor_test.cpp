@@ -4,10 +4,10 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/error_recorder.hpp"
+#include "support/resource/contract.hpp"
 #include "support/test.hpp"
 #include "support/test_bytes.hpp"
 
@@ -47,19 +47,13 @@ guard_options without_quarantine(guard_check check) {
 TEST_CASE("guard_resource_adaptor: keeps the contract of a resource") {
   hip_resource upstream{first_device};
   guard_resource_adaptor guard{&upstream, without_quarantine(guard_check::later)};
-  const contract_subject subject{guard, first_device, 1 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({guard, first_device, 1 * MiB});
 }
 
 TEST_CASE("guard_resource_adaptor: keeps the contract of a resource with a quarantine") {
   vmm_pool_resource upstream{first_device};
   guard_resource_adaptor guard{&upstream};
-  const contract_subject subject{guard, first_device, 1 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({guard, first_device, 1 * MiB});
 }
 
 TEST_CASE("guard_resource_adaptor: a clean program is silent, and all returns to the upstream") {

@@ -13,10 +13,10 @@
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/resource/contract.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {
@@ -102,10 +102,7 @@ TEST_CASE("logging_resource_adaptor: keeps the contract of a resource") {
   hip_resource upstream{first_device};
   std::ostringstream text;
   logging_resource_adaptor logged{&upstream, text};
-  const contract_subject subject{logged, first_device, 1 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({logged, first_device, 1 * MiB});
 }
 
 TEST_CASE("logging_resource_adaptor: rows are those of RMM's log") {

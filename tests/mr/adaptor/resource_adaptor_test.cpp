@@ -2,7 +2,7 @@
 #include <hipvmm/mr/resource_adaptor.hpp>
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
+#include "support/resource/contract.hpp"
 #include "support/resource/passing_adaptor.hpp"
 #include "support/test.hpp"
 
@@ -13,10 +13,7 @@ using test::passing_adaptor;
 TEST_CASE("resource_adaptor: keeps the contract when it changes nothing") {
   hip_resource upstream{device_ref{0}};
   passing_adaptor adaptor{&upstream};
-  const contract_subject subject{adaptor, device_ref{0}, 1 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({adaptor, device_ref{0}, 1 * MiB});
 }
 
 TEST_CASE("resource_adaptor: answers for the memory of its upstream") {

@@ -4,10 +4,10 @@
 #include <fstream>
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
+#include "support/resource/contract.hpp"
 #include "support/test.hpp"
 
 // Outside of the library's namespace, as a program's functions are.
@@ -48,10 +48,7 @@ class upstream_of_one final : public memory_resource {
 TEST_CASE("tracking_resource_adaptor: keeps the contract of a resource") {
   hip_resource upstream{first_device};
   tracking_resource_adaptor tracked{&upstream, true};
-  const contract_subject subject{tracked, first_device, 1 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({tracked, first_device, 1 * MiB});
   CHECK(tracked.get_allocated_bytes() == 0);
   CHECK(tracked.get_outstanding_allocations().empty());
 }

@@ -5,8 +5,8 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
 #include "support/error_recorder.hpp"
+#include "support/resource/contract.hpp"
 #include "support/resource/counted_upstream.hpp"
 #include "support/test.hpp"
 
@@ -26,10 +26,7 @@ TEST_CASE("arena_resource: keeps the contract of a resource, on hipMalloc and on
   SUBCASE("hip_resource") {}
   SUBCASE("vmm_pool_resource") { upstream = &pool; }
   arena_resource arena{upstream, 64 * MiB};
-  const contract_subject subject{arena, first_device, 4 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({arena, first_device, 4 * MiB});
 }
 
 TEST_CASE("arena_resource: it holds superblocks, at most as many as it may") {

@@ -9,8 +9,8 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
 #include "support/error_recorder.hpp"
+#include "support/resource/contract.hpp"
 #include "support/resource/counted_upstream.hpp"
 #include "support/test.hpp"
 
@@ -23,10 +23,7 @@ using test::first_device;
 using test::refusal;
 
 void verify_contract(memory_resource& resource, std::size_t largest) {
-  const contract_subject subject{resource, first_device, largest};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({resource, first_device, largest});
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "support/error_recorder.hpp"
+#include "support/resource/contract.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {
@@ -21,10 +21,7 @@ using test::first_device;
 
 TEST_CASE("vmm_pool_resource: keeps the contract of a resource") {
   vmm_pool_resource pool{first_device, at_most(256 * MiB)};
-  const contract_subject subject{pool, first_device, 64 * MiB, 2 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({pool, first_device, 64 * MiB, 2 * MiB});
 }
 
 TEST_CASE("vmm_pool_resource: without virtual memory it says so, or refuses, as told" *

@@ -8,7 +8,6 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_use.hpp"
@@ -16,16 +15,14 @@
 #include "support/happens.hpp"
 #include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
+#include "support/resource/contract.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {
 TEST_CASE("hip_async_resource: keeps the contract of a resource") {
   if (test::pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
-  const contract_subject subject{resource, resource.device(), 1 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({resource, resource.device(), 1 * MiB});
 }
 
 TEST_CASE("hip_async_resource: a device without pools is refused with what to do") {

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/resource/hip_resource.hpp>
 
-#include <hipvmm/testing/resource_contract.hpp>
+#include "support/resource/contract.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {
 
 TEST_CASE("hip_resource: keeps the contract of a resource with and without virtual memory") {
   hip_resource resource{device_ref{0}};
-  const contract_subject subject{resource, resource.device(), 1 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({resource, resource.device(), 1 * MiB});
 }
 
 TEST_CASE("hip_resource: two of one device are equal, of two devices not") {

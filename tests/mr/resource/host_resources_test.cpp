@@ -8,6 +8,7 @@
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/device_bytes.hpp"
+#include "support/resource/contract.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {
@@ -25,10 +26,7 @@ std::unique_ptr<Resource> make() {
 TEST_CASE_TEMPLATE("host resource: keeps the contract of a resource", Resource, managed_resource,
                    new_delete_resource, pinned_host_resource) {
   const auto resource = make<Resource>();
-  const contract_subject subject{*resource, first_device, 8 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({*resource, first_device, 8 * MiB});
 }
 
 TEST_CASE_TEMPLATE("host resource: is of no device, and equal to all of its kind", Resource,

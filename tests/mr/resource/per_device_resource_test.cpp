@@ -3,7 +3,7 @@
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
-#include <hipvmm/testing/resource_contract.hpp>
+#include "support/resource/contract.hpp"
 #include "support/resource/passing_adaptor.hpp"
 #include "support/test.hpp"
 
@@ -40,10 +40,7 @@ TEST_CASE("per_device_resource: is hipMalloc of the same device at first") {
 }
 
 TEST_CASE("per_device_resource: the first one keeps the contract of a resource") {
-  const contract_subject subject{*get_per_device_resource(first_device), first_device, 64 * MiB};
-  for (const contract_rule& rule : resource_contract()) {
-    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
-  }
+  test::check_contract({*get_per_device_resource(first_device), first_device, 64 * MiB});
 }
 
 TEST_CASE("per_device_resource: setting one returns the one before") {
