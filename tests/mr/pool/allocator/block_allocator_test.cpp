@@ -11,8 +11,7 @@ using test::pool_of;
 
 TEST_CASE("pool: memory freed in a stream is used again there without a mark or a wait") {
   pool_of pool;
-  const std::size_t first = pool.take(0, 1 * MiB);
-  pool.give(0, first, 1 * MiB);
+  const std::size_t first = pool.take_freed(0, 1 * MiB);
   const std::size_t again = pool.take(0, 1 * MiB);
   CHECK(again == first);
   CHECK(pool.streams.marks == 0);
@@ -51,8 +50,7 @@ TEST_CASE("pool: small blocks fill holes, idle ones too, before a larger block o
     pool.give(0, hole, hole_bytes);
     pool.streams.finish(0);
     // A request that misses makes the hole idle.
-    const std::size_t large = pool.take(0, 64 * MiB);
-    pool.give(0, large, 64 * MiB);
+    const std::size_t large = pool.take_freed(0, 64 * MiB);
     const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
     const auto small = pool.all.allocate_small_block(user, mr::pool::classes.of(4 * KiB));
     REQUIRE(small);
@@ -89,8 +87,7 @@ TEST_CASE("pool: a block with the alignment is found behind many that lack it") 
 TEST_CASE("pool: another stream's memory is used once that stream has passed") {
   pool_of pool;
   pool.all.set_reuse({false, true, false});
-  const std::size_t first = pool.take(0, 2 * MiB);
-  pool.give(0, first, 2 * MiB);
+  const std::size_t first = pool.take_freed(0, 2 * MiB);
   SUBCASE("before, new memory is taken") {
     CHECK(pool.take(1, 2 * MiB) != first);
     CHECK(pool.served(pool_source::new_chunks) == 2);
@@ -106,8 +103,7 @@ TEST_CASE("pool: another stream's memory is used once that stream has passed") {
 TEST_CASE("pool: another stream's memory is used by one that was announced to follow it") {
   pool_of pool;
   pool.all.set_reuse({true, false, false});
-  const std::size_t first = pool.take(0, 2 * MiB);
-  pool.give(0, first, 2 * MiB);
+  const std::size_t first = pool.take_freed(0, 2 * MiB);
   pool.streams.wait(1, 0);
   pool.all.add_dependency(pool.state(1), pool.state(0));
   CHECK(pool.take(1, 2 * MiB) == first);
@@ -129,8 +125,7 @@ TEST_CASE("pool: what is freed after the announcement is not covered by it") {
 TEST_CASE("pool: a stream is made to wait for another one's memory, where that is allowed") {
   pool_of pool;
   pool.all.set_reuse({false, false, true});
-  const std::size_t first = pool.take(0, 2 * MiB);
-  pool.give(0, first, 2 * MiB);
+  const std::size_t first = pool.take_freed(0, 2 * MiB);
   CHECK(pool.take(1, 2 * MiB) == first);
   CHECK(pool.served(pool_source::internal_dependency) == 1);
   CHECK(pool.streams.waits == 1);
@@ -140,8 +135,7 @@ TEST_CASE("pool: with all reuse switched off streams share nothing before memory
   pool_of pool;
   pool.all.set_reuse({false, false, false});
   pool.all.set_limit(4 * MiB);
-  const std::size_t first = pool.take(0, 2 * MiB);
-  pool.give(0, first, 2 * MiB);
+  const std::size_t first = pool.take_freed(0, 2 * MiB);
   CHECK(pool.take(1, 2 * MiB) != first);
   CHECK(pool.take(1, 2 * MiB) == first);
   CHECK(pool.served(pool_source::waited) == 1);
@@ -276,19 +270,15 @@ TEST_CASE("pool: a stream without memory under way has no point to wait for") {
 TEST_CASE("pool: what a captured stream freed waits for the capture's end, and hinders nobody") {
   pool_of pool;
   const std::size_t first = pool.take(0, 3 * MiB);
-  const std::size_t last = pool.take(0, 1 * MiB);
-  pool.give(0, last, 1 * MiB);
+  const std::size_t last = pool.take_freed(0, 1 * MiB);
   pool.streams.set_captured(0, true);
   SUBCASE("its memory lies where another's request would go") {
     CHECK(pool.take(1, 4 * MiB) != last);
     CHECK(pool.take(1, 1 * MiB) != last);
   }
-  SUBCASE("memory for all streams is wanted") {
-    REQUIRE(pool.all.allocate(pool.all.idle(), 1 * MiB, 256));
-  }
+  SUBCASE("memory for all streams is wanted") { pool.take_idle(1 * MiB); }
   SUBCASE("it wants more itself, and is not made to wait") {
-    const std::size_t other = pool.take(1, 2 * MiB);
-    pool.give(1, other, 2 * MiB);
+    const std::size_t other = pool.take_freed(1, 2 * MiB);
     CHECK(pool.take(0, 2 * MiB) != other);
     CHECK(pool.take(0, 1 * MiB) == last);
     pool.give(0, last, 1 * MiB);
@@ -384,9 +374,8 @@ TEST_CASE("pool: a trim returns no more than was held, whatever others free mean
     int others = 0;
     pool.memory.when_released = [&] {
       if (++others > 100) return;
-      const auto at = pool.all.allocate(pool.all.idle(), 8 * MiB, 256);
-      REQUIRE(at);
-      REQUIRE(pool.all.deallocate(pool.all.idle(), *at, 8 * MiB));
+      const std::size_t at = pool.take_idle(8 * MiB);
+      REQUIRE(pool.all.deallocate(pool.all.idle(), at, 8 * MiB));
     };
     const std::size_t returned = pool.all.trim(keep, {});
     CHECK(returned <= held - keep);
@@ -397,30 +386,25 @@ TEST_CASE("pool: a trim returns no more than was held, whatever others free mean
 
 TEST_CASE("pool: memory for all streams is idle") {
   pool_of pool;
-  const std::size_t first = pool.take(0, 2 * MiB);
-  pool.give(0, first, 2 * MiB);
+  const std::size_t first = pool.take_freed(0, 2 * MiB);
   // Work of any length may precede the free.
-  const auto fresh = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
-  REQUIRE(fresh);
-  CHECK(*fresh != first);
+  const std::size_t fresh = pool.take_idle(2 * MiB);
+  CHECK(fresh != first);
   pool.all.set_limit(4 * MiB);
-  const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
-  REQUIRE(at);
-  CHECK(*at == first);
-  pool.memory.require_idle(*at, 2 * MiB);
-  REQUIRE(pool.all.deallocate(pool.all.idle(), *at, 2 * MiB));
+  const std::size_t at = pool.take_idle(2 * MiB);
+  CHECK(at == first);
+  pool.memory.require_idle(at, 2 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.idle(), at, 2 * MiB));
   CHECK(pool.take(1, 2 * MiB) == first);
 }
 
 TEST_CASE("pool: a request without a stream waits briefly for memory that a stream freed") {
   pool_of pool;
-  const std::size_t first = pool.take(0, 2 * MiB);
-  pool.give(0, first, 2 * MiB);
+  const std::size_t first = pool.take_freed(0, 2 * MiB);
   // The first query finds the work under way, the next finds it done.
   pool.streams.finishes_after_poll = true;
-  const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
-  REQUIRE(at);
-  CHECK(*at == first);
+  const std::size_t at = pool.take_idle(2 * MiB);
+  CHECK(at == first);
   CHECK(pool.served(pool_source::waited) == 1);
   CHECK(pool.streams.host_waits == 0);
   CHECK(pool.all.counters().reserved_current == 2 * MiB);
@@ -428,11 +412,10 @@ TEST_CASE("pool: a request without a stream waits briefly for memory that a stre
 
 TEST_CASE("pool: a request without a stream waits as briefly if the pool holds much more") {
   pool_of pool;
-  const std::size_t first = pool.take(0, GiB);
-  pool.give(0, first, GiB);
+  const std::size_t first = pool.take_freed(0, GiB);
   // The work before the free may wait for this thread.
   const auto began = std::chrono::steady_clock::now();
-  REQUIRE(pool.all.allocate(pool.all.idle(), 2 * MiB, 256));
+  pool.take_idle(2 * MiB);
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds{5});
   CHECK(pool.served(pool_source::waited) == 0);
 }
@@ -440,12 +423,10 @@ TEST_CASE("pool: a request without a stream waits as briefly if the pool holds m
 TEST_CASE("pool: without opportunistic reuse a request without a stream takes new memory at once") {
   pool_of pool;
   pool.all.set_reuse({.allow_opportunistic = false});
-  const std::size_t first = pool.take(0, 2 * MiB);
-  pool.give(0, first, 2 * MiB);
+  const std::size_t first = pool.take_freed(0, 2 * MiB);
   pool.streams.finishes_after_poll = true;
-  const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
-  REQUIRE(at);
-  CHECK(*at != first);
+  const std::size_t at = pool.take_idle(2 * MiB);
+  CHECK(at != first);
 }
 
 TEST_CASE("pool: on a full device what would fit counts small chunks that would move") {

@@ -214,39 +214,35 @@ TEST_CASE("pool: an old address that nothing uses any more is a place like unmap
 
 TEST_CASE("pool: what was freed without a stream passes in parts") {
   pool_of pool;
-  const auto first = pool.all.allocate(pool.all.idle(), 1 * MiB, 256);
-  const auto second = pool.all.allocate(pool.all.idle(), 1 * MiB, 256);
-  REQUIRE(first);
-  REQUIRE(second);
-  pool.memory.use(1, *first, 1 * MiB);
-  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *first, 1 * MiB));
+  const std::size_t first = pool.take_idle(1 * MiB);
+  const std::size_t second = pool.take_idle(1 * MiB);
+  pool.memory.use(1, first, 1 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), first, 1 * MiB));
   // A miss asks how far all streams have come.
   pool.take(0, 2 * MiB);
   pool.streams.finish_all();
-  pool.memory.use(1, *second, 1 * MiB);
-  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *second, 1 * MiB));
+  pool.memory.use(1, second, 1 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), second, 1 * MiB));
   pool.all.set_limit(pool.memory.held());
   pool.all.set_reuse({false, true, false});
-  CHECK(pool.take(0, 1 * MiB) == *first);
+  CHECK(pool.take(0, 1 * MiB) == first);
   CHECK(pool.streams.host_waits == 0);
 }
 
 TEST_CASE("pool: what was freed without a stream leaves idle memory beside it idle") {
   pool_of pool;
-  const auto one = pool.all.allocate(pool.all.idle(), 1 * MiB, 256);
-  REQUIRE(one);
-  pool.memory.use(1, *one, 1 * MiB);
-  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *one, 1 * MiB));
-  CHECK(pool.take(0, 1 * MiB) == *one + 1 * MiB);
+  const std::size_t one = pool.take_idle(1 * MiB);
+  pool.memory.use(1, one, 1 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), one, 1 * MiB));
+  CHECK(pool.take(0, 1 * MiB) == one + 1 * MiB);
   CHECK(pool.memory.created == 1);
 }
 
 TEST_CASE("pool: no stream's request waits for what was freed without one while there is more") {
   pool_of pool{2, false};
-  const auto one = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
-  REQUIRE(one);
-  pool.memory.use(1, *one, 2 * MiB);
-  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *one, 2 * MiB));
+  const std::size_t one = pool.take_idle(2 * MiB);
+  pool.memory.use(1, one, 2 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), one, 2 * MiB));
   pool.take(0, 8 * MiB);
   CHECK(pool.streams.host_waits == 0);
   CHECK(pool.memory.held() == 10 * MiB);
@@ -260,8 +256,7 @@ TEST_CASE("pool: one wait of the host serves all that was freed before it") {
   pool.give(0, first, 2 * MiB);
   pool.give(0, second, 2 * MiB);
   pool.all.set_limit(pool.memory.held());
-  for (int request = 0; request < 2; ++request)
-    REQUIRE(pool.all.allocate(pool.all.idle(), 2 * MiB, 256));
+  for (int request = 0; request < 2; ++request) pool.take_idle(2 * MiB);
   CHECK(pool.streams.host_waits == 1);
 }
 

@@ -35,6 +35,18 @@ struct pool_of {
   void give(std::size_t stream, std::size_t at, std::size_t bytes) {
     REQUIRE(all.deallocate(state(stream), at, bytes));
   }
+  /// Memory that `stream` had and has freed.
+  std::size_t take_freed(std::size_t stream, std::size_t bytes) {
+    const std::size_t at = take(stream, bytes);
+    give(stream, at, bytes);
+    return at;
+  }
+  /// Memory for all streams.
+  std::size_t take_idle(std::size_t bytes) {
+    const std::optional<std::size_t> at = all.allocate(all.idle(), bytes, 256);
+    REQUIRE(at);
+    return *at;
+  }
   [[nodiscard]] std::uint64_t served(pool_source by) {
     return all.counters().served[static_cast<std::size_t>(by)];
   }

@@ -15,8 +15,7 @@ TEST_CASE("pool: the states of streams that were forgotten serve others") {
   pool.take(1, 1 * MiB);
   for (int i = 0; i < 100; ++i) {
     pool.all.add_dependency(pool.state(1), pool.state(0));
-    const std::size_t at = pool.take(0, 4 * MiB);
-    pool.give(0, at, 4 * MiB);
+    const std::size_t at = pool.take_freed(0, 4 * MiB);
     pool.all.forget(hand_driven_streams::name(0));
     pool.streams.finish_all();
   }
@@ -36,16 +35,14 @@ TEST_CASE("pool: what is known of a stream that was forgotten covers nothing of 
   stream_state& before = pool.state(0);
   pool.all.forget(hand_driven_streams::name(0));
   REQUIRE(&pool.state(0) == &before);
-  const std::size_t again = pool.take(0, 2 * MiB);
-  pool.give(0, again, 2 * MiB);
+  const std::size_t again = pool.take_freed(0, 2 * MiB);
   CHECK(pool.take(1, 2 * MiB) != again);
 }
 
 TEST_CASE("pool: a stream does not depend on what the one before it in its state did") {
   pool_of pool{3};
   pool.all.set_reuse({true, false, false});
-  const std::size_t used = pool.take(0, 2 * MiB);
-  pool.give(0, used, 2 * MiB);
+  const std::size_t used = pool.take_freed(0, 2 * MiB);
   pool.streams.wait(1, 0);
   pool.all.add_dependency(pool.state(1), pool.state(0));
   stream_state& before = pool.state(1);
