@@ -28,7 +28,6 @@ inline hipMemAccessDesc open_to(int device,
   return {{hipMemLocationTypeDevice, device}, flags};
 }
 
-/// A chunk of `granules` granules.
 class chunk {
  public:
   explicit chunk(std::size_t granules = 1, int device = 0,
@@ -104,42 +103,40 @@ class mapped {
   std::vector<hipMemGenericAllocationHandle_t> chunks_;
 };
 
+/// An object of HIP's that `End` ends. A derived class makes it.
+template <typename Handle, auto End>
+class ended_object {
+ public:
+  ~ended_object() { CHECK(End(handle_) == hipSuccess); }
+  ended_object& operator=(ended_object&&) = delete;
+  [[nodiscard]] Handle get() const { return handle_; }
+
+ protected:
+  ended_object() = default;
+  Handle handle_ = nullptr;
+};
+
+/// The same for memory.
+template <auto End>
+struct ended_memory : ended_object<void*, End> {
+  [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(this->handle_); }
+};
+
 /// Memory of hipMalloc.
-class allocation {
- public:
-  explicit allocation(std::size_t bytes) { REQUIRE(hipMalloc(&start_, bytes) == hipSuccess); }
-  ~allocation() { CHECK(hipFree(start_) == hipSuccess); }
-  allocation& operator=(allocation&&) = delete;
-  [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(start_); }
-
- private:
-  void* start_ = nullptr;
+struct allocation : ended_memory<hipFree> {
+  explicit allocation(std::size_t bytes) { REQUIRE(hipMalloc(&handle_, bytes) == hipSuccess); }
 };
 
-class own_stream {
- public:
+struct own_stream : ended_object<hipStream_t, hipStreamDestroy> {
   explicit own_stream(unsigned flags = hipStreamDefault) {
-    REQUIRE(hipStreamCreateWithFlags(&stream_, flags) == hipSuccess);
+    REQUIRE(hipStreamCreateWithFlags(&handle_, flags) == hipSuccess);
   }
-  ~own_stream() { CHECK(hipStreamDestroy(stream_) == hipSuccess); }
-  own_stream& operator=(own_stream&&) = delete;
-  [[nodiscard]] hipStream_t get() const { return stream_; }
-
- private:
-  hipStream_t stream_ = nullptr;
 };
 
-class own_event {
- public:
+struct own_event : ended_object<hipEvent_t, hipEventDestroy> {
   explicit own_event(unsigned flags = hipEventDefault) {
-    REQUIRE(hipEventCreateWithFlags(&event_, flags) == hipSuccess);
+    REQUIRE(hipEventCreateWithFlags(&handle_, flags) == hipSuccess);
   }
-  ~own_event() { CHECK(hipEventDestroy(event_) == hipSuccess); }
-  own_event& operator=(own_event&&) = delete;
-  [[nodiscard]] hipEvent_t get() const { return event_; }
-
- private:
-  hipEvent_t event_ = nullptr;
 };
 
 /// Holds a stream back: a callback in it waits until this ends. hipLaunchHostFunc would do as well,
@@ -187,7 +184,6 @@ inline hipError_t fill_and_wait(void* start, int value, std::size_t bytes) {
   return error != hipSuccess ? error : hipStreamSynchronize(nullptr);
 }
 
-/// The byte at a device address.
 inline unsigned char byte_at(const void* address) {
   unsigned char value = 0;
   REQUIRE(hipMemcpy(&value, address, 1, hipMemcpyDeviceToHost) == hipSuccess);

@@ -11,15 +11,10 @@ namespace {
 // Little, since a driver in trouble with managed memory takes the machine with it.
 constexpr std::size_t managed_bytes = std::size_t{64} << 10U;
 
-class managed {
- public:
-  managed() { REQUIRE(hipMallocManaged(&start_, managed_bytes, hipMemAttachGlobal) == hipSuccess); }
-  ~managed() { CHECK(hipFree(start_) == hipSuccess); }
-  managed& operator=(managed&&) = delete;
-  [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(start_); }
-
- private:
-  void* start_ = nullptr;
+struct managed : ended_memory<hipFree> {
+  managed() {
+    REQUIRE(hipMallocManaged(&handle_, managed_bytes, hipMemAttachGlobal) == hipSuccess);
+  }
 };
 
 hipError_t allocate(std::size_t bytes, unsigned flags) {

@@ -26,17 +26,10 @@ hipMemoryType type_of(const void* at) {
   return hipvmm::hip_compat::memory_type(found);
 }
 
-class pinned {
- public:
+struct pinned : ended_memory<hipHostFree> {
   explicit pinned(unsigned flags = hipHostMallocDefault) {
-    REQUIRE(hipHostMalloc(&start_, 4096, flags) == hipSuccess);
+    REQUIRE(hipHostMalloc(&handle_, 4096, flags) == hipSuccess);
   }
-  ~pinned() { CHECK(hipHostFree(start_) == hipSuccess); }
-  pinned& operator=(pinned&&) = delete;
-  [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(start_); }
-
- private:
-  void* start_ = nullptr;
 };
 
 hipError_t allocate_pinned(unsigned flags) {

@@ -33,17 +33,10 @@ hipError_t create_pool(const hipMemPoolProps& wanted) {
   return code;
 }
 
-class own_pool {
- public:
+struct own_pool : ended_object<hipMemPool_t, hipMemPoolDestroy> {
   explicit own_pool(const hipMemPoolProps& wanted = props()) {
-    REQUIRE(hipMemPoolCreate(&pool_, &wanted) == hipSuccess);
+    REQUIRE(hipMemPoolCreate(&handle_, &wanted) == hipSuccess);
   }
-  ~own_pool() { CHECK(hipMemPoolDestroy(pool_) == hipSuccess); }
-  own_pool& operator=(own_pool&&) = delete;
-  [[nodiscard]] hipMemPool_t get() const { return pool_; }
-
- private:
-  hipMemPool_t pool_ = nullptr;
 };
 
 std::uint64_t told(const own_pool& pool, hipMemPoolAttr attribute) {
