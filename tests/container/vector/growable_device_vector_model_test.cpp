@@ -17,6 +17,14 @@ class twins {
  public:
   explicit twins(const growth_options& options) : vector_{first_device, options} {}
 
+  void run(int steps) {
+    for (int done = 0; done < steps; ++done) {
+      CAPTURE(done);
+      step();
+      if (done % 10 == 0) compare();
+    }
+    compare();
+  }
   void step() {
     const stream_ref stream = streams_.get_stream(below(generator_, streams_.size()));
     stream.wait(previous_);
@@ -117,23 +125,13 @@ class twins {
 TEST_CASE_TEMPLATE("growable_device_vector: random calls on several streams agree with std::vector",
                    T, element<1>, element<5>, element<24>, element<100>) {
   twins<T> subject{{}};
-  for (int step = 0; step < 400; ++step) {
-    CAPTURE(step);
-    subject.step();
-    if (step % 10 == 0) subject.compare();
-  }
-  subject.compare();
+  subject.run(400);
 }
 
 TEST_CASE(
     "growable_device_vector: random calls past one maximum after another agree with std::vector") {
   twins<element<100>> subject{{.max_bytes = granule()}};
-  for (int step = 0; step < 300; ++step) {
-    CAPTURE(step);
-    subject.step();
-    if (step % 10 == 0) subject.compare();
-  }
-  subject.compare();
+  subject.run(300);
 }
 
 TEST_CASE("growable_device_vector: random calls with memory made ahead agree with std::vector") {
@@ -141,12 +139,7 @@ TEST_CASE("growable_device_vector: random calls with memory made ahead agree wit
     for (const std::size_t max_bytes : {std::size_t{0}, granule()}) {
       twins<element<24>> subject{
           {.max_bytes = max_bytes, .granule_bytes = granule(), .grow_ahead = {how, 0, 2 * MiB}}};
-      for (int step = 0; step < 200; ++step) {
-        CAPTURE(step);
-        subject.step();
-        if (step % 10 == 0) subject.compare();
-      }
-      subject.compare();
+      subject.run(200);
     }
   }
 }
