@@ -21,9 +21,8 @@ slot_arena::~slot_arena() {
 slot_arena::slot_arena(slot_arena&& other) noexcept = default;
 
 slot_arena& slot_arena::operator=(slot_arena&& other) noexcept {
-  if (this == &other) return *this;
-  const slot_arena ended{std::move(*this)};
-  table_ = std::move(other.table_);
+  slot_arena moved{std::move(other)};
+  table_.swap(moved.table_);
   return *this;
 }
 

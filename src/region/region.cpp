@@ -142,9 +142,8 @@ region::~region() {
 }
 region::region(region&& other) noexcept = default;
 region& region::operator=(region&& other) noexcept {
-  if (this == &other) return *this;
-  const region ended{std::move(*this)};
-  mapped_ = std::move(other.mapped_);
+  region moved{std::move(other)};
+  mapped_.swap(moved.mapped_);
   return *this;
 }
 

@@ -209,9 +209,8 @@ evictable::~evictable() {
 evictable::evictable(evictable&& other) noexcept = default;
 
 evictable& evictable::operator=(evictable&& other) noexcept {
-  if (this == &other) return *this;
-  const evictable ended{std::move(*this)};
-  state_ = std::move(other.state_);
+  evictable moved{std::move(other)};
+  state_.swap(moved.state_);
   return *this;
 }
 
