@@ -73,7 +73,6 @@ struct resource_object {
   }
 };
 
-/// A pool of chunks.
 [[nodiscard]] std::shared_ptr<resource_object> pool_object(device_ref device,
                                                            const mr::pool_options& options);
 

@@ -10,7 +10,6 @@
 // that probes and of HIPVMM_CAPABILITY.
 namespace hipvmm::detail {
 
-/// The line of one finding.
 std::string line_of(const capability::record& found, trait which);
 /// The lines of the numbers that have been measured.
 std::string number_lines_of(const capability::record& found);

@@ -92,7 +92,6 @@ void probe_pools(probe_site& site);
 void measure_descriptors(probe_site& site);
 void measure_costs(probe_site& site);
 
-/// Options of a run of the probes.
 struct probe_run {
   /// Selects probes; the others answer nothing.
   std::function<bool(const probe&)> wants;

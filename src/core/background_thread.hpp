@@ -44,7 +44,6 @@ class background_thread {
   using body = std::function<void(std::stop_token)>;
 
   explicit background_thread(body work) : work_{std::move(work)} {}
-  /// Calls stop().
   ~background_thread() { stop(); }
   background_thread& operator=(background_thread&&) = delete;
 

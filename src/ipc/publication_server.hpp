@@ -149,7 +149,6 @@ class publication_server {
   /// Queues the list of published chunks instead.
   void queue_present(importer& one) const;
   void forget_applied();
-  /// Wakes the thread.
   void wake() noexcept;
 
   const process_mark process_;

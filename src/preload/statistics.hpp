@@ -35,7 +35,6 @@ class statistics {
   void count_passed(passed why) noexcept { add(passed_[static_cast<std::size_t>(why)], 1); }
   void count_refused_handle() noexcept { add(refused_handles_, 1); }
 
-  /// Allocations that were counted.
   [[nodiscard]] std::uint64_t allocations() const noexcept {
     return allocations_[0].load(std::memory_order_relaxed) +
            allocations_[1].load(std::memory_order_relaxed);

@@ -295,7 +295,6 @@ class mapped_region final : idle_holder {
   /// The same without the registration, for mappings that the region does not keep.
   [[nodiscard]] mapping map_unregistered(const mapped_ranges& there, std::size_t offset,
                                          const physical_chunk& chunk, const access_map* own) const;
-  /// Adds the mapping to the registrar, if there is one.
   void add_to_registrar(mapping& made, const physical_chunk& chunk) const;
   /// The same in the region's addresses; on failure these may hold memory.
   [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk,

@@ -22,7 +22,6 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Adds the devices of `from` that are not in `to`.
 void add_users(device_list& to, const access_map& from) {
   for (const access_desc& entry : from.entries())
     if (std::ranges::find(to, entry.device) == to.end()) to.push_back(entry.device);

@@ -26,7 +26,6 @@ namespace {
 
 /// Keeps memory until the process ends, because work may still use it.
 void keep_mapped(std::unique_ptr<detail::mapped_region> ended) noexcept {
-  // Never destroyed.
   static detail::never_destroyed<std::vector<std::unique_ptr<detail::mapped_region>>> kept;
   static std::mutex mutex;
   const std::lock_guard lock{mutex};

@@ -63,7 +63,6 @@ struct retired_chunks {
   // The part of `bytes` that is memory of each device.
   std::vector<std::pair<device_ref, std::size_t>> of_devices;
   std::uint64_t number = 0;
-  /// Bytes of `device`.
   [[nodiscard]] std::size_t bytes_of(device_ref device) const noexcept {
     for (const auto& [each, held] : of_devices)
       if (each == device) return held;

@@ -32,7 +32,6 @@ class stream_watcher {
   [[nodiscard]] virtual stream_point point_of(ihipStream_t* stream, bool poll) = 0;
   /// Work submitted to `waiter` from now on is ordered after that point.
   virtual void add_dependency(ihipStream_t* waiter, const stream_point& point) = 0;
-  /// The stream has passed that point.
   virtual void note_passed(const stream_point& point) = 0;
   /// `stream` will be destroyed, also when this throws. Its handle may be reused for another
   /// stream.
@@ -80,7 +79,6 @@ void note_stream_end(ihipStream_t* stream) noexcept;
 /// `stream` goes to the program, and nobody will be told of its end. Its watchers are called as for
 /// the end if a handle cannot be used after that.
 void note_stream_release(ihipStream_t* stream) noexcept;
-/// Whether `stream` reports its end.
 [[nodiscard]] bool reports_its_end(ihipStream_t* stream);
 
 }  // namespace hipvmm::detail

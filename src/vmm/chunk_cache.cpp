@@ -153,7 +153,6 @@ struct chunk_cache::state {
     release([](cached_chunks& each, departing_chunks& out) { return each.drop_down_to(0, out); });
   }
 
-  /// Keeps `kept`, or releases it.
   void keep(std::unique_ptr<detail::kept_chunk> kept, cached_chunks& of) {
     using outcome = cached_chunks::outcome;
     departing_chunks out;

@@ -33,7 +33,6 @@ class chunk_limit {
   [[nodiscard]] virtual std::size_t most() const noexcept { return 0; }
   /// The holders and their bytes, for the message of a refused request.
   [[nodiscard]] virtual std::string explain() const = 0;
-  /// The refusal of `bytes` of `device`.
   [[nodiscard]] virtual shortage refusal(device_ref device, std::size_t bytes) const {
     return {.cause = exhausted::budget,
             .device = device.ordinal(),

@@ -15,7 +15,6 @@
 namespace hipvmm::test {
 namespace {
 
-/// Two options, and their values.
 struct two_options {
   std::size_t size = 1;
   bool flag = false;

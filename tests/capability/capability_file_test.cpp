@@ -37,7 +37,6 @@ void write_content(const std::filesystem::path& path, const std::string& text) {
   std::ofstream{path, std::ios::trunc} << text;
 }
 
-/// A record on disk.
 struct kept_record {
   kept_record() { REQUIRE(write_record(path, some_record()).empty()); }
   [[nodiscard]] std::optional<capability::record> read() const {

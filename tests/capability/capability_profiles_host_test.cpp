@@ -53,7 +53,6 @@ class told_by_child {
     CHECK(tells(line));
   }
   [[nodiscard]] const std::string& output() const { return output_; }
-  /// The quirks in force.
   [[nodiscard]] std::set<std::string> quirks() const {
     std::set<std::string> found;
     for (std::size_t at = 0; (at = output_.find("<quirk=", at)) != std::string::npos; ++at)

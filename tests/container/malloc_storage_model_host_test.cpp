@@ -127,7 +127,6 @@ TEST_CASE("malloc_storage: random calls beside work in flight agree with a model
   subject.compare();
 }
 
-/// A stream that is captured.
 class capture {
  public:
   explicit capture(hipStreamCaptureMode mode) {

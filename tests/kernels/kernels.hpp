@@ -14,10 +14,8 @@ namespace hipvmm::test {
 int launch_count_until(unsigned* elements, std::size_t count, const volatile unsigned* stop,
                        unsigned* rounds, ihipStream_t* stream);
 
-/// Writes `value` to one element.
 int launch_write(unsigned* element, unsigned value, ihipStream_t* stream);
 
-/// Reads one element into another.
 int launch_read(const unsigned* element, unsigned* result, ihipStream_t* stream);
 
 /// Writes i to each element i of [first, end).

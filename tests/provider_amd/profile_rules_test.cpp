@@ -72,7 +72,6 @@ child_result ask_alone(const rule& asked, int expected) {
   return run_child("one question", environment);
 }
 
-/// The column of the linked release.
 std::size_t linked_column() {
   const std::string name = linked_profile();
   const auto found = std::find(profile_names.begin(), profile_names.end(), name);

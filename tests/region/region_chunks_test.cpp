@@ -26,7 +26,6 @@ struct shared_region : region_of<16> {
   }
 };
 
-/// Adopts the exported chunks in `target`.
 void adopt_all(region& target, const std::vector<exported_chunk>& exported) {
   for (const exported_chunk& each : exported)
     target.adopt(each.offset, import_chunk(each.handle, first_device));

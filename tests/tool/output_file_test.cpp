@@ -24,7 +24,6 @@ namespace {
 using tool::clash_of;
 using tool::output_file;
 
-/// A folder with files in it.
 struct files {
   temporary_folder folder;
   [[nodiscard]] std::string path(const std::string& name) const {

@@ -32,7 +32,6 @@ struct event_details {
   std::int64_t time_ns = 0;  ///< 0: now
 };
 
-/// The time as events have it.
 [[nodiscard]] std::int64_t event_time() noexcept;
 
 /// Reports an event to the subscription and to `memory_changes`, if there are such.

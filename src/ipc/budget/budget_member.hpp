@@ -78,7 +78,6 @@ class budget_member final : public chunk_limit {
   background_thread thread_{[this](const std::stop_token& stop) { serve(stop); }};
 };
 
-/// The report on a table.
 [[nodiscard]] budget_report report_of(const budget_table& table);
 
 }  // namespace hipvmm::detail

@@ -9,7 +9,6 @@
 
 namespace hipvmm::detail {
 
-/// The folder in which budgets are, open.
 struct budgets_folder {
   owned_descriptor descriptor;  ///< empty if the folder does not exist, or not any more
   std::string path;

@@ -63,7 +63,6 @@ class graph_blocks {
   /// Returns all segments so, with their allocations.
   void release() noexcept;
   void swap(graph_blocks& other) noexcept;
-  /// Bytes of all segments.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
 
  private:

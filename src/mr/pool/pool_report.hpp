@@ -10,7 +10,6 @@
 
 namespace hipvmm::mr {
 
-/// A request that a pool refused.
 struct refused_request {
   std::size_t bytes;
   std::size_t alignment;

@@ -13,7 +13,6 @@ namespace hipvmm::detail {
 
 [[nodiscard]] access_right pool_right(hipMemPool_t pool, device_ref device);
 
-/// Sets the right in `desc` for a pool on `owner`.
 void set_pool_right(hipMemPool_t pool, device_ref owner, access_desc desc);
 
 }  // namespace hipvmm::detail

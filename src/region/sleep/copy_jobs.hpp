@@ -17,7 +17,6 @@ namespace hipvmm::detail {
 /// them, in order, while the owner maps and unmaps chunks. One thread at a time owns it.
 class copy_jobs {
  public:
-  /// Calls cancel().
   ~copy_jobs() { cancel(); }
   copy_jobs& operator=(copy_jobs&&) = delete;
 

@@ -51,7 +51,6 @@ class host_bytes {
   [[nodiscard]] bool ends_at(std::size_t offset) const noexcept {
     return offset != 0 && offset <= bytes_ && block_of(offset - 1)->end == offset;
   }
-  /// Bytes that are not freed.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ - freed_; }
   [[nodiscard]] std::size_t freed() const noexcept { return freed_; }
   [[nodiscard]] bool is_pinned() const noexcept {

@@ -170,7 +170,6 @@ class tag_state {
     /// offset of all that is saved.
     template <class Copy>
     void cut(Copy copy) const;
-    /// Submits the copies of all contents.
     void submit(parallel_copies& copies);
     /// Waits for the copies of memory at `address` and behind it.
     void wait_for_copies(const void* address, copy_jobs& jobs);

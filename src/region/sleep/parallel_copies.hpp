@@ -18,7 +18,6 @@ namespace hipvmm::detail {
 /// Copies between devices and host that run at the same time, in several streams of each device.
 class parallel_copies {
  public:
-  /// Waits as drain().
   ~parallel_copies() { static_cast<void>(drain()); }
   parallel_copies& operator=(parallel_copies&&) = delete;
 

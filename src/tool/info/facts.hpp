@@ -31,7 +31,6 @@ struct failed_device {
   std::string why;
 };
 
-/// The process and its environment.
 struct process_facts {
   std::string library;     ///< hipvmm's version
   std::string provider;    ///< of the linked HIP: amd, cuda or host

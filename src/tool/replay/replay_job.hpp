@@ -42,7 +42,6 @@ struct replay_sample {
   memory_held held;
 };
 
-/// The coverage of --check.
 struct replay_coverage {
   std::size_t blocks;
   std::size_t bytes;

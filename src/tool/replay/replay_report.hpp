@@ -12,7 +12,6 @@
 
 namespace hipvmm::tool {
 
-/// The limits of a replay.
 struct replay_thresholds {
   std::optional<double> ratio = std::nullopt;  ///< peak physical by peak requested
   std::optional<double> pair_ns_p50 = std::nullopt;

@@ -31,7 +31,6 @@ class budget_folder {
 /// The bytes of a chunk in tests: whole granules, and no less than a pool takes.
 inline std::size_t budget_unit() { return align_up(2 * MiB, granule()); }
 
-/// The only file in the folder.
 inline std::filesystem::path only_file(const std::filesystem::path& folder) {
   return std::filesystem::directory_iterator { folder } -> path();
 }

@@ -31,7 +31,6 @@ struct shared_table {
   }
 };
 
-/// A process that has ended.
 inline detail::process_identity dead_process() {
   const ::pid_t child = ::fork();
   if (child == 0) ::_exit(0);

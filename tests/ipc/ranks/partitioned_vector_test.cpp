@@ -183,7 +183,6 @@ TEST_CASE("partitioned_vector: what leaves the front goes back to the device" *
   });
 }
 
-/// Whether a chunk is at the address.
 bool is_mapped(const void* address) {
   hipMemLocation location{};
   location.type = hipMemLocationTypeDevice;

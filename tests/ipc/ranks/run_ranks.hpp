@@ -10,13 +10,11 @@
 
 namespace hipvmm::test {
 
-/// A rank that is a thread.
 struct thread_rank {
   communicator& ranks;
   hipvmm::stream stream{ranks.device()};
 };
 
-/// How a rank ended.
 struct rank_end {
   std::string thrown;  ///< empty if nothing was
   std::optional<rank_failure> reason;

@@ -36,7 +36,6 @@ struct one_region {
   void add(std::size_t offset, std::size_t bytes, keep what) {
     options.ranges.push_back({at(offset), bytes, what});
   }
-  /// Whether all bytes have the value.
   [[nodiscard]] bool has(std::size_t offset, std::size_t bytes, unsigned char value) const {
     std::vector<unsigned char> found(bytes);
     copy(stream, found.data(), at(offset), bytes);

@@ -197,7 +197,6 @@ class block_owner : public block_list_hook {
   block_owner& operator=(block_owner&&) = delete;
 
   [[nodiscard]] free_blocks& free() noexcept { return free_; }
-  /// Bytes of the free blocks.
   [[nodiscard]] std::size_t free_bytes() const noexcept { return free_bytes_; }
   [[nodiscard]] bool is_ordered() const noexcept { return is_ordered_; }
 

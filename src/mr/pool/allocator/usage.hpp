@@ -38,7 +38,6 @@ struct usage : pool_statistics {
 /// Returns the bytes held and allocated. Holds the state lock for a visit of the caches only.
 [[nodiscard]] pool_usage held_and_used(pool_blocks& blocks);
 
-/// A block with memory.
 struct listed_block {
   std::size_t offset;
   std::size_t bytes;

@@ -24,7 +24,6 @@ class caching_allocator {
  public:
   explicit caching_allocator(segment_kind kind) : kind_{kind} {}
 
-  /// The place of a block.
   struct place {
     std::size_t segment = 0;
     std::size_t offset = 0;
