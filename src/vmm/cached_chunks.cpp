@@ -54,7 +54,7 @@ std::unique_ptr<kept_chunk> cached_chunks::take_pinned(std::size_t bytes, std::s
 
 cached_chunks::outcome cached_chunks::keep(std::unique_ptr<kept_chunk> kept,
                                            const kept_bounds& bounds,
-                                           const descriptor_budget& budget, departing_chunks& out) {
+                                           const descriptor_budget& budget, evicted_chunks& out) {
   const std::lock_guard lock{mutex};
   // Read under the lock: a caller that lowers it trims afterwards, and must not miss this chunk.
   const std::size_t byte_limit = bounds.byte_limit();
@@ -81,7 +81,7 @@ cached_chunks::outcome cached_chunks::keep(std::unique_ptr<kept_chunk> kept,
   return statistics.chunks > harmless_ ? outcome::kept_uncounted : outcome::kept;
 }
 
-void cached_chunks::drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out) {
+void cached_chunks::drop_unless_harmless(const descriptor_budget& budget, evicted_chunks& out) {
   const std::size_t open = budget.limit - free_descriptors(budget.limit, budget.limit);
   const std::lock_guard lock{mutex};
   if (open < budget.limit / 2) {
@@ -98,18 +98,18 @@ void cached_chunks::drop_unless_harmless(const descriptor_budget& budget, depart
       drop(each->ages.front(), out);
 }
 
-std::size_t cached_chunks::drop_down_to(std::size_t bytes_to_keep, departing_chunks& out) {
+std::size_t cached_chunks::drop_down_to(std::size_t bytes_to_keep, evicted_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   drop_beyond(bytes_to_keep, out);
   return before - statistics.bytes;
 }
 
-void cached_chunks::drop_beyond(std::size_t bytes, departing_chunks& out) {
+void cached_chunks::drop_beyond(std::size_t bytes, evicted_chunks& out) {
   while (statistics.bytes > bytes && !free_.ages.empty()) drop(free_.ages.front(), out);
 }
 
-std::size_t cached_chunks::drop_all(departing_chunks& out) {
+std::size_t cached_chunks::drop_all(evicted_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   for (group* const each : {&free_, &pinned_})
@@ -117,7 +117,7 @@ std::size_t cached_chunks::drop_all(departing_chunks& out) {
   return before;
 }
 
-std::size_t cached_chunks::drop_unpinned(const kept_bounds& bounds, departing_chunks& out) {
+std::size_t cached_chunks::drop_unpinned(const kept_bounds& bounds, evicted_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   boost::intrusive::list<kept_chunk> unpinned;
@@ -141,7 +141,7 @@ std::size_t cached_chunks::drop_unpinned(const kept_bounds& bounds, departing_ch
 }
 
 std::size_t cached_chunks::drop_expired(std::chrono::steady_clock::time_point limit,
-                                        std::size_t most, departing_chunks& out) {
+                                        std::size_t most, evicted_chunks& out) {
   const std::lock_guard lock{mutex};
   const std::size_t before = statistics.bytes;
   for (; most != 0 && !free_.ages.empty() && free_.ages.front().since <= limit; --most) {
@@ -171,7 +171,7 @@ kept_chunk& cached_chunks::take_out(kept_chunk& kept) {
   return kept;
 }
 
-void cached_chunks::drop(kept_chunk& kept, departing_chunks& out) {
+void cached_chunks::drop(kept_chunk& kept, evicted_chunks& out) {
   out.add(take_out(kept));
   ++statistics.dropped;
 }

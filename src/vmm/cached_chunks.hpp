@@ -65,10 +65,10 @@ struct kept_bounds {
 };
 
 /// Chunks to be released to the driver. The destructor releases them and must run outside the lock.
-class departing_chunks {
+class evicted_chunks {
  public:
-  departing_chunks& operator=(departing_chunks&&) = delete;
-  ~departing_chunks() { chunks_.clear_and_dispose(std::default_delete<kept_chunk>{}); }
+  evicted_chunks& operator=(evicted_chunks&&) = delete;
+  ~evicted_chunks() { chunks_.clear_and_dispose(std::default_delete<kept_chunk>{}); }
   void add(kept_chunk& kept) { chunks_.push_back(kept); }
   /// Leaves those with memory that addresses pin to chunk_cache::shared().
   void leave_pinned() noexcept {
@@ -121,20 +121,20 @@ struct cached_chunks {
     kept_uncounted,  ///< chunks held now may cost more descriptors than the budget has
   };
   outcome keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
-               const descriptor_budget& budget, departing_chunks& out);
+               const descriptor_budget& budget, evicted_chunks& out);
   /// Counts the process's descriptors. Drops chunks above the device's share if half are open.
-  void drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out);
+  void drop_unless_harmless(const descriptor_budget& budget, evicted_chunks& out);
   /// Drops chunks above `bytes_to_keep`, the chunks kept longest first. Returns the bytes dropped.
-  std::size_t drop_down_to(std::size_t bytes_to_keep, departing_chunks& out);
+  std::size_t drop_down_to(std::size_t bytes_to_keep, evicted_chunks& out);
   /// Drops all, pinned ones too. Returns their bytes.
-  std::size_t drop_all(departing_chunks& out);
+  std::size_t drop_all(evicted_chunks& out);
   /// Drops chunks that were kept only while pinned, and those above the byte limit. Returns the
   /// bytes dropped.
-  std::size_t drop_unpinned(const kept_bounds& bounds, departing_chunks& out);
+  std::size_t drop_unpinned(const kept_bounds& bounds, evicted_chunks& out);
   /// Drops at most `most` chunks that were recycled before `limit`, oldest first. Returns the bytes
   /// dropped.
   std::size_t drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
-                           departing_chunks& out);
+                           evicted_chunks& out);
   /// When the chunk kept longest was recycled, of those not pinned; empty when there is none.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> oldest() const;
   void count(std::size_t chunk_cache_statistics::*what);
@@ -160,9 +160,9 @@ struct cached_chunks {
     return kept.came_pinned ? pinned_ : free_;
   }
   kept_chunk& take_out(kept_chunk& kept);
-  void drop(kept_chunk& kept, departing_chunks& out);
+  void drop(kept_chunk& kept, evicted_chunks& out);
   /// Drops chunks that are not pinned, the first recycled first, while more than `bytes` are kept.
-  void drop_beyond(std::size_t bytes, departing_chunks& out);
+  void drop_beyond(std::size_t bytes, evicted_chunks& out);
 
   group free_;
   group pinned_;              // by addresses; apart, because a trim passes none of them

@@ -26,7 +26,7 @@
 namespace hipvmm {
 
 using detail::cached_chunks;
-using detail::departing_chunks;
+using detail::evicted_chunks;
 using clock = std::chrono::steady_clock;
 
 namespace {
@@ -54,7 +54,7 @@ struct chunk_cache::state {
       : ends_with{ends}, bounds{limit, age_of(retention)} {}
   ~state() {
     decay.cancel_or_wait();
-    departing_chunks out;
+    evicted_chunks out;
     for_each([&](cached_chunks& each) { each.drop_all(out); });
     if (ends_with == lifetime::of_owner) out.leave_pinned();
     for (cached_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);
@@ -91,7 +91,7 @@ struct chunk_cache::state {
     if (cached_chunks* const added = find_or_add(device)) return *added;
     throw std::bad_alloc{};
   }
-  /// Releases the chunks that `choose(cached_chunks&, departing_chunks&)` drops of each device;
+  /// Releases the chunks that `choose(cached_chunks&, evicted_chunks&)` drops of each device;
   /// returns the sum of the bytes that it returns. A thread that finds nothing left to release
   /// waits here for those that are releasing.
   template <typename Choose>
@@ -99,7 +99,7 @@ struct chunk_cache::state {
     const std::lock_guard one_at_a_time{releasing};
     std::size_t bytes = 0;
     {
-      departing_chunks out;
+      evicted_chunks out;
       for_each([&](cached_chunks& each) { bytes += choose(each, out); });
     }
     if (bytes != 0) ++times_released;
@@ -109,7 +109,7 @@ struct chunk_cache::state {
   /// `seen`, by this thread or another.
   bool release_for(const shortage& why, std::uint64_t seen) {
     bool helps = false;
-    release([&](cached_chunks& each, departing_chunks& out) {
+    release([&](cached_chunks& each, evicted_chunks& out) {
       if (!detail::is_relieved_by(why, each.device.ordinal())) return std::size_t{0};
       helps = true;
       return each.drop_down_to(0, out);
@@ -120,7 +120,7 @@ struct chunk_cache::state {
     const auto age = bounds.longest();
     if (!age) return;
     const clock::time_point limit = now - *age;
-    release([&](cached_chunks& each, departing_chunks& out) {
+    release([&](cached_chunks& each, evicted_chunks& out) {
       return each.drop_expired(limit, most, out);
     });
   }
@@ -150,12 +150,12 @@ struct chunk_cache::state {
   /// them.
   void start_decay() {
     if (!bounds.longest() || decay.request()) return;
-    release([](cached_chunks& each, departing_chunks& out) { return each.drop_down_to(0, out); });
+    release([](cached_chunks& each, evicted_chunks& out) { return each.drop_down_to(0, out); });
   }
 
   void keep(std::unique_ptr<detail::kept_chunk> kept, cached_chunks& of) {
     using outcome = cached_chunks::outcome;
-    departing_chunks out;
+    evicted_chunks out;
     const detail::descriptor_budget budget{devices};
     const outcome came = of.keep(std::move(kept), bounds, budget, out);
     if (came == outcome::kept_uncounted) of.drop_unless_harmless(budget, out);
@@ -163,7 +163,7 @@ struct chunk_cache::state {
   }
   /// Drops chunks that were kept only because of pins, and starts the decay of the rest.
   void release_unpinned() {
-    release([this](cached_chunks& each, departing_chunks& out) {
+    release([this](cached_chunks& each, evicted_chunks& out) {
       return each.drop_unpinned(bounds, out);
     });
     if (oldest()) start_decay();
@@ -265,14 +265,14 @@ bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
 }
 
 std::size_t chunk_cache::trim(std::size_t bytes_to_keep) noexcept {
-  return state_->release([&](cached_chunks& each, departing_chunks& out) {
+  return state_->release([&](cached_chunks& each, evicted_chunks& out) {
     return each.drop_down_to(bytes_to_keep, out);
   });
 }
 
 std::size_t chunk_cache::trim(device_ref device, std::size_t bytes_to_keep) {
   const cached_chunks& wanted = state_->of(device);
-  return state_->release([&](cached_chunks& each, departing_chunks& out) {
+  return state_->release([&](cached_chunks& each, evicted_chunks& out) {
     return &each == &wanted ? each.drop_down_to(bytes_to_keep, out) : 0;
   });
 }
@@ -382,7 +382,7 @@ void cache_registry::end_shared() noexcept {
   chunk_cache::state& all = *chunk_cache::shared().state_;
   all.bounds.keeps_pinned = false;
   all.bounds.bytes = 0;
-  all.release([](cached_chunks& each, departing_chunks& out) { return each.drop_all(out); });
+  all.release([](cached_chunks& each, evicted_chunks& out) { return each.drop_all(out); });
 }
 
 void cache_registry::release_expired(chunk_cache& cache, clock::time_point now) noexcept {
