@@ -139,7 +139,6 @@ TEST_CASE("attached_region: a refresh that fails goes on at the next") {
       stream.synchronize();
     }
   };
-  using subject_ptr = std::unique_ptr<importing>;
   fault_sweep{"refresh", after_failure::capacity}.run<importing>(
       [](auto& one) { one.seen.refresh(one.stream); },
       [](auto& one) {
@@ -167,7 +166,6 @@ TEST_CASE("attached_region: what is cut off unmaps all and says so at last, thou
       }
     }
   };
-  using subject_ptr = std::unique_ptr<cut_off>;
   const auto check_unmapped = [](auto& one) {
     one.look();
     CHECK(one.times_told == 1);

@@ -68,7 +68,6 @@ TEST_CASE("device_appender: prepare that fails changes nothing and begins no run
 TEST_CASE("device_appender: commit that fails changes nothing and may be tried again") {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
   constexpr std::size_t count = 5000;
-  using in_run = std::unique_ptr<tight_appender_in_run<count>>;
   fault_sweep{"commit"}.run(
       [] { return std::make_unique<tight_appender_in_run<count>>(); },
       [](auto& subject) { static_cast<void>(subject.appender.commit(subject.stream)); },
@@ -83,7 +82,6 @@ TEST_CASE("device_appender: commit that fails changes nothing and may be tried a
 TEST_CASE("device_appender: commit with growth that fails changes nothing and may be tried again") {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
   constexpr std::size_t count = tight_room + 5000;
-  using in_run = std::unique_ptr<tight_appender_in_run<count>>;
   const auto sweep = [](on_overflow overflow, std::size_t appended) {
     fault_sweep{"commit after an overflow", after_failure::capacity}.run(
         [] { return std::make_unique<tight_appender_in_run<count>>(); },

@@ -61,7 +61,6 @@ struct swept_regions {
 };
 
 void sweep_suspend(keep what, const suspend_options& options = {}) {
-  using subject_ptr = std::unique_ptr<swept_regions>;
   fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_regions>(what, options); },
                              [](auto& subject) { subject.sleep(); },
                              [](auto& subject) { subject.check_awake(); },
@@ -69,7 +68,6 @@ void sweep_suspend(keep what, const suspend_options& options = {}) {
 }
 
 void sweep_resume(keep what, const suspend_options& options = {}) {
-  using subject_ptr = std::unique_ptr<swept_regions>;
   fault_sweep{"resume", after_failure::capacity}.run(
       [&] {
         auto result = std::make_unique<swept_regions>(what, options);

@@ -46,7 +46,7 @@ TEST_CASE("pool: addresses that were emptied are used again") {
     for (int i = 0; i < 16; ++i) all.push_back(pool.take(0, 2 * MiB));
     for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
     pool.streams.finish_all();
-    const std::size_t large = pool.take_freed(0, 16 * MiB);
+    pool.take_freed(0, 16 * MiB);
     for (std::size_t i = 1; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
     pool.streams.finish_all();
   }
@@ -57,7 +57,7 @@ TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
   constexpr std::size_t count = 2000;
   pool_of pool;
   pool.all.set_largest_chunk(2 * MiB);
-  const std::size_t all = pool.take_freed(0, count * 2 * MiB);
+  pool.take_freed(0, count * 2 * MiB);
   pool.streams.finish_all();
   std::size_t turns = 0;
   std::size_t returned = 0;

@@ -15,7 +15,7 @@ TEST_CASE("pool: the states of streams that were forgotten serve others") {
   pool.take(1, 1 * MiB);
   for (int i = 0; i < 100; ++i) {
     pool.all.add_dependency(pool.state(1), pool.state(0));
-    const std::size_t at = pool.take_freed(0, 4 * MiB);
+    pool.take_freed(0, 4 * MiB);
     pool.all.forget(hand_driven_streams::name(0));
     pool.streams.finish_all();
   }
