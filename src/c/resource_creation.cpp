@@ -14,7 +14,6 @@
 #include <hipvmm/mr/adaptor/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
-#include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>

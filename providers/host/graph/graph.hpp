@@ -3,7 +3,6 @@
 
 #include <hip/hip_runtime_api.h>
 
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>

@@ -4,8 +4,6 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
-
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>

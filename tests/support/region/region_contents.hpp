@@ -38,14 +38,14 @@ inline void commit_as_granted(region& target, std::size_t offset, std::size_t by
   } while (false)
 
 /// A region of so many granules of the first device, and a stream for its contents.
-template <std::size_t granules>
+template <std::size_t Granules>
 struct region_of {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region;
 
   explicit region_of(const region_options& options = {})
-      : region{first_device, granules * unit, options} {}
+      : region{first_device, Granules * unit, options} {}
 };
 
 // Enough of each granule to tell one from another without copying all of it.
