@@ -68,8 +68,10 @@ class idle_holders {
     const std::lock_guard lock{mutex_};
     records_.erase(std::find(records_.begin(), records_.end(), removed));
   }
-  /// `missing`: contents are evicted only if there are as many bytes in all.
-  given_memory ask(idle_request wanted, std::size_t missing);
+  /// `missing`: contents are evicted only if there are as many bytes in all. The request waits no
+  /// longer if others have released enough, by `is_enough_free`.
+  template <typename IsEnoughFree>
+  given_memory ask(idle_request wanted, std::size_t missing, IsEnoughFree is_enough_free);
   [[nodiscard]] std::size_t idle_bytes(device_ref device);
   [[nodiscard]] idle_memory_statistics statistics() {
     const std::lock_guard lock{mutex_};
@@ -117,8 +119,7 @@ class idle_holders {
     ~wait_for() {
       for (const auto& each : all) --each->waiters;
     }
-    wait_for(const wait_for&) = delete;
-    wait_for& operator=(const wait_for&) = delete;
+    wait_for& operator=(wait_for&&) = delete;
 
     const record_list& all;
   };
@@ -147,7 +148,9 @@ class idle_holders {
   idle_memory_statistics statistics_{};
 };
 
-given_memory idle_holders::ask(idle_request wanted, std::size_t missing) {
+template <typename IsEnoughFree>
+given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
+                               IsEnoughFree is_enough_free) {
   given_memory sum;
   const asked_records asked{*this, wanted.device};
   const callbacks_wait until_unlocked;  // they may make and end holders
@@ -195,21 +198,15 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing) {
     };
     return is_evicted(each) && with_holder(*each, look) && result;
   };
-  const auto left = [device = wanted.device] {
-    std::size_t bytes = chunk_bytes_left(device);
-    report_exceptions([&] { bytes = std::min(bytes, device.free_memory()); });
-    return bytes;
-  };
   constexpr std::chrono::microseconds longest_pause{1000};
   std::chrono::microseconds pause{50};
-  std::size_t before = left();
-  while (wanted.bytes != 0 && std::chrono::steady_clock::now() < wanted.evicts_until &&
-         std::ranges::any_of(asked.others(), is_busy) && can_evict_enough()) {
-    std::this_thread::sleep_for(pause);
+  for (bool goes_on = true; goes_on && wanted.bytes != 0;) {
+    goes_on = std::ranges::any_of(asked.others(), is_busy) && can_evict_enough() &&
+              std::chrono::steady_clock::now() < wanted.evicts_until;
+    if (goes_on) std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, longest_pause);
-    if (left() > before) break;  // others have released some
-    ask_all();
-    before = left();
+    if (is_enough_free()) break;
+    ask_all();  // the last time too, because work may have ended since the time before
   }
   return sum;
 }
@@ -270,6 +267,7 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
       (why.cause != exhausted::device_memory && why.cause != exhausted::budget))
     return false;
   given_memory given;
+  bool others_released = false;
   report_exceptions([&] {
     idle_request wanted = asks;
     wanted.device = device_ref{why.device};
@@ -283,15 +281,22 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
     const std::size_t missing = needed - std::min(needed, available);
     // HIP may count more free memory than one request gets.
     wanted.bytes = missing == 0 ? std::max<std::size_t>(why.requested, 1) : missing;
-    given = idle_holders::instance().ask(wanted, missing);
+    const auto is_enough_free = [&] {
+      report_exceptions([&] {
+        others_released = std::min(chunk_bytes_left(wanted.device), wanted.device.free_memory()) >=
+                          std::max(needed, available + 1);
+      });
+      return others_released;
+    };
+    given = idle_holders::instance().ask(wanted, missing, is_enough_free);
     idle_holders::instance().count(given, std::chrono::steady_clock::now() - begin);
   });
-  return given.all() != 0;
+  return given.all() != 0 || others_released;
 }
 
 std::size_t give_idle_memory(const idle_request& wanted) noexcept {
   given_memory given;
-  report_exceptions([&] { given = idle_holders::instance().ask(wanted, 0); });
+  report_exceptions([&] { given = idle_holders::instance().ask(wanted, 0, [] { return false; }); });
   return given.all();
 }
 

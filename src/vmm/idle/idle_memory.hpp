@@ -104,9 +104,10 @@ class idle_membership {
 };
 
 /// After `shortage`: has the holders of this process give away idle memory, until as much as is
-/// missing has come. `asks` names the taker, if there is one. Returns whether any did: then the
-/// request may succeed. Returns false at once within without_asking_others, and if the device could
-/// not serve the request if all of its memory were free. Waits for no work but as `asks` says.
+/// missing has come. `asks` names the taker, if there is one. Returns whether any did, or others
+/// released enough meanwhile: then the request may succeed. Returns false at once within
+/// without_asking_others, and if the device could not serve the request if all of its memory were
+/// free. Waits for no work but as `asks` says.
 /// Pre: the thread has no lock that a holder needs, but that of its own idle_membership.
 [[nodiscard]] bool ask_idle_holders(const out_of_memory& shortage,
                                     const idle_request& asks) noexcept;

@@ -8,6 +8,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "container/evictable/evictable_layer.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
@@ -286,6 +287,38 @@ HIPVMM_TEST_CASE_IN("evictable: the order checker finds a done() that names anot
     }
     hipvmm_host_clear_order_reports();
   }
+}
+
+HIPVMM_TEST_CASE_IN("evictable: a use that waits for work takes what others release",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  evictable_layer asleep{20 * MiB, {}, 1};
+  request_bytes(48 * MiB);
+  REQUIRE_FALSE(asleep.is_here());
+  drain_retired_memory();
+  evictable_layer stuck{24 * MiB, {}, 2};
+  physical_chunk of_others{first_device, 24 * MiB};
+  blocked_stream work{first_device};
+  stuck.held->use(work, access_right::read);
+  stuck.held->done(work);
+  std::atomic<bool> is_refused{false};
+  const stream stream;
+  watched_thread user{[&] {
+    try {
+      asleep.held->use(stream);
+    } catch (const out_of_memory&) {
+      is_refused = true;
+    }
+  }};
+  CHECK(user.comes_to_wait());
+  of_others = {};
+  CHECK(comes_true([&] { return user.is_over(); }));
+  CHECK(stuck.is_here());
+  work.release();
+  user.join();
+  CHECK_FALSE(is_refused);
+  if (!is_refused) asleep.held->done(stream);
 }
 
 HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is evicted later",
