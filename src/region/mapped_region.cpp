@@ -2,11 +2,13 @@
 #include "region/mapped_region.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -305,17 +307,17 @@ void mapped_region::restore_lost() noexcept {
   report_exceptions([this] { map_again(); });
 }
 
-// Rights follow when all chunks are mapped, because HIP may refuse them beside a hole, and upwards,
-// because they depend on the mappings in front.
+// All chunks are mapped before their rights are set, because HIP may refuse rights beside a hole.
+// Both go upwards, because rights depend on the mappings in front.
 void mapped_region::map_lost(const std::vector<backing_map::iterator>& lost) {
-  std::exception_ptr refused;
+  std::exception_ptr first_refusal;
   const auto for_each_lost = [&](auto step) {
     for (const auto& at : lost) {
       backing& held = at->second;
       try {
         step(at->first, held);
       } catch (...) {
-        refused = std::current_exception();
+        if (!first_refusal) first_refusal = std::current_exception();
         addresses->refused().unmap_or_defer(held.map, held.chunk.get());
       }
     }
@@ -330,27 +332,25 @@ void mapped_region::map_lost(const std::vector<backing_map::iterator>& lost) {
                        held.own_rights.get());
   });
   wait_until(visible_if_mapped_now());
-  // Its exceptions do not cost the bytes.
+  // Exceptions of the registrar do not cost the bytes.
   for (const auto& at : lost)
     if (!at->second.map.empty())
       report_exceptions([&] { add_to_registrar(at->second.map, at->second.chunk); });
-  if (refused) std::rethrow_exception(refused);
+  if (first_refusal) std::rethrow_exception(first_refusal);
 }
 
 void mapped_region::map_again() {
   if (!is_torn) return;
-  const auto all_lost = [this] {
+  try {
     std::vector<backing_map::iterator> lost;
     for (auto at = backings.begin(); at != backings.end(); ++at)
       if (at->second.map.empty()) lost.push_back(at);
-    return lost;
-  };
-  try {
-    map_lost(all_lost());
+    map_lost(lost);
     is_torn = false;
   } catch (...) {
     std::size_t bytes = 0;
-    for (const auto& each : all_lost()) bytes += each->second.bytes();
+    for (const auto& each : backings)
+      if (each.second.map.empty()) bytes += each.second.bytes();
     throw_with_context(format_bytes(bytes) + " of the region at " + address_text(base()) +
                        ", which a call that failed had unmapped, could not be mapped again; their "
                        "chunks are kept with the contents, and nothing else uses the addresses: "
