@@ -85,8 +85,9 @@ class nccl_communicator final : public communicator {
       stream_.emplace(device_);
       done_.emplace(device_);
       reserve_agreement();
-      // Enough for the counts of exchange() and for the reason of a failure.
-      const std::size_t bytes = std::max(64 * KiB, bytes_for(count(), 2 * KiB));
+      // Enough for the counts of exchange() and for the reason of a failure; longer messages go in
+      // pieces of 32 KiB and more for each rank.
+      const std::size_t bytes = bytes_for(count(), 64 * KiB);
       on_device_ = device_allocation{device_, bytes};
       on_host_ = pinned_array<std::byte>(bytes);
       all.resize(count());
@@ -297,7 +298,8 @@ class nccl_communicator final : public communicator {
   }
   /// Exchanges `sent` blocks of `mine`, of `bytes` each, by `move` on the device, for a block of
   /// every rank. Long ones go in pieces, because the buffers never grow: to free the old ones, CUDA
-  /// waits for devices with a lock that a launch needs, and one may already wait for this rank.
+  /// waits for devices with a lock that a launch needs, and a device may already wait for this
+  /// rank.
   template <typename Move>
   void collect(const void* mine, std::size_t sent, void* theirs, std::size_t bytes, Move move) {
     guarded([&] {
