@@ -89,7 +89,7 @@ class Tokens:
         self._rows = self._elements.data.as_strided(
             (self._steps, 2 * batch, heads, 1, width),
             (self._row, heads * width, width, width, 1))
-        self._page = -_ROWS  # of _ROWS rows, taken apart at once because each costs less then
+        self._page = -_ROWS  # the first of _ROWS rows, taken apart at once: each costs less then
         self._page_rows: Any = ()
 
     @property
@@ -137,7 +137,9 @@ class Tokens:
             self.require_awake()
         if first < self._shown:
             begin, end = self._addresses
-            if begin <= new_keys.data_ptr() < end or begin <= new_values.data_ptr() < end:
+            device = self._elements.device
+            if (begin <= new_keys.data_ptr() < end or begin <= new_values.data_ptr() < end
+                    or new_keys.device != device or new_values.device != device):
                 return None
             self._rewrite(first)
         row = first - self._page
