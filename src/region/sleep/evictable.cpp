@@ -114,7 +114,7 @@ struct evictable::state final : detail::idle_holder {
     std::size_t bytes = 0;
     const auto refused = detail::refusal_of([&] { bytes = resume(claimed.tag); });
     if (refused && !may_wait) throw out_of_memory{*refused};
-    // As long as the work takes: no lock that others need is held.
+    // As long as the work takes: of locks, this thread has only that of this evictable.
     if (refused) bytes = claimed.tag.state()->resume(std::chrono::steady_clock::time_point::max());
     if (bytes != 0) {
       is_written = open != 0;
