@@ -11,9 +11,9 @@
 #include <initializer_list>
 #include <vector>
 
-#include "support/host/host_profile.hpp"
+#include "support/host/host_profile.hpp"  // IWYU pragma: export
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_process.hpp"  // IWYU pragma: export
 
 namespace hipvmm::test {
 
