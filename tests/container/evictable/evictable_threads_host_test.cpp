@@ -266,6 +266,7 @@ HIPVMM_TEST_CASE_IN("evictable: a use that waits for work blocks no other use",
   for (evictable_layer* each : {&asleep, &stuck, &busy}) CHECK(each->is_right());
 }
 
+#ifndef __SANITIZE_THREAD__  // the race that the checker has to find
 HIPVMM_TEST_CASE_IN("evictable: the order checker finds a done() that names another stream",
                     {device_of_threads, "HIPVMM_HOST_CHECK=1"}) {
   if (!can_sleep()) return;
@@ -288,6 +289,7 @@ HIPVMM_TEST_CASE_IN("evictable: the order checker finds a done() that names anot
     hipvmm_host_clear_order_reports();
   }
 }
+#endif
 
 HIPVMM_TEST_CASE_IN("evictable: a use that waits for work takes what others release",
                     {device_of_threads}) {

@@ -215,6 +215,8 @@ bool lockstep::is_left_out_copy(const operation& each) const {
   };
   const bool is_peer_copy = each.what == kind::peer_copy;
   const bool has_mapping = model_.is_reserved(to) || model_.is_reserved(from);
+  // Every release refuses a number of no device, whatever the addresses are.
+  if (is_peer_copy && (!exists(each.device) || !exists(each.peer))) return false;
   if (model_.rules().owner_copies && is_peer_copy) return true;
   if ((model_.rules().owner_copies || model_.rules().peer_access_grants_mappings) && has_mapping &&
       (is_peer_copy || is_of_others(to) || is_of_others(from)))
