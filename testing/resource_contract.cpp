@@ -12,9 +12,7 @@
 #include <new>
 #include <string>
 #include <thread>
-#include <utility>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/host_task.hpp>

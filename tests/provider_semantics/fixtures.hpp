@@ -33,19 +33,19 @@ class chunk {
   explicit chunk(std::size_t granules = 1, int device = 0,
                  hipMemAllocationHandleType type = hipMemHandleTypeNone) {
     const hipMemAllocationProp wanted = pinned_on(device, type);
-    REQUIRE(hipMemCreate(&handle_, granules * granule(), &wanted, 0) == hipSuccess);
+    REQUIRE(hipMemCreate(&handle, granules * granule(), &wanted, 0) == hipSuccess);
   }
   ~chunk() { release(); }
   chunk& operator=(chunk&&) = delete;
 
   void release() {
-    if (handle_ != nullptr) CHECK(hipMemRelease(handle_) == hipSuccess);
-    handle_ = nullptr;
+    if (handle != nullptr) CHECK(hipMemRelease(handle) == hipSuccess);
+    handle = nullptr;
   }
-  [[nodiscard]] hipMemGenericAllocationHandle_t get() const { return handle_; }
+  [[nodiscard]] hipMemGenericAllocationHandle_t get() const { return handle; }
 
  private:
-  hipMemGenericAllocationHandle_t handle_ = nullptr;
+  hipMemGenericAllocationHandle_t handle = nullptr;
 };
 
 /// Reserved addresses, in granules.
@@ -107,35 +107,35 @@ class mapped {
 template <typename Handle, auto End>
 class ended_object {
  public:
-  ~ended_object() { CHECK(End(handle_) == hipSuccess); }
+  ~ended_object() { CHECK(End(handle) == hipSuccess); }
   ended_object& operator=(ended_object&&) = delete;
-  [[nodiscard]] Handle get() const { return handle_; }
+  [[nodiscard]] Handle get() const { return handle; }
 
  protected:
   ended_object() = default;
-  Handle handle_ = nullptr;
+  Handle handle = nullptr;
 };
 
 /// The same for memory.
 template <auto End>
 struct ended_memory : ended_object<void*, End> {
-  [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(this->handle_); }
+  [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(this->handle); }
 };
 
 /// Memory of hipMalloc.
 struct allocation : ended_memory<hipFree> {
-  explicit allocation(std::size_t bytes) { REQUIRE(hipMalloc(&handle_, bytes) == hipSuccess); }
+  explicit allocation(std::size_t bytes) { REQUIRE(hipMalloc(&handle, bytes) == hipSuccess); }
 };
 
 struct own_stream : ended_object<hipStream_t, hipStreamDestroy> {
   explicit own_stream(unsigned flags = hipStreamDefault) {
-    REQUIRE(hipStreamCreateWithFlags(&handle_, flags) == hipSuccess);
+    REQUIRE(hipStreamCreateWithFlags(&handle, flags) == hipSuccess);
   }
 };
 
 struct own_event : ended_object<hipEvent_t, hipEventDestroy> {
   explicit own_event(unsigned flags = hipEventDefault) {
-    REQUIRE(hipEventCreateWithFlags(&handle_, flags) == hipSuccess);
+    REQUIRE(hipEventCreateWithFlags(&handle, flags) == hipSuccess);
   }
 };
 

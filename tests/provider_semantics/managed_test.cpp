@@ -13,7 +13,7 @@ constexpr std::size_t managed_bytes = std::size_t{64} << 10U;
 
 struct managed : ended_memory<hipFree> {
   managed() {
-    REQUIRE(hipMallocManaged(&handle_, managed_bytes, hipMemAttachGlobal) == hipSuccess);
+    REQUIRE(hipMallocManaged(&handle, managed_bytes, hipMemAttachGlobal) == hipSuccess);
   }
 };
 

@@ -28,7 +28,7 @@ hipMemoryType type_of(const void* at) {
 
 struct pinned : ended_memory<hipHostFree> {
   explicit pinned(unsigned flags = hipHostMallocDefault) {
-    REQUIRE(hipHostMalloc(&handle_, 4096, flags) == hipSuccess);
+    REQUIRE(hipHostMalloc(&handle, 4096, flags) == hipSuccess);
   }
 };
 

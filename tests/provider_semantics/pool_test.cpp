@@ -35,7 +35,7 @@ hipError_t create_pool(const hipMemPoolProps& wanted) {
 
 struct own_pool : ended_object<hipMemPool_t, hipMemPoolDestroy> {
   explicit own_pool(const hipMemPoolProps& wanted = props()) {
-    REQUIRE(hipMemPoolCreate(&handle_, &wanted) == hipSuccess);
+    REQUIRE(hipMemPoolCreate(&handle, &wanted) == hipSuccess);
   }
 };
 

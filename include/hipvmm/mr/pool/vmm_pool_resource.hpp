@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,10 +17,8 @@
 #include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/mr/resource/legacy_ipc.hpp>
 #include <hipvmm/region/chunk_view.hpp>
-#include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm::mr {
 
