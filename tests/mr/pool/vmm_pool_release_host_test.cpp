@@ -73,6 +73,26 @@ TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold mak
   CHECK(pool.statistics().reserved_current <= 8 * MiB);
 }
 
+TEST_CASE("vmm_pool_resource: what another thread takes out of caches goes beyond the threshold") {
+  vmm_pool_resource pool{first_device, keeping(0)};
+  const stream used{first_device};
+  const auto cache_small_blocks = [&] {
+    std::vector<std::pair<void*, std::size_t>> blocks;
+    for (std::size_t bytes = 256; bytes <= 4096; bytes += 256)
+      for (int i = 0; i < 64; ++i) blocks.emplace_back(pool.allocate(used, bytes), bytes);
+    for (const auto& [block, bytes] : blocks) pool.deallocate(used, block, bytes);
+  };
+  for (int round = 0; round < 60; ++round) {
+    test::held_worker held;
+    cache_small_blocks();
+    held.release();
+    // It frees what caches have, as the worker does.
+    used.synchronize();
+    hipvmm::detail::wait_for_background_tasks();
+    REQUIRE(pool.statistics().reserved_current == 0);
+  }
+}
+
 TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last use is over") {
   vmm_pool_resource pool{first_device, keeping(0)};
   const stream other{first_device};

@@ -216,11 +216,13 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
 maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gift) {
   const stream_timeline::state_list states = blocks_.streams.all();
   blocks_.empty_caches(states);
+  // Other threads are about to free these: they may cover the excess soon.
+  const bool are_in_transit = blocks_.blocks_in_transit.load() != 0;
   record_forgotten(states);
   blocks_.streams.record_missing_fences(states, nullptr);
   poll_fences(states);
   static_cast<void>(unmap_old_addresses());
-  if (!backing_.memory.returns_memory()) return trim_with_addresses(bytes_to_keep);
+  if (!backing_.memory.returns_memory()) return trim_with_addresses(bytes_to_keep, are_in_transit);
   // Memory that other threads release now counts as held: it is released once.
   const std::size_t leaving = turn_.leaving_bytes();
   if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
@@ -263,7 +265,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       excess -= each.bytes;
       chosen.push_back(each);
     }
-    more = more || (in_use && excess != 0);
+    more = more || ((in_use || are_in_transit) && excess != 0);
     // In the order of addresses, so that cutting one leaves the first block of the next.
     std::ranges::sort(chosen,
                       [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
@@ -281,13 +283,14 @@ bool maintenance::is_free_memory_in_use() const {
   return false;
 }
 
-maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep) {
+maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
+                                                      bool are_in_transit) {
   std::vector<idle_chunk> chosen;
   std::vector<block_index::blocks> around;
   {
     const state_lock lock{blocks_.mutex};
     if (blocks_.physical_bytes() <= bytes_to_keep) return {0, false};
-    if (blocks_.index.used_blocks() != 0 || !backing_.refused.empty()) return {0, false};
+    if (blocks_.index.used_blocks() != 0 || !backing_.refused.empty()) return {0, are_in_transit};
     if (!backing_.old_mappings.empty()) return {0, true};
     for (block* at = &blocks_.index.front(); at != nullptr; at = at->next) {
       if (at->state == block_state::busy) return {0, true};
