@@ -17,6 +17,7 @@
 #include "core/error.hpp"
 #include "region/backing.hpp"
 #include "region/device_work.hpp"
+#include "runtime/device.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
@@ -104,14 +105,16 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// Number of retirements released so far.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
 
-/// The same, and how many times idle holders gave memory, to any thread.
+/// The same, and how many times idle holders gave memory, to any thread, and waits for devices
+/// freed their own.
 [[nodiscard]] inline std::uint64_t reclaimed_so_far() noexcept {
-  return retired_so_far() + times_given;
+  return retired_so_far() + times_given + waits_by_free();
 }
 
 /// Has idle_holders give memory for `shortage`, as ask_idle_holders(). If none does, waits until
-/// something that was retired and may relieve it has been released.
-/// - Returns true at once when either has happened since reclaimed_so_far() returned `seen`.
+/// something that was retired and may relieve it has been released, or a wait for a device has
+/// freed its allocation.
+/// - Returns true at once when any of these has happened since reclaimed_so_far() returned `seen`.
 /// - When nothing waits to be released and a limit on chunks is the shortage, has other processes
 ///   make room (make_room_within_limit()).
 /// - Else returns false at once when nothing waits.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm::detail {
@@ -28,6 +30,11 @@ void synchronize_device(device_ref device);
 /// Waits for all work of `device` by freeing a small allocation. Returns false, without a wait,
 /// if no memory of the device is free. Defined with hipFree. Throws: hip_error.
 [[nodiscard]] bool wait_by_free(device_ref device);
+/// Number of calls of wait_by_free() that have ended, in any thread.
+[[nodiscard]] std::uint64_t waits_by_free() noexcept;
+/// Waits until a wait_by_free() of another thread ends. Returns false at once if no thread is in
+/// one, or if its small allocation can't be all that the request lacks.
+[[nodiscard]] bool outlast_wait_by_free(const shortage& of) noexcept;
 /// The same with pinned memory: on NVIDIA hipHostFree waits as hipFree does, and a full device does
 /// not refuse it. Defined with hipHostFree.
 [[nodiscard]] bool wait_by_host_free(device_ref device);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device_allocation.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -63,7 +64,24 @@ device_allocation& device_allocation::operator=(device_allocation&& other) noexc
   return *this;
 }
 
+namespace {
+
+std::atomic<std::uint64_t> waits_begun{0};
+std::atomic<std::uint64_t> waits_ended{0};
+
+struct counted_wait {
+  counted_wait() noexcept { ++waits_begun; }
+  ~counted_wait() {
+    ++waits_ended;
+    waits_ended.notify_all();
+  }
+  counted_wait& operator=(counted_wait&&) = delete;
+};
+
+}  // namespace
+
 bool detail::wait_by_free(device_ref device) {
+  const counted_wait known;
   const relaxed_captures relaxed;
   const scoped_device scope{device};
   void* pointer = nullptr;
@@ -80,6 +98,19 @@ bool detail::wait_by_free(device_ref device) {
   const hipError_t freed = free_it();
   if (!is_released(freed)) static_cast<void>(release_or_keep(free_it, "hipFree", true));
   check(freed, "hipFree");
+  return true;
+}
+
+std::uint64_t detail::waits_by_free() noexcept { return waits_ended; }
+
+bool detail::outlast_wait_by_free(const shortage& of) noexcept {
+  constexpr std::size_t most_of_a_wait = 2 * MiB;  // a driver's granule
+  if (of.cause != exhausted::device_memory || of.requested == 0 ||
+      of.requested > of.available + most_of_a_wait)
+    return false;
+  const std::uint64_t ended = waits_ended;
+  if (ended == waits_begun) return false;
+  waits_ended.wait(ended);
   return true;
 }
 

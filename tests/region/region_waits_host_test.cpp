@@ -3,6 +3,7 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
+#include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
@@ -13,6 +14,7 @@
 #include "support/host/under_profile.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/test.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -197,6 +199,21 @@ TEST_CASE("region: a grant waits for work under way where it moves pages, and no
     granting.join();
     CHECK(region.access(device_ref{1}) == right);
   }
+}
+
+HIPVMM_TEST_CASE_IN("region: memory that a wait for a device holds comes back to a commit",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_MEMORY=64MiB"}) {
+  const std::size_t all = first_device.total_memory();
+  region region{first_device, all};
+  blocked_stream user{first_device};
+  std::jthread waits{[] { first_device.synchronize(); }};
+  REQUIRE(comes_true([&] { return first_device.free_memory() < all; }));
+  watched_thread grows{
+      [&] { CHECK_FALSE(detail::refusal_of([&] { region.commit(0, all); }).has_value()); }};
+  CHECK(grows.comes_to_wait());
+  user.release();
+  grows.join();
+  CHECK(region.committed_bytes() == all);
 }
 
 TEST_SUITE_END();
