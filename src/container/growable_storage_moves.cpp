@@ -21,6 +21,7 @@
 #include "region/sleep/memory_tag.hpp"  // IWYU pragma: keep, for tag_state
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "runtime/stream.hpp"
 #include "strategy/memory_strategy.hpp"
 #include "vmm/chunk_placement.hpp"
 
@@ -191,13 +192,23 @@ void growable_storage::require_copies_from(const void* source, stream_ref stream
     detail::check(result, call);
     const capability known = capability_of(to);
     const detail::memory_strategy strategy{{{to, known}}};
-    if (known.path() != memory_path::fallback && !strategy.peer_copies &&
-        access(*owner) != access_right::read_write) {
-      const std::string from = "device " + std::to_string(owner->ordinal());
-      throw unsupported{"a copy from memory of " + from + " into a vector with memory of device " +
-                        std::to_string(to.ordinal()) + ": the engine of " + from +
-                        " makes it, and may not write there (" + strategy.peer_copies.reason() +
-                        "); grant " + from + " read_write access to the vector first"};
+    if (known.path() != memory_path::fallback && !strategy.peer_copies) {
+      const auto refuse = [&](device_ref engine, const std::string& lack, const std::string& what) {
+        const std::string name = "device " + std::to_string(engine.ordinal());
+        throw unsupported{"a copy from memory of device " + std::to_string(owner->ordinal()) +
+                          " into a vector with memory of device " + std::to_string(to.ordinal()) +
+                          ": the engine of " + name + " makes it, and may not " + lack +
+                          " there (" + strategy.peer_copies.reason() + "); grant " + name + what +
+                          " first"};
+      };
+      if (access(*owner) != access_right::read_write)
+        refuse(*owner, "write", " read_write access to the vector");
+      // The target's engine copies into memory of hipMalloc, and in streams of the source's device.
+      unsigned long long right = hipMemAccessFlagsProtRead;
+      if ((!is_address_stable() || detail::device_of_stream(stream) == owner) &&
+          detail::query_access(source, to, right) != hipSuccess)
+        detail::clear_last_error();  // memory of hipMalloc, which every engine reads
+      if (right == hipMemAccessFlagsProtNone) refuse(to, "read", " read access to the source");
     }
     // The stream may belong to either device, and AMD's runtime asks for no right.
     detail::note_peer_copy(*owner, to);

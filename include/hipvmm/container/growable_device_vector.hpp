@@ -190,9 +190,8 @@ class growable_device_vector : private growable_storage {
     insert_at_end(source.size(), [&](T* end) { write_list(end, source, stream); });
   }
 
-  /// Appends elements from device memory, which may be this vector's own. Throws: as append;
-  /// unsupported if the engine of the other device would make the copy, which has no right to write
-  /// to this vector: grant() it.
+  /// Appends elements from device memory, which may be this vector's own. Throws: as append,
+  /// and as require_copies_from().
   void append_from_device(device_span<const T> source, stream_ref stream) {
     if (source.empty()) return;
     require_source(source.data(), source.size());

@@ -147,7 +147,7 @@ class growable_storage {
   void undo_growth(std::size_t bytes);
   /// Checks that `source` can be copied into this storage in `stream`.
   /// Throws: unsupported, naming the devices, if `source` is memory of another device and
-  /// - that has no right to write here, and the engine of that device would copy;
+  /// - the engine of one of the two devices would copy, and has no right to the other's memory;
   /// - AMD's runtime needs a link between two devices that is missing (copy_async()).
   void require_copies_from(const void* source, stream_ref stream) const;
   /// Copies `bytes` bytes of the storage from offset `from` to offset `to` in the order of

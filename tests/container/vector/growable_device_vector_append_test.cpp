@@ -2,6 +2,7 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 
 #include <hipvmm/capability/capability.hpp>
+#include <hipvmm/vmm/chunk_placement.hpp>
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
 #include "support/test.hpp"
@@ -109,6 +110,36 @@ TEST_CASE_FIXTURE(hundred_elements,
   }
   vector.append_from_device(other.span(), stream);
   CHECK(contents() == series<element12>(0, 150));
+}
+
+TEST_CASE("growable_device_vector: elements that the target's devices may not read are refused" *
+          needs_virtual_memory) {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  const stream of_peer{peer};
+  growable_device_vector<element12> source{peer};
+  source.append(series<element12>(100, 50), of_peer);
+  growth_options both;
+  both.chunks.placement = chunk_placement::striped({peer, first_device}, granule());
+  const growth_options plain;
+  const growth_options copied{.fallback = without_vmm::always};
+  for (const growth_options& options : {plain, both, copied}) {
+    growable_device_vector<element12> target{first_device, options};
+    target.grant(peer);
+    target.append(series<element12>(0, 100), of_peer);
+    const std::size_t backed = target.capacity();
+    if (!capability_of(first_device).has(trait::peer_copies)) {
+      const auto refused = doctest::Contains("grant device 0 read access to the source first");
+      CHECK_THROWS_WITH_AS(target.append(source.span(), of_peer), refused, unsupported);
+      CHECK_THROWS_WITH_AS(target.insert(1, source.span(), of_peer), refused, unsupported);
+      CHECK_THROWS_WITH_AS(target.assign(source.span(), of_peer), refused, unsupported);
+      CHECK(target.capacity() == backed);
+      CHECK(target.copy_to_host(of_peer) == series<element12>(0, 100));
+      source.grant(first_device, access_right::read);
+    }
+    target.append(source.span(), of_peer);
+    CHECK(target.copy_to_host(of_peer) == series<element12>(0, 150));
+    source.revoke(first_device);
+  }
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
