@@ -109,19 +109,14 @@ struct buffer_object {
       : source{std::move(from)}, bytes{device, options} {}
 };
 
-/// A stream or an event. In a child of fork() HIP does not know it.
+/// A stream or an event.
 template <typename Owned, handle_kind Kind>
 struct hip_object {
   static constexpr handle_kind handle = Kind;
 
   Owned owned;
-  detail::process_mark process;
 
   explicit hip_object(Owned made) noexcept : owned{std::move(made)} {}
-  hip_object& operator=(hip_object&&) = delete;
-  ~hip_object() {
-    if (process.is_of_parent()) static_cast<void>(owned.release());
-  }
 };
 using stream_object = hip_object<stream, handle_kind::stream>;
 using event_object = hip_object<event, handle_kind::event>;

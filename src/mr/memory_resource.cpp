@@ -25,11 +25,14 @@ inline void require_alignment(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 void memory_resource::keep_to_process() noexcept {
-  process_ = detail::process_number.load(std::memory_order_relaxed);
+  // Requests in several threads may be the first.
+  __atomic_store_n(&process_, detail::process_number.load(std::memory_order_relaxed),
+                   __ATOMIC_RELAXED);
 }
 
 bool memory_resource::is_of_parent() const noexcept {
-  return process_ != 0 && process_ != detail::process_number.load(std::memory_order_relaxed);
+  const unsigned made_in = __atomic_load_n(&process_, __ATOMIC_RELAXED);
+  return made_in != 0 && made_in != detail::process_number.load(std::memory_order_relaxed);
 }
 
 void memory_resource::require_own_process() const {

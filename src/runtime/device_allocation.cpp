@@ -37,7 +37,7 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
 }
 
 device_allocation::~device_allocation() {
-  if (pointer_ == nullptr) return;
+  if (pointer_ == nullptr || process_.is_of_parent()) return;
   const auto free_it = [pointer = pointer_, device = device_.ordinal(), bytes = bytes_] {
     hipError_t freed = hipSuccess;
     {
@@ -60,6 +60,7 @@ device_allocation& device_allocation::operator=(device_allocation&& other) noexc
   device_allocation moved{std::move(other)};
   std::swap(pointer_, moved.pointer_);
   std::swap(device_, moved.device_);
+  std::swap(process_, moved.process_);
   std::swap(bytes_, moved.bytes_);
   return *this;
 }

@@ -172,13 +172,15 @@ event::event(device_ref device, event_timing timing)
     : value_{create(device, timing)}, device_{device} {}
 
 event::~event() {
-  if (value_ != nullptr) detail::report(hipEventDestroy(value_), "hipEventDestroy");
+  if (value_ != nullptr && !process_.is_of_parent())
+    detail::report(hipEventDestroy(value_), "hipEventDestroy");
 }
 
 event& event::operator=(event&& other) noexcept {
   event moved{std::move(other)};
   std::swap(value_, moved.value_);
   std::swap(device_, moved.device_);
+  std::swap(process_, moved.process_);
   order_.swap(moved.order_);
   return *this;
 }

@@ -90,7 +90,7 @@ stream::stream(device_ref device, stream_kind kind)
 }
 
 stream::~stream() {
-  if (value_ == nullptr) return;
+  if (value_ == nullptr || process_.is_of_parent()) return;
   const hipError_t result = [this] {
     detail::stream_end end{stream_ref{value_}, device_};
     detail::note_stream_end(value_);
@@ -110,6 +110,7 @@ stream& stream::operator=(stream&& other) noexcept {
   stream moved{std::move(other)};
   std::swap(value_, moved.value_);
   std::swap(device_, moved.device_);
+  std::swap(process_, moved.process_);
   return *this;
 }
 

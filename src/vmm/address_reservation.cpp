@@ -225,7 +225,7 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
 }
 
 address_reservation::~address_reservation() {
-  if (empty()) return;
+  if (empty() || process_.is_of_parent()) return;
   const hipError_t result = free_addresses(*this);
   detail::report(result, "hipMemAddressFree");
   keep_refused(std::move(*this));
@@ -236,12 +236,15 @@ address_reservation& address_reservation::operator=(address_reservation&& other)
   address_reservation moved{std::move(other)};
   std::swap(base_, moved.base_);
   std::swap(bytes_, moved.bytes_);
+  std::swap(process_, moved.process_);
   moved.failed_maps_ = failed_maps_.exchange(moved.failed_maps_);
   return *this;
 }
 
 void address_reservation::free() {
-  if (!empty()) detail::check(free_addresses(*this), "hipMemAddressFree");
+  if (empty()) return;
+  process_.require_own();
+  detail::check(free_addresses(*this), "hipMemAddressFree");
 }
 
 detail::reserved_addresses detail::all_reserved() noexcept {

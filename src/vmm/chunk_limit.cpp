@@ -110,7 +110,7 @@ chunk_charge::chunk_charge(device_ref device, std::size_t bytes) : device_{devic
 }
 
 chunk_charge::~chunk_charge() {
-  if (stays_) return;
+  if (stays_ || process_.is_of_parent()) return;
   device_count* const count = all_counts::instance().find(device_);
   if (count == nullptr) return;
   {

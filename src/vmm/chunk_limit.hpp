@@ -84,6 +84,7 @@ class chunk_charge {
   std::size_t bytes_;
   bool is_created_ = false;
   std::atomic<bool> stays_{false};
+  process_mark process_;
 };
 
 /// After `shortage` and when this process has nothing left to release: has others make room, if

@@ -100,13 +100,14 @@ class detail::registration {
     is_added_ = true;
   }
   void remove() noexcept {
-    if (std::exchange(is_added_, false)) registrar_->remove(memory_);
+    if (std::exchange(is_added_, false) && !process_.is_of_parent()) registrar_->remove(memory_);
   }
 
  private:
   std::shared_ptr<memory_registrar> registrar_;
   mapped_memory memory_;
   bool is_added_ = false;
+  process_mark process_;
 };
 
 bool detail::is_freshly_mapped(const void* address, device_ref owner) {
@@ -144,7 +145,7 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
 }
 
 mapping::~mapping() {
-  if (address_ == nullptr) return;
+  if (address_ == nullptr || process_.is_of_parent()) return;
   deregister();
   detail::report_exceptions([this] { unmap(); });
   // If the host's memory is short, it stays mapped.
@@ -158,6 +159,7 @@ mapping& mapping::operator=(mapping&& other) noexcept {
   std::swap(address_, moved.address_);
   std::swap(bytes_, moved.bytes_);
   std::swap(device_, moved.device_);
+  std::swap(process_, moved.process_);
   std::swap(is_on_host_, moved.is_on_host_);
   std::swap(registered_, moved.registered_);
   return *this;
@@ -174,6 +176,7 @@ void mapping::register_with(const std::shared_ptr<memory_registrar>& registrar,
 
 void mapping::unmap() {
   if (address_ == nullptr) return;
+  process_.require_own();
   if (registered_) registered_->remove();
   const hipError_t unmapped =
       detail::timed{detail::memory_call::unmap}(hipMemUnmap(address_, bytes_));

@@ -244,11 +244,12 @@ bool detail::is_retained(const physical_chunk& chunk) noexcept {
 
 physical_chunk::~physical_chunk() {
   // Any owner may drop it: memory that does not return is counted, and may be used.
-  if (!detail::is_pinned(*this) || !pinned_chunk_keeper.load()(*this)) end();
+  if (process_.is_of_parent() || !detail::is_pinned(*this) || !pinned_chunk_keeper.load()(*this))
+    end();
 }
 
 void physical_chunk::end() noexcept {
-  if (handle_ == nullptr) return;
+  if (handle_ == nullptr || process_.is_of_parent()) return;
   if (handle_counts::further_owners().remove(handle_)) return;
   if (shared_) handle_counts::retained().remove(handle_);
   const bool is_noted = detail::release_or_keep(
@@ -279,6 +280,7 @@ physical_chunk& physical_chunk::operator=(physical_chunk&& other) noexcept {
   physical_chunk moved{std::move(other)};
   std::swap(handle_, moved.handle_);
   std::swap(device_, moved.device_);
+  std::swap(process_, moved.process_);
   std::swap(bytes_, moved.bytes_);
   std::swap(creation_index_, moved.creation_index_);
   std::swap(shareable_, moved.shareable_);

@@ -52,6 +52,8 @@ class memory_resource {
   [[nodiscard]] bool is_device_accessible() const noexcept { return do_is_device_accessible(); }
   /// Returns whether host code may read and write the memory through its address.
   [[nodiscard]] bool is_host_accessible() const noexcept { return do_is_host_accessible(); }
+  /// Returns whether this process is a child of fork() of the one that the resource is of.
+  [[nodiscard]] bool is_of_parent() const noexcept;
 
  protected:
   memory_resource() = default;
@@ -59,9 +61,7 @@ class memory_resource {
   /// From now on the resource is of this process alone, because it keeps memory or records: in a
   /// child of fork() allocations throw unsupported, and deallocations do nothing.
   void keep_to_process() noexcept;
-  /// Returns whether this process is a child of fork() of the resource's process.
-  [[nodiscard]] bool is_of_parent() const noexcept;
-  /// Throws: unsupported in such a child.
+  /// Throws: unsupported if is_of_parent().
   void require_own_process() const;
   memory_resource& operator=(const memory_resource&) = default;
 

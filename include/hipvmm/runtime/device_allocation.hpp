@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm {
@@ -28,6 +29,7 @@ class device_allocation {
   device_allocation(device_allocation&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)},
         device_{other.device_},
+        process_{other.process_},
         bytes_{std::exchange(other.bytes_, 0)} {}
   device_allocation& operator=(device_allocation&& other) noexcept;
 
@@ -44,6 +46,7 @@ class device_allocation {
  private:
   void* pointer_ = nullptr;
   device_ref device_{0};
+  detail::process_mark process_;
   std::size_t bytes_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 // The opaque struct behind hipEvent_t.
@@ -82,6 +83,7 @@ class event {
   event(event&& other) noexcept
       : value_{std::exchange(other.value_, nullptr)},
         device_{other.device_},
+        process_{other.process_},
         order_{std::move(other.order_)} {}
   event& operator=(event&& other) noexcept;
 
@@ -118,6 +120,7 @@ class event {
 
   ihipEvent_t* value_;
   device_ref device_;
+  detail::process_mark process_;
   detail::recorded_order order_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 // The opaque structs behind hipStream_t and cudaStream_t: both convert without a vendor header.
@@ -81,7 +82,9 @@ class stream {
   explicit stream(device_ref device, stream_kind kind = stream_kind::non_blocking);
   ~stream();
   stream(stream&& other) noexcept
-      : value_{std::exchange(other.value_, nullptr)}, device_{other.device_} {}
+      : value_{std::exchange(other.value_, nullptr)},
+        device_{other.device_},
+        process_{other.process_} {}
   stream& operator=(stream&& other) noexcept;
 
   [[nodiscard]] ihipStream_t* get() const noexcept { return value_; }
@@ -105,6 +108,7 @@ class stream {
  private:
   ihipStream_t* value_;
   device_ref device_;
+  detail::process_mark process_;
 };
 
 }  // namespace hipvmm

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
+
 namespace hipvmm {
 
 class address_reservation;
@@ -32,7 +34,8 @@ class address_reservation {
   address_reservation(address_reservation&& other) noexcept
       : base_{std::exchange(other.base_, nullptr)},
         bytes_{std::exchange(other.bytes_, 0)},
-        failed_maps_{other.failed_maps_.exchange(0)} {}
+        failed_maps_{other.failed_maps_.exchange(0)},
+        process_{other.process_} {}
   address_reservation& operator=(address_reservation&& other) noexcept;
 
   /// Frees the addresses now.
@@ -56,6 +59,7 @@ class address_reservation {
   void* base_ = nullptr;
   std::size_t bytes_ = 0;
   mutable std::atomic<unsigned> failed_maps_{0};  // each has left a record in HIP
+  detail::process_mark process_;
 };
 
 }  // namespace hipvmm

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm {
@@ -49,6 +50,7 @@ class mapping {
       : address_{std::exchange(other.address_, nullptr)},
         bytes_{std::exchange(other.bytes_, 0)},
         device_{other.device_},
+        process_{other.process_},
         is_on_host_{other.is_on_host_},
         registered_{std::move(other.registered_)} {}
   mapping& operator=(mapping&& other) noexcept;
@@ -84,7 +86,8 @@ class mapping {
 
   void* address_ = nullptr;
   std::size_t bytes_ = 0;
-  int device_ = -1;                                   // of the chunk
+  int device_ = -1;  // of the chunk
+  detail::process_mark process_;
   bool is_on_host_ = false;                           // the chunk is
   std::shared_ptr<detail::registration> registered_;  // null without a registrar
 };

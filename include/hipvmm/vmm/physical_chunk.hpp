@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/memory_location.hpp>
 
@@ -100,6 +101,7 @@ class physical_chunk {
   physical_chunk(physical_chunk&& other) noexcept
       : handle_{std::exchange(other.handle_, nullptr)},
         device_{other.device_},
+        process_{other.process_},
         bytes_{std::exchange(other.bytes_, 0)},
         creation_index_{other.creation_index_},
         shareable_{other.shareable_},
@@ -146,6 +148,7 @@ class physical_chunk {
 
   ihipMemGenericAllocationHandle* handle_ = nullptr;
   device_ref device_{0};
+  detail::process_mark process_;
   std::size_t bytes_ = 0;
   std::uint64_t creation_index_ = 0;
   handle_type shareable_ = handle_type::none;

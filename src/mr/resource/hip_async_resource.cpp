@@ -143,7 +143,6 @@ hip_async_resource::~hip_async_resource() {
   if (!is_of_parent()) return;
   // HIP knows none of it here.
   pool_.is_owned = false;
-  static_cast<void>(sync_stream_.release());
   static_cast<void>(new (std::nothrow) std::shared_ptr{std::move(pending_)});
 }
 

@@ -12,7 +12,10 @@
 
 namespace hipvmm::mr {
 
-hip_resource::hip_resource(device_ref device) : device_{device} { require_device(device); }
+hip_resource::hip_resource(device_ref device) : device_{device} {
+  require_device(device);
+  keep_to_process();
+}
 
 // hipFree waits for all work of the device, but the stream may be a peer's. For a captured stream
 // hipFree alone decides. Without peers the stream is not touched, because programs may have

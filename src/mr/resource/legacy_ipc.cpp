@@ -71,7 +71,7 @@ imported_legacy_block::imported_legacy_block(const legacy_ipc_block& block, devi
 }
 
 imported_legacy_block::~imported_legacy_block() {
-  if (allocation_ == nullptr) return;
+  if (allocation_ == nullptr || process_.is_of_parent()) return;
   const hipError_t closed = [&] {
     const detail::device_wait counted{device_.ordinal()};
     return hipIpcCloseMemHandle(allocation_);
@@ -83,6 +83,7 @@ imported_legacy_block& imported_legacy_block::operator=(imported_legacy_block&& 
   imported_legacy_block moved{std::move(other)};
   std::swap(allocation_, moved.allocation_);
   std::swap(device_, moved.device_);
+  std::swap(process_, moved.process_);
   std::swap(offset_, moved.offset_);
   std::swap(bytes_, moved.bytes_);
   return *this;

@@ -34,6 +34,7 @@ void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size
 }
 
 void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  keep_to_process();
   const device_ref device = device_to_use();
   const scoped_device scope{device};
   detail::require_possible(bytes, "hipMallocManaged");

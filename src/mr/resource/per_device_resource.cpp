@@ -44,8 +44,8 @@ device_default& default_of(device_ref device) {
 /// Makes a device current if possible; otherwise reports the error.
 class tried_scope {
  public:
-  explicit tried_scope(device_ref device) noexcept {
-    detail::report_exceptions([&] { scope_.emplace(device); });
+  tried_scope(device_ref device, const memory_resource& used) noexcept {
+    if (!used.is_of_parent()) detail::report_exceptions([&] { scope_.emplace(device); });
   }
 
  private:
@@ -84,13 +84,13 @@ device_ref require_current_device(const char* user, memory_resource* resource) {
 
 void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
                       void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
-  const tried_scope scope{device};
+  const tried_scope scope{device, *resource};
   resource->deallocate(stream, pointer, bytes, alignment);
 }
 
 void deallocate_sync_under(device_ref device, memory_resource* resource, void* pointer,
                            std::size_t bytes, std::size_t alignment) noexcept {
-  const tried_scope scope{device};
+  const tried_scope scope{device, *resource};
   resource->deallocate_sync(pointer, bytes, alignment);
 }
 

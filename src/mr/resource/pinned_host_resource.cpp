@@ -30,6 +30,7 @@ void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::
 }
 
 void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  keep_to_process();
   require_device(device_ref{0});
   detail::require_possible(bytes, "hipHostMalloc");
   void* const pointer = detail::allocate_pinned(bytes, flags_of(options_));

@@ -79,13 +79,14 @@ imported_pool::imported_pool(const shareable_handle& handle, device_ref device)
 }
 
 imported_pool::~imported_pool() {
-  if (pool_ != nullptr) detail::destroy_pool(pool_);
+  if (pool_ != nullptr && !process_.is_of_parent()) detail::destroy_pool(pool_);
 }
 
 imported_pool& imported_pool::operator=(imported_pool&& other) noexcept {
   imported_pool moved{std::move(other)};
   std::swap(pool_, moved.pool_);
   std::swap(device_, moved.device_);
+  std::swap(process_, moved.process_);
   return *this;
 }
 

@@ -31,6 +31,7 @@ void refused_end::keep(std::unique_ptr<refused_end> one) noexcept {
 }
 
 void refused_end::end_or_keep(std::unique_ptr<refused_end> one) noexcept {
+  if (one->mark_.is_of_parent()) return static_cast<void>(one.release());
   if (!one->end(true)) return keep(std::move(one));
   one.reset();
   retry_refused_ends(refusals::stop);

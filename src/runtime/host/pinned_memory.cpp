@@ -127,12 +127,12 @@ pinned_memory::pinned_memory(std::size_t bytes) {
 }
 
 pinned_memory::~pinned_memory() {
-  if (pointer_ == nullptr) return;
+  if (pointer_ == nullptr || process_.is_of_parent()) return;
   if (registered_ == 0) {
     free_pinned(pointer_);
     return;
   }
-  // A device may use pages that HIP does not let go; in a child process they are not there.
+  // A device may use pages that HIP does not let go.
   const auto end = [pointer = pointer_, bytes = registered_] {
     const hipError_t ended = hipHostUnregister(pointer);
     if (ended == hipSuccess) ::munmap(pointer, bytes);

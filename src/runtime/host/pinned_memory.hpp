@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/process_mark.hpp>
 
 namespace hipvmm::detail {
 
@@ -29,11 +30,13 @@ class pinned_memory {
   explicit pinned_memory(std::size_t bytes);
   pinned_memory(pinned_memory&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)},
-        registered_{std::exchange(other.registered_, 0)} {}
+        registered_{std::exchange(other.registered_, 0)},
+        process_{other.process_} {}
   pinned_memory& operator=(pinned_memory&& other) noexcept {
     pinned_memory moved{std::move(other)};
     std::swap(pointer_, moved.pointer_);
     std::swap(registered_, moved.registered_);
+    std::swap(process_, moved.process_);
     return *this;
   }
   ~pinned_memory();
@@ -45,6 +48,7 @@ class pinned_memory {
  private:
   void* pointer_ = nullptr;
   std::size_t registered_ = 0;  // bytes of pages that hipHostRegister has pinned
+  process_mark process_;
 };
 
 }  // namespace hipvmm::detail

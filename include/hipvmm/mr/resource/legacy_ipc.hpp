@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 
@@ -48,6 +49,7 @@ class imported_legacy_block {
   imported_legacy_block(imported_legacy_block&& other) noexcept
       : allocation_{std::exchange(other.allocation_, nullptr)},
         device_{other.device_},
+        process_{other.process_},
         offset_{std::exchange(other.offset_, 0)},
         bytes_{std::exchange(other.bytes_, 0)} {}
   imported_legacy_block& operator=(imported_legacy_block&& other) noexcept;
@@ -61,6 +63,7 @@ class imported_legacy_block {
  private:
   void* allocation_ = nullptr;
   device_ref device_{0};
+  detail::process_mark process_;
   std::size_t offset_ = 0;
   std::size_t bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -34,7 +35,9 @@ class imported_pool {
   imported_pool(const shareable_handle& handle, device_ref device);
   ~imported_pool();
   imported_pool(imported_pool&& other) noexcept
-      : pool_{std::exchange(other.pool_, nullptr)}, device_{other.device_} {}
+      : pool_{std::exchange(other.pool_, nullptr)},
+        device_{other.device_},
+        process_{other.process_} {}
   imported_pool& operator=(imported_pool&& other) noexcept;
 
   /// Maps the exporter's block at an address of this process; `bytes` is its size as reported by
@@ -60,6 +63,7 @@ class imported_pool {
  private:
   ihipMemPoolHandle_t* pool_;
   device_ref device_;
+  detail::process_mark process_;
 };
 
 }  // namespace hipvmm::mr
