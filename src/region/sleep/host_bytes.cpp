@@ -9,7 +9,7 @@
 
 namespace hipvmm::detail {
 
-void host_bytes::grow(std::size_t bytes, bool is_pinned) {
+void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
   // All but the last that one call adds have so many.
   constexpr std::size_t block_bytes = 64 * MiB;
   const std::size_t before = bytes_;
@@ -17,7 +17,9 @@ void host_bytes::grow(std::size_t bytes, bool is_pinned) {
     while (bytes_ < bytes) {
       block one{bytes_, std::min(bytes, bytes_ + block_bytes), {}, {}};
       const std::size_t here = one.end - one.start;
-      if (is_pinned) {
+      if (user) {
+        // On ROCm 6 the device that is current here copies, and needs a right to what it copies.
+        const scoped_device scope{*user};
         one.pinned = pinned_memory{here};
       } else {
         one.pageable.reset(new (std::nothrow) std::byte[here]);

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include <hipvmm/runtime/device.hpp>
 #include "runtime/host/pinned_memory.hpp"
 
 namespace hipvmm::detail {
@@ -28,9 +30,9 @@ class host_bytes {
   }
   ~host_bytes() = default;
 
-  /// Adds blocks, of pinned memory or of operator new, until there are so many bytes. Throws:
-  /// out_of_memory, hip_error; then none is added.
-  void grow(std::size_t bytes, bool is_pinned);
+  /// Adds blocks until there are so many bytes: of memory that is pinned for copies of `user`, or
+  /// of operator new. Throws: out_of_memory, hip_error; then none is added.
+  void grow(std::size_t bytes, std::optional<device_ref> user);
   /// Frees the blocks behind the first `bytes`.
   void shrink(std::size_t bytes) noexcept;
   /// Pre: it was not freed.

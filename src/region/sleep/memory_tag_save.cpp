@@ -99,20 +99,23 @@ void tag_state::choose_contents(const sleep_plan& plan) {
 }
 
 std::size_t tag_state::make_room(const sleep_plan& plan) {
-  std::vector<std::size_t> needed;
+  std::vector<sleeping_range> needed;  // of each member, without an address
   std::size_t all = 0;
   for (member& each : members_) {
-    std::size_t& bytes = needed.emplace_back(0);
+    sleeping_range& sum = needed.emplace_back(sleeping_range{nullptr, 0, device_ref{0}});
     each_content(each, plan, each.who->staying(plan), [&](const sleeping_range& part, keep kept) {
-      if (kept != keep::zeros) bytes += part.bytes;
+      if (kept != keep::zeros) sum = {nullptr, sum.bytes + part.bytes, part.device};
     });
-    all += bytes;
+    all += sum.bytes;
     each.copied.clear();
     each.bytes_kept = each.saved.bytes();
   }
   auto next = needed.begin();
   try {
-    for (member& each : members_) each.saved.grow(*next++, true);
+    for (member& each : members_) {
+      each.saved.grow(next->bytes, next->device);
+      ++next;
+    }
   } catch (const std::exception& failure) {
     for (member& each : members_) each.forget();
     const bool names_bytes = dynamic_cast<const out_of_memory*>(&failure) != nullptr ||
@@ -127,7 +130,7 @@ std::size_t tag_state::make_room(const sleep_plan& plan) {
   next = needed.begin();
   std::size_t there = 0;
   for (member& each : members_) {
-    each.saved.shrink(*next++);
+    each.saved.shrink(next++->bytes);
     there += each.saved.bytes();
   }
   return there;
@@ -141,7 +144,9 @@ void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_job
       each.copied.clear();
       each.bytes_kept = 0;
     }
-    each.saved.grow(bytes_of(each.contents), is_pinned);
+    if (each.contents.empty()) continue;
+    const device_ref user = each.contents.front().device;
+    each.saved.grow(bytes_of(each.contents), is_pinned ? std::optional{user} : std::nullopt);
   }
   if (storage != sleep_storage::pageable) {
     for (member& each : members_) {

@@ -306,6 +306,28 @@ TEST_CASE("sleep: stripes wake on their devices") {
     CHECK(chunks[i].device == (i % 2 == 0 ? first_device : second_device));
 }
 
+TEST_CASE("sleep: memory of a device that is not current sleeps in each storage") {
+  const std::size_t unit = granule();
+  for (const sleep_storage storage : {sleep_storage::pinned, sleep_storage::pinned_kept,
+                                      sleep_storage::pageable, sleep_storage::file}) {
+    for (const bool is_prepared : {false, storage == sleep_storage::pinned}) {
+      CAPTURE(static_cast<int>(storage));
+      const memory_tag tag;
+      region here{first_device, 5 * unit, tagged(tag)};
+      region there{second_device, 5 * unit, tagged(tag)};
+      const stream of_there{second_device};
+      here.commit(0, unit);
+      there.commit(0, 5 * unit);
+      write_tags(there, 0, 5, 1, of_there);
+      const suspend_options options{.storage = storage, .folder = "/tmp"};
+      if (is_prepared) CHECK(prepare_suspend(tag, keep::contents, options) == 6 * unit);
+      CHECK(suspend(tag, keep::contents, options) == 6 * unit);
+      CHECK(resume(tag) == 6 * unit);
+      check_tags(there, 0, 5, 1, of_there);
+    }
+  }
+}
+
 TEST_CASE("sleep: a capture elsewhere goes on while a stream is waited for") {
   sleeping_regions subject;
   stream captured{first_device};
