@@ -18,6 +18,7 @@
 #include "core/check.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "runtime/runtime_rules.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm {
@@ -179,6 +180,18 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   if (user) found.stream_device = " of " + name_of(*user);
   if (request.source) found.add(side_defect("source", *request.source, request.bytes, user, false));
   found.add(side_defect("destination", request.destination, request.bytes, user, true));
+  const detail::runtime_rules& rules = detail::rules_of_runtime();
+  const bool is_rocm_6 = rules.copies_over_links_of_owners && rules.copies_over_links_of_stream;
+  if (!is_rocm_6 || !request.source || !found.defects.empty()) return;
+  // The device of the other side copies; of pinned memory, the one current when it was made.
+  const auto add_for = [&](const char* what, const copy_side& side, const copy_side& other) {
+    const detail::pointer_memory there = detail::memory_at(other.address);
+    if (there.kind == detail::pointer_kind::device || there.kind == detail::pointer_kind::pinned)
+      found.add(side_defect(what, {side.address, {}}, request.bytes, there.device,
+                            &side == &request.destination));
+  };
+  add_for("destination", request.destination, *request.source);
+  if (found.defects.empty()) add_for("source", *request.source, request.destination);
 }
 
 /// Throws hip_error for a copy or fill that HIP refused. The text names its addresses, bytes and

@@ -220,7 +220,15 @@ bool event::is_done() const {
 
 std::chrono::duration<float, std::milli> event::elapsed(const event& from, const event& to) {
   float milliseconds = 0;
-  check(hipEventElapsedTime(&milliseconds, from.value_, to.value_), "hipEventElapsedTime");
+  const hipError_t result = hipEventElapsedTime(&milliseconds, from.value_, to.value_);
+  if (result == hipErrorInvalidHandle)
+    detail::throw_failure(result, "hipEventElapsedTime",
+                          "the time from an event of device " +
+                              std::to_string(from.device_.ordinal()) + " to one of device " +
+                              std::to_string(to.device_.ordinal()) +
+                              ": record both on one device, and make them with "
+                              "event_timing::enabled");
+  check(result, "hipEventElapsedTime");
   return std::chrono::duration<float, std::milli>{milliseconds};
 }
 

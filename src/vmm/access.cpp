@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
+#include <optional>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -184,9 +185,14 @@ void detail::set_rights(void* address, std::size_t bytes, const access_map& righ
 
 void set_access(void* address, std::size_t bytes, access_desc desc) {
   const hipMemAccessDesc wanted = to_hip(desc);
-  check_rights(
-      detail::timed{detail::memory_call::set_access}(hipMemSetAccess(address, bytes, &wanted, 1)),
-      "hipMemSetAccess", address, bytes, desc.device);
+  const hipError_t result =
+      detail::timed{detail::memory_call::set_access}(hipMemSetAccess(address, bytes, &wanted, 1));
+  if (result == hipErrorInvalidDevice || result == hipErrorInvalidValue) {
+    detail::clear_last_error();
+    const std::optional<device_ref> owner = detail::device_of_memory(address);
+    if (owner && desc.right != access_right::none) detail::require_reach(desc.device, *owner);
+  }
+  check_rights(result, "hipMemSetAccess", address, bytes, desc.device);
 }
 
 access_right get_access(const void* address, device_ref device) {

@@ -168,10 +168,12 @@ void physical_chunk::create() {
                                   std::to_string(device_.ordinal()) +
                                   ": the size must be a multiple of its granularity, " +
                                   std::to_string(unit) + " bytes, and not zero"};
-    if (host_ && host_->node())
-      detail::throw_failure(result, "hipMemCreate",
-                            "a chunk of " + format_bytes(bytes_) + " was to be memory of " +
-                                text_of(*host_) + ": name a node that the system has");
+    if (host_)
+      detail::throw_failure(
+          result, "hipMemCreate",
+          "a chunk of " + format_bytes(bytes_) + " was to be memory of " + text_of(*host_) +
+              (host_->node() ? ": name a node that the system has"
+                             : ": if this release of HIP makes none there, make it on a device"));
   }
   if (!detail::attempt(
           [&] { detail::check_resources(result, "hipMemCreate", device_, bytes_); },

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
@@ -8,6 +9,7 @@
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
+#include "runtime/host/pinned_memory.hpp"
 #include "support/device_bytes.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
@@ -134,6 +136,22 @@ TEST_CASE("copy_async: where copies go by the owner, the owner without a right i
     CHECK_NOTHROW(copy_async(of_peer, target.data(), mapped.map.get(), 64));
 }
 
+TEST_CASE("copy_async: where the device of the other side copies, it is named without a right") {
+  const stream of_peer{second_device};
+  const mapped_chunk source{physical_chunk{second_device, granule()}};
+  const mapped_chunk target{physical_chunk{first_device, granule()}};
+  set_access(target.map.get(), target.map.bytes(), {second_device, access_right::read_write});
+  const detail::pinned_memory pinned{64};  // of the current device
+  for (void* const to : {target.map.get(), pinned.get()}) {
+    const auto copy = [&] { copy_async(of_peer, to, source.map.get(), 64); };
+    if (capability_of(first_device).has(trait::peer_copies))
+      CHECK_NOTHROW(copy());
+    else
+      check_text(copy, {"device 0 has no right to memory of device 1: grant(device 0)"});
+  }
+  of_peer.synchronize();
+}
+
 TEST_CASE("fill_async: a device without a link is named, and what to do") {
   const device_ref stranger{2};
   const stream of_stranger{stranger};
@@ -193,6 +211,25 @@ TEST_CASE("event: the text of a recording in another device's stream names both"
   const planned_fault refused{"hipEventRecord", 1, hipErrorInvalidHandle};
   check_text([&] { recorded.record(of_peer); },
              {"event of device 0", "stream " + at(of_peer.get()), "is another device's"});
+}
+
+TEST_CASE("event: the text of a time between events of two devices names both") {
+  event first{first_device, event_timing::enabled};
+  event second{second_device, event_timing::enabled};
+  first.record(stream{first_device});
+  second.record(stream{second_device});
+  second.synchronize();
+  check_text([&] { static_cast<void>(event::elapsed(first, second)); },
+             {"hipEventElapsedTime", "device 0", "device 1", "event_timing::enabled"});
+}
+
+TEST_CASE("physical_chunk: the text of a chunk on the host names the place and what to do") {
+  const planned_fault refused{"hipMemCreate", 1, hipErrorInvalidValue};
+  check_text(
+      [] {
+        physical_chunk{memory_location::host(), granule(), first_device};
+      },
+      {"hipMemCreate", "memory of the host", "on a device"});
 }
 
 TEST_CASE("copy_async: a failure in a captured stream does not cost the capture") {
@@ -256,6 +293,13 @@ TEST_CASE("set_access, get_access: the text names bytes that are not backed") {
       },
       {"hipMemSetAccess", std::to_string(granule()) + " bytes", at(nothing.get()),
        "nothing is mapped", "device 0"});
+}
+
+TEST_CASE("set_access: a device without a link to the memory is named, and what to do") {
+  const mapped_chunk mapped{physical_chunk{first_device, granule()}};
+  const access_desc stranger{device_ref{2}, access_right::read_write};
+  check_text([&] { set_access(mapped.map.get(), granule(), stranger); },
+             {"device 2 cannot reach the memory of device 0", "copy instead"});
 }
 
 }  // namespace

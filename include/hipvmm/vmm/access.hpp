@@ -109,6 +109,7 @@ class access_map {
 
 /// Sets one device's right to the mapped bytes [address, address + bytes), which are a whole
 /// mapping. Other devices keep theirs (HIP merges per device).
+/// Throws: unsupported if the device cannot reach the memory; hip_error.
 void set_access(void* address, std::size_t bytes, access_desc desc);
 
 /// Returns the right of `device` at `address` according to HIP.
