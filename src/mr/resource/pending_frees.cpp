@@ -16,6 +16,7 @@
 #include "region/retirement.hpp"
 #include "runtime/event.hpp"
 #include "runtime/pool/hip_pool.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -62,21 +63,24 @@ pending_frees::~pending_frees() {
   }
 }
 
-event pending_frees::take_event() {
+event pending_frees::take_event(stream_ref stream) {
+  const device_ref device = device_of_stream(stream).value_or(frees_.device());
   {
     const std::lock_guard lock{mutex_};
-    if (!spare_.empty()) {
+    const auto found = std::ranges::find(spare_, device, &event::device);
+    if (found != spare_.end()) {
+      std::swap(*found, spare_.back());
       event result = std::move(spare_.back());
       spare_.pop_back();
       return result;
     }
   }
-  return event{frees_.device()};
+  return event{device};
 }
 
 void pending_frees::add(stream_ref stream, void* pointer, std::size_t bytes) {
   blocks added;
-  block& one = added.emplace_back(block{pointer, bytes, take_event()});
+  block& one = added.emplace_back(block{pointer, bytes, take_event(stream)});
   record_without_notify(*one.freed, stream);
   const std::lock_guard lock{mutex_};
   blocks& of_stream = kept_[stream.get()];

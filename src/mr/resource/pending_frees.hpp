@@ -96,7 +96,8 @@ class pending_frees {
   using stream_key = std::optional<ihipStream_t*>;
   using streams = std::map<stream_key, blocks>;
 
-  [[nodiscard]] event take_event();
+  /// One that can be recorded in `stream`: of its device.
+  [[nodiscard]] event take_event(stream_ref stream);
   [[nodiscard]] void* take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
                                std::size_t bytes);
   [[nodiscard]] std::size_t forget_size(void* pointer, std::size_t bytes);

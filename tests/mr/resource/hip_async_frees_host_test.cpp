@@ -70,6 +70,20 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: an alignment that CUDA does not give co
   verify_refused_alignment();
 }
 
+HIPVMM_TEST_CASE_IN("hip_async_resource: a free in a stream of another device waits for nothing",
+                    kept_frees) {
+  if (frees_are_not_kept()) return;
+  const error_recorder reported;
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream of_peer{device_ref{1}};
+  void* const block = resource.allocate(of_peer, MiB);
+  CHECK_FALSE(
+      waits_by(waiting_functions, of_peer, [&] { resource.deallocate(of_peer, block, MiB); }));
+  CHECK(reported.count() == 0);
+  static_cast<stream_ref>(of_peer).synchronize();
+  CHECK(resource.statistics().used_current == 0);
+}
+
 HIPVMM_TEST_CASE_IN("hip_async_resource: a free that no event can mark waits for the stream",
                     kept_frees) {
   if (frees_are_not_kept()) return;
