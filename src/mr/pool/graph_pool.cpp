@@ -22,13 +22,10 @@ struct graph_pool::state {
 
   explicit state(memory_resource& upstream) : blocks{upstream} { recent.reserve(most_recent); }
 
-  /// Throws: std::logic_error for a capture that another one has followed.
-  void enter(unsigned long long capture) {
-    if (!recent.empty() && recent.back() == capture) return;
-    if (capture < first_known || std::ranges::find(recent, capture) != recent.end())
-      throw std::logic_error{
-          "graph_pool: an allocation of a capture after another one has begun to allocate: their "
-          "graphs share memory, so capture one after the other, or use a graph_pool each"};
+  /// Returns false for a capture that another one has followed.
+  [[nodiscard]] bool enter(unsigned long long capture) noexcept {
+    if (!recent.empty() && recent.back() == capture) return true;
+    if (capture < first_known || std::ranges::find(recent, capture) != recent.end()) return false;
     if (recent.size() == most_recent) {
       first_known = std::max(first_known, recent.front() + 1);
       recent.erase(recent.begin());
@@ -37,6 +34,7 @@ struct graph_pool::state {
     ++captures;
     blocks.start_over();
     peak = used;
+    return true;
   }
   /// `place` is that of `stream`; none if the memory serves the next capture. Throws:
   /// std::invalid_argument.
@@ -49,7 +47,8 @@ struct graph_pool::state {
           "graph_pool: " + std::to_string(bytes) + " bytes at " + detail::address_text(pointer) +
           " were not deallocated: no allocation of this size begins there; it may have been freed "
           "or released before"};
-    if (place.status == hipStreamCaptureStatusActive && place.id == recent.back())
+    // Memory of earlier graphs too: streams that are not behind this must not have it.
+    if (place.status == hipStreamCaptureStatusActive && enter(place.id))
       used -= blocks.deallocate(pointer, stream, std::move(place));
     else
       used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_the_capture);
@@ -57,7 +56,7 @@ struct graph_pool::state {
 
   std::mutex mutex;  // not held while the upstream allocates
   pool::graph_blocks blocks;
-  // The last captures that allocated, the newest behind. HIP counts captures upwards.
+  // The last captures that used it, the newest behind. HIP counts captures upwards.
   std::vector<unsigned long long> recent;
   unsigned long long first_known = 0;  // lower ones may have been in there
   std::uint64_t captures = 0;
@@ -98,7 +97,11 @@ void* graph_pool::do_allocate(stream_ref stream, std::size_t bytes, std::size_t 
   for (;;) {
     {
       const std::lock_guard lock{state_->mutex};
-      state_->enter(place.id);
+      if (!state_->enter(place.id))
+        throw std::logic_error{
+            "graph_pool: an allocation of a capture after another one has begun to allocate or "
+            "free: their graphs share memory, so capture one after the other, or use a graph_pool "
+            "each"};
       if (void* const made = state_->blocks.try_allocate(bytes, alignment, stream, &place)) {
         state_->used += state_->blocks.size_of(made);
         state_->peak = std::max(state_->peak, state_->used);

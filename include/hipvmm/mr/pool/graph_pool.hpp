@@ -15,7 +15,7 @@ struct graph_pool_statistics {
   std::size_t held_bytes;  ///< from the upstream
   std::size_t used_bytes;  ///< allocated now
   std::size_t peak_bytes;  ///< most allocated at once in the newest capture
-  std::uint64_t captures;  ///< that have allocated memory
+  std::uint64_t captures;  ///< that have allocated or freed memory
 };
 
 /// Memory of a graph, or of graphs that never run at once: keep it as long as they may be launched.
@@ -27,7 +27,7 @@ struct graph_pool_statistics {
 /// - Memory that is freed elsewhere, or by deallocate_sync(), serves the next capture. The caller
 ///   orders work outside of the graphs, as a copy of a result, before the next launch of any.
 /// - The next capture has all memory that is not allocated, of whichever graph, in any stream. So
-///   no two captures allocate at once: the older one's next request throws std::logic_error.
+///   no two captures use it at once: the older one's next request throws std::logic_error.
 /// - A capture that fails keeps nothing: free its memory, or call release().
 /// - The upstream serves captured streams: a vmm_pool_resource, an arena_resource, or an adaptor of
 ///   one. It serves all else beside; segments are of 2 MiB, 20 MiB, or one request of 10 MiB and

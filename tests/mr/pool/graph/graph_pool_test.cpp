@@ -144,6 +144,22 @@ TEST_CASE_FIXTURE(graph_subject,
   CHECK(graphs.statistics().captures == 3);
 }
 
+TEST_CASE_FIXTURE(graph_subject, "graph_pool: a capture that begins with a free is ordered by it") {
+  constexpr std::size_t whole = 10 * MiB;  // a segment
+  begin(own);
+  void* const result = allocate(own, whole);
+  end(own);
+  begin(own);
+  wait_behind(side, own);
+  fill_async(own, result, 2, whole);
+  graphs.deallocate(own, result, whole);
+  CHECK(allocate(side, whole) != result);
+  CHECK(allocate(own, whole) == result);
+  wait_behind(own, side);
+  end(own);
+  CHECK(graphs.statistics().captures == 2);
+}
+
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: requests outside of a capture are refused") {
   CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, graph_block)), std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(graphs.allocate_sync(graph_block)), std::logic_error);
