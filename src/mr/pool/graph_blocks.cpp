@@ -101,7 +101,7 @@ std::size_t graph_blocks::deallocate(void* pointer, reuse next) noexcept {
   if (next == reuse::at_once) {
     static_cast<void>(set_free(freed));
   } else {
-    freed->second.now = use::freed_in_capture;
+    freed->second.now = next == reuse::after_another ? use::freed_in_any : use::freed_in_capture;
   }
   return bytes;
 }
@@ -141,6 +141,10 @@ void graph_blocks::end_capture() noexcept {
 void graph_blocks::start_over() noexcept {
   for (auto each = blocks_.begin(); each != blocks_.end(); ++each) {
     if (each->second.now == use::allocated) continue;
+    if (each->second.now == use::freed_in_any) {
+      each->second.now = use::freed_in_capture;
+      continue;
+    }
     each->second.stream.reset();
     each->second.behind.clear();
     each = set_free(each);

@@ -40,8 +40,9 @@ class graph_blocks {
   [[nodiscard]] static std::size_t segment_bytes(std::size_t bytes) noexcept;
   /// The permitted reuse of a freed block.
   enum class reuse {
-    at_once,           ///< for its stream
-    after_the_capture  ///< other streams use it too
+    at_once,            ///< for its stream
+    after_the_capture,  ///< other streams use it too
+    after_another       ///< of a capture that may be about to begin, or of none
   };
   /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
@@ -66,7 +67,7 @@ class graph_blocks {
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
 
  private:
-  enum class use { none, allocated, freed_in_capture, used_by_others };
+  enum class use { none, allocated, freed_in_capture, freed_in_any, used_by_others };
   struct block {
     std::size_t bytes;
     std::optional<stream_ref> stream;  // that has it

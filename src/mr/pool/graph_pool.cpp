@@ -36,10 +36,9 @@ struct graph_pool::state {
     peak = used;
     return true;
   }
-  /// `place` is that of `stream`; none if the memory serves the next capture. Throws:
-  /// std::invalid_argument.
+  /// `place` is that of `stream`; none if it is unknown. Throws: std::invalid_argument.
   void deallocate(void* pointer, std::size_t bytes, stream_ref stream,
-                  detail::capture_place place) {
+                  std::optional<detail::capture_place> place) {
     const std::lock_guard lock{mutex};
     const std::size_t held = blocks.size_of(pointer);
     if (held == 0 || held < bytes || held - bytes >= pool::graph_blocks::unit)
@@ -48,8 +47,10 @@ struct graph_pool::state {
           " were not deallocated: no allocation of this size begins there; it may have been freed "
           "or released before"};
     // Memory of earlier graphs too: streams that are not behind this must not have it.
-    if (place.status == hipStreamCaptureStatusActive && enter(place.id))
-      used -= blocks.deallocate(pointer, stream, std::move(place));
+    if (!place)
+      used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_another);
+    else if (place->status == hipStreamCaptureStatusActive && enter(place->id))
+      used -= blocks.deallocate(pointer, stream, *std::move(place));
     else
       used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_the_capture);
   }
@@ -124,15 +125,15 @@ void* graph_pool::do_allocate_sync(std::size_t, std::size_t) {
 
 void graph_pool::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                std::size_t) noexcept {
-  detail::capture_place place;
-  // If HIP does not tell, the memory serves the next capture.
+  std::optional<detail::capture_place> place;
   detail::report_exceptions([&] { place = place_of(stream, device()); });
   detail::report_exceptions([&] { state_->deallocate(pointer, bytes, stream, std::move(place)); });
 }
 
 void graph_pool::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions(
-      [&] { state_->deallocate(pointer, bytes, stream_ref::legacy_default(), {}); });
+  detail::report_exceptions([&] {
+    state_->deallocate(pointer, bytes, stream_ref::legacy_default(), detail::capture_place{});
+  });
 }
 
 void graph_pool::release() noexcept {

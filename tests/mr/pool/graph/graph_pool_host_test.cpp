@@ -7,8 +7,10 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "mr/pool/graph/graph_driver.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/test.hpp"
@@ -92,6 +94,23 @@ TEST_CASE("graph_pool: calls whose HIP calls fail in turn leave what there was")
   fault_sweep{"deallocate", after_failure::capacity}.run(
       capture_with_memory, [](auto& s) { s.graphs.deallocate(s.own, s.memory, whole_segment); },
       [](auto&) { FAIL("a deallocation threw"); }, serves_capture);
+}
+
+TEST_CASE("graph_pool: at random, with HIP calls that fail, no stream has what another may use") {
+  const error_recorder reported;
+  std::mt19937 random = seeded_generator(11);
+  graph_driver driver{random, [&](const std::function<void()>& call) {
+                        std::optional<planned_faults> faults;
+                        if (below(random, 4) == 0)
+                          faults.emplace("any nth=" + std::to_string(1 + below(random, 8)) +
+                                         " error=hipErrorOperatingSystem");
+                        try {
+                          call();
+                        } catch (const hip_error&) {
+                        } catch (const out_of_memory&) {
+                        }
+                      }};
+  driver.run(6);
 }
 
 TEST_CASE("graph_pool: HIP has no memory of it once it has ended") {
