@@ -122,8 +122,8 @@ class slot_arena {
   /// Changes the budget. Memory beyond it is released once it is idle. Memory that lengths of slots
   /// need stays, and no commit adds memory until usage is below the budget.
   void set_budget(std::size_t bytes);
-  /// Releases every idle block beyond the lengths of the slots. Returns the bytes that the device
-  /// received.
+  /// Releases every idle block beyond the lengths of the slots. Returns the bytes that the device,
+  /// or slot_arena_options::cache, received.
   std::size_t trim();
   [[nodiscard]] slot_arena_statistics statistics() const;
 

@@ -33,6 +33,8 @@ struct graph_pool_statistics {
 ///   one. It serves all else beside; segments are of 2 MiB, 20 MiB, or one request of 10 MiB and
 ///   more.
 /// - Any number of threads may use it.
+/// Pre: streams of a capture live until that has ended, because another stream with the same handle
+/// would have the memory that they freed.
 /// Cost: a request searches all blocks; one that only another stream's free memory can serve asks
 /// HIP for the edges of the graph.
 class graph_pool final : public resource_adaptor {
