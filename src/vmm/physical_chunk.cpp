@@ -216,6 +216,7 @@ physical_chunk detail::reference_to(const physical_chunk& chunk) {
   handle_counts::further_owners().add(chunk.get());
   physical_chunk result{chunk.get(), chunk.device(), chunk.bytes()};
   result.shareable_ = chunk.shareable();
+  result.shared_ = chunk.shared_;  // the last owner may have it reused
   result.memory_ = chunk.memory();
   result.host_ = chunk.host_;
   result.charge_ = chunk.charge_;

@@ -254,6 +254,24 @@ TEST_CASE("slot_arena: a copy for writing that fails leaves the bytes") {
       });
 }
 
+TEST_CASE("slot_arena: memory of a prefix is used again when its last slot has left it") {
+  slot_arena_options options = small_slots(2);
+  options.budget_bytes = 6 * row();
+  const hipvmm::stream stream{first_device};
+  slot_arena arena{first_device, options};
+  std::optional<call_counter> creations;
+  for (int round = 0; round < 6; ++round) {
+    if (round == 2) creations.emplace("hipMemCreate");
+    arena.commit(sizes{0}, sizes{2 * granule() + 1}, stream);
+    arena.share_prefix(0, sizes{1}, 2 * granule() + 1, stream);
+    arena.release(0, stream);
+    arena.release(1, stream);
+    stream.synchronize();
+  }
+  CHECK(arena.statistics().held_bytes <= options.budget_bytes);
+  CHECK(creations->count() == 0);
+}
+
 TEST_CASE("slot_arena: a commit maps what a failed copy could not map again") {
   slot_arena_options options = small_slots();
   options.planes = 1;
