@@ -182,6 +182,7 @@ bool budget_member::make_room(std::size_t bytes) noexcept {
   const clock::time_point end = deadline_in(options_.patience);
   if (process_.is_of_parent() || options_.patience <= 0ms) return false;
   // So that no process releases memory in vain.
+  if (table_.left() < bytes) table_.reap();
   if (table_.most_left() < bytes) return false;
   {
     const std::lock_guard lock{mutex_};
@@ -222,6 +223,8 @@ void budget_member::serve(const std::stop_token& stop) noexcept {
   while (!stop.stop_requested()) {
     const std::uint32_t number = requests;
     static_cast<void>(table_.keep_record());
+    // Before it releases memory for the dead; and those who only look see what is free.
+    table_.reap();
     if (attended != number) {
       attended = attend(stop);
     } else if (const std::uint64_t bytes = table_.duty(number).to_release; bytes != 0) {
@@ -233,7 +236,7 @@ void budget_member::serve(const std::stop_token& stop) noexcept {
 
 std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
   std::optional<clock::time_point> end;
-  bool is_first = true;
+  bool is_first = false;
   std::uint32_t number = table_.header().requests;
   while (!stop.stop_requested()) {
     const std::uint32_t seen = table_.header().changes;

@@ -329,6 +329,21 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a killed process holds nothing")
   CHECK(budget.report().holders.size() == 1);
 }
 
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: nobody trims for what a killed process held") {
+  start("killed", 5, has_none, 1);
+  start("other", 3, 3);
+  memory_budget budget{first_device, "shared", unit, waits(20s)};
+  ::kill(other_process(), SIGKILL);
+  REQUIRE(comes_true([&] { return budget.report().holders.size() == 2; }));
+  SUBCASE("a request for room") { CHECK(budget.make_room(5 * unit)); }
+  SUBCASE("a lower limit") { budget.set_limit(3 * unit); }
+  SUBCASE("a look") {
+    const slot_arena arena{first_device, {.slots = 16, .bytes_per_slot = unit}};
+    CHECK(comes_true([&] { return arena.slots_that_fit(unit) == 5; }));
+  }
+  CHECK_FALSE(happens([&] { return was_asked("other"); }));
+}
+
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: a limit below what is held has holders trim") {
   start("gives", 4, 2);
   start("keeps", 4, 0);
