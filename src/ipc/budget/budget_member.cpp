@@ -12,11 +12,11 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/check.hpp"
 #include "ipc/budget/futex.hpp"
 #include "ipc/fault_point.hpp"
+#include "region/retirement.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::detail {
@@ -269,7 +269,7 @@ bool budget_member::release_for(std::uint32_t number, const std::stop_token& sto
   bool may_ask = true;
   bool may_call = options_.trim != nullptr;
   while (!stop.stop_requested()) {
-    const std::uint64_t retired = retired_memory().waiting_bytes;
+    const std::uint64_t retired = retired_bytes(device_);
     release_kept(table_.duty(number).to_release);
     const std::uint64_t bytes = table_.duty(number).to_release;
     if (bytes == 0) return true;

@@ -13,6 +13,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/shared_cache.hpp"
 #include "support/test.hpp"
@@ -115,6 +116,27 @@ TEST_CASE("memory_budget: a callback is not asked for what is on its way already
   CHECK(comes_true([&] { return wanted != 0; }));
   CHECK(wanted == unit);
   work.release();
+  other.leave();
+}
+
+TEST_CASE("memory_budget: memory retired on another device does not keep a holder from trim") {
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  const budget_folder folder;
+  release_idle_memory();
+  const std::size_t unit = budget_unit();
+  region held{first_device, unit};
+  held.commit(0, unit);
+  const blocked_stream elsewhere{second_device};
+  growable_device_vector<char>{second_device}.resize(unit, 'x', elsewhere);
+  std::atomic<std::size_t> wanted{0};
+  const budget_options options{.trim = [&](std::size_t bytes) { wanted = bytes; }};
+  const memory_budget budget{first_device, "elsewhere", unit, options};
+  const auto file = detail::budget_file::open({"elsewhere", first_device.uuid()}, 0);
+  detail::budget_table other{file->shared()};
+  REQUIRE(other.join(detail::own_process_identity(), 0, "other"));
+  other.set_waiting(unit, std::chrono::steady_clock::now() + std::chrono::seconds{20});
+  other.request();
+  CHECK(comes_true([&] { return wanted == unit; }));
   other.leave();
 }
 
