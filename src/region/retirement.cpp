@@ -479,7 +479,7 @@ std::uint64_t retired_so_far() noexcept { return released_count; }
 bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const idle_request& asks) {
   if (without_reclaim::is_set()) return false;
   if (ask_idle_holders(shortage, asks) || retirement::instance().wait_for_one(shortage, seen) ||
-      outlast_wait_by_free(shortage.why()) || make_room_within_limit(shortage))
+      outlast_wait_by_free(shortage.why()) || make_room_within_limit(shortage, asks.bytes))
     return true;
   struct shortage now = shortage.why();
   if (now.cause == exhausted::budget) now.available = chunk_bytes_left(device_ref{now.device});

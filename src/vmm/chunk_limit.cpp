@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/chunk_limit.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <mutex>
@@ -126,12 +127,14 @@ void chunk_charge::note_creation() noexcept {
   note_memory_change(device_.ordinal(), static_cast<std::int64_t>(bytes_));
 }
 
-bool make_room_within_limit(const out_of_memory& shortage) noexcept {
+bool make_room_within_limit(const out_of_memory& shortage, std::size_t bytes) noexcept {
   if (without_asking_others::is_set() || shortage.resource() != exhausted::budget ||
       shortage.device() < 0)
     return false;
   const std::shared_ptr<chunk_limit> limit = limit_of(device_ref{shortage.device()});
-  return limit && limit->make_room(shortage.bytes_requested());
+  const std::size_t needed = shortage.bytes_requested();
+  // A part of it may be enough to go on with.
+  return limit && (limit->make_room(std::max(needed, bytes)) || limit->bytes_left() >= needed);
 }
 
 }  // namespace hipvmm::detail

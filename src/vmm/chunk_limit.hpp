@@ -87,10 +87,12 @@ class chunk_charge {
   process_mark process_;
 };
 
-/// After `shortage` and when this process has nothing left to release: has others make room, if
-/// it was the limit of a device that refused. Returns whether the request may succeed now. May wait
-/// for other processes, so that no lock may be held that their requests to this one need.
-[[nodiscard]] bool make_room_within_limit(const out_of_memory& shortage) noexcept;
+/// After `shortage` and when this process has nothing left to release: has others make room, for
+/// `bytes` if they are more, if it was the limit of a device that refused. Returns whether the
+/// request may succeed now. May wait for other processes, so that no lock may be held that their
+/// requests to this one need.
+[[nodiscard]] bool make_room_within_limit(const out_of_memory& shortage,
+                                          std::size_t bytes = 0) noexcept;
 
 /// While an object lives, make_room_within_limit() and ask_idle_holders() in its thread return
 /// false at once: a chunk made ahead is not worth memory that others hold.

@@ -252,10 +252,25 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: what can never fit has nobody tr
   start("low", 4, 4);
   start("high", 2, 2, 1);
   const memory_budget budget{first_device, "shared", unit, waits(20s)};
-  CHECK_THROWS_AS((region{first_device, 16 * unit}.commit(0, 7 * unit)), out_of_memory);
+  for (const std::size_t chunk : {7 * unit, unit})
+    CHECK_THROWS_AS((region{first_device, 16 * unit}.commit(0, 7 * unit, chunk)), out_of_memory);
   CHECK_FALSE(was_asked("low"));
   region{first_device, 16 * unit}.commit(0, 6 * unit);
   CHECK(was_asked("low"));
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a growth of several chunks asks others once") {
+  start("other", 8, 8);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  static std::atomic<int> asked{0};
+  detail::protocol_step_hook = [](const char* step) {
+    asked += std::string{step} == "wait" ? 1 : 0;
+    return 0;
+  };
+  region memory{first_device, 16 * unit};
+  memory.commit(0, 6 * unit, unit);
+  detail::protocol_step_hook = nullptr;
+  CHECK(asked.load() == 2);  // begins, and ends
 }
 
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: a request fails at its deadline") {
