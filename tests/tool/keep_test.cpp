@@ -50,6 +50,7 @@ class running_keeper {
   ~running_keeper() { static_cast<void>(end(SIGKILL)); }
   running_keeper& operator=(running_keeper&&) = delete;
 
+  void send(int signal) const { ::kill(process_, signal); }
   /// Ends it by `signal`. Returns its status as waitpid() has it.
   int end(int signal) {
     int status = -1;
@@ -79,8 +80,13 @@ TEST_CASE("hipvmm-ctl keep: weights stay when their process ends, until it is st
   std::optional<publication> published{std::in_place, from, first_device, 4 * granule()};
   published->announce(*owned, granule(), stream);
   stream.synchronize();
+  // As nohup does.
+  auto* const before = std::signal(SIGHUP, SIG_IGN);
   running_keeper keeper{{"--user", "1", from, to}};
+  std::signal(SIGHUP, before);
   REQUIRE(comes_true([&] { return std::filesystem::exists(to); }));
+  keeper.send(SIGHUP);
+  CHECK_FALSE(happens([&] { return !std::filesystem::exists(to); }));
   published.reset();
   owned.reset();
   const attached_region seen{to};

@@ -107,7 +107,12 @@ int keep(const options& chosen) {
   }
   ::sigset_t ends;
   ::sigemptyset(&ends);
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, each);
+  // Those that its parent has it ignore, as nohup and shells do, would come too once blocked.
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction inherited {};
+    if (::sigaction(each, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
+      ::sigaddset(&ends, each);
+  }
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   const hipvmm::publication_options served{.other_users = chosen.users};
   const hipvmm::publication kept = hipvmm::publication::keep(chosen.from, chosen.path, served);
