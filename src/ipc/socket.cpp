@@ -98,11 +98,13 @@ void discard_packet(int socket) {
 
 bool wait_for(int socket, short what, deadline until) {
   for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-    const int limit = static_cast<int>(std::clamp<long long>(left.count(), 0, 60'000));
     pollfd waits{socket, what, 0};
-    const ssize_t ready = system_call("poll", [&] { return ::poll(&waits, 1, limit); });
+    const ssize_t ready = system_call("poll", [&] {
+      // Less after each signal.
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+      return ::poll(&waits, 1, static_cast<int>(std::clamp<long long>(left.count(), 0, 60'000)));
+    });
     if (ready > 0) return true;
     if (ready < 0) throw_system(errno, "poll", "a connection");
     if (std::chrono::steady_clock::now() >= until) return false;

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 
 #include <hipvmm/ipc/ipc_error.hpp>
@@ -97,6 +98,26 @@ TEST_CASE_FIXTURE(channel_pair, "fd_channel: a silent peer costs the timeout and
   CHECK(text.find("20 ms") != std::string::npos);
   left.send_note("late");
   CHECK(right.receive()->note == "late");
+}
+
+TEST_CASE_FIXTURE(channel_pair, "fd_channel: signals do not prolong the timeout") {
+  struct sigaction ignoring {};
+  struct sigaction before {};
+  ignoring.sa_handler = [](int) {};
+  REQUIRE(::sigaction(SIGUSR1, &ignoring, &before) == 0);
+  std::atomic<bool> is_over{false};
+  std::thread signals{[&, waiting = ::pthread_self()] {
+    for (int ms = 0; ms < 3000 && !is_over; ++ms) {
+      ::pthread_kill(waiting, SIGUSR1);
+      std::this_thread::sleep_for(1ms);
+    }
+  }};
+  const auto began = std::chrono::steady_clock::now();
+  check_ipc_error(ipc_failure::timeout, [&] { static_cast<void>(right.receive()); });
+  CHECK(std::chrono::steady_clock::now() - began < 2s);
+  is_over = true;
+  signals.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST_CASE_FIXTURE(channel_pair, "fd_channel: a peer that does not read stops no sender") {
