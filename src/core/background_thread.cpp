@@ -38,7 +38,14 @@ bool background_thread::start() noexcept {
     thread_ = std::jthread{[this](const std::stop_token& stop) {
       const without_pressure_calls marked;
       std::optional<relaxed_captures> relaxed;
-      report_exceptions([&] { relaxed.emplace(); });
+      report_exceptions([&] {
+        try {
+          relaxed.emplace();
+        } catch (const hip_error& error) {
+          // A keeper needs no device, and nothing is captured without one.
+          if (error.code() != hipErrorNoDevice) throw;
+        }
+      });
       work_(stop);
     }};
   } catch (const std::exception&) {

@@ -43,6 +43,7 @@ class running_keeper {
     ::posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_addopen(&actions, 2, errors_.path().c_str(), O_WRONLY, 0);
     REQUIRE(::posix_spawn(&process_, CTL_PROGRAM, &actions, nullptr, pointers.data(),
                           environment.data()) == 0);
     ::posix_spawn_file_actions_destroy(&actions);
@@ -50,6 +51,7 @@ class running_keeper {
   ~running_keeper() { static_cast<void>(end(SIGKILL)); }
   running_keeper& operator=(running_keeper&&) = delete;
 
+  [[nodiscard]] std::string errors() const { return errors_.contents(); }
   void send(int signal) const { ::kill(process_, signal); }
   /// Ends it by `signal`. Returns its status as waitpid() has it.
   int end(int signal) {
@@ -63,6 +65,7 @@ class running_keeper {
   }
 
  private:
+  const temporary_file errors_;
   ::pid_t process_ = -1;
 };
 
@@ -94,6 +97,7 @@ TEST_CASE("hipvmm-ctl keep: weights stay when their process ends, until it is st
   CHECK(read_bytes(stream, seen.data(), 16) == byte_vector(16, 42));
   const int status = keeper.end(SIGTERM);
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(keeper.errors() == "");
   CHECK(std::filesystem::is_empty(folder.path()));
   CHECK(read_bytes(stream, seen.data(), 16) == byte_vector(16, 42));
 }
