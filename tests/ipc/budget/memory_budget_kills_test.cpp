@@ -183,6 +183,20 @@ TEST_CASE("budget_file: processes that make and remove a budget at the same time
   }
 }
 
+TEST_CASE("budget_file: a child of fork() keeps no lock that this process ends") {
+  const budget_folder folder;
+  const detail::budget_key key{"forked", {}};
+  ::pid_t child = 0;
+  {
+    const auto locked = detail::budget_file::open(key, 1);
+    child = ::fork();
+    if (child == 0) ::_exit(::pause());
+  }
+  CHECK_NOTHROW(static_cast<void>(detail::budget_file::open(key, 0)));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
 HIPVMM_CHILD("takes part in a budget until it is killed") {
   planned_step = std::stol(std::getenv(step_variable));
   detail::protocol_step_hook = kill_at_step;
