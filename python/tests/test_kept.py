@@ -105,6 +105,16 @@ def test_a_name_is_taken_once(kept):
     assert "weight" in hipvmm.torch.attach(name)
 
 
+def test_a_relative_path(tmp_path, monkeypatch):
+    import hipvmm.torch
+
+    monkeypatch.chdir(tmp_path)
+    assert hipvmm.torch.keep("./kept", {"weight": torch.zeros(3)}) > 0
+    monkeypatch.chdir("/")
+    assert list(hipvmm.torch.attach(str(tmp_path / "kept"))) == ["weight"]
+    hipvmm.torch.forget(str(tmp_path / "kept"))
+
+
 def test_a_program_that_publishes_itself_is_not_ended(tmp_path, monkeypatch):
     import hipvmm.torch
 

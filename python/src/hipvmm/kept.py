@@ -126,7 +126,7 @@ def _is_keeper(process: int) -> bool:
 
 def _path_of(name: str, make_folder: bool = False) -> str:
     if os.sep in name:
-        return name
+        return os.path.abspath(name)  # the keeper is in another folder
     if not name or name.startswith("."):
         raise InvalidArgumentError(f"{name!r} is no name: give a word, or a path")
     folder = os.path.join(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(),
