@@ -105,6 +105,21 @@ def test_a_name_is_taken_once(kept):
     assert "weight" in hipvmm.torch.attach(name)
 
 
+def test_a_hangup_after_nohup(tmp_path):
+    import hipvmm.torch
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = hipvmm.torch.keep(str(tmp_path / "kept"), {"weight": torch.zeros(3)})
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    os.kill(process, signal.SIGHUP)
+    time.sleep(0.1)
+    assert list(hipvmm.torch.attach(str(tmp_path / "kept"))) == ["weight"]
+    hipvmm.torch.forget(str(tmp_path / "kept"))
+    assert ends(process)
+
+
 def test_a_relative_path(tmp_path, monkeypatch):
     import hipvmm.torch
 

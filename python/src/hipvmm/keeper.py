@@ -24,7 +24,9 @@ def main(arguments: List[str]) -> int:
     if len(arguments) != 2:
         print("usage: python -m hipvmm.keeper FROM PATH", file=sys.stderr)
         return 2
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    # Signals that the parent has it ignore, as nohup does, would come too once blocked.
+    ends = [each for each in _ENDS if signal.getsignal(each) != signal.SIG_IGN]
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each chunk costs a descriptor
     try:
@@ -35,7 +37,7 @@ def main(arguments: List[str]) -> int:
     with kept:
         print("kept", flush=True)
         sys.stdout.close()
-        signal.sigwait(_ENDS)
+        signal.sigwait(ends)
     return 0
 
 
