@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 #include <hipvmm/ipc/ipc_error.hpp>
@@ -38,11 +39,16 @@ bool is_at(int descriptor, int folder, const char* name) {
          " that no publication of this user left: remove it, or choose another path");
 }
 
+/// The path from / on: the process may be in another folder at the end.
+std::string place_of(const std::string& path) {
+  require_socket_path(path, 0);
+  return std::filesystem::absolute(path).string();
+}
+
 }  // namespace
 
 path_lock::path_lock(std::string path, who_connects who)
-    : path_{std::move(path)}, folder_path_{path_ + folder_suffix} {
-  require_socket_path(path_, 0);
+    : path_{std::move(path)}, place_{place_of(path_)}, folder_path_{place_ + folder_suffix} {
   lock_folder();
   try {
     remove_left_socket();
@@ -57,7 +63,7 @@ path_lock::~path_lock() {
   if (lock_.empty()) return;
   // Its close may come later.
   ::shutdown(listener_.get(), SHUT_RDWR);
-  if (has_path()) ::unlink(path_.c_str());
+  if (has_path()) ::unlink(place_.c_str());
   ::unlinkat(folder_.get(), socket_name, 0);
   remove_lock();
 }
@@ -135,7 +141,7 @@ bool path_lock::has_path() const noexcept {
   struct stat own {};
   struct stat there {};
   return ::fstatat(folder_.get(), socket_name, &own, AT_SYMLINK_NOFOLLOW) == 0 &&
-         ::lstat(path_.c_str(), &there) == 0 && S_ISSOCK(own.st_mode) && is_same(own, there);
+         ::lstat(place_.c_str(), &there) == 0 && S_ISSOCK(own.st_mode) && is_same(own, there);
 }
 
 void path_lock::remove_left_socket() {

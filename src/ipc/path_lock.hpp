@@ -38,6 +38,7 @@ class path_lock {
   void remove_lock() noexcept;
 
   std::string path_;
+  std::string place_;
   std::string folder_path_;
   owned_descriptor folder_;
   owned_descriptor lock_;

@@ -144,6 +144,18 @@ int swap_at_open(const char* step) {
   return 0;
 }
 
+TEST_CASE("publication: a relative path goes with it, wherever the process is by then") {
+  const temporary_folder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  {
+    const publication published{"memory", first_device, granule()};
+    CHECK(published.path() == "memory");
+    std::filesystem::current_path(before);
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("bind_to: a link in place of the socket changes no other file") {
   const temporary_folder folder;
   const std::string path = path_in(folder);
