@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 namespace hipvmm::c {
 namespace {
@@ -38,6 +39,12 @@ std::size_t edits_between(std::string_view from, std::string_view to) {
   return above.back();
 }
 
+/// The number of characters of `from` behind the beginning that both have.
+std::size_t different_end(std::string_view from, std::string_view to) {
+  const auto equal = std::mismatch(from.begin(), from.end(), to.begin(), to.end()).first;
+  return static_cast<std::size_t>(from.end() - equal);
+}
+
 /// Whether one has the other in it: maximum and maximum_bytes.
 bool contains_other(std::string_view a, std::string_view b) {
   const std::string_view shorter = a.size() < b.size() ? a : b;
@@ -52,15 +59,17 @@ std::string nearest_name(std::string_view wrong, const std::vector<std::string>&
   if (wrong.size() > longest) return {};
   const std::string asked = folded(wrong);
   std::string nearest;
-  std::size_t fewest = 0;
+  std::pair<std::size_t, std::size_t> fewest;
   for (const std::string& each : names) {
     const std::string known = folded(each);
     const std::size_t edits = edits_between(asked, known);
     const bool is_near =
         3 * edits <= std::max(asked.size(), known.size()) || contains_other(asked, known);
-    if (!is_near || (!nearest.empty() && edits >= fewest)) continue;
+    // Of equally near names the one that begins alike: for limt limit, and not list.
+    const std::pair difference{edits, different_end(asked, known)};
+    if (!is_near || (!nearest.empty() && difference >= fewest)) continue;
     nearest = each;
-    fewest = edits;
+    fewest = difference;
   }
   return nearest;
 }

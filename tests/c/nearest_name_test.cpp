@@ -16,6 +16,8 @@ TEST_CASE("nearest_name: slips of the keyboard, other spellings and parts of a n
   CHECK(nearest_name("maximum_bytes", {"initial", "maximum"}) == "maximum");
   CHECK(nearest_name("maximum", {"pool.initial", "pool.maximum"}) == "pool.maximum");
   CHECK(nearest_name("lsit", {"limit", "list"}) == "list");
+  for (const std::string slip : {"limt", "LIMT", "limi"})
+    CHECK(nearest_name(slip, {"list", "limit"}) == "limit");
 }
 
 TEST_CASE("nearest_name: no name is near a text that resembles none") {
