@@ -58,12 +58,13 @@ class slot_arena {
   /// exceptions of `evict`; std::invalid_argument if `stream` would have to wait and is captured.
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
-  /// The same for two containers of std::size_t, of one size.
+  /// The same for two containers, or braced lists, of std::size_t, of one size.
   /// Throws: std::invalid_argument too, if their sizes differ.
-  template <class Slots, class Lengths>
+  template <class Slots = std::initializer_list<std::size_t>,
+            class Lengths = std::initializer_list<std::size_t>>
   void commit(const Slots& slots, const Lengths& lengths, stream_ref stream) {
-    require_same_size(slots.size(), lengths.size());
-    commit(slots.data(), lengths.data(), slots.size(), stream);
+    require_same_size(std::size(slots), std::size(lengths));
+    commit(std::data(slots), std::data(lengths), std::size(slots), stream);
   }
 
   /// Frees the slot: its memory is used by others when `stream` has passed this point. Does not

@@ -57,9 +57,9 @@ TEST_CASE("slot_arena: a batch is committed as a whole") {
 TEST_CASE("slot_arena: a shorter length changes nothing, and a slot may be named twice") {
   const stream stream{first_device};
   slot_arena arena{first_device, small_slots()};
-  arena.commit(sizes{0, 0}, sizes{granule() + 1, 10}, stream);
+  arena.commit({0, 0}, {granule() + 1, 10}, stream);
   CHECK(arena.length(0) == granule() + 1);
-  arena.commit(sizes{0}, sizes{10}, stream);
+  arena.commit({0}, sizes{10}, stream);
   CHECK(arena.length(0) == granule() + 1);
   CHECK(arena.statistics().used_bytes == 2 * (granule() + 1));
 }
