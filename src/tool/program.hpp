@@ -210,6 +210,9 @@ inline std::string unknown_words(const CLI::App& app) {
     for (const std::string& word : each->remaining()) {
       if (word == "--") continue;
       const bool is_option = word.size() > 1 && word.front() == '-';
+      // The rest is that of the subcommand.
+      if (!is_option && options.empty() && !each->get_subcommands({}).empty())
+        return unknown_word(*each, word);
       std::string& text = is_option ? options : words;
       text += (text.empty() ? "" : ", and ") +
               (is_option ? unknown_option(*each, word) : unknown_word(*each, word));

@@ -115,7 +115,8 @@ TEST_CASE_FIXTURE(tool_budgets, "budgets: what is wrong is one sentence and an e
   fails({"shrink", "a"}, 2,
         {"there is no subcommand 'shrink'; choose one of list, limit, remove or keep"});
   fails({"lsit"}, 2, {"there is no subcommand 'lsit'; did you mean list?"});
-  fails({"limt"}, 2, {"there is no subcommand 'limt'; did you mean limit?"});
+  fails({"limt", "a", "1MiB", "--device", "0"}, 2,
+        {"hipvmm-ctl: there is no subcommand 'limt'; did you mean limit? (see"});
   fails({"limit", "--devise", "0", "a"}, 2, {"no option '--devise'; did you mean --device?"});
   fails({"--json", "list"}, 2, {"there is no option '--json' before the subcommand"});
   fails({}, 2, {"list, limit, remove or keep"});
