@@ -38,7 +38,9 @@ std::future<child_result> start(const char* name, const std::string& path) {
                     [=] { return run_child(name, {std::string{path_variable} + "=" + path}); });
 }
 
-/// Waits for a file by which another process says something.
+/// Makes a file that says something to another process.
+void tell(const std::string& path) { const std::ofstream file{path}; }
+
 bool is_told(const std::string& path) {
   return comes_true([&] { return std::filesystem::exists(path); });
 }
@@ -338,7 +340,7 @@ HIPVMM_CHILD("publishes, and is killed when told to") {
   write_tags(owned, 0, 2, 1, stream);
   published.announce(owned, 2 * granule(), stream);
   stream.synchronize();
-  std::ofstream{own_path() + ".ready"};
+  tell(own_path() + ".ready");
   REQUIRE(is_told(own_path() + ".end"));
   std::raise(SIGKILL);
 }
@@ -370,13 +372,13 @@ TEST_CASE("publication::keep: any of writer, reader and keeper may be killed") {
   auto keeper = start("keeps, and is killed when told to", path);
   attached_region seen = attach_when_published(kept_path(path));
   check_tags_of(seen, 2, stream);
-  std::ofstream{path + ".end"};
+  tell(path + ".end");
   CHECK(writer.get().status == 128 + SIGKILL);
   check_child("reads what is kept", {std::string{path_variable} + "=" + path});
   CHECK(start("reads what is kept, and is killed", path).get().status == 128 + SIGKILL);
   check_child("reads what is kept", {std::string{path_variable} + "=" + path});
   check_tags_of(seen, 2, stream);
-  std::ofstream{kept_path(path) + ".end"};
+  tell(kept_path(path) + ".end");
   CHECK(keeper.get().status == 128 + SIGKILL);
   CHECK_FALSE(seen.wait_for(3 * granule(), 10s, stream));
   CHECK_FALSE(seen.is_open());
