@@ -65,7 +65,7 @@ void run_cache(hipvmm::device_ref device, int from_other, int to_other) {
   hipvmm::budget_options options;
   options.priority = -1;  // asked before others
   options.trim = [&](std::size_t bytes) { entries.evict(bytes); };
-  const hipvmm::memory_budget budget{device, budget_name, limit, options};
+  hipvmm::memory_budget budget{device, budget_name, limit, options};
 
   for (std::size_t i = 0; i < limit / entry_bytes; ++i) entries.add();
   std::printf("the cache holds %s\n", hipvmm::format_bytes(budget.bytes()).c_str());
