@@ -12,9 +12,7 @@ namespace {
 constexpr std::size_t managed_bytes = std::size_t{64} << 10U;
 
 struct managed : ended_memory<hipFree> {
-  managed() {
-    REQUIRE(hipMallocManaged(&handle, managed_bytes, hipMemAttachGlobal) == hipSuccess);
-  }
+  managed() { REQUIRE(hipMallocManaged(&handle, managed_bytes, hipMemAttachGlobal) == hipSuccess); }
 };
 
 hipError_t allocate(std::size_t bytes, unsigned flags) {
