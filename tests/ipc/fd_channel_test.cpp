@@ -102,9 +102,9 @@ TEST_CASE_FIXTURE(channel_pair, "fd_channel: a silent peer costs the timeout and
 
 TEST_CASE_FIXTURE(channel_pair, "fd_channel: signals do not prolong the timeout") {
   struct sigaction ignoring {};
-  struct sigaction before {};
+  struct sigaction former {};
   ignoring.sa_handler = [](int) {};
-  REQUIRE(::sigaction(SIGUSR1, &ignoring, &before) == 0);
+  REQUIRE(::sigaction(SIGUSR1, &ignoring, &former) == 0);
   std::atomic<bool> is_over{false};
   std::thread signals{[&, waiting = ::pthread_self()] {
     for (int ms = 0; ms < 3000 && !is_over; ++ms) {
@@ -117,7 +117,7 @@ TEST_CASE_FIXTURE(channel_pair, "fd_channel: signals do not prolong the timeout"
   CHECK(std::chrono::steady_clock::now() - began < 2s);
   is_over = true;
   signals.join();
-  ::sigaction(SIGUSR1, &before, nullptr);
+  ::sigaction(SIGUSR1, &former, nullptr);
 }
 
 TEST_CASE_FIXTURE(channel_pair, "fd_channel: a peer that does not read stops no sender") {
