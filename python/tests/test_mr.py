@@ -262,6 +262,27 @@ def test_a_callback_outlives_its_object():
     assert hipvmm.DeviceBuffer.to_device(b"abc").tobytes() == b"abc"
 
 
+def test_memory_of_a_callback_outlives_its_object(run_python):
+    # Freed thunks of ctypes end the process at best.
+    run_python("""
+import gc, hipvmm
+from hipvmm._library import lib
+pool, freed = hipvmm.Pool(maximum="64MiB"), []
+def deallocate(ptr, nbytes, stream):
+    freed.append(ptr)
+    pool.deallocate(ptr, nbytes, stream)
+resource = hipvmm.mr.CallbackMemoryResource(pool.allocate, deallocate)
+hipvmm.mr.set_current_device_resource(resource)
+block = lib().loaded.hipvmm_device_allocate_sync(64, 0)
+hipvmm.mr.set_current_device_resource(None)
+del resource, deallocate
+gc.collect()
+others = [hipvmm.mr.CallbackMemoryResource(lambda *_: 0, lambda *_: None) for _ in range(50)]
+lib().loaded.hipvmm_device_deallocate_sync(block)
+assert freed == [block], freed
+""")
+
+
 def test_pool():
     with mr.Pool(initial="4MiB", maximum="64MiB", release_threshold=1 << 30,
                  reuse_opportunistic=False) as pool:

@@ -53,7 +53,7 @@ class _Block:
 
 def _free(lock: threading.Lock, resource: MemoryResource, held: HeldHandle, ptr: int, nbytes: int,
           last_stream: Any, process: int) -> None:
-    # `resource` keeps the functions that the library calls; it may have been closed.
+    # `resource` may have been closed.
     if not ptr or os.getpid() != process:
         return
     with lock:

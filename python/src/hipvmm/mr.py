@@ -12,8 +12,9 @@ import atexit
 import ctypes
 import os
 import threading
+import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Union
 
 from ._errors import HipvmmError, InvalidArgumentError
 from ._handle import Owner
@@ -408,6 +409,38 @@ class BinningMemoryResource(UpstreamResourceAdaptor):
         return list(self._bins)
 
 
+# The library may call them after the resource of Python: for memory that outlives it.
+_thunks: List[Any] = []
+_lending: Set["_Functions"] = set()
+
+
+class _Functions:
+    """The functions of a resource, which live as long as it and memory from them."""
+
+    def __init__(self, allocate_func: Callable[[int, int], int],
+                 deallocate_func: Callable[[int, int, int], None]) -> None:
+        self._allocate, self._deallocate = allocate_func, deallocate_func
+        self._lent = 0
+        self._lock = threading.RLock()  # a collection meanwhile may free blocks
+
+    def allocate(self, nbytes: int, stream: int) -> int:
+        ptr = int(self._allocate(nbytes, stream) or 0)
+        if ptr:
+            self._count(1)
+        return ptr
+
+    def deallocate(self, ptr: int, nbytes: int, stream: int) -> None:
+        try:
+            self._deallocate(ptr, nbytes, stream)
+        finally:
+            self._count(-1)
+
+    def _count(self, blocks: int) -> None:
+        with self._lock:
+            self._lent += blocks
+            (_lending.add if self._lent else _lending.discard)(self)
+
+
 class CallbackMemoryResource(MemoryResource):
     """Memory from two functions of the program.
 
@@ -421,19 +454,25 @@ class CallbackMemoryResource(MemoryResource):
         if not (callable(allocate_func) and callable(deallocate_func)):
             raise InvalidArgumentError("both arguments must be functions")
 
+        self._functions = _Functions(allocate_func, deallocate_func)
+        weak = weakref.ref(self._functions)
+
         def allocate(nbytes: int, stream: Optional[int], _: Any) -> int:
             try:
-                return int(allocate_func(nbytes, stream or 0) or 0)
+                functions = weak()
+                return functions.allocate(nbytes, stream or 0) if functions else 0
             except BaseException as error:  # it comes out of the call
                 keep_callback_error(error)
                 return 0
 
         def deallocate(ptr: int, nbytes: int, stream: Optional[int], _: Any) -> None:
-            deallocate_func(ptr, nbytes, stream or 0)
+            functions = weak()
+            if functions:
+                functions.deallocate(ptr, nbytes, stream or 0)
 
-        # Users of the resource keep this object, and so the functions that the library calls.
-        self._callbacks = (AllocateCallback(allocate), DeallocateCallback(deallocate))
-        super().__init__(get_address(lib().callback_create, *self._callbacks, None))
+        thunks = (AllocateCallback(allocate), DeallocateCallback(deallocate))
+        _thunks.extend(thunks)
+        super().__init__(get_address(lib().callback_create, *thunks, None))
 
 
 class FailureCallbackResourceAdaptor(UpstreamResourceAdaptor):
@@ -446,17 +485,21 @@ class FailureCallbackResourceAdaptor(UpstreamResourceAdaptor):
         if not callable(callback):
             raise InvalidArgumentError("the callback must be a function")
 
+        weak = weakref.ref(self)
+
         def call(nbytes: int, _: Any) -> int:
             try:
-                return 1 if callback(nbytes) else 0
+                adaptor = weak()
+                return 1 if adaptor and adaptor._callback(nbytes) else 0
             except BaseException as error:  # it comes out of the call
                 keep_callback_error(error)
                 return 0
 
         upstream = required_resource(upstream_mr)
-        self._callback = FailureCallback(call)
+        self._callback, thunk = callback, FailureCallback(call)
+        _thunks.append(thunk)
         super().__init__(
-            get_address(lib().failure_callback_create, upstream.handle, self._callback, None),
+            get_address(lib().failure_callback_create, upstream.handle, thunk, None),
             upstream)
 
 
