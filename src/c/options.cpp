@@ -76,6 +76,14 @@ void apply_options(const std::string& of, std::string_view text, const std::vect
   });
 }
 
+bool has_option(std::string_view text, std::string_view name) noexcept {
+  bool found = false;
+  for_each_part(text, ',', [&](std::string_view entry) {
+    found = found || trimmed(entry.substr(0, entry.find('='))) == name;
+  });
+  return found;
+}
+
 void refuse_value(const std::string& why) { throw std::invalid_argument{why}; }
 
 std::size_t size_value(std::string_view value, device_ref device) {

@@ -31,6 +31,9 @@ struct option {
 /// a name is not in the table or comes twice, or a value is refused.
 void apply_options(const std::string& of, std::string_view text, const std::vector<option>& table);
 
+/// Whether `text` names an option, even if parts of it are invalid.
+[[nodiscard]] bool has_option(std::string_view text, std::string_view name) noexcept;
+
 // Parsers of values. Each throws std::invalid_argument or std::length_error for an invalid one.
 
 inline constexpr const char* size_allowed =

@@ -243,8 +243,7 @@ std::optional<named_limit> configured_budget(device_ref device) {
 }
 
 bool names_a_budget() noexcept {
-  // The names of other options end otherwise.
-  return text_of(detail::environment("HIPVMM_CONF")).find("budget=") != text::npos;
+  return has_option(text_of(detail::environment("HIPVMM_CONF")), "budget");
 }
 
 mr::hip_async_options async_settings(device_ref device, const char* options) {

@@ -305,6 +305,13 @@ HIPVMM_CHILD("preload: cannot be in its budget") {
   CHECK(calls.free(hip_calls, small) == 0);
 }
 
+HIPVMM_CHILD("preload: has no budget and wrong options") {
+  preload::replacement calls{preload::settings{}};
+  void* made = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);  // by HIP
+  CHECK(calls.free(hip_calls, made) == 0);
+}
+
 HIPVMM_CHILD("preload: has idle memory of a budget") {
   const std::string files = std::getenv(files_variable);
   preload::replacement calls{preload::settings{}};
@@ -321,7 +328,7 @@ TEST_CASE(
   const std::string missing = (folder.path() / "missing" / "folder").string();
   for (const std::string& conf :
        {std::string{"budget=fine:24MiB"}, std::string{"budget=a/b:24MiB"},
-        std::string{"budget=:24MiB"}, std::string{"pool.maximum=much, budget=fine:24MiB"}}) {
+        std::string{"budget=:24MiB"}, std::string{"pool.maximum=much, budget = fine:24MiB"}}) {
     CAPTURE(conf);
     const child_result result = run_child("preload: cannot be in its budget",
                                           {"HIPVMM_CONF=" + conf, "HIPVMM_BUDGETS=" + missing});
@@ -331,6 +338,12 @@ TEST_CASE(
     CHECK_MESSAGE(first != std::string::npos, result.output);
     CHECK(result.output.find(sentence, first + 1) == std::string::npos);
   }
+}
+
+TEST_CASE("preload: only an option of that name is a budget") {
+  const child_result result = run_child("preload: has no budget and wrong options",
+                                        {"HIPVMM_CONF=buffer.ahead_budget=8MiB,pool.maximum=much"});
+  CHECK_MESSAGE(passed(result), result.output);
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
