@@ -193,7 +193,8 @@ void hipvmm_torch_erase_stream(void* pointer, void* stream) {
 
 void hipvmm_torch_reset(void) {
   for (torch_pools& each : torch_pools::all())
-    each.for_each([](torch_pool& pool) { pool.release_idle(); });
+    each.for_each(
+        [](torch_pool& pool) { detail::report_exceptions([&] { pool.release_idle(); }); });
 }
 
 void hipvmm_torch_memory_fraction(double fraction, int device) {

@@ -248,6 +248,24 @@ TEST_CASE("torch.h: a device's first allocation fails by each of its HIP calls, 
   hipvmm_torch_reset();
 }
 
+TEST_CASE("torch.h: a reset whose HIP calls fail reports that, and resets the next pools") {
+  const stream own{first_device};
+  error_recorder reported;
+  bool struck = true;
+  for (std::uint64_t nth = 1; struck; ++nth) {
+    REQUIRE(nth < 1000);
+    CAPTURE(nth);
+    void* const memory = hipvmm_torch_alloc(bytes_each, 0, own.get());
+    hipvmm_torch_free(memory, bytes_each, 0, own.get());
+    reported.clear();
+    planned_fault fault{nullptr, nth, hipErrorOperatingSystem};
+    CHECK_NOTHROW(hipvmm_torch_reset());
+    struck = fault.end();
+    CHECK((struck || reported.count() == 0));
+  }
+  hipvmm_torch_reset();
+}
+
 TEST_CASE("torch.h: a use of other memory is not recorded, and HIP is not asked whose it is") {
   const stream own{first_device};
   void* const memory = hipvmm_torch_alloc(bytes_each, 0, own.get());
