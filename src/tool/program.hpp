@@ -168,12 +168,15 @@ inline void occupy_standard_descriptors(needs_output output) {
 }
 
 /// CLI11 takes the next word for the value that `--json=` lacks, for example with an empty
-/// variable.
-inline void refuse_missing_values(int argc, char** argv) {
+/// variable. The words of another program are as it wants them.
+inline void refuse_missing_values(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) {
-    const std::string_view word = argv[i];
+    const std::string word = argv[i];
+    if (app.get_prefix_command() && !word.starts_with('-')) return;
     if (word.starts_with("--") && word.find('=') + 1 == word.size())
-      throw CLI::ValidationError{std::string{word} + " lacks its value"};
+      throw CLI::ValidationError{word + " lacks its value"};
+    const CLI::Option* const option = app.get_option_no_throw(word);
+    if (app.get_prefix_command() && option != nullptr && option->get_items_expected_max() > 0) ++i;
   }
 }
 
@@ -229,7 +232,7 @@ int run_program(CLI::App& app, int argc, char** argv, Work work,
   inherited.change();
   try {
     occupy_standard_descriptors(output);
-    refuse_missing_values(argc, argv);
+    refuse_missing_values(app, argc, argv);
     app.parse(argc, argv);
     return work();
   } catch (const CLI::Success& help) {

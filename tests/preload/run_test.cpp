@@ -30,6 +30,15 @@ TEST_CASE("hipvmm-run: the program gets its arguments, its variables and its exi
   CHECK(hipvmm_run({"--", "sh", "-c", "exit 3"}).status == 3);
 }
 
+TEST_CASE("hipvmm-run: a program's option without a value is its own, as one that needs a value") {
+  for (const std::vector<std::string>& before :
+       std::vector<std::vector<std::string>>{{}, {"--most", "1GiB"}, {"--most=1GiB"}}) {
+    std::vector<std::string> words = before;
+    words.insert(words.end(), {"sh", "-c", "echo \"$1\"", "name", "--resume="});
+    CHECK(hipvmm_run(words).out == "--resume=\n");
+  }
+}
+
 TEST_CASE("hipvmm-run: libraries that are preloaded already stay first") {
   const outcome ended = hipvmm_run({"--print"}, {"LD_PRELOAD=libc.so.6"});
   CHECK(ended.out == "LD_PRELOAD=libc.so.6:" PRELOAD_LIBRARY "\n");
