@@ -123,13 +123,17 @@ inline device_ref device_of(int ordinal) {
   return device;
 }
 
+/// Refuses an empty value, such as that of a variable that is not set.
+inline auto not_empty(const char* remedy) {
+  return [remedy](const std::string& value) { return std::string{value.empty() ? remedy : ""}; };
+}
+
 /// An option that names the file of a result, or '-'.
 inline CLI::Option* add_result_option(CLI::App& app, const char* name, std::string& path,
                                       const char* meaning) {
-  const auto refuse_nothing = [](const std::string& named) {
-    return std::string{named.empty() ? "name a file, or '-' for standard output" : ""};
-  };
-  return app.add_option(name, path, meaning)->check(refuse_nothing)->type_name("FILE");
+  return app.add_option(name, path, meaning)
+      ->check(not_empty("name a file, or '-' for standard output"))
+      ->type_name("FILE");
 }
 
 /// Escapes characters that cannot be written to a terminal. If the reader has ended, as `head`

@@ -89,6 +89,11 @@ TEST_CASE("hipvmm-run: mistakes are one sentence") {
               {"--free: there is no 'never'; choose one of waits or returns"});
   check_fails({"--off", "--most", "1GiB", "true"}, 2, {"--off"});
   check_fails({"--json", "a,b", "true"}, 2, {"a,b", "comma"});
+  check_fails({"--most", "1GiB", "--json=", "true"}, 2, {"--json= lacks its value"});
+  for (const char* const each : {"--statistics", "--json", "--conf", "--library"}) {
+    CAPTURE(each);
+    check_fails({each, "", "true"}, 2, {std::string{each} + ": name "});
+  }
   check_fails({"/nonexistent"}, 127, {"/nonexistent", "No such file"});
   check_fails({"/dev/null"}, 126, {"/dev/null", "Permission denied"});
   check_fails({"--conf", "nonsense=3", "echo", "ran"}, 2,

@@ -52,16 +52,21 @@ void declare(CLI::App& app, options& chosen) {
   app.add_option("--free", chosen.free, "Whether hipFree waits for the device, as HIP's does")
       ->check(tool::one_of({"waits", "returns"}))
       ->type_name("waits|returns");
-  app.add_option("--statistics", chosen.statistics,
-                 "At the exit write the replaced calls to stderr, standard output (-) or a "
-                 "file; %p is the process")
+  tool::add_result_option(
+      app, "--statistics", chosen.statistics,
+      "At the exit write the replaced calls to stderr, standard output (-) or a "
+      "file; %p is the process")
       ->type_name("stderr|-|FILE");
-  app.add_option("--json", chosen.json, "The same as JSON")->type_name("stderr|-|FILE");
+  tool::add_result_option(app, "--json", chosen.json, "The same as JSON")
+      ->type_name("stderr|-|FILE");
   app.add_option("--conf", chosen.conf,
                  "Options of the pools, as HIPVMM_CONF has them: pool.release_threshold=1GiB")
+      ->check(tool::not_empty("name an option, such as pool.maximum=1GiB"))
       ->type_name("TEXT");
   app.add_flag("--off", chosen.off, "Replace nothing, for comparison");
-  app.add_option("--library", chosen.library, "Another libhipvmm_preload.so")->type_name("FILE");
+  app.add_option("--library", chosen.library, "Another libhipvmm_preload.so")
+      ->check(tool::not_empty("name a file"))
+      ->type_name("FILE");
   app.add_flag("--print", chosen.print, "Print the variables instead of running the program");
   app.set_version_flag("--version", "hipvmm-run " HIPVMM_VERSION_STRING);
   app.prefix_command();
