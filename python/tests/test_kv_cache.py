@@ -208,6 +208,24 @@ def test_mistakes_are_told_in_tokens(torch):
         assert cache.length(slot) == 7
 
 
+def test_numbers_that_the_caller_changes_later_are_copied(torch):
+    layers, most = torch.tensor(2), torch.tensor(2000)
+    from hipvmm.torch import KVCache
+
+    with KVCache(layers, 4, 64, slots=4, max_tokens=most, dtype=torch.float32) as cache:
+        first, second = cache.acquire(), cache.acquire()
+        cache.append([first], 7)
+        tokens = torch.tensor(5)
+        cache.truncate(first, tokens)
+        cache.share_prefix(first, [second], tokens)
+        for each in (layers, most, tokens):
+            each[...] = 1
+        assert [cache.length(first), cache.length(second)] == [5, 5]
+        assert (cache.layers, cache.max_tokens) == (2, 2000)
+        with pytest.raises(TypeError):
+            cache.share_prefix(first, [cache.acquire()], 2.5)
+
+
 def test_all_sequences_end_or_none(torch):
     with make(torch) as cache:
         slots = [cache.acquire(), cache.acquire()]

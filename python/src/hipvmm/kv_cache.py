@@ -55,11 +55,13 @@ class KVCache:
                  evict: Optional[Callable[[int], None]] = None) -> None:
         import torch
 
-        for name, value in (("layers", layers), ("heads", heads), ("head_dim", head_dim),
-                            ("slots", slots), ("max_tokens", max_tokens), ("planes", planes),
-                            ("block_tokens", block_tokens)):
-            if operator.index(value) < 1:
+        numbers = {"layers": layers, "heads": heads, "head_dim": head_dim, "slots": slots,
+                   "max_tokens": max_tokens, "planes": planes, "block_tokens": block_tokens}
+        for name, value in numbers.items():
+            numbers[name] = operator.index(value)  # a tensor may change later
+            if numbers[name] < 1:
                 raise InvalidArgumentError(f"{name} is {value}, and must be 1 or more")
+        layers, heads, head_dim, slots, max_tokens, planes, block_tokens = numbers.values()
         if (2 * layers) % planes:
             raise InvalidArgumentError(
                 f"planes is {planes}, and must divide 2 * layers, {2 * layers}")
@@ -160,7 +162,8 @@ class KVCache:
 
     def truncate(self, slot: int, tokens: int, stream: Any = None) -> None:
         """Drops tokens at the end of a sequence, so that so many are left."""
-        if not 0 <= operator.index(tokens) <= self.length(slot):
+        tokens = operator.index(tokens)
+        if not 0 <= tokens <= self.length(slot):
             raise InvalidArgumentError(
                 f"truncate to {tokens} tokens of a sequence that has {self.length(slot)}")
         self.arena.truncate(slot, tokens * self._token_bytes, self._stream(stream))
@@ -190,6 +193,7 @@ class KVCache:
         from_slot either, before make_writable(). If the device cannot map memory twice, or
         slots are packed, tokens are copied, in PyTorch's current stream, and False is returned.
         """
+        tokens = operator.index(tokens)
         if not 0 <= tokens <= self.length(from_slot):
             raise OutOfRangeError(
                 f"{tokens} tokens of a sequence that has {self.length(from_slot)}")
@@ -210,8 +214,8 @@ class KVCache:
 
     def make_writable(self, slot: int, first: int, tokens: int, stream: Any = None) -> None:
         """Gives a sequence its own copy of shared blocks with these tokens; waits for the stream."""
-        end = operator.index(first) + operator.index(tokens)
-        if first < 0 or tokens < 0 or end > self.length(slot):
+        first, tokens = operator.index(first), operator.index(tokens)
+        if first < 0 or tokens < 0 or first + tokens > self.length(slot):
             raise OutOfRangeError(f"make_writable: {tokens} tokens from {first} on of a sequence "
                                   f"that has {self.length(slot)}")
         self.arena.make_writable(slot, first * self._token_bytes, tokens * self._token_bytes,
@@ -241,7 +245,8 @@ class KVCache:
 
     def slots_that_fit(self, tokens: int) -> int:
         """How many more sequences of so many tokens fit, now."""
-        if operator.index(tokens) > self.max_tokens:
+        tokens = operator.index(tokens)
+        if tokens > self.max_tokens:
             raise OutOfRangeError(
                 f"{tokens} tokens of a sequence are more than max_tokens, {self.max_tokens}")
         return self.arena.slots_that_fit(tokens * self._token_bytes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import operator
 import os
 import threading
 import weakref
@@ -510,7 +511,7 @@ class LimitingResourceAdaptor(UpstreamResourceAdaptor):
         upstream = required_resource(upstream_mr)
         super().__init__(
             get_address(lib().limiting_create, upstream.handle, allocation_limit, None), upstream)
-        self._limit = allocation_limit
+        self._limit = operator.index(allocation_limit)
 
     def get_allocated_bytes(self) -> int:
         """Bytes counted against the limit."""
