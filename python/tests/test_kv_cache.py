@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """hipvmm.torch.KVCache with PyTorch where it is installed, and with a stand-in made of numpy."""
 
+import contextlib
 import gc
 import importlib.util
 import sys
@@ -48,6 +49,7 @@ def stand_in():
             array, size, [each * array.itemsize for each in stride])
 
     fake.from_dlpack, fake.as_strided = from_dlpack, as_strided
+    fake.inference_mode = lambda mode: contextlib.nullcontext()
     return fake
 
 
@@ -224,6 +226,16 @@ def test_numbers_that_the_caller_changes_later_are_copied(torch):
         assert (cache.layers, cache.max_tokens) == (2, 2000)
         with pytest.raises(TypeError):
             cache.share_prefix(first, [cache.acquire()], 2.5)
+
+
+def test_a_cache_that_is_made_in_inference_mode_is_written_outside(torch):
+    with torch.inference_mode(True):
+        cache = make(torch)
+    slot = cache.acquire()
+    cache.append([slot], 2)
+    cache.keys(0, slot)[:] = 3
+    cache.tensor[0, slot, 1] = 4
+    assert [float(cache.keys(0, slot)[row, 3, 63]) for row in (0, 1)] == [3, 4]
 
 
 def test_all_sequences_end_or_none(torch):

@@ -80,13 +80,14 @@ class KVCache:
         self._on_host = provider() == "host"
         self._lengths = [0] * slots
         row = head_dim * heads
-        self.tensor = torch.as_strided(
-            torch.from_dlpack(self.arena.addresses()).view(self.dtype),
-            (planes, slots, max_tokens, self._parts, heads, head_dim),
-            (self.arena.plane_stride // itemsize, self.arena.slot_stride // itemsize,
-             self._parts * row, row, head_dim, 1))
-        self._views = [self.tensor[each // self._parts, :, :, each % self._parts]
-                       for each in range(2 * layers)]
+        with torch.inference_mode(False):  # else writes outside of it are refused
+            self.tensor = torch.as_strided(
+                torch.from_dlpack(self.arena.addresses()).view(self.dtype),
+                (planes, slots, max_tokens, self._parts, heads, head_dim),
+                (self.arena.plane_stride // itemsize, self.arena.slot_stride // itemsize,
+                 self._parts * row, row, head_dim, 1))
+            self._views = [self.tensor[each // self._parts, :, :, each % self._parts]
+                           for each in range(2 * layers)]
 
     # The tensors.
 
