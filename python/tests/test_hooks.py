@@ -38,6 +38,9 @@ def cupy(monkeypatch):
             self.ptr = self.owned.ptr if self.owned else 0
             self.device_id = device_id
 
+        def synchronize(self):
+            hipvmm.synchronize()
+
     class OutOfMemoryError(MemoryError):
         def __init__(self, size, total, limit=0):
             self._size, self._total, self._limit = size, total, limit

@@ -197,6 +197,9 @@ def test_streams_of_other_packages():
         def __init__(self, **attributes):
             self.__dict__.update(attributes)
 
+        def synchronize(self):
+            pass
+
     assert stream_value(None) == 0
     assert stream_value(7) == 7
     assert stream_value(Of(ptr=8)) == 8
@@ -205,8 +208,11 @@ def test_streams_of_other_packages():
     assert stream_value(Of(handle=ctypes.c_void_p())) == 0
     assert stream_value(Of(__cuda_stream__=(0, 11))) == 11
     assert stream_value(Of(__cuda_stream__=lambda: (0, 12))) == 12
-    with pytest.raises(ValueError, match="str is no stream"):
-        stream_value("text")
+    Of.__name__ = "Event"
+    for wrong in ("text", Of(ptr=8), Of(handle=8), hipvmm.Event(), hipvmm.Pool(),
+                  hipvmm.DeviceBuffer(size=8), hipvmm.GrowableArray("float32")):
+        with pytest.raises(ValueError, match=f"{type(wrong).__name__} is no stream"):
+            stream_value(wrong)
 
 
 def test_exceptions_are_also_the_built_in_ones():

@@ -235,13 +235,16 @@ def stream_value(stream: Any) -> int:
         # A function of the later protocol, a tuple of the earlier one.
         version_and_value = protocol() if callable(protocol) else protocol
         return int(version_and_value[1])
-    for name in ("ptr", "cuda_stream", "handle"):
+    kind = type(stream).__name__
+    # Events and memory have ptr and handle too.
+    is_unclear = not hasattr(stream, "synchronize") or "event" in kind.lower()
+    for name in ("cuda_stream",) if is_unclear else ("ptr", "cuda_stream", "handle"):
         value = getattr(stream, name, None)
         if value is not None:
             return int(getattr(value, "value", value) or 0)
     raise InvalidArgumentError(
-        f"{type(stream).__name__} is no stream: it has none of __cuda_stream__, ptr, cuda_stream "
-        "and handle")
+        f"{kind} is no stream: streams have __cuda_stream__ or cuda_stream, or synchronize() and "
+        "ptr or handle")
 
 
 def is_closed_stream(stream: Any) -> bool:
