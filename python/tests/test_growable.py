@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
+import copy
 import gc
+import pickle
 import threading
 
 import pytest
@@ -454,3 +456,11 @@ def test_lists_are_what_numpy_makes_of_them(run_python):
     without = run_python(_LISTS, arguments=["without"]).splitlines()
     assert without == run_python(_LISTS, arguments=["with"]).splitlines()
     assert "bool int 2 01" in without
+
+
+def test_what_owns_a_handle_is_copied_by_its_contents():
+    for made in (hipvmm.Pool(), hipvmm.Stream(), hipvmm.GrowableArray("float32", [1, 2])):
+        for fails in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"copy_to_host\(\)"):
+                fails(made)
+        assert not copy.copy(made).closed

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """hipvmm.torch.reserve: tensors over addresses whose first rows have memory."""
 
+import copy
 import gc
 import pickle
 import time
@@ -278,3 +279,11 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.skipif(hipvmm.provider() != "host", reason="profiles of the host provider")
 def test_profiles(profile, run_under_profile):
     run_under_profile(profile, "follows or unused or failure or end_releases", "test_reserved.py")
+
+
+def test_a_copy_is_refused_with_the_remedy():
+    rows = hipvmm.torch.reserve((1000, 1000))
+    rows.commit(2)
+    for fails in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"tensor\[:committed\].clone\(\)"):
+            fails(rows)

@@ -135,6 +135,10 @@ class HeldHandle:
         """Destroys it now, also while others hold it."""
         self._finalizer()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("what owns a handle of hipvmm cannot be deep-copied or pickled: copy its "
+                        "contents, by copy_to_host()")
+
     def require_own(self, name: str) -> None:
         """Raises UnsupportedError in a child of fork() of the process that made it."""
         if self._generation != finalizers.generation:

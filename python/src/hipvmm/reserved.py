@@ -204,6 +204,10 @@ class ReservedTensor:
             raise OutOfRangeError(f"{rows} rows of a tensor that has {most}")
         return rows
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a ReservedTensor cannot be copied or pickled, because rows may have no memory: "
+                        "copy tensor[:committed].clone()")
+
     def __repr__(self) -> str:  # of the tensor, it would read rows without memory
         if self.tensor is None:
             return "ReservedTensor(closed)"
