@@ -7,6 +7,7 @@ import pytest
 
 import hipvmm
 from conftest import needs_host_access
+from hipvmm._library import lib
 
 np = pytest.importorskip("numpy")
 
@@ -95,6 +96,34 @@ def test_streams_are_those_of_the_calls():
         assert buffer.__cuda_array_interface__["stream"] in (None, stream.ptr)
         assert buffer.tobytes(stream) == b"abc"
         del buffer
+
+
+def test_copies_in_the_default_stream_wait_for_that_of_the_buffer(monkeypatch):
+    stream, pool = hipvmm.Stream(), hipvmm.Pool(maximum="64MiB")
+    buffer = hipvmm.DeviceBuffer.to_device(b"abcd", stream, pool)
+    source = hipvmm.DeviceBuffer.to_device(b"1234")
+    waited, synchronize = [], lib().synchronize
+    monkeypatch.setattr(lib(), "synchronize",
+                        lambda value: (waited.append(value), synchronize(value)))
+    for use in (lambda: buffer.copy_from_device(source), lambda: buffer.copy_from_host(b"12"),
+                buffer.copy_to_host, buffer.tobytes, buffer.copy, lambda: buffer.resize(4 << 20)):
+        waited.clear()
+        use()
+        assert {stream.ptr, 0} <= set(waited)
+    assert buffer.tobytes()[:4] == b"1234"
+    waited.clear()
+    buffer.copy_from_device(source)  # now it is the default stream's
+    assert stream.ptr not in waited
+
+
+def test_a_stream_that_is_none_is_not_noted():
+    pool = hipvmm.Pool(maximum="64MiB")
+    buffer = hipvmm.DeviceBuffer.to_device(b"abcd", mr=pool)
+    with pytest.raises(hipvmm.InvalidArgumentError, match="str is no stream"):
+        buffer.tobytes("text")
+    del buffer
+    gc.collect()
+    assert pool.statistics().used_current == 0
 
 
 def test_the_array_interface():

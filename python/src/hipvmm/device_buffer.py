@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError, OutOfRangeError
 from ._handle import HeldHandle, finalizers
 from ._host import device_source, host_source, host_target
-from ._library import lib
+from ._library import get_int, lib
 from .device import current_device, is_closed_stream, provider, stream_value, synchronize_stream
 from .mr import MemoryResource, get_current_device_resource, required_resource
 
@@ -188,19 +188,27 @@ class DeviceBuffer:
 
     def _copy_to(self, block: _Block, stream: Any) -> None:
         """Copies all bytes to another block of the same resource."""
-        if not self._size:
-            return
-        with self._block.use() as ptr:
-            lib().copy_async(block.ptr, ptr, self._size, self._used_in(stream))
-            if stream is None and self._resource.device not in (None, current_device()):
-                # The copy is in the default stream of another device than the memory is freed in.
-                lib().synchronize(0)
+        if self._size:
+            with self._use(stream) as (ptr, value):
+                lib().copy_async(block.ptr, ptr, self._size, value)
 
-    def _used_in(self, stream: Any) -> int:
-        """Notes the stream of a use, in which the memory is freed unless another follows."""
-        if stream is not None:
-            self._block.last_stream[0] = stream
-        return stream_value(stream)
+    @contextlib.contextmanager
+    def _use(self, stream: Any) -> Iterator[Tuple[int, int]]:
+        """The address, and the stream of a use, which frees the memory unless another follows.
+
+        A use in the default stream leaves the memory to its stream: each is waited for.
+        """
+        value, last = stream_value(stream), self._block.last_stream
+        with self._block.use() as ptr:
+            device = get_int(lib().resource_device, self._block._held.value)
+            waits = stream is None and (last[0] is not None or device not in (-1, current_device()))
+            if waits:
+                synchronize_stream(last[0], None if device < 0 else device)
+            elif stream is not None:
+                last[0] = stream
+            yield ptr, value
+            if waits:
+                lib().synchronize(0)
 
     def reserve(self, new_capacity: int, stream: Any = None) -> None:
         """Allocates at least that many bytes, and copies the bytes if they move."""
@@ -230,8 +238,8 @@ class DeviceBuffer:
             raise InvalidArgumentError(
                 f"the array has {nbytes} bytes, less than the buffer, which has {self._size}")
         if self._size:
-            with self._block.use() as ptr:
-                lib().copy(address, ptr, self._size, self._used_in(stream))
+            with self._use(stream) as (ptr, value):
+                lib().copy(address, ptr, self._size, value)
         del keep
         return ary
 
@@ -240,8 +248,8 @@ class DeviceBuffer:
         address, nbytes, keep = host_source(ary)
         self._require_room(nbytes)
         if nbytes:
-            with self._block.use() as ptr:
-                lib().copy(ptr, address, nbytes, self._used_in(stream))
+            with self._use(stream) as (ptr, value):
+                lib().copy(ptr, address, nbytes, value)
         del keep
 
     def copy_from_device(self, cuda_ary: Any, stream: Any = None) -> None:
@@ -249,8 +257,8 @@ class DeviceBuffer:
         address, nbytes, _ = device_source(cuda_ary, stream_value(stream))
         self._require_room(nbytes)
         if nbytes:
-            with self._block.use() as ptr:
-                lib().copy_async(ptr, address, nbytes, self._used_in(stream))
+            with self._use(stream) as (ptr, value):
+                lib().copy_async(ptr, address, nbytes, value)
 
     def _require_room(self, nbytes: int) -> None:
         if nbytes > self._size:
@@ -261,8 +269,8 @@ class DeviceBuffer:
         """The bytes, copied to the host."""
         content = ctypes.create_string_buffer(self._size)
         if self._size:
-            with self._block.use() as ptr:
-                lib().copy(content, ptr, self._size, self._used_in(stream))
+            with self._use(stream) as (ptr, value):
+                lib().copy(content, ptr, self._size, value)
         return content.raw
 
     def _protocol_stream(self) -> Optional[int]:
