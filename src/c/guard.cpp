@@ -22,6 +22,7 @@ namespace {
 // its thread, such as an exit handler of the program, may still fail and ask for the reason.
 struct kept_failure {
   hipvmm_failure details{sizeof(hipvmm_failure), HIPVMM_OK, HIPVMM_EXHAUSTED_NOTHING, 0, -1, 0, 0};
+  std::uint64_t count = 0;         // of failures
   std::string* storage = nullptr;  // until the thread's objects end
   std::array<char, 256> rest{};    // the start of later messages
   bool has_ended = false;
@@ -45,6 +46,7 @@ struct text_owner {
 
 void kept_failure::keep(hipvmm_status status, const char* what, const char* function) noexcept {
   details = {sizeof(hipvmm_failure), status, HIPVMM_EXHAUSTED_NOTHING, 0, -1, 0, 0};
+  ++count;
   if (has_ended) {
     const char* const begin = function == nullptr ? "" : function;
     static_cast<void>(std::snprintf(rest.data(), rest.size(), "%s%s%s", begin,
@@ -102,7 +104,7 @@ hipvmm_status keep_failure(const char* function) noexcept {
   try {
     throw;
   } catch (const callback_failed& failure) {
-    if (last.details.status != failure.status) {
+    if (last.count == failure.failures_before || last.details.status != failure.status) {
       std::array<char, 128> text{};
       static_cast<void>(std::snprintf(text.data(), text.size(), "%s returned %s (%d)",
                                       failure.callback, hipvmm_status_name(failure.status),
@@ -180,7 +182,7 @@ std::string with_option_names(std::string_view sentence) {
   return made;
 }
 
-void forget_failure() noexcept { failure_of_thread.keep(HIPVMM_OK, ""); }
+std::uint64_t count_of_failures() noexcept { return failure_of_thread.count; }
 
 void require_memory(const void* memory, std::size_t bytes, const char* name) {
   if (memory == nullptr && bytes != 0)

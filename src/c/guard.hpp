@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -27,22 +28,23 @@ class bad_argument : public std::invalid_argument {
 /// texts have, values without the enumeration. Throws: std::bad_alloc.
 [[nodiscard]] std::string with_option_names(std::string_view sentence);
 
-/// Forgets the last failure of the calling thread.
-void forget_failure() noexcept;
+/// The calling thread's failures so far.
+[[nodiscard]] std::uint64_t count_of_failures() noexcept;
 
 /// A callback of the program returned a status other than HIPVMM_OK.
 struct callback_failed {
   hipvmm_status status;
-  const char* callback;  ///< in messages
+  const char* callback;           ///< in messages
+  std::uint64_t failures_before;  ///< count_of_failures()
 };
 
 /// Runs a callback that returns a status. Throws: callback_failed, and the status is the call's.
 /// hipvmm_last_error() then has the message of the call that failed in the callback, if any.
 template <typename Callback>
 void require_ok(const char* name, Callback callback) {
-  forget_failure();
+  const std::uint64_t before = count_of_failures();
   if (const hipvmm_status status = callback(); status != HIPVMM_OK)
-    throw callback_failed{status, name};
+    throw callback_failed{status, name, before};
 }
 
 /// Keeps the exception that is being handled as the calling thread's last failure and returns its

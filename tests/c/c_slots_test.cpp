@@ -195,7 +195,11 @@ TEST_CASE("C slots: an eviction callback makes room") {
     CHECK(fit == 0);
     return hipvmm_slot_arena_release(full.arena, 1, nullptr);
   };
+  const char* const earlier = "slot 99";
+  CHECK(fails(hipvmm_slot_arena_release(full.arena, 99, nullptr), HIPVMM_ERROR_OUT_OF_RANGE,
+              earlier));
   require_ok(full.grow());
+  CHECK(std::string{hipvmm_last_error()}.find(earlier) != std::string::npos);
   CHECK(missing == 2 * MiB);
   CHECK(length_of(full.arena, 0) == 2);
   CHECK(length_of(full.arena, 2) == 1);
