@@ -79,9 +79,9 @@ constexpr std::array unique_members{
     renamed{"blocks_to_preallocate", "blocks"}, renamed{"arena_size", "maximum"}};
 constexpr std::array members{renamed{"fallback", "without_vmm"},
                              renamed{"placement", "stripes or spill"}, renamed{"tag", "sleep_tag"}};
-constexpr std::array<std::string_view, 6> enumerations{"without_vmm",  "chunk_memory",
-                                                       "handle_type",  "past_max_size",
-                                                       "empty_policy", "prefetch_level"};
+constexpr std::array<std::string_view, 9> enumerations{
+    "without_vmm",    "chunk_memory", "handle_type",  "past_max_size", "empty_policy",
+    "prefetch_level", "slot_layout",  "access_right", "sleep_storage"};
 
 template <typename Renamed>
 std::string_view option_of(std::string_view word, const Renamed& known) {

@@ -91,6 +91,14 @@ option milliseconds_option(const char* name, std::chrono::milliseconds& to) {
           [&to](text value) { to = std::chrono::milliseconds{number_value(value, 86'400'000)}; }};
 }
 
+option devices_option(const char* name, std::vector<device_ref>& to) {
+  return {name, list_allowed, [&to](text value) {
+            to.clear();
+            for (const unsigned each : list_value(value, std::numeric_limits<int>::max()))
+              to.emplace_back(static_cast<int>(each));
+          }};
+}
+
 option users_option(std::vector<unsigned>& to) {
   return {"users", list_allowed, [&to](text value) { to = list_value(value); }};
 }
@@ -176,12 +184,7 @@ std::vector<option> buffer_table(growth_options& to, placement_choice& placement
       choice_option("when_empty", to.chunks.when_empty,
                     {{"re_reserves", empty_policy::re_reserves},
                      {"keeps_addresses", empty_policy::keeps_addresses}}),
-      {"stripes", list_allowed,
-       [&placement](text value) {
-         placement.devices.clear();
-         for (const unsigned each : list_value(value, std::numeric_limits<int>::max()))
-           placement.devices.emplace_back(static_cast<int>(each));
-       }},
+      devices_option("stripes", placement.devices),
       size_option("stripe_bytes", placement.stripe_bytes, device),
       memory_option(to.chunks.memory),
       sleep_tag_option(to.chunks.tag),
@@ -435,6 +438,7 @@ attaching_settings attachment_settings(const char* options) {
           made.options.device =
               device_ref{static_cast<int>(number_value(value, std::numeric_limits<int>::max()))};
         }},
+       devices_option("other_devices", made.options.other_devices),
        users_option(made.options.other_users),
        milliseconds_option("timeout", made.options.timeout),
        bytes("element_size", made.elements.size),

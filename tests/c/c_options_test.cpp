@@ -240,6 +240,8 @@ TEST_CASE("options: sentences name them as the texts do") {
   CHECK(named("pool_options::tag: growth_options::fallback is without_vmm::always") ==
         "sleep_tag: without_vmm is always");
   CHECK(named("region_options::memory: use chunk_memory::standard") == "memory: use standard");
+  CHECK(named("choose slot_layout::packed, access_right::read or sleep_storage::file") ==
+        "choose packed, read or file");
   CHECK(named("vmm_pool_resource::grant: the tag") == "vmm_pool_resource::grant: the tag");
   CHECK(named("") == "");
   hipvmm_buffer made = nullptr;
@@ -257,6 +259,12 @@ TEST_CASE("options: a message quotes the caller's names as they are") {
   hipvmm_resource pool = nullptr;
   CHECK(fails(hipvmm_pool_create(0, "maximum_bytes=1GiB", &pool), HIPVMM_ERROR_INVALID_ARGUMENT,
               "there is no 'maximum_bytes'; did you mean maximum?"));
+}
+
+TEST_CASE("options: an attachment names the devices that have no UUIDs") {
+  const attach_options made = c::attachment_settings("device=0,other_devices=1+2").options;
+  CHECK(made.device == device_ref{0});
+  CHECK(made.other_devices == std::vector{device_ref{1}, device_ref{2}});
 }
 
 TEST_CASE("options: no text is more than an error") {
