@@ -86,15 +86,20 @@ bool has_option(std::string_view text, std::string_view name) noexcept {
 
 void refuse_value(const std::string& why) { throw std::invalid_argument{why}; }
 
+double percentage_value(std::string_view value) {
+  double percent = -1;
+  if (value.ends_with('%')) {
+    const char* const sign = &value.back();
+    if (std::from_chars(value.data(), sign, percent).ptr != sign) percent = -1;
+  }
+  if (!(percent >= 0 && percent <= 100)) refuse_value("a percentage is from 0% to 100%");
+  return percent;
+}
+
 std::size_t size_value(std::string_view value, device_ref device) {
-  if (value.empty() || value.back() != '%') return parse_bytes(value);
-  value.remove_suffix(1);
-  double percent = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), percent);
-  if (error != std::errc{} || end != value.data() + value.size() || !(percent >= 0) ||
-      percent > 100)
-    refuse_value("a percentage is a number from 0 to 100");
-  return static_cast<std::size_t>(static_cast<long double>(device.total_memory()) * percent / 100);
+  if (!value.ends_with('%')) return parse_bytes(value);
+  return static_cast<std::size_t>(static_cast<long double>(device.total_memory()) *
+                                  percentage_value(value) / 100);
 }
 
 std::size_t limit_value(std::string_view value, device_ref device) {

@@ -36,6 +36,9 @@ void apply_options(const std::string& of, std::string_view text, const std::vect
 
 // Parsers of values. Each throws std::invalid_argument or std::length_error for an invalid one.
 
+/// A number from 0 to 100, with a percent sign behind it.
+[[nodiscard]] double percentage_value(std::string_view value);
+
 inline constexpr const char* size_allowed =
     "bytes such as 64MiB or 4GiB, or a part of the device's memory such as 80%";
 /// Bytes, or a percentage of the total memory of `device`.

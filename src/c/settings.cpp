@@ -349,12 +349,9 @@ joining_settings budget_settings(device_ref device, const char* options) {
 
 pressure_options pressure_settings(device_ref device, const char* options) {
   pressure_options made;
-  const auto fraction_of = [](text value) {
-    return static_cast<double>(number_value(value.substr(0, value.size() - 1), 100)) / 100;
-  };
   const auto mark = [&](const char* name, free_watermark& to) -> option {
-    return {name, "a size or a percentage, of free memory", [&, fraction_of](text value) {
-              to = value.ends_with('%') ? free_watermark{fraction_of(value), 0}
+    return {name, "a size or a percentage, of free memory", [&](text value) {
+              to = value.ends_with('%') ? free_watermark{percentage_value(value) / 100, 0}
                                         : free_watermark{0, size_value(value, device)};
             }};
   };
@@ -363,10 +360,7 @@ pressure_options pressure_settings(device_ref device, const char* options) {
                  mark("high", made.high),
                  mark("critical", made.critical),
                  {"hysteresis", "a percentage, as 2%",
-                  [&](text value) {
-                    if (!value.ends_with('%')) refuse_value("it is no percentage");
-                    made.hysteresis = fraction_of(value);
-                  }},
+                  [&](text value) { made.hysteresis = percentage_value(value) / 100; }},
                  size_option("limit", made.limit, device),
                  flag_option("device_memory", made.device_memory),
                  milliseconds_option("interval", made.interval),

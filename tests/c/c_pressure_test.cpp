@@ -4,6 +4,7 @@
 #include <hipvmm/serving.h>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "c/c_interface.hpp"
+#include "c/settings.hpp"
 #include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
@@ -100,12 +101,22 @@ TEST_CASE("c pressure: a wait ends with the subscription, and bad options are re
   }};
   require_ok(hipvmm_pressure_end(pressure));
   waiting.join();
-  for (const char* const bad : {"low=x", "low=101%", "hysteresis=2", "delivery=me", "interval=-1"})
+  for (const char* const bad : {"low=x", "low=101%", "low=-1%", "low=nan%", "hysteresis=2",
+                                "hysteresis=101%", "delivery=me", "interval=-1"})
     CHECK(hipvmm_pressure_subscribe(0, bad, nullptr, nullptr, &pressure) ==
           HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_pressure_subscribe(99, "", nullptr, nullptr, &pressure) ==
         HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_pressure_end(nullptr) == HIPVMM_ERROR_INVALID_HANDLE);
+}
+
+TEST_CASE("c pressure: percentages have fractions") {
+  const pressure_options made =
+      c::pressure_settings(first_device, "low=2.5%,critical=1GiB,hysteresis=0.5%");
+  CHECK(made.low.fraction == doctest::Approx(0.025));
+  CHECK(made.critical.fraction == 0);
+  CHECK(made.critical.bytes == GiB);
+  CHECK(made.hysteresis == doctest::Approx(0.005));
 }
 
 TEST_SUITE_END();
