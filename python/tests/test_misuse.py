@@ -612,3 +612,27 @@ def test_a_path_of_pathlib(tmp_path):
             with pytest.raises(ValueError):
                 attached.wait(-1, 0)
     assert published.path == os.fspath(tmp_path / "numbers")
+
+
+def test_paths_may_be_bytes_and_what_has_no_encoding_is_refused(tmp_path):
+    folder = tmp_path / "b\udcff"  # of a file system with other names than UTF-8
+    folder.mkdir()
+    numbers = hipvmm.GrowableArray("uint8", max="64MiB", sleep_tag="py_bytes")
+    numbers.append(b"abc")
+    for each in (os.fsencode(folder), os.fspath(folder)):
+        try:
+            assert hipvmm.suspend("py_bytes", storage="file", folder=each) > 0
+        except hipvmm.UnsupportedError as why:
+            pytest.skip(str(why))
+        hipvmm.resume("py_bytes")
+        with hipvmm.Evictable("py_bytes", storage="file", folder=each):
+            pass
+        file = each + (b"/x" if isinstance(each, bytes) else "/x")
+        with mr.LoggingResourceAdaptor(mr.CudaMemoryResource(), file) as log:
+            assert log.get_file_name() == os.path.join(os.fspath(folder), "x.dev0")
+    assert numbers.tobytes() == b"abc"
+    for fails in (lambda: hipvmm.suspend("py_bytes", folder="\ud800"),
+                  lambda: hipvmm.suspend("\ud800"), lambda: hipvmm.MemoryBudget("\ud800"),
+                  lambda: hipvmm.Attachment("\ud800", "uint8")):
+        with pytest.raises(hipvmm.InvalidArgumentError, match="ud800"):
+            fails()

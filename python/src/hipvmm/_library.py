@@ -604,12 +604,20 @@ def get_text(function: Callable[..., None], *args: Any) -> str:
         return text.raw[:length.value].decode(errors="replace")
 
 
+def text_bytes(name: str, text: Any) -> bytes:
+    """A text or path as the library takes it."""
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeEncodeError:
+        raise _errors.InvalidArgumentError(f"{name} {text!r} cannot be encoded") from None
+    if b"\0" in encoded:
+        raise _errors.InvalidArgumentError(f"{name} {text!r} has a zero in it")
+    return encoded
+
+
 def path_bytes(path: Any) -> bytes:
     """A path as the library takes it."""
-    encoded = os.fsencode(path)
-    if b"\0" in encoded:
-        raise _errors.InvalidArgumentError(f"the path {path!r} has a zero in it")
-    return encoded
+    return text_bytes("the path", path)
 
 
 def milliseconds(seconds: float) -> int:
@@ -627,10 +635,12 @@ def options_text(options: Dict[str, Any]) -> Optional[bytes]:
             continue
         if value is True or value is False:
             value = "on" if value else "off"
+        if isinstance(value, (bytes, os.PathLike)):
+            value = os.fsdecode(value)
         if any(each in str(value) for each in ",\0"):
             raise _errors.InvalidArgumentError(f"the value of {name} has a comma or a zero in it")
         parts.append(f"{name}={value}")
-    return ",".join(parts).encode() if parts else None
+    return text_bytes("the options", ",".join(parts)) if parts else None
 
 
 def not_zero(name: str, size: Any, default: str) -> None:

@@ -12,7 +12,16 @@ from ._handle import HeldHandle, Owner
 from ._library import BudgetHolder as _CBudgetHolder
 from ._library import BudgetStatistics as _CBudgetStatistics
 from ._library import IdleStatistics as _CIdleStatistics
-from ._library import TrimCallback, get_address, get_int, get_size, lib, milliseconds, options_text
+from ._library import (
+    TrimCallback,
+    get_address,
+    get_int,
+    get_size,
+    lib,
+    milliseconds,
+    options_text,
+    text_bytes,
+)
 from .device import device_or_current
 from .mr import Size
 
@@ -96,8 +105,6 @@ class MemoryBudget(Owner):
     def __init__(self, name: str, limit: Optional[Size] = None, *, device: Optional[int] = None,
                  priority: int = 0, patience: Optional[float] = None,
                  trim: Optional[Callable[[int], None]] = None) -> None:
-        if "\0" in name:
-            raise InvalidArgumentError(f"the name {name!r} has a zero in it")
         if trim is not None and not callable(trim):
             raise InvalidArgumentError("trim must be a function")
         self._name, self._device = name, device_or_current(device)
@@ -107,7 +114,8 @@ class MemoryBudget(Owner):
         function = trim  # without a circle by `self`
         callback = TrimCallback() if function is None else TrimCallback(
             lambda nbytes, _: function(nbytes))
-        handle = get_address(lib().budget_join, self._device, name.encode(), text, callback, None)
+        handle = get_address(lib().budget_join, self._device, text_bytes("the name", name), text,
+                             callback, None)
         self._held = HeldHandle(self._destroy_function, handle, callback)
 
     @property

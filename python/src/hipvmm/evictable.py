@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Optional
@@ -114,8 +113,7 @@ class Evictable(Owner):
 
         self._device = device_or_current(device)
         called = FillCallback() if fill is None else FillCallback(call)
-        text = options_text({"priority": int(priority), "storage": storage,
-                             "folder": None if folder is None else os.fspath(folder)})
+        text = options_text({"priority": int(priority), "storage": storage, "folder": folder})
         handle = get_address(lib().evictable_create, tag_bytes(tag), self._device, text, called,
                              None)
         self._held = HeldHandle(self._destroy_function, handle, called)

@@ -553,7 +553,7 @@ def _log_name(name: FileName, device: int) -> str:
     if not chosen:
         raise InvalidArgumentError(
             "a log needs a file: name it, or set HIPVMM_LOG_FILE or RMM_LOG_FILE")
-    base, ending = os.path.splitext(os.fspath(chosen))
+    base, ending = os.path.splitext(os.fsdecode(chosen))
     return f"{base}.dev{device}{ending}"
 
 

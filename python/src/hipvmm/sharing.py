@@ -40,7 +40,7 @@ class Publication(Owner):
             get_address(lib().buffer_publish, array.handle, path_bytes(path),
                         options_text(options)))
         self._array = array
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
 
     def announce(self, stream: Any = None) -> None:
         """All elements may be read elsewhere once the work that is in the stream has passed."""
@@ -60,7 +60,7 @@ class KeptPublication(Owner):
     def __init__(self, from_path: Path, path: Path, **options: Any) -> None:
         super().__init__(get_address(lib().publication_keep, path_bytes(from_path),
                                      path_bytes(path), options_text(options)))
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
 
     @property
     def importers(self) -> int:

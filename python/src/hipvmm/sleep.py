@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from dataclasses import dataclass
 from typing import Any, Iterable, Tuple
 
@@ -12,7 +11,7 @@ from ._errors import InvalidArgumentError
 from ._host import device_source
 from ._library import SuspendRange
 from ._library import TagStatistics as _CTagStatistics
-from ._library import get_size, lib, options_text
+from ._library import get_size, lib, options_text, text_bytes
 from .device import stream_value
 from .growable import GrowableArray
 
@@ -59,7 +58,7 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
     the addresses fails. 0 if the tag sleeps already. After a failure all is awake. Raises
     InvalidArgumentError for a name without objects, and the exceptions of suspend() in C++.
     """
-    options = options_text({"storage": storage, "folder": None if folder is None else os.fspath(folder)})
+    options = options_text({"storage": storage, "folder": folder})
     plan = _plan(tag, keep, contents, nothing, zeros, mapped)
     in_stream = None if stream is None else ctypes.byref(ctypes.c_void_p(stream_value(stream)))
     return get_size(lib().suspend_ranges, *plan, options, in_stream)
@@ -122,6 +121,4 @@ def tag_statistics(tag: str) -> TagStatistics:
 
 def tag_bytes(tag: str) -> bytes:
     """A tag as the library takes it."""
-    if "\0" in tag:
-        raise InvalidArgumentError(f"the tag {tag!r} has a zero in it")
-    return tag.encode()
+    return text_bytes("the tag", tag)
