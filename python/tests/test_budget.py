@@ -69,7 +69,7 @@ def test_wrong_arguments_are_refused():
     for arguments, options, text in (
             (("a/b",), {}, "a/b"), (("a", 0), {}, "zero"), (("a",), {"priority": 9999}, "priority"),
             (("a\0b",), {}, "zero"), (("a",), {"trim": 7}, "trim must be a function"),
-            (("a",), {"patience": -1}, "0 or more"), (("a",), {"device": 99}, "99")):
+            (("a",), {"patience": -1}, "from 0 to 86400"), (("a",), {"device": 99}, "99")):
         with pytest.raises(ValueError, match=text):
             hipvmm.MemoryBudget(*arguments, **options)
     with hipvmm.MemoryBudget("a") as budget:

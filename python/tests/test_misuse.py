@@ -146,6 +146,18 @@ def test_timeouts():
             pool.trim(timeout=timeout)
 
 
+def test_times_of_options_are_in_seconds_and_as_long_as_possible():
+    with hipvmm.MemoryBudget("py_patience", "64MiB", patience=float("inf")):
+        pass
+    hipvmm.MemoryPressure(interval=float("inf")).close()
+    for name, make in (("patience", lambda time: hipvmm.MemoryBudget("py_patience", patience=time)),
+                       ("interval", lambda time: hipvmm.MemoryPressure(interval=time))):
+        for wrong in (90000.5, -1, float("nan")):
+            with pytest.raises(hipvmm.InvalidArgumentError,
+                               match=f"^{name} is {wrong} seconds, and must be from 0 to 86400"):
+                make(wrong)
+
+
 @pytest.mark.parametrize("values", [[300], [-129], [1.5], ["a"], "1", None, {}, [2**70],
                                     array.array("d", [1.0]), memoryview(array.array("d", [1.0])),
                                     np.array([1.0])])

@@ -627,6 +627,19 @@ def milliseconds(seconds: float) -> int:
     return int(min(seconds * 1000, _RANGES["u"][1]))
 
 
+def option_milliseconds(name: str, seconds: Optional[float]) -> Optional[int]:
+    """A time as options have it. Infinity is the longest, a day."""
+    most = 86400
+    if seconds is None:
+        return None
+    if seconds == float("inf"):
+        seconds = most
+    if not 0 <= seconds <= most:
+        raise _errors.InvalidArgumentError(
+            f"{name} is {seconds} seconds, and must be from 0 to {most}, or infinity for the most")
+    return int(seconds * 1000)
+
+
 def options_text(options: Dict[str, Any]) -> Optional[bytes]:
     """Options as the library takes them. None is left out; True and False are on and off."""
     parts = []

@@ -18,7 +18,7 @@ from ._library import (
     get_int,
     get_size,
     lib,
-    milliseconds,
+    option_milliseconds,
     options_text,
     text_bytes,
 )
@@ -110,7 +110,7 @@ class MemoryBudget(Owner):
         self._name, self._device = name, device_or_current(device)
         text = options_text({
             "limit": limit, "priority": priority,
-            "patience": None if patience is None else milliseconds(patience)})
+            "patience": option_milliseconds("patience", patience)})
         function = trim  # without a circle by `self`
         callback = TrimCallback() if function is None else TrimCallback(
             lambda nbytes, _: function(nbytes))

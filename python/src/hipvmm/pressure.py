@@ -11,7 +11,15 @@ from typing import Any, Callable, List, Optional, Union
 from ._errors import InvalidArgumentError
 from ._handle import HeldHandle, Owner
 from ._library import MemoryChange as _CMemoryChange
-from ._library import PressureCallback, get_address, get_size, lib, milliseconds, options_text
+from ._library import (
+    PressureCallback,
+    get_address,
+    get_size,
+    lib,
+    milliseconds,
+    option_milliseconds,
+    options_text,
+)
 from ._library import PressureNote as _CPressureNote
 from .device import device_or_current
 from .mr import Size
@@ -111,7 +119,7 @@ class MemoryPressure(Owner):
         text = options_text({
             "low": low, "high": high, "critical": critical, "hysteresis": hysteresis,
             "limit": limit, "device_memory": "on" if device_memory else "off",
-            "interval": None if interval is None else milliseconds(interval),
+            "interval": option_milliseconds("interval", interval),
             "delivery": delivery})
         function = callback  # without a circle by `self`
         owner: List[Any] = []
