@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
@@ -85,15 +88,21 @@ struct pool_blocks {
   [[nodiscard]] std::optional<std::size_t> take_own(stream_state& user, const request& wanted,
                                                     pool_source counted);
 
-  /// Calls visit(owner, block) for each block that caches have. Throws: as `visit`.
+  /// Calls visit(owner, block) once for each block that caches have: one that a thread moves to
+  /// another cache meanwhile is found twice. Throws: std::bad_alloc; as `visit`.
   template <typename Visit>
   void for_each_cached(Visit visit) {
+    std::vector<std::pair<block*, stream_state*>> found;
     for (stream_state& each : streams.states())
       each.for_each_cache([&](thread_cache& cache) {
         cache.for_each([&](std::size_t offset) {
-          if (block* const found = index.find(offset)) visit(each, *found);
+          if (block* const one = index.find(offset)) found.emplace_back(one, &each);
         });
       });
+    std::ranges::sort(found);
+    const block* last = nullptr;
+    for (const auto& [one, owner] : found)
+      if (std::exchange(last, one) != one) visit(*owner, *one);
   }
 
   // Called without the state lock.

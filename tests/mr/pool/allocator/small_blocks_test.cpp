@@ -116,6 +116,28 @@ TEST_CASE("pool: a larger block that its cache does not keep is free at once") {
   pool.give(0, blocks[0], 2 * MiB - 256);
 }
 
+TEST_CASE("pool: a block that changes caches while they are counted counts once") {
+  constexpr std::size_t last = 300;  // so that a count of all caches takes time
+  test::pool_of pool{last + 1};
+  for (std::size_t i = 0; i <= last; ++i) pool.state(i);
+  std::atomic<bool> ends{false};
+  std::thread moves{[&] {
+    const std::size_t one = classes.of(256);
+    std::array users{pool.all.small_user_of(test::hand_driven_streams::name(0)),
+                     pool.all.small_user_of(test::hand_driven_streams::name(last))};
+    for (; !ends; std::swap(users[0], users[1])) {
+      std::size_t at = pool.all.cached_small_block(users[0], one);
+      if (at == thread_cache::npos) at = pool.all.allocate_small_block(users[0], one).value();
+      pool.all.deallocate_small_block(users[1], one, at);
+    }
+  }};
+  std::size_t most = 0;
+  for (int i = 0; i < 20'000; ++i) most = std::max(most, pool.all.held_and_used().used_current);
+  ends = true;
+  moves.join();
+  CHECK(most <= 1 * MiB);
+}
+
 TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
   block_map map{std::size_t{1} << 30};
   const std::size_t at = (std::size_t{5} << 21) + 512;
