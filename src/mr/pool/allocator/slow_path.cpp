@@ -115,6 +115,7 @@ slow_path::~slow_path() {
 
 void slow_path::uncover_free_memory() {
   states_ = blocks_.streams.all();
+  without_fence_.clear();  // captures may have ended
   blocks_.empty_caches(states_);
   // These blocks reach the index soon, and no thread fills a cache now.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();

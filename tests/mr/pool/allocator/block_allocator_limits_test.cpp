@@ -71,6 +71,18 @@ TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
   CHECK(turns < count / 8);
 }
 
+TEST_CASE("pool: a request uses memory of a stream whose capture ended during its wait") {
+  pool_of pool{3};
+  const std::size_t first = pool.take(0, 2 * MiB);
+  const std::size_t second = pool.take(1, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  pool.give(1, second, 2 * MiB);
+  pool.all.set_limit(pool.memory.held());
+  pool.streams.set_captured(0, true);
+  pool.streams.when_waited = [&] { pool.streams.set_captured(0, false); };
+  pool.take(2, 4 * MiB);
+}
+
 namespace {
 
 /// A pool of `chunks` idle chunks of 2 MiB, one of which another thread is unmapping until
