@@ -13,7 +13,7 @@ address_space::address_space(std::size_t bytes)
 }
 
 void address_space::prepare_for(std::size_t count) {
-  while (spare_count_ < count + kept_spare) {
+  while (spare_count_ < count + kept_spare * (1 + growths_)) {
     block& added = nodes_.emplace_back();
     added.next = spare_;
     spare_ = &added;

@@ -19,9 +19,11 @@ class address_space {
   ~address_space() { table_.clear(); }
   address_space& operator=(address_space&&) = delete;
 
-  /// Spare cuts, beyond those prepared for, which threads that worked without the pool's lock may
-  /// use when that work ends.
-  static constexpr std::size_t kept_spare = 4;
+  /// Cuts that stay in reserve for each growth between these calls: one that waited without the
+  /// pool's lock needs up to three to finish.
+  static constexpr std::size_t kept_spare = 3;
+  void begin_growth() noexcept { ++growths_; }
+  void end_growth() noexcept { --growths_; }
 
   /// Makes the next `count` cuts and the next enlist() unable to fail. Throws: std::bad_alloc.
   void prepare_for(std::size_t count);
@@ -63,6 +65,7 @@ class address_space {
   std::deque<block> nodes_;
   block* spare_ = nullptr;  // linked by `next`
   std::size_t spare_count_ = 0;
+  std::size_t growths_ = 0;
   block* front_ = nullptr;
   std::vector<table::bucket_type> buckets_;
   table table_;

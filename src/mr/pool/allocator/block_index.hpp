@@ -45,6 +45,8 @@ class block_index {
   }
   /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
   void prepare_for(std::size_t count) { space_.prepare_for(count); }
+  void begin_growth() noexcept { space_.begin_growth(); }
+  void end_growth() noexcept { space_.end_growth(); }
   [[nodiscard]] block& front() const noexcept { return space_.front(); }
   [[nodiscard]] std::size_t block_count() const noexcept { return space_.blocks(); }
   [[nodiscard]] std::size_t used_blocks() const noexcept { return space_.used_blocks(); }

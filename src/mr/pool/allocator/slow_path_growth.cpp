@@ -74,6 +74,7 @@ void slow_path::claim_all(growth& work) {
   if (target.first != &gap) blocks_.index.claim(*target.first, target.at, gap.offset, work.around);
   if (end > gap_end) blocks_.index.claim(*behind, gap_end, end, work.around);
   work.gap = &blocks_.index.take_unmapped(gap, target.map_at, work.plan.wanted);
+  blocks_.index.begin_growth();
   for (auto& each : work.sources)
     blocks_.index.claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes,
                         each.around);
@@ -219,6 +220,7 @@ void slow_path::undo(growth& work) noexcept {
     if (each.stage == growth::source::waits) blocks_.index.unclaim(each.around);
   }
   if (work.gap == nullptr) return;
+  blocks_.index.end_growth();
   block* left = work.gap;
   if (work.mapped != 0) {
     left = work.mapped < left->bytes ? &blocks_.index.cut(*left, work.mapped) : nullptr;
@@ -241,6 +243,7 @@ std::size_t slow_path::finish(growth& work) noexcept {
   const state_lock lock{blocks_.mutex};
   end_plan(work, work.planned);
   block_index& index = blocks_.index;
+  index.end_growth();
   if (work.mapped < work.gap->bytes) index.make_unmapped(index.cut(*work.gap, work.mapped));
   // Backed memory before and behind the request stays free.
   const place& target = work.plan.target;

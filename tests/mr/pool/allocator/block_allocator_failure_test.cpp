@@ -150,6 +150,33 @@ TEST_CASE("pool: a claim that ends beside memory freed meanwhile keeps the newer
   CHECK((at >= behind + 2 * MiB || at + 4 * MiB <= first));
 }
 
+TEST_CASE("pool: growths that wait at once have the blocks that each needs to end") {
+  constexpr std::size_t count = 12;
+  pool_of pool{count};
+  pool.all.set_largest_chunk(2 * MiB);
+  // Idle memory that can be cut, in a chunk that cannot move.
+  const std::size_t idle = pool.take_idle(1 * MiB);
+  pool.take_idle(1 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.idle(), idle, 1 * MiB));
+  std::array<std::size_t, 4 * count> parts{};
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = pool.take(i / 4, 2 * MiB);
+  for (std::size_t i = 0; i < parts.size(); i += 2) pool.give(i / 4, parts[i], 2 * MiB);
+  pool.all.set_limit(pool.memory.held());
+  std::size_t next = 0;
+  std::size_t served = 0;
+  const auto grow = [&] {
+    served += pool.all.allocate(pool.state(next++), 4 * MiB - 256, 256).has_value();
+  };
+  pool.streams.when_waited = [&] {
+    if (next < count) return grow();
+    if (next++ > count) return;
+    for (int i = 0; i < 40; ++i) pool.take_idle(256);
+  };
+  grow();
+  CHECK(served == count);
+  CHECK(pool.served(pool_source::moved_chunks) == count);
+}
+
 TEST_CASE("pool: addresses that cannot be renewed leave all memory to be used") {
   pool_of pool;
   pool.memory.keeps_addresses = true;
