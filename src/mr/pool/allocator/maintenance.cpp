@@ -216,7 +216,8 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
 maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gift) {
   const stream_timeline::state_list states = blocks_.streams.all();
   blocks_.empty_caches(states);
-  // Other threads are about to free these: they may cover the excess soon.
+  // Other threads are about to free these blocks; then more chunks may be idle, and the trim must
+  // come again.
   const bool are_in_transit = blocks_.blocks_in_transit.load() != 0;
   record_forgotten(states);
   blocks_.streams.record_missing_fences(states, nullptr);
@@ -265,7 +266,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       excess -= each.bytes;
       chosen.push_back(each);
     }
-    more = more || ((in_use || are_in_transit) && excess != 0);
+    more = more || ((in_use || are_in_transit || turn_.are_others_away()) && excess != 0);
     // In the order of addresses, so that cutting one leaves the first block of the next.
     std::ranges::sort(chosen,
                       [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });

@@ -71,6 +71,18 @@ TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
   CHECK(turns < count / 8);
 }
 
+TEST_CASE("pool: a trim goes on while a request holds free memory and waits") {
+  pool_of pool;
+  std::array<std::size_t, 4> parts{};
+  for (std::size_t& each : parts) each = pool.take(0, 2 * MiB);
+  for (const std::size_t i : {0, 2}) pool.give(0, parts[i], 2 * MiB);
+  pool.all.set_limit(pool.memory.held());
+  bool goes_on = false;
+  pool.streams.when_waited = [&] { goes_on = pool.all.trim_some(0).may_go_on; };
+  pool.take(1, 4 * MiB);
+  CHECK(goes_on);
+}
+
 TEST_CASE("pool: a request uses memory of a stream whose capture ended during its wait") {
   pool_of pool{3};
   const std::size_t first = pool.take(0, 2 * MiB);
