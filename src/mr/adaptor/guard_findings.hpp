@@ -22,6 +22,7 @@ struct guarded_block {
   std::size_t bytes;
   std::size_t alignment;
   call_addresses allocated_by;
+  bool is_guarded = true;  // false: allocated in a captured stream, with no canaries
 };
 
 /// One that was freed and is not yet compared, or is in quarantine.

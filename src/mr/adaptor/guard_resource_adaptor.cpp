@@ -48,6 +48,8 @@ class guard_resource_adaptor::state {
         slots_{2 * options.canary_bytes},
         staging_{static_cast<unsigned char*>(pinned_.allocate_sync(staging_bytes))} {}
   ~state() {
+    std::optional<detail::relaxed_captures> relaxed;
+    detail::report_exceptions([&] { relaxed.emplace(); });
     release_kept(0);
     release_kept(0);  // once more the blocks that HIP refused to wait for
     wait_and_compare();
@@ -62,6 +64,7 @@ class guard_resource_adaptor::state {
   template <typename Allocate, typename Undo>
   void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment, Allocate allocate,
                  Undo undo) {
+    const detail::relaxed_captures relaxed;
     compare_copied();
     found_.deliver(options_.on_damage);
     const std::size_t front = front_of(alignment);
@@ -79,9 +82,13 @@ class guard_resource_adaptor::state {
     try {
       const scoped_device scope{device_};
       const std::size_t canaries = options_.canary_bytes;
-      fill_async(stream, base + front - canaries, canary, canaries);
-      fill_async(stream, base + front, fresh, bytes);
-      fill_async(stream, base + front + bytes, canary, canaries);
+      // The graph may never run, or again when the block is another's.
+      made.mapped().is_guarded = stream.is_default() || !detail::is_captured(stream);
+      if (made.mapped().is_guarded) {
+        fill_async(stream, base + front - canaries, canary, canaries);
+        fill_async(stream, base + front, fresh, bytes);
+        fill_async(stream, base + front + bytes, canary, canaries);
+      }
       if (stream == own_.ref()) own_.synchronize();
       static_cast<void>(blocks_.put(std::move(made), base + front));
     } catch (...) {
@@ -96,6 +103,8 @@ class guard_resource_adaptor::state {
   template <typename Free>
   void deallocate(std::optional<stream_ref> stream, void* pointer, std::size_t bytes,
                   std::size_t alignment, Free free) noexcept {
+    std::optional<detail::relaxed_captures> relaxed;
+    detail::report_exceptions([&] { relaxed.emplace(); });
     compare_copied();
     auto known = blocks_.take(pointer);
     if (known.empty()) {
@@ -113,6 +122,7 @@ class guard_resource_adaptor::state {
   }
 
   void flush() {
+    const detail::relaxed_captures relaxed;
     release_kept(0);
     wait_and_compare();
     found_.deliver(options_.on_damage);
@@ -166,7 +176,7 @@ class guard_resource_adaptor::state {
         return "a block of " + text_of(one) + " is freed as " + std::to_string(bytes) + " bytes" +
                calls_of(one);
       });
-    if (!guard(one, stream)) return free_it();
+    if (!one.block.is_guarded || !guard(one, stream)) return free_it();
     if (!one.is_kept) free_it();
     // If the wait fails, they are compared with those of other blocks.
     if (options_.check == guard_check::at_once && has_copied(one)) compare_canaries(one);

@@ -118,4 +118,32 @@ TEST_CASE("guard_resource_adaptor: an error handler may ask it") {
   CHECK(guard.damages() == 0);
 }
 
+TEST_CASE("guard_resource_adaptor: a capture of another stream stays valid") {
+  guarded_memory all{0};
+  const stream captured{test::first_device};
+  all.guard->deallocate(all.used, all.guard->allocate(all.used, 1000), 1000);
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  all.guard->deallocate(all.used, all.guard->allocate(all.used, 1000), 1000);
+  all.guard->flush();
+  hipGraph_t graph = nullptr;
+  CHECK(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+  if (graph != nullptr) CHECK(hipGraphDestroy(graph) == hipSuccess);
+  CHECK(all.guard->damages() == 0);
+}
+
+TEST_CASE("guard_resource_adaptor: it adds nothing to a graph, and guards no block of one") {
+  guarded_memory all{0};
+  REQUIRE(hipStreamBeginCapture(all.used.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+  void* const one = all.guard->allocate(all.used, 1000);
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(all.used.get(), &graph) == hipSuccess);
+  std::size_t nodes = 0;
+  CHECK(hipGraphGetNodes(graph, nullptr, &nodes) == hipSuccess);
+  CHECK(nodes == 0);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  all.guard->deallocate(all.used, one, 1000);
+  all.guard->flush();
+  CHECK(all.guard->damages() == 0);
+}
+
 }  // namespace hipvmm::mr
