@@ -11,6 +11,20 @@
 #include "region/retirement.hpp"
 
 namespace hipvmm::mr {
+namespace {
+
+template <typename Wait>
+void free_after(device_allocation freed, Wait wait) noexcept {
+  if (detail::report_exceptions(wait)) return;
+  // A thread of the library waits and frees: a wait that a capture forbids now may be allowed
+  // later.
+  detail::report_exceptions([&] {
+    detail::device_list all = detail::all_devices();
+    detail::release_when_unused(std::move(freed), std::move(all));
+  });
+}
+
+}  // namespace
 
 hip_resource::hip_resource(device_ref device) : device_{device} {
   require_device(device);
@@ -22,10 +36,9 @@ hip_resource::hip_resource(device_ref device) : device_{device} {
 // destroyed it, as with hipMM's cuda_memory_resource.
 void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                  std::size_t) noexcept {
-  detail::report_exceptions([=] {
+  free_after({pointer, device_, bytes}, [=] {
     if (device_count() > 1) static_cast<void>(detail::wait_for_work(stream));
   });
-  device_allocation{pointer, device_, bytes};
 }
 
 void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -39,15 +52,8 @@ void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
 
 // hipFree waits for the work of the resource's own device only.
 void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  device_allocation freed{pointer, device_, bytes};
-  if (detail::report_exceptions([&] { detail::wait_for_devices(detail::other_users_of(device_)); }))
-    return;
-  // A thread of the library waits and frees: a wait that a capture forbids now may be allowed
-  // later.
-  detail::report_exceptions([&] {
-    detail::device_list all = detail::all_devices();
-    detail::release_when_unused(std::move(freed), std::move(all));
-  });
+  free_after({pointer, device_, bytes},
+             [this] { detail::wait_for_devices(detail::other_users_of(device_)); });
 }
 
 bool hip_resource::do_is_equal(const memory_resource& other) const noexcept {

@@ -99,6 +99,24 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: a free that no event can mark waits for
   CHECK(reported.count() == 1);
 }
 
+HIPVMM_TEST_CASE_IN("hip_async_resource: a block that nothing can wait for is kept", kept_frees) {
+  if (frees_are_not_kept()) return;
+  const error_recorder reported;
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream used{device_ref{0}};
+  void* const block = resource.allocate(used, MiB);
+  fill_async(used, block, 1, MiB);
+  {
+    const planned_faults faults{
+        "hipEventRecord error=hipErrorUnknown; hipStreamSynchronize error=hipErrorUnknown; "
+        "hipDeviceSynchronize error=hipErrorUnknown; hipFree error=hipErrorUnknown"};
+    const call_counter frees{"hipFreeAsync"};
+    resource.deallocate(used, block, MiB);
+    CHECK(frees.count() == 0);
+  }
+  used.release();
+}
+
 HIPVMM_TEST_CASE_IN("hip_async_resource: memory that another stream has yet to free is waited for",
                     kept_frees) {
   if (frees_are_not_kept()) return;

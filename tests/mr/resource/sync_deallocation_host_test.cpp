@@ -69,6 +69,26 @@ TEST_CASE("hip_resource: memory whose peers cannot be waited for is freed when t
   CHECK(live_objects().allocations == before.allocations);
 }
 
+TEST_CASE("hip_resource: memory whose stream cannot be waited for is freed when it can") {
+  mr::hip_resource resource{first_device};
+  drain_retired_memory();
+  const hipvmm_host_counters before = live_objects();
+  blocked_stream used{second_device};
+  void* const one = resource.allocate(used, MiB);
+  const error_recorder reported;
+  {
+    const planned_faults faults{
+        "hipMalloc error=hipErrorOutOfMemory; hipHostMalloc error=hipErrorOutOfMemory; "
+        "hipStreamSynchronize error=hipErrorUnknown; hipDeviceSynchronize error=hipErrorUnknown"};
+    resource.deallocate(used, one, MiB);
+    CHECK(live_objects().allocations == before.allocations + 1);
+  }
+  CHECK(reported.count() != 0);
+  used.release();
+  drain_retired_memory();
+  CHECK(live_objects().allocations == before.allocations);
+}
+
 TEST_CASE("host resource: memory without a stream is freed behind the work of all devices") {
   mr::managed_resource managed;
   mr::pinned_host_resource pinned;
