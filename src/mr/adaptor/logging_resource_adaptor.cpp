@@ -22,7 +22,9 @@ logging_resource_adaptor::logging_resource_adaptor(memory_resource* upstream, st
     : resource_adaptor{"logging_resource_adaptor", upstream},
       log_{std::make_unique<csv_log>(header(), stream, auto_flush)} {}
 
-logging_resource_adaptor::~logging_resource_adaptor() = default;
+logging_resource_adaptor::~logging_resource_adaptor() {
+  if (is_of_parent()) static_cast<void>(log_.release());  // the parent writes its rows
+}
 
 void logging_resource_adaptor::flush() { log_->flush(); }
 

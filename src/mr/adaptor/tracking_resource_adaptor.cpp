@@ -79,6 +79,7 @@ tracking_resource_adaptor::tracking_resource_adaptor(memory_resource* upstream, 
     : resource_adaptor{adaptor_name, upstream}, table_{new table{{}, capture_stacks}} {}
 
 tracking_resource_adaptor::~tracking_resource_adaptor() {
+  if (is_of_parent()) return;
   std::size_t count = 0;
   table_->blocks.for_each([&](const void*, const allocation_info&) { ++count; });
   if (count == 0) return;

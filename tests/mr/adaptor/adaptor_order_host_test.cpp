@@ -8,7 +8,9 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/forked_child.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
@@ -109,6 +111,23 @@ TEST_CASE("managed_resource: allocates on the current device, and the device tha
   CHECK(about.device == other.ordinal());
   CHECK(of_none.is_equal(resource));
   of_none.deallocate_sync(current, KiB);
+}
+
+TEST_CASE("adaptors: their end in a child of fork() writes no row and reports nothing") {
+  mr::hip_resource upstream{first_device};
+  const stream used{first_device};
+  std::ostringstream log;
+  std::optional<mr::logging_resource_adaptor> logged{std::in_place, &upstream, log};
+  std::optional<mr::tracking_resource_adaptor> tracked{std::in_place, &*logged};
+  void* const one = tracked->allocate(used, 100);
+  const std::string written = log.str();
+  CHECK(succeeds_in_forked_child([&] {
+    const error_recorder reported;
+    tracked.reset();
+    logged.reset();
+    return reported.count() == 0 && log.str() == written;
+  }));
+  tracked->deallocate(used, one, 100);
 }
 
 }  // namespace
