@@ -145,7 +145,9 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
   const std::size_t most = held_first - std::min(held_first, bytes_to_keep);
   std::size_t returned = 0;
   for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
-    while (backing_.turns.waiting.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+    // Requests go first, but they may come without end.
+    for (int i = 0; i < 1000 && backing_.turns.waiting.load(std::memory_order_relaxed) != 0; ++i)
+      std::this_thread::yield();
     maintenance::trimmed some{};
     bool do_others_unmap = false;
     {

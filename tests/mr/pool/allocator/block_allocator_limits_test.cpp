@@ -95,6 +95,31 @@ TEST_CASE("pool: a request uses memory of a stream whose capture ended during it
   pool.take(2, 4 * MiB);
 }
 
+TEST_CASE("pool: a trim comes to its turn although requests come without end") {
+  pool_of pool;
+  pool.take_freed(0, 2 * MiB);
+  pool.streams.finish_all();
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 8; ++i)
+    others.emplace_back([&] {
+      while (!ends) {
+        pool.all.with_backend([] { std::this_thread::sleep_for(std::chrono::microseconds{100}); });
+        std::this_thread::sleep_for(std::chrono::microseconds{100});
+      }
+    });
+  std::atomic<bool> is_over{false};
+  std::thread trims{[&] {
+    pool.all.trim(0, {});
+    is_over = true;
+  }};
+  CHECK(test::comes_true([&] { return is_over.load(); }));
+  ends = true;
+  for (std::thread& each : others) each.join();
+  trims.join();
+  CHECK(pool.memory.held() == 0);
+}
+
 namespace {
 
 /// A pool of `chunks` idle chunks of 2 MiB, one of which another thread is unmapping until
