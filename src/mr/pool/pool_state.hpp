@@ -48,10 +48,15 @@ struct pool_state {
   [[nodiscard]] pool::stream_state& state_of(stream_ref stream) {
     return is_per_thread(stream) ? allocator.state_of_thread(stream) : allocator.state_of(stream);
   }
+  [[nodiscard]] bool is_captured(stream_ref stream) const {
+    if (!is_per_thread(stream)) return detail::is_captured(stream);
+    const scoped_device own{device};  // a thread has such a stream on each device
+    return detail::is_captured(stream);
+  }
   void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
     // Only HIP knows of a capture, so each request queries it: only memory that nothing uses may go
     // into a graph. The legacy stream is never captured.
-    if (!stream.is_default() && detail::is_captured(stream))
+    if (!stream.is_default() && is_captured(stream))
       return allocate_for_graph(stream, bytes, alignment);
     void* const made = alignment <= pool::block_allocator::unit && !is_per_thread(stream)
                            ? allocate_cached(stream, bytes)

@@ -96,6 +96,27 @@ TEST_CASE("vmm_pool_resource: nor does a thread's default stream while it is cap
   check_captured(stream_ref::per_thread_default());
 }
 
+TEST_CASE("vmm_pool_resource: a thread's default stream is that of the pool's device") {
+  HIPVMM_SKIP_UNDER(null_stream_is_waited_for);
+  mr::vmm_pool_resource pool{first_device, {.initial_bytes = 8 * MiB, .maximum_bytes = 16 * MiB}};
+  const stream_ref user = stream_ref::per_thread_default();
+  void* const earlier = pool.allocate(user, MiB);
+  blocked_stream before{first_device};
+  make_wait(user, before);
+  fill_async(user, earlier, 1, MiB);
+  pool.deallocate(user, earlier, MiB);
+  capture graph{user};
+  const scoped_device other{second_device};
+  void* const of_graph = pool.allocate(user, MiB);
+  {
+    const scoped_device own{first_device};
+    graph.end();
+  }
+  CHECK(of_graph != earlier);
+  before.release();
+  pool.deallocate(stream_ref::legacy_default(), of_graph, MiB);
+}
+
 TEST_CASE("vmm_pool_resource: a captured stream gets what others freed when nothing uses it") {
   mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 8 * MiB}};
   const stream captured{first_device};
