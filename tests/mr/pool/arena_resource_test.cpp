@@ -2,6 +2,7 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -45,6 +46,31 @@ TEST_CASE("arena_resource: it holds superblocks, at most as many as it may") {
   CHECK(refusal(arena, 21 * MiB).find("raise arena_size") != std::string::npos);
   arena.deallocate_sync(small, 1000);
   arena.deallocate_sync(large, 9 * MiB);
+}
+
+TEST_CASE("arena_resource: a superblock is an eighth of the arena, of 8 to 128 MiB") {
+  // It gives addresses that nothing uses.
+  std::uintptr_t next = GiB;
+  callback_resource upstream{[&](std::size_t bytes, stream_ref, void*) {
+                               return reinterpret_cast<void*>(std::exchange(next, next + bytes));
+                             },
+                             [](void*, std::size_t, stream_ref, void*) {}};
+  arena_resource arena{&upstream, 4 * GiB};
+  std::vector<void*> memory;
+  const auto held = [&] { return arena.statistics().reserved_current; };
+  for (const auto& [from, block] : {std::pair{0 * MiB, 8 * MiB},
+                                    {128 * MiB, 16 * MiB},
+                                    {256 * MiB, 32 * MiB},
+                                    {512 * MiB, 64 * MiB},
+                                    {GiB, 128 * MiB},
+                                    {3 * GiB, 128 * MiB}}) {
+    CAPTURE(from);
+    while (held() < from) memory.push_back(arena.allocate_sync(8 * MiB));
+    std::size_t before = held();
+    while (held() == before) memory.push_back(arena.allocate_sync(8 * MiB));
+    CHECK(held() - before == block);
+  }
+  for (void* const each : memory) arena.deallocate_sync(each, 8 * MiB);
 }
 
 TEST_CASE("arena_resource: superblocks go back when told to, and for a request that needs them") {

@@ -19,8 +19,8 @@ namespace hipvmm::mr {
 struct pool_options {
   /// Bytes held from the start; rounded up to whole granules (region::granularity).
   std::size_t initial_bytes = 0;
-  /// Other objects of the process that lack memory get idle memory of the pool beyond these bytes,
-  /// or beyond initial_bytes if that is more.
+  /// The pool keeps at least this much, or `initial_bytes` if that is more, when other objects of
+  /// the process lack memory and take its idle memory.
   std::size_t floor_bytes = 0;
   /// Idle memory of pools and arenas of a lower priority is released first.
   int priority = 0;

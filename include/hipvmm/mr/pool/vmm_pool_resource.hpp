@@ -61,11 +61,12 @@ class vmm_pool_resource final : public memory_resource {
   /// Memory passed to deallocate_sync() follows the same rule.
   void deallocate(void* pointer) noexcept;
   /// As deallocate() in `stream`. Returns false, after a report to the error handler, if `pointer`
-  /// and `bytes` are no allocation of the pool.
+  /// and `bytes` are no allocation of the pool or `stream` is being captured; without a report for
+  /// nullptr and in a child of fork().
   bool try_deallocate(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
-  /// Declares that `waiter` waits for an event recorded on `other` after every pool call made so
-  /// far on `other`.
+  /// Declares: an event was recorded on `other` after all pool calls made there so far, and
+  /// `waiter` waits for it.
   /// - This orders `waiter` after memory freed in `other`, but not after other streams that `other`
   ///   has waited for.
   /// - Needed for streams and events that hipvmm did not create; hipvmm's own report their waits.

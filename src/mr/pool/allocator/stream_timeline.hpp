@@ -33,7 +33,7 @@ class stream_timeline {
 
   // Called without the state lock.
   /// The state of `stream`, made at first use; `thread` as for stream_state.
-  /// Throws: std::bad_alloc, std::length_error.
+  /// Throws: std::bad_alloc.
   [[nodiscard]] stream_state& state_of(stream_ref stream, std::uint64_t thread);
   /// The state of `stream` for the calling thread; nullptr when there is none.
   [[nodiscard]] stream_state* find(stream_ref stream);
