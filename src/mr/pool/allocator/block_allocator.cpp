@@ -175,8 +175,10 @@ std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t
   if (returned == 0 || bytes_to_keep == 0 || backing_.memory.returns_memory()) return returned;
   const std::size_t held = physical_bytes();
   if (held >= bytes_to_keep) return returned;
+  const std::size_t used = counters().used_current;  // which others took meanwhile
   // The trim has succeeded even if this fails, so a failure is only reported.
-  detail::report_exceptions([&] { reserve(bytes_to_keep / unit * unit); });
+  detail::report_exceptions(
+      [&] { reserve((bytes_to_keep - std::min(used, bytes_to_keep)) / unit * unit); });
   const std::size_t now = physical_bytes();
   return returned - std::min(returned, now - std::min(now, held));
 }

@@ -71,6 +71,17 @@ TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
   CHECK(turns < count / 8);
 }
 
+TEST_CASE("pool: what others took while all addresses went counts as memory that a trim keeps") {
+  pool_of pool;
+  pool.memory.keeps_addresses = true;
+  pool.all.set_largest_chunk(2 * MiB);
+  pool.take_freed(0, 16 * MiB);
+  pool.streams.finish_all();
+  pool.memory.when_released = [&] { pool.take_idle(4 * MiB); };
+  CHECK(pool.all.trim(8 * MiB, {}) == 12 * MiB);
+  CHECK(pool.memory.held() == 8 * MiB);
+}
+
 TEST_CASE("pool: a trim goes on while a request holds free memory and waits") {
   pool_of pool;
   std::array<std::size_t, 4> parts{};

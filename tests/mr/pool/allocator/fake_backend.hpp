@@ -193,8 +193,7 @@ class watched_memory final : public mr::pool::memory_backend {
   [[nodiscard]] bool returns_memory() const override { return !keeps_addresses; }
   [[nodiscard]] std::unique_ptr<mr::pool::pending_release> renew() override {
     may_fail();
-    FAIL("no test renews addresses here");
-    return nullptr;
+    return std::make_unique<left_addresses>(*this, std::exchange(mapped_, {}));
   }
 
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk_bytes) override {
@@ -326,6 +325,18 @@ class watched_memory final : public mr::pool::memory_backend {
     std::vector<stream_point> uses;
   };
   using mappings_by_offset = std::map<std::size_t, mapping_of>;
+
+  struct left_addresses final : mr::pool::pending_release {
+    left_addresses(watched_memory& memory, mappings_by_offset left)
+        : all{memory}, mapped{std::move(left)} {}
+    [[nodiscard]] bool release(mr::pool::chunk_gift*) noexcept override {
+      for (const auto& [offset, each] : mapped) all.held_ -= each.memory->size() * piece;
+      all.when_released();
+      return true;
+    }
+    watched_memory& all;
+    mappings_by_offset mapped;
+  };
 
   void may_fail() {
     if (fails_at == 0) return;
