@@ -216,6 +216,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: counts what others' addresses hold until
     }
     drain_retired_memory();
     CHECK(pool.statistics().reserved_current == 0);
+    CHECK(pool.statistics().reserved_high == bytes);
     CHECK(hipvmm_host_device_bytes(0) == 0);
     CHECK(pool.trim_to(0) == 0);
   }
@@ -227,6 +228,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: counts what others' addresses hold until
   CHECK(pool.allocate_sync(half) == first);
   CHECK(pool.statistics().reserved_current == half + 4 * MiB);
   pool.deallocate_sync(first, half);
+  CHECK(pool.statistics().reserved_high >= half + 4 * MiB);
 }
 
 HIPVMM_TEST_CASE_IN("vmm_pool_resource: a request does not evict the pool itself",

@@ -209,7 +209,7 @@ block_index::chunk_map::node_type block_index::take_chunk(std::size_t offset) no
 void block_index::put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept {
   physical_bytes_ += moved.mapped().bytes;
   ++chunks_by_width_[static_cast<std::size_t>(std::bit_width(moved.mapped().bytes))];
-  physical_high_ = std::max(physical_high_, physical_bytes());
+  note_high(physical_bytes());
   moved.key() = offset;
   chunks_.insert(std::move(moved));
 }

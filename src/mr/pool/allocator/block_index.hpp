@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -113,11 +114,13 @@ class block_index {
   [[nodiscard]] chunk_map::node_type take_chunk(std::size_t offset) noexcept;
   void put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept;
 
-  /// Bytes of chunks, and their highest value. Any thread may read the first at any time.
+  /// Bytes of chunks, and the highest value of these and of what was noted. Any thread may read
+  /// the first at any time.
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return physical_bytes_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] std::size_t physical_high() const noexcept { return physical_high_; }
+  void note_high(std::size_t held) noexcept { physical_high_ = std::max(physical_high_, held); }
   /// Bytes of used blocks, and their highest value.
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
   [[nodiscard]] std::size_t used_high() const noexcept { return used_high_; }

@@ -183,6 +183,7 @@ void slow_path::create(growth& work, std::size_t bytes) {
     const std::size_t offset = one.key();
     blocks_.index.add_chunk(std::move(one), offset);
   }
+  blocks_.index.note_high(blocks_.physical_bytes());
   end_plan(work, bytes);
   work.mapped += bytes;
   work.created += bytes;

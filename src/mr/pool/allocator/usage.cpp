@@ -224,11 +224,12 @@ std::size_t idle_memory::largest_after_release(std::size_t fresh, std::size_t ro
 }
 
 /// The counts, caches' memory as used. Pre: the state lock is held.
-pool_statistics counted(const pool_blocks& blocks) {
-  const block_index& index = blocks.index;
+pool_statistics counted(pool_blocks& blocks) {
+  block_index& index = blocks.index;
   pool_statistics now{};
   now.reserved_current = blocks.physical_bytes();
-  now.reserved_high = std::max(index.physical_high(), now.reserved_current);
+  index.note_high(now.reserved_current);
+  now.reserved_high = index.physical_high();
   now.used_current = index.used_bytes();
   now.used_high = index.used_high();
   now.address_bytes = index.address_bytes();
