@@ -25,11 +25,11 @@
 namespace hipvmm::detail {
 
 /// The implementation of a slot_arena: which rows each slot claims, and when others may have them.
-/// There are no locks. The background task changes rows, and the claims of slots:
+/// Slots have no locks of their own. The background task changes rows, and the claims of slots:
 /// - While it may run, the owner reads and writes lengths, and the events of slots in use.
 /// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
-/// give_idle() may do the same as the background task, in any thread. One of the three has the lock
-/// of `idle_` at a time.
+/// give_idle() may do the same as the background task, in any thread. Whoever changes rows (the
+/// owner, the background task or give_idle()) holds the lock of `idle_`.
 class slot_allocator final : sleep_participant, idle_holder {
  public:
   slot_allocator(device_ref device, const slot_arena_options& options);
@@ -311,9 +311,10 @@ class slot_allocator final : sleep_participant, idle_holder {
   std::atomic<bool> may_prefetch_{true};  // not after a failure, until memory may be there again
   // It ends before anything that it uses.
   background_task task_{[this] { prefetch(); }};
-  // Last members: suspend() and requests of other threads may use all of them.
-  tag_membership membership_;
+  // Last members: suspend() and requests of other threads may use all of them, and suspend() locks
+  // `idle_`.
   idle_membership idle_{*this, device_, idle_membership::price::spare, priority_};
+  tag_membership membership_;
 };
 
 }  // namespace hipvmm::detail

@@ -273,6 +273,21 @@ TEST_CASE("sleep: suspend and resume of an arena that fail") {
   }
 }
 
+TEST_CASE("slot_arena: is made while another thread suspends and resumes its tag") {
+  const memory_tag tag;
+  std::atomic<bool> is_over{false};
+  std::thread sleeper{[&] {
+    while (!is_over) {
+      suspend(tag, keep::nothing);
+      resume(tag);
+    }
+  }};
+  for (int i = 0; i < 100; ++i) slot_arena{first_device, asleep_by(tag)};
+  is_over = true;
+  sleeper.join();
+  CHECK_FALSE(tag.is_asleep());
+}
+
 TEST_SUITE_END();
 
 }  // namespace
