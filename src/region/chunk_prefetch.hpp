@@ -48,7 +48,13 @@ class chunk_prefetch {
     if (!task_.submit()) note_failure();
   }
   void allow() noexcept { may_start_ = true; }
-  /// Bytes of the chunk that is ready; zero while one is under way, or leaves by give().
+  /// Bytes that give() could take now. Any thread.
+  [[nodiscard]] std::size_t offered_bytes() const noexcept {
+    const std::unique_lock lock{mutex_, std::try_to_lock};
+    return !lock || !is_offered_ || ready_.empty() ? 0 : ready_.begin()->second.bytes();
+  }
+  /// The owner's: bytes of the chunk that is ready; zero while one is under way, or leaves by
+  /// give().
   [[nodiscard]] std::size_t ready_bytes() const noexcept {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();

@@ -451,7 +451,7 @@ class mapped_region final : idle_holder {
   [[nodiscard]] backing_map make_ahead(const chunk_prefetch::order& wanted);
   /// Gives the prepared chunk.
   [[nodiscard]] given_memory give_idle(const idle_request& wanted) override;
-  [[nodiscard]] std::size_t idle_bytes() override { return prefetch.ready_bytes(); }
+  [[nodiscard]] std::size_t idle_bytes() override { return prefetch.offered_bytes(); }
 
  public:
   // Last but one: it must be cancelled before anything it uses is destroyed. The node of the chunk

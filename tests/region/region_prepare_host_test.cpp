@@ -2,6 +2,7 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/background_task.hpp"
 #include "region/chunks/region_chunks.hpp"
@@ -13,6 +14,7 @@
 #include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
+#include "vmm/idle/idle_memory.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -291,6 +293,31 @@ TEST_CASE("region: the regions of many threads share the worker") {
   });
   CHECK(wrong == 0);
   CHECK(live_objects() == before);
+}
+
+TEST_CASE("region: a chunk that is ready is nobody else's while the region changes") {
+  const std::size_t unit = granule();
+  struct : memory_registrar {
+    std::size_t idle = 0;
+    void add(const mapped_memory&) override {}
+    void remove(const mapped_memory&) noexcept override {
+      idle += std::async(std::launch::async, [] {
+                return detail::idle_bytes_of(first_device);
+              }).get();
+    }
+  } watcher;
+  region_options options;
+  options.registrar = {std::shared_ptr<void>{}, &watcher};
+  region region{first_device, 16 * unit, options};
+  region.commit(0, unit);
+  region.commit(unit, unit);
+  const std::size_t before = detail::idle_bytes_of(first_device);
+  region.prepare(unit, prefetch_level::created);
+  wait_for_background_tasks();
+  REQUIRE(detail::idle_bytes_of(first_device) == before + unit);
+  region.decommit(0, unit);
+  CHECK(watcher.idle == before);
+  CHECK(region.prepared_bytes() == unit);
 }
 
 }  // namespace
