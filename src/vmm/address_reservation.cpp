@@ -324,6 +324,8 @@ bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
   void* const base = addresses.get();
   hipError_t result = hipSuccess;
   report_exceptions([&] {
+    held_reports told;
+    const reports_wait wait{told};
     const std::lock_guard lock{address_calls_mutex()};
     result = address_calls::free(addresses);
     if (result == hipSuccess && records_stay) keep_start_if_recorded(base, bytes);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/address_reservation.hpp>
 
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -93,6 +95,30 @@ HIPVMM_TEST_CASE_IN("address_reservation: addresses are met once more for each m
     CHECK(frees.count() == 2 + calls);
     CHECK(reservations.count() == 1 + calls);
   }
+}
+
+std::future<void> reserving;  // by the handler
+bool has_reserved = false;
+
+HIPVMM_TEST_CASE_IN("address_reservation: an error handler may wait for a thread that reserves",
+                    under("rocm-6.4", "virtual_memory=yes")) {
+  std::optional<region> last{std::in_place, first_device, 2 * granule()};
+  last->commit(0, granule());
+  last->decommit(0, granule());
+  const error_handler before = set_error_handler([](const char*, int, const char*) noexcept {
+    reserving = std::async(std::launch::async, [] { address_reservation{granule()}; });
+    has_reserved = reserving.wait_for(std::chrono::seconds{1}) == std::future_status::ready;
+  });
+  {
+    // The second one frees the start that was reserved again.
+    const planned_fault fault{"hipMemAddressFree", 2, hipErrorInvalidValue};
+    last.reset();
+    drain_retired_memory();
+  }
+  set_error_handler(before);
+  REQUIRE(reserving.valid());
+  reserving.get();
+  CHECK(has_reserved);
 }
 
 }  // namespace
