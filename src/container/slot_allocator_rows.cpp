@@ -11,6 +11,7 @@
 #include "container/slot_allocator.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::detail {
@@ -77,6 +78,7 @@ void slot_allocator::prefetch() noexcept {
   const bool has_grown = has_grown_.exchange(false, std::memory_order_relaxed);
   if (is_requested_.exchange(false)) {
     const without_asking_others now;
+    const without_reclaim too;  // calls of the owner wait for this task
     const idle_membership::lock alone{idle_};
     try {
       if (!prefetch_rows()) return;

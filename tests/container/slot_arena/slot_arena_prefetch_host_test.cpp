@@ -2,15 +2,19 @@
 #include <hipvmm/container/slot_arena.hpp>
 
 #include <hipvmm/capability/capability.hpp>
+#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "core/background_task.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/region/shared_cache.hpp"
 #include "support/test.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -299,6 +303,25 @@ TEST_CASE("slot_arena: a full device evicts as a full budget does") {
   CHECK_FALSE(arena.in_use(0));
   CHECK(arena.statistics().evictions == 1);
   CHECK_THROWS_AS(arena.commit(sizes{1, 2}, sizes{4 * granule(), 1}, stream), std::exception);
+}
+
+TEST_CASE("slot_arena: a prefetch does not wait for work that uses retired memory") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, prefetched()};
+  const slot_arena other{first_device, small_slots()};
+  arena.commit(sizes{0}, sizes{1}, stream);
+  wait_for_background_tasks();
+  release_idle_memory();
+  const std::size_t left = align_down(first_device.free_memory(), granule());
+  region full{first_device, left};
+  full.commit(0, left);
+  blocked_stream work{first_device};
+  full.retire();
+  REQUIRE(retired_memory().waiting == 1);
+  arena.commit(sizes{0}, sizes{2 * granule()}, stream);  // the next block is to be prefetched
+  watched_thread caller{[&] { CHECK(arena.acquire(stream) != 0); }};
+  CHECK(comes_true([&] { return caller.is_over(); }, std::chrono::seconds{2}));
+  work.release();
 }
 
 TEST_SUITE_END();
