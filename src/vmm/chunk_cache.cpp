@@ -53,6 +53,7 @@ struct chunk_cache::state {
   state(std::size_t limit, std::chrono::milliseconds retention, lifetime ends) noexcept
       : ends_with{ends}, bounds{limit, age_of(retention)} {}
   ~state() {
+    if (process.is_of_parent()) return;
     decay.cancel_or_wait();
     evicted_chunks out;
     for_each([&](cached_chunks& each) { each.drop_all(out); });
@@ -169,6 +170,7 @@ struct chunk_cache::state {
     if (oldest()) start_decay();
   }
 
+  const detail::process_mark process;
   const lifetime ends_with;
   std::atomic<cached_chunks*> first{nullptr};  // the newest; none is removed
   std::atomic<std::size_t> devices{0};

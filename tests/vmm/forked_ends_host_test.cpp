@@ -148,6 +148,20 @@ TEST_CASE("chunk_cache: its end in a child of fork() calls no HIP") {
   CHECK(is_silent_in_child([&] { cache.reset(); }));
 }
 
+TEST_CASE("chunk_cache: its end in a child of fork() waits for no thread of the parent") {
+  std::optional<chunk_cache> cache{std::in_place, GiB, std::chrono::milliseconds{60'000}};
+  cache->recycle(physical_chunk{first_device, granule()});
+  std::atomic<bool> is_over{false};
+  std::thread locks{[&] {
+    while (!is_over) static_cast<void>(cache->statistics());
+  }};
+  bool ends = true;
+  for (int i = 0; ends && i < 20; ++i) ends = is_silent_in_child([&] { cache.reset(); });
+  is_over = true;
+  locks.join();
+  CHECK(ends);
+}
+
 /// Has HIP refuse `call` while `end` runs, and a child of fork() try again.
 void check_refused(const char* call, const std::function<void()>& end) {
   CAPTURE(std::string{call});
