@@ -186,8 +186,8 @@ class mapped_region final : idle_holder {
   /// Releases the chunk that is prepared or under way, and allows prepare() again.
   void drop_prepared();
   /// Copies the bytes of each of `old` to one of `fresh`, in `stream`, and waits for it.
-  void copy_into(const std::vector<physical_chunk>& fresh,
-                 const std::vector<backing_map::iterator>& old, stream_ref stream);
+  void copy_into(std::vector<physical_chunk>& fresh, const std::vector<backing_map::iterator>& old,
+                 stream_ref stream);
   /// Puts these in the place of those that move, all or none, and recycles the old ones.
   /// Pre: `moving` is in the order of addresses.
   void replace_chunks(std::vector<backing_map::iterator>& moving,
@@ -390,7 +390,7 @@ class mapped_region final : idle_holder {
   /// How many of `count` chunks are unmapped, or mapped elsewhere, before any gets its rights: one
   /// if HIP takes these only beside all other mappings.
   [[nodiscard]] std::size_t in_one_step(std::size_t count) const noexcept;
-  void copy_into(const physical_chunk* fresh, const backing_map::iterator* old, std::size_t count,
+  void copy_into(physical_chunk* fresh, const backing_map::iterator* old, std::size_t count,
                  stream_ref stream);
   /// Maps `fresh` in place of the chunks at `at`, which these become, unmapped. On any exception
   /// the old ones are mapped again.

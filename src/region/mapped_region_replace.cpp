@@ -49,7 +49,7 @@ std::size_t mapped_region::in_one_step(std::size_t count) const noexcept {
   return std::min(count, may_be_several ? map_runs::most : 1);
 }
 
-void mapped_region::copy_into(const std::vector<physical_chunk>& fresh,
+void mapped_region::copy_into(std::vector<physical_chunk>& fresh,
                               const std::vector<backing_map::iterator>& old, stream_ref stream) {
   for (std::size_t done = 0, count = 0; done < fresh.size(); done += count) {
     count = in_one_step(fresh.size() - done);
@@ -57,7 +57,7 @@ void mapped_region::copy_into(const std::vector<physical_chunk>& fresh,
   }
 }
 
-void mapped_region::copy_into(const physical_chunk* fresh, const backing_map::iterator* old,
+void mapped_region::copy_into(physical_chunk* fresh, const backing_map::iterator* old,
                               std::size_t count, stream_ref stream) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) bytes += fresh[i].bytes();
@@ -83,10 +83,12 @@ void mapped_region::copy_into(const physical_chunk* fresh, const backing_map::it
     stream.synchronize();
   } catch (...) {
     // The copies may be under way, and must not outlive the mappings they write to. If HIP allows
-    // no wait, these are lost, which is less than the bytes that come there next.
+    // no wait, these and the chunks are lost, which is less than the bytes that come there next.
     if (!wait_past_captures(users)) {
       static_cast<void>(new (std::nothrow) std::pair{elsewhere, std::move(once.maps)});
       once.maps.clear();
+      for (std::size_t i = 0; i < count; ++i)
+        static_cast<void>(new (std::nothrow) physical_chunk{std::move(fresh[i])});
     }
     throw;
   }

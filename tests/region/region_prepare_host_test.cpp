@@ -301,9 +301,8 @@ TEST_CASE("region: a chunk that is ready is nobody else's while the region chang
     std::size_t idle = 0;
     void add(const mapped_memory&) override {}
     void remove(const mapped_memory&) noexcept override {
-      idle += std::async(std::launch::async, [] {
-                return detail::idle_bytes_of(first_device);
-              }).get();
+      idle +=
+          std::async(std::launch::async, [] { return detail::idle_bytes_of(first_device); }).get();
     }
   } watcher;
   region_options options;
