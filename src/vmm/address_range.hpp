@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -32,13 +33,14 @@ class address_range final : public detail::refused_end {
     return {new address_range{reserved_part{std::move(first)}}, end};
   }
 
-  [[nodiscard]] void* base() const noexcept { return parts_.front().start; }
+  [[nodiscard]] void* base() const noexcept { return base_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] void* end() const noexcept { return static_cast<char*>(base()) + bytes_; }
 
   /// Pre: `next` starts at end().
   void append(address_reservation next) {
     const std::size_t added = next.bytes();
+    const std::lock_guard lock{adding_};
     parts_.push_back({std::move(next)});
     bytes_ += added;
   }
@@ -54,6 +56,7 @@ class address_range final : public detail::refused_end {
       last.pins.stay();
       static_cast<void>(last.addresses.release());
     }
+    const std::lock_guard lock{adding_};
     parts_.pop_back();
   }
   /// Work may still use the addresses when they are freed.
@@ -101,8 +104,9 @@ class address_range final : public detail::refused_end {
   }
   /// Returns whether all mappings so far had one size.
   [[nodiscard]] bool had_one_size() const noexcept { return !has_two_sizes_; }
-  /// Start of the reservation that contains `offset`.
+  /// Start of the reservation that contains `offset`. Any thread that uses some of it.
   [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {
+    const std::lock_guard lock{adding_};
     std::size_t start = 0;
     for (auto part = parts_.begin(); offset - start >= part->bytes; ++part) start += part->bytes;
     return start;
@@ -164,7 +168,7 @@ class address_range final : public detail::refused_end {
 
  private:
   struct reserved_part;
-  explicit address_range(reserved_part first) noexcept : bytes_{first.bytes} {
+  explicit address_range(reserved_part first) noexcept : base_{first.start}, bytes_{first.bytes} {
     parts_.push_back(std::move(first));
   }
 
@@ -200,6 +204,9 @@ class address_range final : public detail::refused_end {
     }
   };
 
+  void* const base_;
+  // The owner changes `parts_` while the library's thread may unmap what was retired.
+  mutable std::mutex adding_;
   boost::container::small_vector<reserved_part, 2> parts_;
   std::size_t bytes_ = 0;
   std::atomic<std::uint64_t> unmaps_many_of_{0};  // by ordinal
