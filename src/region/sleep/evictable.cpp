@@ -14,6 +14,7 @@
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 #include "region/sleep/memory_tag.hpp"  // IWYU pragma: keep: tag_state
 #include "vmm/idle/idle_memory.hpp"
@@ -224,6 +225,7 @@ void evictable::use(stream_ref stream, access_right right) {
   state& self = live();
   for (const auto end = std::chrono::steady_clock::now() + use_patience;;) {
     {
+      const detail::callbacks_wait later;
       const state::call alone{self, "use", stream};
       if (!self.is_awaited() || std::chrono::steady_clock::now() >= end) {
         self.prepare_end();
@@ -240,6 +242,7 @@ void evictable::use(stream_ref stream, access_right right) {
 
 void evictable::done(stream_ref stream) {
   state& self = live();
+  const detail::callbacks_wait later;
   const state::call alone{self, "done", stream};
   if (self.open == 0)
     throw std::logic_error{"evictable::done: no use() is open: call it once after each"};
@@ -251,6 +254,7 @@ void evictable::done(stream_ref stream) {
 
 void evictable::prefetch(stream_ref stream) {
   state& self = live();
+  const detail::callbacks_wait later;
   const state::call alone{self, "prefetch", stream};
   self.bring_back(stream, false);
 }

@@ -4,6 +4,7 @@
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -354,6 +355,27 @@ HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is e
   const scoped_use use{held, stream};
   CHECK(has_tag(first, 0, 3, stream));
   CHECK(has_tag(second, 0, 3, stream));
+}
+
+HIPVMM_TEST_CASE_IN("evictable: callbacks of its calls may wait for a thread that uses it",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  evictable_layer layer{16 * MiB};
+  request_bytes(56 * MiB);
+  drain_retired_memory();
+  REQUIRE_FALSE(layer.is_here());
+  const stream stream;
+  bool was_served = false;
+  std::future<void> other;
+  const memory_event_subscription events{[&](const memory_event&) {
+    if (other.valid()) return;
+    other = std::async(std::launch::async, [&] { layer.held->prefetch(hipvmm::stream{}); });
+    was_served = other.wait_for(std::chrono::seconds{1}) == std::future_status::ready;
+  }};
+  layer.held->prefetch(stream);
+  REQUIRE(other.valid());
+  other.get();
+  CHECK(was_served);
 }
 
 }  // namespace
