@@ -28,8 +28,8 @@ namespace hipvmm::detail {
 /// Slots have no locks of their own. The background task changes rows, and the claims of slots:
 /// - While it may run, the owner reads and writes lengths, and the events of slots in use.
 /// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
-/// give_idle() may do the same as the background task, in any thread. Whoever changes rows (the
-/// owner, the background task or give_idle()) holds the lock of `idle_`.
+/// give_idle() may do the same as the background task, in any thread. Of the three, the one that
+/// changes rows holds the lock of `idle_`.
 class slot_allocator final : sleep_participant, idle_holder {
  public:
   slot_allocator(device_ref device, const slot_arena_options& options);
