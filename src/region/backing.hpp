@@ -51,10 +51,10 @@ struct backing {
 /// By offset in the region. Adjacent backings may touch, never overlap.
 using backing_map = std::map<std::size_t, backing>;
 
-/// Unmaps mappings in `range` from the highest address to the lowest. If the range
-/// allows that, one call unmaps 4 to 64 neighbours: a failed call does not report which of them are
-/// still mapped, which fewer than 4 are not worth, and HIP holds a lock during the call. If HIP
-/// refuses the call with InvalidValue, each mapping is unmapped by its own call.
+/// Unmaps mappings in `range` from the highest address to the lowest. If the range allows that, one
+/// call unmaps 4 to 64 neighbours. Fewer than 4 are not worth it, because a failed call does not
+/// say which are still mapped; more than 64 would hold HIP's lock too long. If HIP refuses the call
+/// with InvalidValue, each mapping is unmapped by its own call.
 class downward_unmaps {
  public:
   static constexpr std::size_t fewest = 4;

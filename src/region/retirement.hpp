@@ -126,8 +126,8 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// descriptors, memory can be released, and retry_rounds finds that this may help. The order:
 /// 1) memory that HIP refused to release or to unmap;
 /// 2) the chunks in chunk_cache::shared(), which costs no wait;
-/// 3) idle memory of other holders, which goes to the taker that `asks` names; one that holds none
-///    may free addresses, whereupon the cache releases chunks that they pinned;
+/// 3) idle memory of other holders, which goes to the taker that `asks` names; a holder
+///    without idle chunks may free addresses; the cache then releases the chunks that these pinned;
 /// 4) retired memory;
 /// 5) memory that HIP refused to free, and whose end may wait for a device.
 template <typename Make>

@@ -123,7 +123,7 @@ class region {
   /// - Every operation that changes the region first cancels an order that has not begun, and waits
   ///   for one that has: the HIP calls for one chunk.
   /// Pre: `bytes` is a multiple of granularity().
-  /// Throws: std::invalid_argument.
+  /// Throws: std::invalid_argument; std::out_of_range beyond max_bytes(); std::logic_error asleep.
   void prepare(std::size_t bytes, prefetch_level how);
   /// Cancels the order of prepare() if it has not begun, else waits for it. Returns
   /// prepared_bytes().
@@ -280,8 +280,9 @@ class region {
   /// Unit of commit and decommit in bytes: the device's minimum granularity.
   [[nodiscard]] std::size_t granularity() const noexcept;
   [[nodiscard]] device_ref device() const;
-  /// Whether its memory was released by suspend(): sizes are those that resume() backs again, and
-  /// chunks() lists nothing.
+  /// Whether its memory was released by suspend(): committed_bytes() is what resume() backs again;
+  /// chunks(), chunk_count(), chunk_bytes_at() and committed_from() know only chunks that stay
+  /// mapped.
   [[nodiscard]] bool is_asleep() const noexcept;
   /// The number of this region in memory_event::object; 0 if it was moved from.
   [[nodiscard]] std::uint64_t event_id() const noexcept;

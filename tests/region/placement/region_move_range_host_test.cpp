@@ -218,27 +218,6 @@ TEST_CASE("region: move_range waits beside a capture of another thread, or moves
   check_tags(subject.region, 0, 3, 1, subject.stream);
 }
 
-// As in a capture of another thread: HIP refuses the waits, and the copies may be under way.
-HIPVMM_TEST_CASE_IN("region: move_range that cannot wait gives the chunks of its copies to nobody",
-                    {"HIPVMM_HOST_PROFILE=rocm-6.4"}) {
-  const std::size_t unit = granule();
-  const hipvmm::stream stream;
-  hipvmm::region moving{first_device, 16 * unit};
-  moving.grant(second_device);
-  moving.commit(0, unit);
-  write_tags(moving, 0, 1, 1, stream);
-  const std::size_t before = chunk_cache::shared().statistics().chunks;
-  {
-    const planned_faults faults{
-        "hipStreamSynchronize error=hipErrorStreamCaptureUnsupported; "
-        "hipDeviceSynchronize error=hipErrorStreamCaptureUnsupported; "
-        "hipFree error=hipErrorStreamCaptureUnsupported"};
-    CHECK_THROWS_AS(moving.move_range(0, unit, second_device, stream), hip_error);
-  }
-  CHECK(chunk_cache::shared().statistics().chunks == before);
-  check_tags(moving, 0, 1, 1, stream);
-}
-
 TEST_SUITE_END();
 
 }  // namespace

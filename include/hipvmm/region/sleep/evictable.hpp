@@ -45,7 +45,7 @@ struct evictable_statistics {
 /// - All calls that need the memory (commit, append, allocate, copies to the host), and all work
 ///   that uses it, are between use() and done(). Otherwise regions, vectors, arenas and pools throw
 ///   std::logic_error. Other calls wait for an eviction under way in another thread.
-/// - A request evicts nothing if it would fail even without all that may be evicted.
+/// - Nothing is evicted for a request that would fail even if everything evictable left the device.
 /// - Nothing that an eviction does waits for work, so that memory is evicted only if all work
 ///   before each done() has ended. Unless `storage` is prepared (prepare_suspend()), the first
 ///   eviction pins it.

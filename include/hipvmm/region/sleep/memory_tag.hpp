@@ -81,8 +81,9 @@ class memory_tag {
 /// - The error handler gets failures that cannot be thrown when the call is over: it may use the
 ///   tag.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone;
-/// if HIP refuses to map memory again that was unmapped, all sleeps and is held: resume() maps it):
+/// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone.
+/// If HIP refuses to map such memory again, the tag counts as asleep and keeps all its memory;
+/// resume() maps it):
 /// - std::invalid_argument if a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; if contents are kept and the device of a
 ///   chunk has read_write neither to it nor by the region's rights; in a stream that is being

@@ -27,10 +27,9 @@ struct free_watermark {
 enum class pressure_delivery {
   /// A thread of the library, which all subscriptions share.
   library_thread,
-  /// The thread whose request passed the mark, when it has been served and no lock is held; the
-  /// thread of the library if that saw it first or passed it itself, if the null stream is
-  /// captured,
-  /// and if the request is for a graph.
+  /// The thread whose request passed the mark, when it has been served and no lock is held. The
+  /// library's thread instead if it saw the crossing first, if its own call caused it, if the null
+  /// stream is captured, or if the request is for a graph.
   requesting_thread,
 };
 
