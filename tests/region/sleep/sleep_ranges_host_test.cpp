@@ -61,6 +61,11 @@ TEST_CASE_FIXTURE(one_region,
   CHECK(now.bytes_mapped == 2 * unit);
   CHECK(now.bytes_on_host == 2 * unit);
   CHECK(chunks.chunk_count() == 2);
+  CHECK(chunks.chunks().size() == 2);
+  CHECK(chunks.chunk_bytes_at(0) == 0);
+  CHECK(chunks.chunk_bytes_at(unit) == unit);
+  CHECK(chunks.committed_from(0) == 0);
+  CHECK(chunks.committed_from(unit) == 2 * unit);
   CHECK(chunks.committed_bytes() == 4 * unit);
   CHECK(has(unit, unit, 2));
   fill_async(stream, at(unit), 7, unit);
