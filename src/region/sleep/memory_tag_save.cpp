@@ -137,18 +137,19 @@ std::size_t tag_state::make_room(const sleep_plan& plan) {
 }
 
 void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs) {
+  const bool is_pinned = storage != sleep_storage::pageable;
   for (member& each : members_) {
-    const bool is_pinned = storage != sleep_storage::pageable;
     if (!is_pinned) {
       each.saved = {};  // before there is more
       each.copied.clear();
       each.bytes_kept = 0;
     }
     if (each.contents.empty()) continue;
-    const device_ref user = each.contents.front().device;
-    each.saved.grow(bytes_of(each.contents), is_pinned ? std::optional{user} : std::nullopt);
+    std::optional<device_ref> user;
+    if (is_pinned) user = each.contents.front().device;
+    each.saved.grow(bytes_of(each.contents), user);
   }
-  if (storage != sleep_storage::pageable) {
+  if (is_pinned) {
     for (member& each : members_) {
       if (!is_unchanged || !each.has_copy()) each.submit(copies_);
       each.copied.clear();
