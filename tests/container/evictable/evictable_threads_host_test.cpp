@@ -360,19 +360,19 @@ HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is e
 HIPVMM_TEST_CASE_IN("evictable: callbacks of its calls may wait for a thread that uses it",
                     {device_of_threads}) {
   if (!can_sleep()) return;
-  evictable_layer layer{16 * MiB};
+  evictable_layer asleep{16 * MiB};
   request_bytes(56 * MiB);
   drain_retired_memory();
-  REQUIRE_FALSE(layer.is_here());
+  REQUIRE_FALSE(asleep.is_here());
   const stream stream;
   bool was_served = false;
   std::future<void> other;
   const memory_event_subscription events{[&](const memory_event&) {
     if (other.valid()) return;
-    other = std::async(std::launch::async, [&] { layer.held->prefetch(hipvmm::stream{}); });
+    other = std::async(std::launch::async, [&] { asleep.held->prefetch(hipvmm::stream{}); });
     was_served = other.wait_for(std::chrono::seconds{1}) == std::future_status::ready;
   }};
-  layer.held->prefetch(stream);
+  asleep.held->prefetch(stream);
   REQUIRE(other.valid());
   other.get();
   CHECK(was_served);
