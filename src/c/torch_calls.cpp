@@ -162,6 +162,7 @@ hipvmm_status hipvmm_torch_tag(const char* tag, int* number) {
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): it defines functions
 #define HIPVMM_TAGGED(number)                                                              \
   void* hipvmm_torch_alloc_##number(size_t bytes, int device, void* stream) {              \
     return allocate_tagged(number, bytes, device, stream);                                 \
@@ -169,6 +170,7 @@ hipvmm_status hipvmm_torch_tag(const char* tag, int* number) {
   void hipvmm_torch_free_##number(void* pointer, size_t bytes, int device, void* stream) { \
     deallocate(pools(number), pointer, bytes, device, stream);                             \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 HIPVMM_TAGGED(1)
 HIPVMM_TAGGED(2)
 HIPVMM_TAGGED(3)

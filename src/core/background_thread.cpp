@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstddef>
 #include <exception>
 #include <iostream>
 #include <memory>

@@ -117,6 +117,7 @@ HIPVMM_TEST_CASE_IN("fd_channel: no descriptor of a peer makes a receiver wait",
   detail::owned_descriptor others[8];
   const ends_soon check;
   auto [here, there] = fd_channel::make_pair();
+  const std::size_t own = open_descriptors();
   // One that keeps to the protocol, as far as a receiver can see.
   send_lasting(here.get(), chunk_bytes(), 0, others[0]);
   CHECK(there.receive()->chunks.size() == 1);
@@ -134,6 +135,8 @@ HIPVMM_TEST_CASE_IN("fd_channel: no descriptor of a peer makes a receiver wait",
                     [&, &end = there] { static_cast<void>(end.receive()); });
   }
   {
+    // Threads close those that were received.
+    CHECK(comes_true([&] { return open_descriptors() == own + 5; }));
     send_lasting(here.get(), chunk_bytes(), 0, others[5]);
     const no_descriptors_left limit;
     CHECK_THROWS_AS(static_cast<void>(there.receive()), out_of_memory);

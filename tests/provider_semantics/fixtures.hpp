@@ -33,19 +33,19 @@ class chunk {
   explicit chunk(std::size_t granules = 1, int device = 0,
                  hipMemAllocationHandleType type = hipMemHandleTypeNone) {
     const hipMemAllocationProp wanted = pinned_on(device, type);
-    REQUIRE(hipMemCreate(&handle, granules * granule(), &wanted, 0) == hipSuccess);
+    REQUIRE(hipMemCreate(&handle_, granules * granule(), &wanted, 0) == hipSuccess);
   }
   ~chunk() { release(); }
   chunk& operator=(chunk&&) = delete;
 
   void release() {
-    if (handle != nullptr) CHECK(hipMemRelease(handle) == hipSuccess);
-    handle = nullptr;
+    if (handle_ != nullptr) CHECK(hipMemRelease(handle_) == hipSuccess);
+    handle_ = nullptr;
   }
-  [[nodiscard]] hipMemGenericAllocationHandle_t get() const { return handle; }
+  [[nodiscard]] hipMemGenericAllocationHandle_t get() const { return handle_; }
 
  private:
-  hipMemGenericAllocationHandle_t handle = nullptr;
+  hipMemGenericAllocationHandle_t handle_ = nullptr;
 };
 
 /// Reserved addresses, in granules.
