@@ -22,6 +22,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/device_bytes.hpp"
+#include "support/device_use.hpp"
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
 
@@ -111,7 +112,8 @@ class graph_driver {
     REQUIRE(hipStreamBeginCapture(in_[0].get(), hipStreamCaptureModeRelaxed) == hipSuccess);
     std::thread user{[this, seed = random_()] { use_upstream(std::mt19937{seed}); }};
     for (std::size_t each = 1; each < streams; ++each) wait_behind(in_[each], in_[0]);
-    const int fails_at = below(random_, 3) == 0 ? 75 : -1;
+    // AMD's runtimes leave the other streams of a lost capture in it.
+    const int fails_at = below(random_, 3) == 0 && on_host_provider ? 75 : -1;
     for (int step = 0; step < 150 && !is_lost(); ++step) {
       if (step == fails_at) {
         static_cast<void>(hipStreamSynchronize(in_[0].get()));
