@@ -32,8 +32,8 @@ void synchronize_device(device_ref device);
 [[nodiscard]] bool wait_by_free(device_ref device);
 /// Number of calls of wait_by_free() that have ended, in any thread.
 [[nodiscard]] std::uint64_t waits_by_free() noexcept;
-/// Waits until a wait_by_free() of another thread ends. Returns false at once if no thread is in
-/// one, or if its small allocation can't be all that the request lacks.
+/// Waits until a wait_by_free() for the device of `of` ends in another thread. Returns false at
+/// once if no thread is in one, or if its small allocation can't be all that the request lacks.
 [[nodiscard]] bool outlast_wait_by_free(const shortage& of) noexcept;
 /// The same with pinned memory: on NVIDIA hipHostFree waits as hipFree does, and a full device does
 /// not refuse it. Defined with hipHostFree.

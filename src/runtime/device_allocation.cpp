@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device_allocation.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <stdexcept>
@@ -67,22 +68,38 @@ device_allocation& device_allocation::operator=(device_allocation&& other) noexc
 
 namespace {
 
-std::atomic<std::uint64_t> waits_begun{0};
-std::atomic<std::uint64_t> waits_ended{0};
+struct wait_counts {
+  std::atomic<std::uint64_t> begun{0};
+  std::atomic<std::uint64_t> ended{0};
+};
 
-struct counted_wait {
-  counted_wait() noexcept { ++waits_begun; }
+std::array<wait_counts, 64> waits_of_devices;  // devices whose ordinals differ by 64 share one
+std::atomic<std::uint64_t> waits_ended{0};     // of all
+
+wait_counts& waits_of(int ordinal) noexcept {
+  return waits_of_devices[static_cast<unsigned>(ordinal) % waits_of_devices.size()];
+}
+
+class counted_wait {
+ public:
+  explicit counted_wait(device_ref device) noexcept : counts_{waits_of(device.ordinal())} {
+    ++counts_.begun;
+  }
   ~counted_wait() {
     ++waits_ended;
-    waits_ended.notify_all();
+    ++counts_.ended;
+    counts_.ended.notify_all();
   }
   counted_wait& operator=(counted_wait&&) = delete;
+
+ private:
+  wait_counts& counts_;
 };
 
 }  // namespace
 
 bool detail::wait_by_free(device_ref device) {
-  const counted_wait known;
+  const counted_wait known{device};
   const relaxed_captures relaxed;
   const scoped_device scope{device};
   void* pointer = nullptr;
@@ -109,9 +126,10 @@ bool detail::outlast_wait_by_free(const shortage& of) noexcept {
   if (of.cause != exhausted::device_memory || of.requested == 0 ||
       of.requested > of.available + most_of_a_wait)
     return false;
-  const std::uint64_t ended = waits_ended;
-  if (ended == waits_begun) return false;
-  waits_ended.wait(ended);
+  const wait_counts& counts = waits_of(of.device);
+  const std::uint64_t ended = counts.ended;
+  if (ended == counts.begun) return false;
+  counts.ended.wait(ended);
   return true;
 }
 
