@@ -180,10 +180,8 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   if (user) found.stream_device = " of " + name_of(*user);
   if (request.source) found.add(side_defect("source", *request.source, request.bytes, user, false));
   found.add(side_defect("destination", request.destination, request.bytes, user, true));
-  const detail::runtime_rules& rules = detail::rules_of_runtime();
-  const bool is_rocm_6 = rules.copies_over_links_of_owners && rules.copies_over_links_of_stream;
-  if (!is_rocm_6 || !request.source || !found.defects.empty()) return;
-  // The device of the other side copies; of pinned memory, the one current when it was made.
+  if (!detail::rules_of_runtime().other_side_copies || !request.source || !found.defects.empty())
+    return;
   const auto add_for = [&](const char* what, const copy_side& side, const copy_side& other) {
     const detail::pointer_memory there = detail::memory_at(other.address);
     if (there.kind == detail::pointer_kind::device || there.kind == detail::pointer_kind::pinned)

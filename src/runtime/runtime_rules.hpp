@@ -58,6 +58,10 @@ struct runtime_rules {
   bool copies_over_links_of_stream = is_at_least(6, 0);
   bool copies_over_links_of_owners = !is_cuda && !is_at_least(7, 0);
 
+  // The engine of the device of the other side copies; of pinned memory, that of the device that
+  // was current when it was made (refused copies on 6.2 and 6.4 of the profiles).
+  bool other_side_copies = !is_cuda && is_at_least(6, 0) && !is_at_least(7, 0);
+
   // A fill of a device's memory in a stream of another crashes there without a link.
   bool fills_over_links = !is_cuda;
 
