@@ -236,7 +236,7 @@ void budget_member::serve(const std::stop_token& stop) noexcept {
 
 std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
   std::optional<clock::time_point> end;
-  bool is_first = false;
+  bool was_quiet = false;
   std::uint32_t number = table_.header().requests;
   while (!stop.stop_requested()) {
     const std::uint32_t seen = table_.header().changes;
@@ -253,10 +253,10 @@ std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
       if (!release_for(number, stop)) return number;
       break;
     }
-    if (std::exchange(is_first, false) && table_.reap()) continue;
+    if (std::exchange(was_quiet, false) && table_.reap()) continue;
     wait_while_equal(table_.header().changes, seen,
                      std::min<milliseconds>(until(*end), death_interval));
-    is_first = table_.header().changes == seen;
+    was_quiet = table_.header().changes == seen;
   }
   const std::lock_guard lock{mutex_};
   // After the end: a process that leaves holds nothing in a moment, but its bytes still count. An
