@@ -136,7 +136,7 @@ TEST_CASE("copy_async: where copies go by the owner, the owner without a right i
     CHECK_NOTHROW(copy_async(of_peer, target.data(), mapped.map.get(), 64));
 }
 
-TEST_CASE("copy_async: where the device of the other side copies, it is named without a right") {
+TEST_CASE("copy_async: names the device of the other side if it copies and has no right") {
   const stream of_peer{second_device};
   const mapped_chunk source{physical_chunk{second_device, granule()}};
   const mapped_chunk target{physical_chunk{first_device, granule()}};

@@ -73,7 +73,7 @@ TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold mak
   CHECK(pool.statistics().reserved_current <= 8 * MiB);
 }
 
-TEST_CASE("vmm_pool_resource: what another thread takes out of caches goes beyond the threshold") {
+TEST_CASE("vmm_pool_resource: a trim gets the blocks that another thread takes out of caches") {
   vmm_pool_resource pool{first_device, keeping(0)};
   const stream used{first_device};
   const auto cache_small_blocks = [&] {

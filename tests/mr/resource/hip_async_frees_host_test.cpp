@@ -42,6 +42,16 @@ bool waits_by(const std::array<const char*, Size>& functions, blocked_stream& bu
   return waited;
 }
 
+/// A block that work uses in a stream that stands still.
+struct block_in_use {
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream used{device_ref{0}};
+  void* const block = resource.allocate(used, MiB);
+
+  block_in_use() { fill_async(used, block, 1, MiB); }
+  void deallocate() { resource.deallocate(used, block, MiB); }
+};
+
 void verify_refused_alignment() {
   mr::hip_async_resource resource{device_ref{0}};
   const stream used{device_ref{0}};
@@ -88,13 +98,9 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: a free that no event can mark waits for
                     kept_frees) {
   if (frees_are_not_kept()) return;
   const error_recorder reported;
-  mr::hip_async_resource resource{device_ref{0}};
-  blocked_stream used{device_ref{0}};
-  void* const block = resource.allocate(used, MiB);
-  fill_async(used, block, 1, MiB);
+  block_in_use subject;
   const planned_fault fault{"hipEventRecord", 1, hipErrorUnknown};
-  CHECK(waits_by(std::array{"hipStreamSynchronize"}, used,
-                 [&] { resource.deallocate(used, block, MiB); }));
+  CHECK(waits_by(std::array{"hipStreamSynchronize"}, subject.used, [&] { subject.deallocate(); }));
   CHECK(fault.struck());
   CHECK(reported.count() == 1);
 }
@@ -102,19 +108,16 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: a free that no event can mark waits for
 HIPVMM_TEST_CASE_IN("hip_async_resource: a block that nothing can wait for is kept", kept_frees) {
   if (frees_are_not_kept()) return;
   const error_recorder reported;
-  mr::hip_async_resource resource{device_ref{0}};
-  blocked_stream used{device_ref{0}};
-  void* const block = resource.allocate(used, MiB);
-  fill_async(used, block, 1, MiB);
+  block_in_use subject;
   {
     const planned_faults faults{
         "hipEventRecord error=hipErrorUnknown; hipStreamSynchronize error=hipErrorUnknown; "
         "hipDeviceSynchronize error=hipErrorUnknown; hipFree error=hipErrorUnknown"};
     const call_counter frees{"hipFreeAsync"};
-    resource.deallocate(used, block, MiB);
+    subject.deallocate();
     CHECK(frees.count() == 0);
   }
-  used.release();
+  subject.used.release();
 }
 
 HIPVMM_TEST_CASE_IN("hip_async_resource: memory that another stream has yet to free is waited for",

@@ -71,7 +71,7 @@ TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
   CHECK(turns < count / 8);
 }
 
-TEST_CASE("pool: what others took while all addresses went counts as memory that a trim keeps") {
+TEST_CASE("pool: a trim counts memory that others took while all addresses went as kept") {
   pool_of pool;
   pool.memory.keeps_addresses = true;
   pool.all.set_largest_chunk(2 * MiB);

@@ -28,7 +28,7 @@
 
 namespace hipvmm::test {
 
-/// Random captures of a graph_pool, whose graphs are launched in any order, and a thread that uses
+/// Random captures of a graph_pool, launches of their graphs in any order, and a thread that uses
 /// the same upstream. No two users have the same bytes; vector clocks say which frees a stream of
 /// a capture is behind.
 class graph_driver {
