@@ -4,12 +4,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <stop_token>
+#include <thread>
 
 #include <hipvmm/capability/capability.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "capability/capability.hpp"
+#include "capability/probe.hpp"
 #include "support/captures.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
@@ -207,6 +211,43 @@ TEST_CASE("capability: probes in the process leave nothing behind") {
   CHECK(hipvmm_host_device_bytes(0) == bytes);
   // The record of a process that may start others is as it was.
   probe_capability(first_device);
+}
+
+// As another process does that probes at the same time: it takes as much at the moment at which
+// the memory of this one should be back.
+TEST_CASE("probes: memory that others take meanwhile is no answer for good") {
+  const auto find = [] {
+    capability::record found;
+    const copy_kernel none;
+    const auto is_looked_for = [](const detail::probe& each) {
+      return each.first == trait::returns_memory;
+    };
+    detail::run_probes(first_device, found, {is_looked_for, none});
+    return found;
+  };
+  const capability::record alone = find();
+  const std::size_t idle = hipvmm_host_device_bytes(first_device.ordinal());
+  const planned_faults slow{"hipMemUnmap delay=10ms; hipMemAddressFree delay=40ms"};
+  std::uint64_t unmaps = hipvmm_host_call_count("hipMemUnmap");
+  std::uint64_t frees = hipvmm_host_call_count("hipMemAddressFree");
+  std::jthread other{[&](const std::stop_token& ends) {
+    const auto await = [&](const char* function, std::uint64_t& before) {
+      while (hipvmm_host_call_count(function) == before && !ends.stop_requested())
+        std::this_thread::yield();
+      before = hipvmm_host_call_count(function);
+    };
+    for (int round = 0; round < 2 && !ends.stop_requested(); ++round) {
+      await("hipMemUnmap", unmaps);
+      const std::size_t bytes = hipvmm_host_device_bytes(first_device.ordinal()) - idle;
+      const device_allocation taken{first_device, bytes};
+      await("hipMemAddressFree", frees);
+      unmaps = hipvmm_host_call_count("hipMemUnmap");
+    }
+  }};
+  const capability::record found = find();
+  CHECK(found.persistences[index_of(trait::returns_memory)] != persistence::lasting);
+  for (const trait each : {trait::returns_memory, trait::returns_with_addresses})
+    CHECK(found.findings[index_of(each)] == alone.findings[index_of(each)]);
 }
 
 // A runtime that follows the descriptor's value as a pointer crashes on it.
