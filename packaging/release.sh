@@ -5,8 +5,9 @@
 #   packaging/release.sh --dry-run     the same in a clone that is removed, without building packages
 #   packaging/release.sh --check ROOT  only the rules for every commit: the places of the version agree
 # The steps: the version loses its -dev, in the changelog Unreleased becomes the version with the date,
-# that is committed and tagged; releases of the changelog that have no tag get one; then the next
-# development version begins. HIPVMM_PROVIDER chooses whose HIP the Debian packages link.
+# that is committed and tagged; releases of the changelog that have no tag get one; then development of
+# the next patch begins. The first change that breaks an interface behind it begins the next minor
+# version in the same places. HIPVMM_PROVIDER chooses whose HIP the Debian packages link.
 set -euo pipefail
 export LC_ALL=C
 
@@ -154,7 +155,7 @@ done
 [[ $mode == --dry-run ]] || build_packages "$work/packages"
 released=$version
 
-set_version . "${minor%.*}.$((${minor#*.} + 1)).0" 1
+set_version . "$minor.$((${version##*.} + 1))" 1
 sed -i "0,/^## /s//## Unreleased\n\n## /" CHANGELOG.md
 check .
 git commit --quiet --all --message "hipvmm $version-dev: development begins"
