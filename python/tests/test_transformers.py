@@ -272,6 +272,8 @@ def test_modes_of_inference(grown):
                 each.batch_repeat_interleave(2)
                 each.batch_select_indices(torch.tensor([0, 3]))
             assert same(*caches)
+            layers = [each.layers[0] for each in caches]
+            assert layers[0].keys.is_inference() == layers[1].keys.is_inference()
     copied = copy.deepcopy(caches[0])
     update((copied, caches[1]), 0, *tokens(2, 3))
 

@@ -19,6 +19,7 @@ _SHARED = 4 << 20  # bytes from which on a copy shares blocks
 _SCRATCH = 16 << 20  # bytes that select() copies at a time
 _ROWS = 64
 _Tensor = torch.Tensor
+_in_inference_mode = torch.is_inference_mode_enabled
 
 
 def kind_of(keys: Any, values: Any) -> Optional[Tuple[Any, ...]]:
@@ -83,6 +84,7 @@ class Tokens:
         self._values = self._elements.as_strided(
             (batch, value_heads, most, value_width),
             (value_heads * value_width, value_width, self._row, 1), self._split)
+        self._bases: Any = [(self._keys, self._values), None]  # by is_inference_mode_enabled()
         # If keys and values have one shape, write_next() writes a row of these by one kernel.
         self._one, self._dtype = (batch, heads, 1, width), kind[0]
         self._steps = most if kind[2] == kind[3] else 0
@@ -100,8 +102,17 @@ class Tokens:
     def views(self, count: int) -> Tuple[Any, Any]:
         """Keys and values of the first tokens, (batch, heads, count, head_dim)."""
         self._shown, self._count = max(self._shown, count), count
-        self._latest = self._keys.narrow(2, 0, count), self._values.narrow(2, 0, count)
+        keys, values = self._bases[_in_inference_mode()] or self._inference_bases()
+        self._latest = keys.narrow(2, 0, count), values.narrow(2, 0, count)
         return self._latest
+
+    def _inference_bases(self) -> Tuple[Any, Any]:
+        """All keys and values as tensors of inference mode, of which a view costs half. As with
+        DynamicCache the mode's results are such tensors."""
+        made = self._bases[True] = tuple(
+            torch.empty(0, dtype=each.dtype, device=each.device).set_(each)
+            for each in (self._keys, self._values))
+        return made
 
     def are_views(self, keys: Any, values: Any) -> bool:
         """Whether views() returns such tensors for some number of tokens."""
@@ -151,7 +162,8 @@ class Tokens:
         self._count = count = first + 1
         if count > self._shown:
             self._shown = count
-        self._latest = latest = self._keys.narrow(2, 0, count), self._values.narrow(2, 0, count)
+        own_keys, own_values = self._bases[_in_inference_mode()] or self._inference_bases()
+        self._latest = latest = own_keys.narrow(2, 0, count), own_values.narrow(2, 0, count)
         return latest
 
     def write(self, first: int, keys: Any, values: Any) -> None:
