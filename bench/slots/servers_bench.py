@@ -141,7 +141,8 @@ def serve(options):
             running, done = [each for each in running if each[2] > 0], done + len(ended)
         if not samples or now - samples[-1][0] >= SAMPLE:
             held = cache.statistics()
-            samples.append((round(now, 3), held.held_bytes, held.needed_bytes, blocked))
+            samples.append((round(now, 3), held.held_bytes, held.needed_bytes, blocked,
+                            budget.statistics().bytes if budget else held.held_bytes))
     first_tokens.sort()
     print(json.dumps({"first_tokens": first_tokens, "samples": samples, "gave_way": gave_way,
                       "done": done, "left": len(running) + sum(
@@ -194,7 +195,10 @@ def at(values, share):
 
 
 def rows_of(mode, servers, options):
-    ratios, all_held, all_needed, peak = [], 0, 0, 0
+    ratios, all_held, all_needed = [], 0, 0
+    # A budget's use is that of all; the others' peaks may have been at different times.
+    peaks = [max(each[4] for each in server["samples"]) for server in servers]
+    peak = sum(peaks) if mode == "split" else max(peaks)
     last = max(len(each["samples"]) for each in servers)
     for now in (SAMPLE * each for each in range(int(options.seconds / SAMPLE))):
         # Each server's last sample until then.
@@ -202,7 +206,7 @@ def rows_of(mode, servers, options):
         if None in seen:
             continue
         held, needed = (sum(each[index] for each in seen) for index in (1, 2))
-        peak, all_held, all_needed = max(peak, held), all_held + held, all_needed + needed
+        all_held, all_needed = all_held + held, all_needed + needed
         if needed and any(each[3] for each in seen):
             ratios.append(held / needed)
     common = {"mode": mode, "seconds": options.seconds, "bursts": options.bursts,
