@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <hipvmm/capability/capability.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "capability/capability.hpp"
 #include "capability/capability_file.hpp"
 #include "capability/capability_fingerprint.hpp"
@@ -131,6 +132,25 @@ void answer_without_child(record& found, const std::string& why) {
   }
 }
 
+/// Whether a probe that answered has a `no` among its answers.
+bool is_refused(const probe& each, const record& found) {
+  for (std::size_t i = 0; i < each.count; ++i)
+    if (found.findings[index_of(each.first) + i] == finding::no) return true;
+  return false;
+}
+
+/// Whether work passes on the device. A kernel of the program that failed meanwhile, or the end of
+/// the runtime, fails each probe: that is no answer for other processes.
+bool still_works(device_ref device) {
+  try {
+    const stream fresh{device};
+    fresh.synchronize();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 /// Answers the open traits in `found`. Returns the process that did so, as the end of a sentence.
 std::string probe_open(device_ref device, record& found, trigger when) {
   // On AMD's runtime even common calls have crashed or hung; on CUDA they have not, and a process
@@ -149,7 +169,12 @@ std::string probe_open(device_ref device, record& found, trigger when) {
            found.findings[index_of(trait::virtual_memory)] != finding::no;
   };
   const copy_kernel none;
-  run_probes(device, found, {is_due, none});
+  const auto believe = [&](const probe& each) {
+    if (!is_refused(each, found) || still_works(device)) return;
+    for (std::size_t i = 0; i < each.count; ++i)
+      found.persistences[index_of(each.first) + i] = persistence::passing;
+  };
+  run_probes(device, found, {is_due, none, [](const probe&) {}, believe});
   if (found.findings[index_of(trait::virtual_memory)] == finding::yes)
     answer_without_child(found, why_no_child);
   return "probed now in this process";
@@ -162,11 +187,14 @@ void probe_with_kernel(const copy_kernel& kernel, device_ref device, record& fou
   run_probes(device, found, {looks, kernel});
 }
 
+bool lasts(persistence holds) {
+  return holds == persistence::lasting || holds == persistence::dated;
+}
+
 /// The part of a record that may be kept on disk, to see whether probes have added to it.
 std::size_t lasting_count(const record& found) {
   std::size_t count = found.descriptors_per_chunk >= 0 ? 1 : 0;
-  for (const persistence each : found.persistences)
-    count += each == persistence::lasting || each == persistence::dated ? 1U : 0U;
+  for (const persistence each : found.persistences) count += lasts(each) ? 1U : 0U;
   return count;
 }
 
@@ -184,15 +212,39 @@ std::optional<record> read_kept(const capability_override& request, const std::s
   return read_record(path, fingerprint, file_owner::cache);
 }
 
-/// Writes lasting and dated findings to disk. Returns the file, or the reason for none, to be
+/// Puts into `kept` each lasting or dated answer that `found` has and `before` has not.
+void take_answers(record& kept, const record& found, const record& before) {
+  for (std::size_t i = 0; i < trait_count; ++i) {
+    if (!lasts(found.persistences[i]) || lasts(before.persistences[i])) continue;
+    kept.findings[i] = found.findings[i];
+    kept.reasons[i] = found.reasons[i];
+    kept.persistences[i] = found.persistences[i];
+    kept.until[i] = found.until[i];
+    if (static_cast<trait>(i) == trait::visible_at_once)
+      kept.visibility_delay = found.visibility_delay;
+  }
+  if (before.minimum_granularity == 0) {
+    kept.minimum_granularity = found.minimum_granularity;
+    kept.recommended_granularity = found.recommended_granularity;
+  }
+  if (before.descriptors_per_chunk < 0 && found.descriptors_per_chunk >= 0)
+    kept.descriptors_per_chunk = found.descriptors_per_chunk;
+  if (before.costs.create == 0 && found.costs.create != 0) kept.costs = found.costs;
+}
+
+/// Writes the answers that `found` has beside `before` to disk, where others stay: another process
+/// may have found more, or have corrected them. Returns the file, or the reason for none, to be
 /// added to the origin.
-std::string keep(const record& found) {
+std::string keep(const record& found, const record& before) {
   if (found.from_named_file)
     return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";
   if (lasting_count(found) == 0) return "; not kept, for nothing was found out that would last";
   const std::string path = cache_path(found.fingerprint);
-  const std::string why_not =
-      path.empty() ? "there is neither XDG_CACHE_HOME nor HOME" : write_record(path, found);
+  if (path.empty()) return "; not kept, for there is neither XDG_CACHE_HOME nor HOME";
+  record kept = read_record(path, found.fingerprint, file_owner::cache).value_or(record{});
+  kept.fingerprint = found.fingerprint;
+  take_answers(kept, found, lasting_count(kept) == 0 ? record{} : before);
+  const std::string why_not = write_record(path, kept);
   return why_not.empty() ? "; kept in " + path : "; not kept, for " + why_not;
 }
 
@@ -225,12 +277,12 @@ record first_record(device_ref device, const capability_override& request) {
   found.fingerprint = fingerprint;
   if (kept) found.origin = "read from " + path;
   if (found.is_open()) {
-    const std::size_t known = lasting_count(found);
+    const record before = found;
     const std::string how = probe_open(device, found, trigger::first_use);
-    if (lasting_count(found) > known) {
-      found.origin += (kept ? ", the rest " : "") + how + keep(found);
+    if (lasting_count(found) > lasting_count(before)) {
+      found.origin += (kept ? ", the rest " : "") + how + keep(found, before);
     } else if (!kept) {
-      found.origin = how + keep(found);
+      found.origin = how + keep(found, before);
     }
   }
   return found;
@@ -238,9 +290,9 @@ record first_record(device_ref device, const capability_override& request) {
 
 /// Asks again the open traits in `found`.
 void complete(device_ref device, record& found) {
-  const std::size_t known = lasting_count(found);
+  const record before = found;
   const std::string how = probe_open(device, found, trigger::first_use);
-  if (lasting_count(found) > known) found.origin = how + keep(found);
+  if (lasting_count(found) > lasting_count(before)) found.origin = how + keep(found, before);
 }
 
 /// The records of this process. Never destroyed: whatever is used at exit may ask.
@@ -248,14 +300,15 @@ class known_devices {
  public:
   struct place {
     std::mutex mutex;
-    std::optional<record> found;  // without assumptions
+    std::optional<record> found;                 // without assumptions
+    std::optional<capability_override> request;  // its files need not stay
     std::shared_ptr<const record> given;
     std::chrono::steady_clock::time_point tried;
 
-    void put(record what, const capability_override& request) {
+    void put(device_ref device, record what, const capability_override& request) {
       given = finish(what, request);
-      set_device_wait_rules(
-          {given->has(trait::counts_ending_streams), given->has(trait::free_waits)});
+      follow_strictest(device,
+                       {given->has(trait::counts_ending_streams), given->has(trait::free_waits)});
       found = std::move(what);
       tried = std::chrono::steady_clock::now();
     }
@@ -272,6 +325,19 @@ class known_devices {
   }
 
  private:
+  /// One set of rules serves the waits for all devices.
+  static void follow_strictest(device_ref device, device_wait_rules its) {
+    static auto& all = *new std::map<int, device_wait_rules>;
+    static std::mutex mutex;
+    const std::lock_guard lock{mutex};
+    all[device.ordinal()] = its;
+    for (const auto& [ordinal, each] : all) {
+      its.counts_ending_streams = its.counts_ending_streams && each.counts_ending_streams;
+      its.free_waits = *its.free_waits && *each.free_waits;
+    }
+    set_device_wait_rules(its);
+  }
+
   std::mutex mutex_;
   std::map<int, place> places_;
 };
@@ -288,10 +354,11 @@ capability capability_of(device_ref device) {
   const std::lock_guard lock{place.mutex};
   if (place.is_to_be_probed()) {
     const detail::reports_wait wait{told};
-    const detail::capability_override request = detail::read_capability_override();
-    capability::record found = place.found ? *place.found : detail::first_record(device, request);
+    if (!place.request) place.request = detail::read_capability_override();
+    capability::record found =
+        place.found ? *place.found : detail::first_record(device, *place.request);
     if (place.found) detail::complete(device, found);
-    place.put(std::move(found), request);
+    place.put(device, std::move(found), *place.request);
     detail::log_path(device, *place.given);
   }
   return capability{place.given};
@@ -309,12 +376,12 @@ capability probe_capability(device_ref device, const copy_kernel& kernel) {
     const detail::reports_wait wait{told};
     found.origin = detail::probe_open(device, found, detail::trigger::demand);
     // For a kernel that makes memory of the library's.
-    if (!place.given) place.put(found, request);
+    if (!place.given) place.put(device, found, request);
   }
   detail::probe_with_kernel(kernel, device, found);
-  found.origin += detail::keep(found);
+  found.origin += detail::keep(found, {});
   const std::lock_guard lock{place.mutex};
-  place.put(std::move(found), request);
+  place.put(device, std::move(found), request);
   return capability{place.given};
 }
 

@@ -8,6 +8,7 @@
 #include <exception>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -91,6 +92,8 @@ void attempt(const probe& each, capability::record& found, const std::string& du
       return leave_open(each, found, shortage.what());
     } catch (const std::bad_alloc&) {
       return leave_open(each, found, "the process ran out of memory or descriptors");
+    } catch (const std::system_error& error) {
+      return leave_open(each, found, std::string{"the system refuses a thread: "} + error.what());
     } catch (const unsupported& error) {
       return answer_all(each, found, finding::no, error.what(), persistence::lasting);
     } catch (const hip_error& error) {

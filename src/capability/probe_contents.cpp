@@ -141,9 +141,10 @@ std::optional<std::pair<address_reservation, address_reservation>> neighbours(pr
 void probe_crosses_reservations(probe_site& site) {
   auto addresses = neighbours(site);
   if (!addresses)
-    return site.answer(trait::crosses_reservations, finding::unknown,
-                       "not found out: no two neighbouring reservations could be made",
-                       persistence::open);
+    // For a day, because where addresses are given out by no hint each process would ask in vain.
+    return site.found.set_until(trait::crosses_reservations, finding::unknown,
+                                "not found out: no two neighbouring reservations could be made",
+                                seconds_now() + 24 * 3600);
   mapped_row first{site, std::move(addresses->first)};
   mapped_row second{site, std::move(addresses->second)};
   for (mapped_row* const row : {&first, &second}) {

@@ -134,7 +134,7 @@ void watch_child() {
 probe_program find_probe_program() {
   // A user that starts a program with rights of its own must not choose the programs it runs.
   if (::getauxval(AT_SECURE) != 0) return {{}, "a program with rights of its own starts no other"};
-  if (const char* const named = environment("HIPVMM_PROBE")) {
+  if (const char* const named = environment("HIPVMM_PROBE"); named != nullptr && *named != '\0') {
     if (std::string{named} == "none") return {{}, "HIPVMM_PROBE=none forbids a process for it"};
     if (::access(named, X_OK) != 0)
       return {{}, std::string{"HIPVMM_PROBE names "} + named + ", which is no program"};

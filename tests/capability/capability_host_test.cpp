@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -14,6 +16,7 @@
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "capability/capability.hpp"
 #include "capability/probe.hpp"
+#include "capability/probe_child.hpp"
 #include "support/captures.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
@@ -109,6 +112,78 @@ HIPVMM_CHILD("has room for one chunk and then for more") {
 
 TEST_CASE("capability: what was found during a shortage stays") {
   check_in_fresh_process("has room for one chunk and then for more");
+}
+
+/// The lines of the one record in the cache of this process, and its path.
+std::pair<std::string, std::filesystem::path> kept_record() {
+  const std::filesystem::path folder = std::filesystem::path{::getenv("XDG_CACHE_HOME")} / "hipvmm";
+  for (const auto& each : std::filesystem::directory_iterator{folder}) {
+    std::ifstream file{each.path()};
+    return {std::string{std::istreambuf_iterator<char>{file}, {}}, each.path()};
+  }
+  return {};
+}
+
+HIPVMM_CHILD("corrects a record on disk while another process has findings open") {
+  detail::reprobe_interval = std::chrono::seconds{0};
+  {
+    const planned_faults rules{"descriptors=1"};
+    CHECK(capability_of(first_device)[trait::several_reservations] == finding::unknown);
+  }
+  auto [text, path] = kept_record();
+  const std::size_t at = text.find("virtual_memory=yes");
+  REQUIRE(at != std::string::npos);
+  text.insert(text.find('\n', at), " (corrected)");
+  std::ofstream{path} << text;
+  CHECK(capability_of(first_device)[trait::several_reservations] == finding::yes);
+  const std::string after = kept_record().first;
+  CHECK(after.find("(corrected)") != std::string::npos);
+  CHECK(after.find("several_reservations=yes") != std::string::npos);
+  // Without a process for them, traits that only such a process asks keep their lines.
+  static_cast<void>(probe_capability(first_device));
+  CHECK(kept_record().first.find("several_reservations=yes") != std::string::npos);
+}
+
+TEST_CASE("capability: answers join the record that is on disk by then") {
+  check_in_fresh_process("corrects a record on disk while another process has findings open");
+}
+
+HIPVMM_CHILD("loses the file that HIPVMM_CAPABILITY names") {
+  detail::reprobe_interval = std::chrono::seconds{0};
+  {
+    const planned_faults rules{"descriptors=1"};
+    CHECK(capability_of(first_device)[trait::several_reservations] == finding::unknown);
+  }
+  std::filesystem::remove(::getenv("HIPVMM_CAPABILITY"));
+  CHECK(capability_of(first_device)[trait::several_reservations] == finding::yes);
+}
+
+TEST_CASE("capability: a named file may go after the first use") {
+  const temporary_folder cache;
+  const std::filesystem::path file = cache.path() / "record.txt";
+  std::ofstream{file} << "none\n";
+  check_child("loses the file that HIPVMM_CAPABILITY names",
+              {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
+               "HIPVMM_CAPABILITY=" + file.string(), "XDG_CACHE_HOME=" + cache.path().string()});
+}
+
+// As a kernel of the program does that writes where it must not.
+HIPVMM_CHILD("probes a device that has failed") {
+  {
+    const planned_faults rules{"hipStreamSynchronize error=hipErrorIllegalAddress"};
+    CHECK(capability_of(first_device)[trait::virtual_memory] != finding::yes);
+  }
+  CHECK(kept_record().first.find("virtual_memory") == std::string::npos);
+}
+
+TEST_CASE("capability: a device that fails while it is probed is no answer for others") {
+  check_in_fresh_process("probes a device that has failed");
+}
+
+TEST_CASE("capability: an empty HIPVMM_PROBE names no program") {
+  ::setenv("HIPVMM_PROBE", "", 1);
+  CHECK(detail::find_probe_program().why_not.find("HIPVMM_PROBE names ,") == std::string::npos);
+  ::unsetenv("HIPVMM_PROBE");
 }
 
 HIPVMM_CHILD("assumes while memory is short") {
@@ -213,19 +288,26 @@ TEST_CASE("capability: probes in the process leave nothing behind") {
   probe_capability(first_device);
 }
 
+/// Findings of the probe that answers `first` alone.
+capability::record answers_of(trait first) {
+  capability::record found;
+  const copy_kernel none;
+  const auto is_looked_for = [first](const detail::probe& each) { return each.first == first; };
+  detail::run_probes(first_device, found, {is_looked_for, none});
+  return found;
+}
+
+TEST_CASE("probes: whether a slow pool's frees wait is not found out by time") {
+  if (host_profile() != "strict") return;  // the others crash or lose something
+  const planned_faults slow{"hipMallocFromPoolAsync delay=40ms"};
+  const capability::record found = answers_of(trait::pools_reuse_in_order);
+  CHECK(found.persistences[index_of(trait::pool_frees_return)] == persistence::open);
+}
+
 // As another process does that probes at the same time: it takes as much at the moment at which
 // the memory of this one should be back.
 TEST_CASE("probes: memory that others take meanwhile is no answer for good") {
-  const auto find = [] {
-    capability::record found;
-    const copy_kernel none;
-    const auto is_looked_for = [](const detail::probe& each) {
-      return each.first == trait::returns_memory;
-    };
-    detail::run_probes(first_device, found, {is_looked_for, none});
-    return found;
-  };
-  const capability::record alone = find();
+  const capability::record alone = answers_of(trait::returns_memory);
   const std::size_t idle = hipvmm_host_device_bytes(first_device.ordinal());
   const planned_faults slow{"hipMemUnmap delay=10ms; hipMemAddressFree delay=40ms"};
   std::uint64_t unmaps = hipvmm_host_call_count("hipMemUnmap");
@@ -244,7 +326,7 @@ TEST_CASE("probes: memory that others take meanwhile is no answer for good") {
       unmaps = hipvmm_host_call_count("hipMemUnmap");
     }
   }};
-  const capability::record found = find();
+  const capability::record found = answers_of(trait::returns_memory);
   CHECK(found.persistences[index_of(trait::returns_memory)] != persistence::lasting);
   for (const trait each : {trait::returns_memory, trait::returns_with_addresses})
     CHECK(found.findings[index_of(each)] == alone.findings[index_of(each)]);

@@ -461,7 +461,7 @@ TEST_CASE("probes: copies across reservations are not known where no two are nei
   for (const probe& each : detail::all_probes())
     if (each.first == trait::crosses_reservations) run_alone(each, found);
   CHECK(found.findings[index_of(trait::crosses_reservations)] == finding::unknown);
-  CHECK(found.persistences[index_of(trait::crosses_reservations)] == persistence::open);
+  CHECK(found.persistences[index_of(trait::crosses_reservations)] == persistence::dated);
   CHECK(found.reasons[index_of(trait::crosses_reservations)] ==
         "not found out: no two neighbouring reservations could be made");
   CHECK(live_objects() == before);
