@@ -98,6 +98,12 @@ TEST_CASE("context: a thread that has none has the device's behind a call that n
     CHECK(current() == first.get());
   });
   in_new_thread([&] {
+    void* memory = nullptr;
+    REQUIRE(hipMallocAsync(&memory, 4096, nullptr) == hipSuccess);
+    CHECK(current() == first.get());
+    CHECK(hipFreeAsync(memory, nullptr) == hipSuccess);
+  });
+  in_new_thread([&] {
     hipStreamCaptureStatus status{};
     REQUIRE(hipStreamIsCapturing(nullptr, &status) == hipSuccess);
     CHECK(current() == first.get());
@@ -181,6 +187,8 @@ TEST_CASE(
       CHECK(hipEventSynchronize(event) == hipSuccess);
       CHECK(hipEventDestroy(event) == hipSuccess);
       CHECK(hipFree(memory) == hipSuccess);
+      CHECK(hipHostFree(nullptr) == hipSuccess);
+      CHECK(hipGraphDestroy(nullptr) == hipErrorInvalidValue);
       CHECK(current() == nullptr);
       REQUIRE(hipSetDevice(1) == hipSuccess);
       REQUIRE(hipSetDevice(0) == hipSuccess);

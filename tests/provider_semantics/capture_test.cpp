@@ -173,6 +173,22 @@ TEST_CASE("capture: calls that it forbids in any mode cost it") {
   }
 }
 
+TEST_CASE("capture: fills and copies of no bytes leave it on CUDA") {
+  if (!like_cuda()) return;
+  scene of;
+  void* const at = of.device.get();
+  check_in_capture(
+      of.captured.get(), hipStreamCaptureModeGlobal,
+      {
+          {"a fill of rows", [&] { return hipMemset2D(at, 64, 0, 0, 4); }, hipSuccess, hipSuccess},
+          {"a copy of rows",
+           [&] { return hipMemcpy2D(at, 64, at, 64, 0, 4, hipMemcpyDeviceToDevice); }, hipSuccess,
+           hipSuccess},
+          {"a copy between devices", [&] { return hipMemcpyPeer(at, 0, at, 0, 0); }, hipSuccess,
+           hipSuccess},
+      });
+}
+
 TEST_CASE("capture: calls that may wait cost it unless it is relaxed") {
   scene of;
   const hipStream_t captured = of.captured.get();

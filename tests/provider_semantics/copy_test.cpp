@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "core/hip_compat.hpp"
 #include "fixtures.hpp"
 #include "rules.hpp"
 
@@ -21,6 +22,11 @@ TEST_CASE("copy: its arguments") {
       {"from the device", [&] { return copy(host.data(), device.get(), hipMemcpyDeviceToHost); },
        hipSuccess},
       {"by the addresses", [&] { return copy(host.data(), device.get(), hipMemcpyDefault); },
+       hipSuccess},
+      {"on the device, without compute units",
+       [&] {
+         return copy(device.get(), device.get() + 64, hipvmm::hip_compat::device_to_device_no_cu);
+       },
        hipSuccess},
       {"no bytes", [&] { return copy(nullptr, nullptr, hipMemcpyDefault, 0); }, hipSuccess},
       {"to null", [&] { return copy(nullptr, host.data(), hipMemcpyHostToDevice); }},

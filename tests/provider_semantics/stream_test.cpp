@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/hip_compat.hpp"
 #include "fixtures.hpp"
 #include "rules.hpp"
 
@@ -101,6 +102,8 @@ TEST_CASE("event: its arguments") {
       {"reaching the system", [] { return create_event(hipEventReleaseToSystem); }, hipSuccess},
       {"reaching both",
        [] { return create_event(hipEventReleaseToSystem | hipEventReleaseToDevice); }},
+      {"without a fence for the system",
+       [] { return create_event(hipvmm::hip_compat::event_disable_system_fence); }, hipSuccess},
       {"unknown flags", [] { return create_event(0x100); }},
       {"between processes, with time", [] { return create_event(hipEventInterprocess); }},
       {"between processes",

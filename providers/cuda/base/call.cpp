@@ -16,7 +16,7 @@ driver& ready_driver() {
 
 driver& driver_with_device() {
   driver& machine = ready_driver();
-  require(machine.device_count() != 0, hipErrorInvalidDevice);
+  require(machine.device_count() != 0, hipErrorNoDevice);
   return machine;
 }
 

@@ -16,7 +16,7 @@ hipError_t remember(hipError_t code) noexcept;
 
 /// Throws if the driver could not be initialized.
 driver& ready_driver();
-/// Throws "invalid device" if there is no device, as libamdhip64 does.
+/// Throws "no device" if there is none, as libamdhip64 does from 5.7 on.
 driver& driver_with_device();
 
 /// Runs `body()` as a HIP function, with every failure turned into a code. The context that `body`

@@ -67,7 +67,7 @@ void set_current_device(int device) {
 
 CUcontext context_of(hipStream_t stream) {
   CUcontext context = nullptr;
-  if (is_special(stream)) return driver::get().primary(current_device());
+  if (is_special(stream)) return bound_primary();
   check(cuStreamGetCtx(to_cuda(stream), &context));
   return context;
 }

@@ -50,7 +50,10 @@ CUmemAllocationHandleType handle_type_of(int type, hipError_t unknown) {
 
 void* descriptor_from(void* os_handle) {
   require(os_handle != nullptr);
-  if (reinterpret_cast<std::uintptr_t>(os_handle) < descriptor_values_end) return os_handle;
+  const auto given = reinterpret_cast<std::uintptr_t>(os_handle);
+  if (given < descriptor_values_end) return os_handle;
+  // No descriptor, as -1 of a call that failed, and no address of an int.
+  require(static_cast<std::intptr_t>(given) > 0 && given % alignof(int) == 0);
   const int value = *static_cast<const int*>(os_handle);
   return reinterpret_cast<void*>(static_cast<std::intptr_t>(value));
 }

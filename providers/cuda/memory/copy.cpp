@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "base/call.hpp"
+#include "core/hip_compat.hpp"
 #include "stream/capture.hpp"
 
 namespace hipvmm::cuda_provider {
@@ -21,6 +22,7 @@ CUresult submit(const copy_arguments& what, int kind, CUstream stream) {
     case hipMemcpyDeviceToHost:
       return cuMemcpyDtoHAsync(what.destination, from, what.bytes, stream);
     case hipMemcpyDeviceToDevice:
+    case hip_compat::device_to_device_no_cu:
       return cuMemcpyDtoDAsync(to, from, what.bytes, stream);
     case hipMemcpyHostToHost:
     case hipMemcpyDefault:
@@ -122,7 +124,7 @@ hipError_t hipMemcpyPeer(void* destination, int destination_device, const void* 
                          int source_device, size_t bytes) {
   return call([&](driver& machine) {
     copy_peer(machine, {destination, source, bytes}, destination_device, source_device, nullptr);
-    check(cuStreamSynchronize(nullptr));
+    if (bytes != 0) check(cuStreamSynchronize(nullptr));
     return hipSuccess;
   });
 }

@@ -32,7 +32,7 @@ hipError_t allocate_host(void** pointer, std::size_t bytes, unsigned flags) {
 }
 
 hipError_t free_host(void* pointer) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     if (pointer == nullptr) return hipSuccess;
     machine.wait_all();
     check(cuMemFreeHost(pointer));

@@ -33,7 +33,7 @@ hipError_t hipHostRegister(void* pointer, size_t bytes, unsigned int flags) {
 }
 
 hipError_t hipHostUnregister(void* pointer) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(pointer != nullptr);
     machine.wait_all();
     const CUresult result = cuMemHostUnregister(pointer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory/memory.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
 
@@ -28,10 +29,13 @@ class signal_list {
       throw;
     }
   }
-  /// Whether it was noted.
-  bool forget(void* start) noexcept {
+  bool has(void* start) noexcept {
     const std::lock_guard lock{mutex_};
-    return std::erase(starts_, start) != 0;
+    return std::ranges::find(starts_, start) != starts_.end();
+  }
+  void forget(void* start) noexcept {
+    const std::lock_guard lock{mutex_};
+    std::erase(starts_, start);
   }
 
  private:
@@ -48,6 +52,7 @@ signal_list& signals() {
 }  // namespace
 
 bool is_stream_ordered(CUdeviceptr start) {
+  if (signals().has(to_pointer(start))) return false;
   CUmemoryPool pool = nullptr;
   check(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, start));
   if (pool != nullptr) return true;
@@ -61,6 +66,13 @@ bool is_stream_ordered(CUdeviceptr start) {
 }
 
 void free_now(driver& machine, CUdeviceptr start) {
+  void* const pointer = to_pointer(start);
+  if (signals().has(pointer)) {
+    machine.wait_all();  // may be refused: the memory stays
+    check(cuMemFreeHost(pointer));
+    signals().forget(pointer);
+    return;
+  }
   // CUDA frees such memory at once, even while it is in use; for the rest it waits.
   if (is_stream_ordered(start)) machine.wait_all();
   check(cuMemFree(start));
@@ -105,12 +117,7 @@ hipError_t hipExtMallocWithFlags(void** pointer, size_t bytes, unsigned int flag
 hipError_t hipFree(void* pointer) {
   return call_anywhere([&](driver& machine) {
     if (pointer == nullptr) return hipSuccess;
-    if (!signals().forget(pointer)) {
-      free_now(machine, to_cuda(pointer));
-      return hipSuccess;
-    }
-    machine.wait_all();
-    check(cuMemFreeHost(pointer));
+    free_now(machine, to_cuda(pointer));
     return hipSuccess;
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "base/call.hpp"
+#include "core/hip_compat.hpp"
 
 // Its header needs kernels' types; it declares the same.
 extern "C" [[gnu::visibility("default")]] hipChannelFormatDesc hipCreateChannelDesc(
@@ -38,6 +39,7 @@ types_of_copy types_of(int kind) {
     case hipMemcpyDeviceToHost:
       return {CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE};
     case hipMemcpyDeviceToDevice:
+    case hip_compat::device_to_device_no_cu:
       return {CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE};
     case hipMemcpyDefault:
       return {CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED};
@@ -46,9 +48,11 @@ types_of_copy types_of(int kind) {
   }
 }
 
-void copy_rows(const rows_of_side& to, const rows_of_side& from, const hipExtent& extent,
+// The functions below return whether they have submitted work: no bytes are none.
+
+bool copy_rows(const rows_of_side& to, const rows_of_side& from, const hipExtent& extent,
                hipStream_t stream) {
-  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return false;
   require(to.start != nullptr && from.start != nullptr);
   for (const rows_of_side* const side : {&to, &from})
     require(extent.width <= side->pitch && extent.height <= side->height);
@@ -67,24 +71,25 @@ void copy_rows(const rows_of_side& to, const rows_of_side& from, const hipExtent
   what.Height = extent.height;
   what.Depth = extent.depth;
   check(cuMemcpy3DAsync(&what, to_cuda(stream)));
+  return true;
 }
 
-void fill_rows(const hipPitchedPtr& to, int value, const hipExtent& extent, hipStream_t stream) {
-  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
+bool fill_rows(const hipPitchedPtr& to, int value, const hipExtent& extent, hipStream_t stream) {
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return false;
   require(to.ptr != nullptr && extent.width <= to.pitch);
   for (std::size_t slice = 0; slice < extent.depth; ++slice) {
     check(cuMemsetD2D8Async(to_cuda(to.ptr) + slice * to.pitch * to.ysize, to.pitch,
                             static_cast<unsigned char>(value), extent.width, extent.height,
                             to_cuda(stream)));
   }
+  return true;
 }
 
 // Of functions that wait: CUDA's own return early.
 template <class Submit>
 hipError_t submit_and_wait(Submit submit) {
   return call([&](driver&) {
-    submit();
-    check(cuStreamSynchronize(nullptr));
+    if (submit()) check(cuStreamSynchronize(nullptr));
     return hipSuccess;
   });
 }
@@ -102,13 +107,13 @@ struct plane_side {
   std::size_t pitch;
 };
 
-void copy_plane(const plane_side& to, const plane_side& from, std::size_t width, std::size_t height,
+bool copy_plane(const plane_side& to, const plane_side& from, std::size_t width, std::size_t height,
                 int kind, hipStream_t stream) {
   const types_of_copy types = types_of(kind);
-  if (width == 0 || height == 0) return;
+  if (width == 0 || height == 0) return false;
   require(width <= to.pitch && width <= from.pitch, hipErrorInvalidPitchValue);
-  copy_rows({types.to, to.start, to.pitch, height}, {types.from, from.start, from.pitch, height},
-            {width, height, 1}, stream);
+  return copy_rows({types.to, to.start, to.pitch, height},
+                   {types.from, from.start, from.pitch, height}, {width, height, 1}, stream);
 }
 
 rows_of_side side_of(CUmemorytype type, const hipPitchedPtr& side, const hipPos& at,
@@ -116,7 +121,7 @@ rows_of_side side_of(CUmemorytype type, const hipPitchedPtr& side, const hipPos&
   return {type, side.ptr, side.pitch, side.ysize != 0 ? side.ysize : height, at.x, at.y, at.z};
 }
 
-void copy_space(const hipMemcpy3DParms* what, hipStream_t stream) {
+bool copy_space(const hipMemcpy3DParms* what, hipStream_t stream) {
   require(what != nullptr);
   const types_of_copy types = types_of(value_of(what->kind));
   // No function here makes arrays.
@@ -124,9 +129,9 @@ void copy_space(const hipMemcpy3DParms* what, hipStream_t stream) {
   require(what->srcPtr.ptr != nullptr && what->dstPtr.ptr != nullptr);
   for (const hipPitchedPtr* const side : {&what->srcPtr, &what->dstPtr})
     require(side->xsize <= side->pitch, hipErrorInvalidPitchValue);
-  copy_rows(side_of(types.to, what->dstPtr, what->dstPos, what->extent.height),
-            side_of(types.from, what->srcPtr, what->srcPos, what->extent.height), what->extent,
-            stream);
+  return copy_rows(side_of(types.to, what->dstPtr, what->dstPos, what->extent.height),
+                   side_of(types.from, what->srcPtr, what->srcPos, what->extent.height),
+                   what->extent, stream);
 }
 
 CUmemorytype type_of(int type) {
@@ -154,28 +159,28 @@ struct place_in_sides {
 };
 
 template <class Description>
-void copy_described(const Description& what, const hipExtent& extent, const place_in_sides& at,
+bool copy_described(const Description& what, const hipExtent& extent, const place_in_sides& at,
                     hipStream_t stream) {
   const CUmemorytype to = type_of(value_of(what.dstMemoryType));
   const CUmemorytype from = type_of(value_of(what.srcMemoryType));
-  copy_rows({to, to == CU_MEMORYTYPE_HOST ? what.dstHost : what.dstDevice,
-             given(what.dstPitch, extent.width), given(at.to_height, extent.height),
-             what.dstXInBytes, what.dstY, at.to_z},
-            {from, from == CU_MEMORYTYPE_HOST ? what.srcHost : what.srcDevice,
-             given(what.srcPitch, extent.width), given(at.from_height, extent.height),
-             what.srcXInBytes, what.srcY, at.from_z},
-            extent, stream);
+  return copy_rows({to, to == CU_MEMORYTYPE_HOST ? what.dstHost : what.dstDevice,
+                    given(what.dstPitch, extent.width), given(at.to_height, extent.height),
+                    what.dstXInBytes, what.dstY, at.to_z},
+                   {from, from == CU_MEMORYTYPE_HOST ? what.srcHost : what.srcDevice,
+                    given(what.srcPitch, extent.width), given(at.from_height, extent.height),
+                    what.srcXInBytes, what.srcY, at.from_z},
+                   extent, stream);
 }
 
-void copy_described(const hip_Memcpy2D* what, hipStream_t stream) {
+bool copy_described(const hip_Memcpy2D* what, hipStream_t stream) {
   require(what != nullptr);
-  copy_described(*what, {what->WidthInBytes, what->Height, 1}, {}, stream);
+  return copy_described(*what, {what->WidthInBytes, what->Height, 1}, {}, stream);
 }
 
-void copy_described(const HIP_MEMCPY3D* what, hipStream_t stream) {
+bool copy_described(const HIP_MEMCPY3D* what, hipStream_t stream) {
   require(what != nullptr);
-  copy_described(*what, {what->WidthInBytes, what->Height, what->Depth},
-                 {what->dstHeight, what->srcHeight, what->dstZ, what->srcZ}, stream);
+  return copy_described(*what, {what->WidthInBytes, what->Height, what->Depth},
+                        {what->dstHeight, what->srcHeight, what->dstZ, what->srcZ}, stream);
 }
 
 void* allocate_rows(std::size_t& pitch, std::size_t width, std::size_t rows,
@@ -230,8 +235,8 @@ hipError_t hipMalloc3D(hipPitchedPtr* memory, hipExtent extent) {
 hipError_t hipMemcpy2D(void* destination, size_t destination_pitch, const void* source,
                        size_t source_pitch, size_t width, size_t height, hipMemcpyKind kind) {
   return submit_and_wait([&] {
-    copy_plane({destination, destination_pitch}, {source, source_pitch}, width, height,
-               value_of(kind), nullptr);
+    return copy_plane({destination, destination_pitch}, {source, source_pitch}, width, height,
+                      value_of(kind), nullptr);
   });
 }
 
@@ -245,7 +250,7 @@ hipError_t hipMemcpy2DAsync(void* destination, size_t destination_pitch, const v
 }
 
 hipError_t hipMemcpy3D(const hipMemcpy3DParms* what) {
-  return submit_and_wait([&] { copy_space(what, nullptr); });
+  return submit_and_wait([&] { return copy_space(what, nullptr); });
 }
 
 hipError_t hipMemcpy3DAsync(const hipMemcpy3DParms* what, hipStream_t stream) {
@@ -253,7 +258,7 @@ hipError_t hipMemcpy3DAsync(const hipMemcpy3DParms* what, hipStream_t stream) {
 }
 
 hipError_t hipMemcpyParam2D(const hip_Memcpy2D* what) {
-  return submit_and_wait([&] { copy_described(what, nullptr); });
+  return submit_and_wait([&] { return copy_described(what, nullptr); });
 }
 
 hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D* what, hipStream_t stream) {
@@ -261,7 +266,7 @@ hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D* what, hipStream_t stream) {
 }
 
 hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D* what) {
-  return submit_and_wait([&] { copy_described(what, nullptr); });
+  return submit_and_wait([&] { return copy_described(what, nullptr); });
 }
 
 hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D* what, hipStream_t stream) {
@@ -270,7 +275,7 @@ hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D* what, hipStream_t stream) {
 
 hipError_t hipMemset2D(void* destination, size_t pitch, int value, size_t width, size_t height) {
   return submit_and_wait([&] {
-    fill_rows({destination, pitch, width, height}, value, {width, height, 1}, nullptr);
+    return fill_rows({destination, pitch, width, height}, value, {width, height, 1}, nullptr);
   });
 }
 
@@ -282,7 +287,7 @@ hipError_t hipMemset2DAsync(void* destination, size_t pitch, int value, size_t w
 }
 
 hipError_t hipMemset3D(hipPitchedPtr destination, int value, hipExtent extent) {
-  return submit_and_wait([&] { fill_rows(destination, value, extent, nullptr); });
+  return submit_and_wait([&] { return fill_rows(destination, value, extent, nullptr); });
 }
 
 hipError_t hipMemset3DAsync(hipPitchedPtr destination, int value, hipExtent extent,

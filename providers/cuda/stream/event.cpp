@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
+#include <bit>
+
 #include "base/call.hpp"
+#include "core/hip_compat.hpp"
 
 namespace hipvmm::cuda_provider {
 namespace {
 
-constexpr unsigned release_flags = hipEventReleaseToDevice | hipEventReleaseToSystem;
+constexpr unsigned visibility_flags =
+    hipEventReleaseToDevice | hipEventReleaseToSystem | hip_compat::event_disable_system_fence;
 constexpr unsigned event_flags =
-    hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | release_flags;
+    hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | visibility_flags;
 
 // How far a record makes writes visible is AMD's; CUDA's events always reach the system.
 unsigned event_flags_for_cuda(unsigned flags) {
@@ -21,7 +25,7 @@ hipError_t create(hipEvent_t* event, unsigned flags) {
   return call([&](driver&) {
     require(event != nullptr);
     require((flags & ~event_flags) == 0);
-    require((flags & release_flags) != release_flags);
+    require(std::popcount(flags & visibility_flags) <= 1);
     require((flags & hipEventInterprocess) == 0 || (flags & hipEventDisableTiming) != 0);
     CUevent made = nullptr;
     check(cuEventCreate(&made, event_flags_for_cuda(flags)));
@@ -74,7 +78,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
 }
 
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(milliseconds != nullptr);
     require(start != nullptr && stop != nullptr, hipErrorInvalidHandle);
     check(cuEventElapsedTime(milliseconds, to_cuda(start), to_cuda(stop)));

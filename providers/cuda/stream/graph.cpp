@@ -64,7 +64,7 @@ hipError_t hipGraphCreate(hipGraph_t* made, unsigned int flags) {
 }
 
 hipError_t hipGraphDestroy(hipGraph_t leaving) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(leaving != nullptr);
     check(cuGraphDestroy(to_cuda(leaving)));
     return hipSuccess;
@@ -99,7 +99,7 @@ hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* exec, hipGraph_t source,
 }
 
 hipError_t hipGraphExecDestroy(hipGraphExec_t exec) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(exec != nullptr);
     check(cuGraphExecDestroy(to_cuda(exec)));
     return hipSuccess;
