@@ -174,6 +174,12 @@ std::size_t row_memory::kept_bytes() const noexcept {
   return own_cache_ ? own_cache_->statistics().bytes : 0;
 }
 
+std::size_t row_memory::reusable_bytes(std::size_t most) const {
+  return own_cache_ ? cache_registry::bytes_to_take(cache_, region_.device(), geometry_.block,
+                                                    handle_type::none, most)
+                    : 0;
+}
+
 void row_memory::return_pinned() noexcept {
   if (region_.committed_bytes() == 0) return_pinned_memory(region_);
 }

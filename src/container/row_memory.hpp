@@ -108,6 +108,8 @@ class row_memory {
   }
   [[nodiscard]] std::size_t alias_bytes() const noexcept { return aliases_ * geometry_.block; }
   [[nodiscard]] std::size_t kept_bytes() const noexcept;
+  /// Those that back rows, counted until they are `most`: not chunks that others retain.
+  [[nodiscard]] std::size_t reusable_bytes(std::size_t most = static_cast<std::size_t>(-1)) const;
   /// Bytes of the device in the cache, which may be the program's.
   [[nodiscard]] std::size_t cached_bytes() const;
   /// Those of a cache of the program that a full device has for new rows: it releases all but what

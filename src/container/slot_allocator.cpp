@@ -280,7 +280,9 @@ std::size_t slot_allocator::slots_that_fit(std::size_t length) {
       fresh.chunks > fresh.bytes / geometry_.block ? fresh.bytes : fresh.chunks * geometry_.block;
   const std::size_t there =
       add_bytes(held_now(), std::min(fresh.bytes, by_count)) + rows_.usable_cached_bytes();
-  const std::size_t most = std::min(limit(), there) / geometry_.row_bytes();
+  const std::size_t kept = rows_.kept_bytes();
+  const std::size_t retained = kept - std::min(kept, rows_.reusable_bytes());
+  const std::size_t most = (std::min(limit(), there) - retained) / geometry_.row_bytes();
   std::size_t room = most > present ? most - present : 0;
   if (geometry_.packs()) {
     const std::size_t next = next_free();

@@ -244,6 +244,10 @@ class slot_allocator final : sleep_participant, idle_holder {
     return std::max({budget_, held_before_, rows_.held_bytes()});
   }
   [[nodiscard]] std::size_t room() const noexcept { return limit() - rows_.held_bytes(); }
+  /// Whether kept chunks and the room back so many bytes.
+  [[nodiscard]] bool has_room(std::size_t bytes) const {
+    return bytes - std::min(bytes, rows_.reusable_bytes(bytes)) <= room();
+  }
   [[noreturn]] void throw_over_budget(std::size_t bytes) const;
   [[nodiscard]] shortage budget_shortage(std::size_t bytes, std::size_t left) const;
   /// Releases unneeded memory while more than `bytes` are held.

@@ -238,9 +238,9 @@ void slot_allocator::back_run(std::size_t which, std::size_t length) {
   const std::size_t count = end - first;
   if (end <= first + 1) return;
   const std::size_t bytes = count * geometry_.row_bytes();
-  while (rows_.kept_bytes() < bytes && move_spare(asker::owner, spare::idle)) {
+  while (rows_.reusable_bytes(bytes) < bytes && move_spare(asker::owner, spare::idle)) {
   }
-  if (room() < bytes - std::min(bytes, rows_.kept_bytes())) return;
+  if (!has_room(bytes)) return;
   if (!attempt([&] { rows_.back_run(first, count); })) return;
   note_held();
   grown_rows_ += count;
@@ -255,7 +255,7 @@ bool slot_allocator::back(std::size_t row, asker who) {
     if (who == asker::background &&
         (stops_.load(std::memory_order_relaxed) || background_task::is_awaited_by_exit()))
       return false;
-    const bool has_kept = rows_.kept_bytes() >= geometry_.block;
+    const bool has_kept = rows_.reusable_bytes(geometry_.block) != 0;
     if (!has_kept && move_spare(who, spare::idle)) continue;
     if (has_kept || room() >= geometry_.block) {
       const auto back_next = [&] {

@@ -119,7 +119,7 @@ void slot_allocator::make_writable(std::size_t which, std::size_t offset, std::s
   const auto find_more = [&] { return move_spare(asker::owner, spare::any) || wait_for_spare(); };
   growth copying{*this, 0};
   for (;;) {
-    if (copied != 0 && rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) > limit()) {
+    if (!has_room(copied)) {
       if (!find_more()) throw_over_budget(copied);
       continue;
     }

@@ -22,12 +22,13 @@ std::unique_ptr<kept_chunk> cached_chunks::take(std::size_t bytes, handle_type s
   return nullptr;
 }
 
-std::size_t cached_chunks::bytes_to_take(std::size_t bytes, handle_type shareable) const {
+std::size_t cached_chunks::bytes_to_take(std::size_t bytes, handle_type shareable,
+                                         std::size_t most) const {
   const std::lock_guard lock{mutex};
   std::size_t sum = 0;
   for (const group* const each : {&pinned_, &free_})
     for (auto at = each->chunks.lower_bound(kept_position{true, shareable, bytes, 0});
-         at != each->chunks.end() && at->chunk.bytes() == bytes &&
+         sum < most && at != each->chunks.end() && at->chunk.bytes() == bytes &&
          at->chunk.shareable() == shareable;
          ++at)
       sum += bytes;

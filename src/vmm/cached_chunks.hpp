@@ -109,8 +109,9 @@ struct cached_chunks {
 
   /// Takes out a chunk of these properties, a pinned one if there is one; null if none is kept.
   std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
-  /// Bytes of the chunks that take() may return one by one.
-  [[nodiscard]] std::size_t bytes_to_take(std::size_t bytes, handle_type shareable) const;
+  /// Bytes of the chunks that take() may return one by one, counted until they are `most`.
+  [[nodiscard]] std::size_t bytes_to_take(std::size_t bytes, handle_type shareable,
+                                          std::size_t most) const;
   /// Takes out a pinned chunk for a gap of `bytes` bytes: the smallest of at least as many, up to
   /// `most`, or else the largest; null if none is kept.
   std::unique_ptr<kept_chunk> take_pinned(std::size_t bytes, std::size_t most,

@@ -361,9 +361,10 @@ physical_chunk cache_registry::take(chunk_cache& cache, device_ref device, std::
   return kept ? std::move(kept->chunk) : physical_chunk{};
 }
 
-std::size_t cache_registry::bytes_to_take(chunk_cache& cache, device_ref device, std::size_t bytes,
-                                          handle_type shareable) {
-  return cache.state_->of(device).bytes_to_take(bytes, shareable);
+std::size_t cache_registry::bytes_to_take(const chunk_cache& cache, device_ref device,
+                                          std::size_t bytes, handle_type shareable,
+                                          std::size_t most) {
+  return cache.state_->of(device).bytes_to_take(bytes, shareable, most);
 }
 
 void cache_registry::release_unpinned() noexcept {

@@ -29,9 +29,10 @@ struct cache_registry {
   /// Takes a chunk of exactly these properties out of `cache`; an empty one if none is kept.
   [[nodiscard]] static physical_chunk take(chunk_cache& cache, device_ref device, std::size_t bytes,
                                            handle_type shareable);
-  /// Bytes of the chunks that take() would return one by one.
-  [[nodiscard]] static std::size_t bytes_to_take(chunk_cache& cache, device_ref device,
-                                                 std::size_t bytes, handle_type shareable);
+  /// Bytes of the chunks that take() would return one by one, counted until they are `most`.
+  [[nodiscard]] static std::size_t bytes_to_take(const chunk_cache& cache, device_ref device,
+                                                 std::size_t bytes, handle_type shareable,
+                                                 std::size_t most = static_cast<std::size_t>(-1));
   /// After addresses were freed: has each cache release chunks that it kept only because of them.
   static void release_unpinned() noexcept;
   /// For the end of the process: the shared cache releases all and keeps nothing more.

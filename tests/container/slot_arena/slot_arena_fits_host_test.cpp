@@ -2,6 +2,7 @@
 // slots_that_fit() is zero exactly if acquire() and commit() would fail.
 #include <hipvmm/container/slot_arena.hpp>
 
+#include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -89,6 +90,31 @@ TEST_CASE("slot_arena: what a cache of the program keeps counts on a full device
   CHECK(fitting == 2);
   CHECK(fill_slots(arena, granule(), stream) == fitting);
   CHECK_THROWS_AS(arena.commit(sizes{3}, sizes{1}, stream), out_of_memory);
+}
+
+TEST_CASE(
+    "slot_arena: a retained chunk that addresses pin serves no slot, and the budget counts it") {
+  if (!capability_of(first_device).has(trait::retains_chunks)) return;
+  const stream stream{first_device};
+  slot_arena_options options = small_slots();
+  options.planes = 1;
+  options.budget_bytes = 2 * granule();
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0, 1}, sizes{1, 1}, stream);
+  const retained_chunk held = retain_chunk(arena.pointer(1));
+  arena.release(1, stream);
+  stream.synchronize();
+  arena.trim();
+  const bool is_pinned = arena.statistics().held_bytes == 2 * granule();
+  CHECK(is_pinned == addresses_pin());
+  try {
+    arena.commit(sizes{2}, sizes{1}, stream);
+    CHECK_FALSE(is_pinned);
+  } catch (const out_of_memory&) {
+    CHECK(is_pinned);
+  }
+  CHECK(arena.statistics().held_bytes == 2 * granule());
+  CHECK(arena.slots_that_fit(1) == 0);
 }
 
 TEST_SUITE_END();
