@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <deque>
+
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
@@ -275,6 +277,33 @@ TEST_CASE("vmm_pool_resource: addresses that HIP will not unmap cost only themse
   }
   drain_retired_memory();
   CHECK(test::live_objects() == before);
+}
+
+TEST_CASE("vmm_pool_resource: its limit counts chunks of a failed growth that addresses pin" *
+          test::needs_virtual_memory) {
+  // The same again takes these chunks. Those of smaller growths are smaller.
+  for (const std::size_t bytes : {128 * MiB, 24 * MiB}) {
+    INFO("requests of " << bytes / MiB << " MiB");
+    drain_retired_memory();
+    vmm_pool_resource pool{first_device, test::at_most(256 * MiB)};
+    const stream used{first_device};
+    const std::size_t outside = hipvmm_host_device_bytes(0);
+    {
+      const lease kept{pool, used, 4 * MiB};
+      {
+        const test::planned_fault refused{"hipMemSetAccess", 1, hipErrorUnknown};
+        CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 128 * MiB)), hip_error);
+        CHECK(refused.struck());
+      }
+      std::deque<lease> held;
+      CHECK_THROWS_AS(for (;;) held.emplace_back(pool, used, bytes), out_of_memory);
+      CHECK(held.size() * bytes >= 120 * MiB);
+      CHECK(hipvmm_host_device_bytes(0) - outside <= 256 * MiB);
+    }
+    used.synchronize();
+    pool.trim_to(0);
+    CHECK(hipvmm_host_device_bytes(0) == outside);
+  }
 }
 
 TEST_CASE("vmm_pool_resource: a growth whose undo HIP refuses leaves all to later requests" *

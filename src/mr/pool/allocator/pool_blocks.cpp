@@ -17,6 +17,28 @@ chunk_rules pool_blocks::rules() const {
           planned_bytes,         largest_chunk};
 }
 
+std::optional<growth_plan> pool_blocks::plan(const request& wanted, const placement_scan& found,
+                                             chunk_rules rules) const {
+  auto result = plan_growth(index, wanted, found, rules);
+  const std::size_t pinned = memory.pinned_bytes();
+  if (!result || pinned == 0) return result;
+  const std::size_t room = limit - std::min(limit, physical_bytes() + planned_bytes);
+  std::size_t moved = 0;
+  for (const idle_chunk& each : result->sources) moved += each.bytes;
+  const auto is_allowed = [&](std::size_t backed) {
+    std::size_t fresh = backed - std::min(backed, moved);
+    const std::size_t chunk = std::min(fresh, result->chunk);
+    if (chunk == 0) return true;
+    const std::size_t rest = fresh % chunk;
+    fresh -= std::min(memory.set_aside_bytes(chunk), fresh - rest);
+    if (rest != 0 && memory.set_aside_bytes(rest) != 0) fresh -= rest;
+    return fresh <= room;
+  };
+  if (is_allowed(result->wanted) && is_allowed(result->least)) return result;
+  rules.planned += pinned;
+  return plan_growth(index, wanted, found, rules);
+}
+
 void pool_blocks::choose_equal_chunk(std::size_t available) {
   if (memory.has_equal_chunks() && index.unmapped_bytes() == index.address_bytes())
     equal_chunk = equal_chunk_bytes(available, rules());

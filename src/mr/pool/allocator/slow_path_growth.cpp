@@ -40,9 +40,8 @@ bool slow_path::begin(growth& work) {
       blocks_.require_awake();
       chunk_rules rules = blocks_.rules();
       rules.moves_small_chunks = is_memory_short_;
-      const block_index& index = blocks_.index;
-      const placement_scan found = scan_placements(index, request_, *this, rules);
-      auto plan = plan_growth(index, request_, found, rules);
+      const placement_scan found = scan_placements(blocks_.index, request_, *this, rules);
+      auto plan = blocks_.plan(request_, found, rules);
       missed_a_run_ = found.free_run.first != nullptr;
       if (!plan) return false;
       work.plan = std::move(*plan);

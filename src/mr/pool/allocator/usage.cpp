@@ -164,7 +164,7 @@ bool idle_memory::can_serve(std::size_t bytes, std::optional<new_memory> fresh) 
     for (const stretch& each : stretches_)
       add_idle_chunks(blocks_.index, *each.first, each.end, found.sources);
   scan_gaps(blocks_.index, wanted, *this, rules, found);
-  const auto plan = plan_growth(blocks_.index, wanted, found, rules);
+  const auto plan = blocks_.plan(wanted, found, rules);
   if (!plan) return false;
   std::size_t moved = 0;
   for (const idle_chunk& each : plan->sources) moved += each.bytes;

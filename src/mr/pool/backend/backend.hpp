@@ -101,6 +101,11 @@ class memory_backend {
   virtual void release_set_aside() noexcept {}
   /// Bytes of set-aside chunks that release_set_aside() cannot return to the device. Thread-safe.
   [[nodiscard]] virtual std::size_t pinned_bytes() const noexcept { return 0; }
+  /// Bytes of set-aside chunks of `chunk` bytes each, which create() takes. Thread-safe.
+  [[nodiscard]] virtual std::size_t set_aside_bytes(std::size_t chunk) const {
+    static_cast<void>(chunk);
+    return 0;
+  }
   /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
   /// backed again until that release has succeeded. Pre: nothing in flight uses it.
   /// Throws: std::bad_alloc; then nothing changed.

@@ -183,6 +183,10 @@ std::size_t region_backend::pinned_bytes() const noexcept {
   return returns_memory_ ? 0 : set_aside_.statistics().bytes;
 }
 
+std::size_t region_backend::set_aside_bytes(std::size_t chunk) const {
+  return detail::cache_registry::bytes_to_take(set_aside_, device_, chunk, chunks_.shareable);
+}
+
 std::uint64_t region_backend::reclaimed_so_far() const { return detail::reclaimed_so_far(); }
 
 std::size_t region_backend::reclaims_left() const { return detail::retirements_waiting(); }

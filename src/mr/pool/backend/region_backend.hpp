@@ -36,6 +36,7 @@ class region_backend final : public device_backend {
   void set_aside(std::size_t offset, std::size_t bytes) override;
   void release_set_aside() noexcept override;
   [[nodiscard]] std::size_t pinned_bytes() const noexcept override;
+  [[nodiscard]] std::size_t set_aside_bytes(std::size_t chunk) const override;
   [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t offset,
                                                         std::size_t bytes) override;
   [[nodiscard]] left_mapped detach_refused(std::size_t offset, std::size_t bytes) override;
