@@ -19,6 +19,7 @@
 #include <utility>
 
 #include <hipvmm/ipc/ipc_error.hpp>
+#include "core/check.hpp"
 #include "core/file_size_signal.hpp"
 #include "ipc/fault_point.hpp"
 
@@ -68,15 +69,14 @@ owned_descriptor open_file(const budgets_folder& folder, const std::string& name
   return file;
 }
 
-/// Makes a file that appears whole or not at all. Does nothing if the file exists, or the folder
-/// has gone.
-void make_file(const budgets_folder& folder, const std::string& name, const budget_key& key,
-               std::uint64_t limit) {
-  const std::string path = folder.path + '/' + name;
-  const owned_descriptor file{
+/// Makes a file that has no name yet, so that it appears whole, and locked, or not at all. Empty if
+/// the folder has gone.
+owned_descriptor make_file(const budgets_folder& folder, const std::string& path,
+                           const budget_key& key, std::uint64_t limit) {
+  owned_descriptor file{
       ::openat(folder.descriptor.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR)};
   const int created = failure_of("create", file.get());
-  if (created == ENOENT) return;  // the folder has gone
+  if (created == ENOENT) return {};
   if (created != 0) throw_system(created, "openat(O_TMPFILE)", path);
   const without_file_size_signal failing;  // by EFBIG
   // Allocates all pages now: a store to a page without memory would end the process.
@@ -98,10 +98,7 @@ void make_file(const budgets_folder& folder, const std::string& name, const budg
   const ::ssize_t written = ::pwrite(file.get(), &header, sizeof(header), 0);
   const int code = failure_of("pwrite", written == sizeof(header) ? 0 : -1);
   if (code != 0) throw_system(code, "pwrite", path);
-  const std::string open = "/proc/self/fd/" + std::to_string(file.get());
-  const int linked = failure_of("linkat", ::linkat(AT_FDCWD, open.c_str(), folder.descriptor.get(),
-                                                   name.c_str(), AT_SYMLINK_FOLLOW));
-  if (linked != 0 && linked != EEXIST && linked != ENOENT) throw_system(linked, "linkat", path);
+  return file;
 }
 
 void lock_file(const owned_descriptor& file, const std::string& path) {
@@ -141,6 +138,8 @@ budget_file::budget_file(budgets_folder folder, std::string name, owned_descript
     : folder_{std::move(folder)}, name_{std::move(name)}, file_{std::move(file)} {}
 
 budget_file::~budget_file() {
+  // It was locked all the time, so no other process takes part.
+  if (is_new_) report_exceptions([this] { remove(); });
   unlock();
   if (shared_ != nullptr) ::munmap(static_cast<void*>(shared_), sizeof(budget_layout));
 }
@@ -173,11 +172,22 @@ void budget_file::map() {
                   "its own folder by HIPVMM_BUDGETS, or remove the file when no process uses it");
 }
 
+bool budget_file::link() {
+  const std::string open = "/proc/self/fd/" + std::to_string(file_.get());
+  const int result =
+      ::linkat(AT_FDCWD, open.c_str(), folder_.descriptor.get(), name_.c_str(), AT_SYMLINK_FOLLOW);
+  is_new_ = result == 0;
+  const int code = failure_of("linkat", result);
+  if (code != 0 && code != EEXIST && code != ENOENT)
+    throw_system(code, "linkat", folder_.path + '/' + name_);
+  return is_new_;
+}
+
 std::unique_ptr<budget_file> budget_file::open(const budget_key& key, std::uint64_t limit) {
   require_budget_name(key.name);
   const std::string name = file_name(key);
   std::string path;
-  // Again if another process removed the file between open and lock.
+  // Again if another process removed the file between open and lock, or made one meanwhile.
   for (int tries = 0; tries < 100; ++tries) {
     budgets_folder folder = open_budgets_folder(limit != 0);
     path = folder.path + '/' + name;
@@ -186,17 +196,15 @@ std::unique_ptr<budget_file> budget_file::open(const budget_key& key, std::uint6
       continue;
     }
     owned_descriptor file = open_file(folder, name);
-    if (file.empty() && limit == 0) return nullptr;
-    if (file.empty()) {
-      make_file(folder, name, key, limit);
-      file = open_file(folder, name);
-      if (file.empty()) continue;
-    }
+    const bool makes = file.empty();
+    if (makes && limit == 0) return nullptr;
+    if (makes) file = make_file(folder, path, key, limit);
+    if (file.empty()) continue;
     lock_file(file, path);
-    if (!is_still_there(folder, name, file)) continue;
+    if (!makes && !is_still_there(folder, name, file)) continue;
     std::unique_ptr<budget_file> result{new budget_file{std::move(folder), name, std::move(file)}};
     result->map();
-    return result;
+    if (!makes || result->link()) return result;
   }
   refuse_budget(path + " is made and removed again and again");
 }
@@ -229,6 +237,7 @@ std::vector<std::string> budget_file::all() {
 }
 
 void budget_file::unlock() noexcept {
+  is_new_ = false;
   ::flock(file_.get(), LOCK_UN);
   // A child of fork() would keep it open, and the mapping needs it no longer.
   const owned_descriptor closed{std::move(file_)};

@@ -27,9 +27,9 @@ void require_budget_name(const std::string& name);
 class budget_file {
  public:
   /// Opens it and takes the lock, for which it waits some seconds at most. If there is no file,
-  /// makes one with `limit`, or returns null if that is zero.
-  /// Throws: ipc_error `refused` if other users may write the file or folder, or the file has
-  /// another version or PID namespace; `timeout`; `system`.
+  /// makes one with `limit`, or returns null if that is zero. A new one goes again without
+  /// unlock(). Throws: ipc_error `refused` if other users may write the file or folder, or the file
+  /// has another version or PID namespace; `timeout`; `system`.
   [[nodiscard]] static std::unique_ptr<budget_file> open(const budget_key& key,
                                                          std::uint64_t limit);
   /// The same for an existing file, by its name in the folder, without the lock; null if it has
@@ -49,10 +49,13 @@ class budget_file {
  private:
   budget_file(budgets_folder folder, std::string name, owned_descriptor file);
   void map();
+  /// Gives a new file its name; returns false if there is such a file, or the folder has gone.
+  [[nodiscard]] bool link();
 
   budgets_folder folder_;
   std::string name_;
   owned_descriptor file_;
+  bool is_new_ = false;
   budget_layout* shared_ = nullptr;
 };
 
