@@ -80,11 +80,12 @@ owned_descriptor make_file(const budgets_folder& folder, const std::string& path
   if (created != 0) throw_system(created, "openat(O_TMPFILE)", path);
   const without_file_size_signal failing;  // by EFBIG
   // Allocates all pages now: a store to a page without memory would end the process.
-  const int planned = fault_point("posix_fallocate");
-  if (const int code =
-          planned != 0 ? planned : ::posix_fallocate(file.get(), 0, sizeof(budget_layout));
-      code != 0)
-    throw_system(code, "posix_fallocate", path);
+  int allocated = EINTR;
+  while (allocated == EINTR) {
+    const int planned = fault_point("posix_fallocate");
+    allocated = planned != 0 ? planned : ::posix_fallocate(file.get(), 0, sizeof(budget_layout));
+  }
+  if (allocated != 0) throw_system(allocated, "posix_fallocate", path);
   budget_header header{};
   header.magic = budget_magic;
   header.version = budget_version;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <new>  // IWYU pragma: keep
+#include <string_view>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
@@ -183,6 +184,19 @@ TEST_CASE("budget_file: processes that make and remove a budget at the same time
     REQUIRE(::waitpid(each, &status, 0) == each);
     CHECK(status == 0);
   }
+}
+
+int interrupt_allocation(const char* step) {
+  return step == std::string_view{"posix_fallocate"} && planned_step.fetch_sub(1) > 0 ? EINTR : 0;
+}
+
+TEST_CASE("budget_file: signals do not end the allocation of a new file") {
+  const budget_folder folder;
+  planned_step = 3;
+  detail::protocol_step_hook = interrupt_allocation;
+  CHECK_NOTHROW(static_cast<void>(detail::budget_file::open({"interrupted", {}}, 1)));
+  detail::protocol_step_hook = nullptr;
+  CHECK(planned_step == -1);
 }
 
 TEST_CASE("budget_file: a child of fork() keeps no lock that this process ends") {
