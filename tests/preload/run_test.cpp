@@ -8,6 +8,7 @@
 
 #include "preload/preload_program.hpp"
 #include "support/process/program.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -137,6 +138,16 @@ TEST_CASE("hipvmm-run: a program runs without standard output, too") {
   const std::string asks = " sh -c '[ ! -e /proc/self/fd/1 ] && exit 5' >&-";
   CHECK(status(PRELOAD_RUN_PROGRAM + asks) == 5);
   CHECK(status(PRELOAD_RUN_PROGRAM " --print >&- 2>/dev/null") == 1);
+}
+
+TEST_CASE("hipvmm-run: it goes on where a library leaves the errno of an interrupted call") {
+  const temporary_folder folder;
+  for (const char* const name : {"libhipvmm_preload.so", "libhipvmm_preload_core.so"})
+    std::filesystem::copy_file(PRELOAD_INTERRUPTED, folder.path() / name);
+  const outcome ended = run(
+      "/usr/bin/env", {"timeout", "20", PRELOAD_RUN_PROGRAM, "--library",
+                       (folder.path() / "libhipvmm_preload.so").string(), "sh", "-c", "exit 3"});
+  CHECK(ended.status == 3);
 }
 
 TEST_CASE("hipvmm-run: help and version") {

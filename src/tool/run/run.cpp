@@ -168,10 +168,9 @@ void require_fit_in_child(const path& library) {
   std::string said;
   std::array<char, 4096> part{};
   ::ssize_t got = 0;
-  while (child > 0 && ((got = ::read(ends[0], part.data(), part.size())) > 0 || errno == EINTR)) {
+  while (child > 0 &&
+         ((got = ::read(ends[0], part.data(), part.size())) > 0 || (got < 0 && errno == EINTR)))
     if (got > 0) said.append(part.data(), static_cast<std::size_t>(got));
-    if (got < 0) errno = 0;
-  }
   ::close(ends[0]);
   if (child < 0) throw std::system_error{errno, std::generic_category(), "fork"};
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
