@@ -3,6 +3,7 @@
 
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -94,6 +95,35 @@ def test_a_killed_keeper(kept):
         hipvmm.torch.attach(name)
     assert hipvmm.torch.keep(name, {"again": torch.zeros(3)}) > 0
     assert list(hipvmm.torch.attach(name)) == ["again"]
+
+
+def test_a_stopped_keeper(kept, monkeypatch):
+    import hipvmm.kept
+    import hipvmm.torch
+
+    name, process = kept
+    monkeypatch.setattr(hipvmm.kept, "_PATIENCE", 1)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(hipvmm.IpcError, match=f"process {process}.* within 1 s.*SIGCONT"):
+            hipvmm.torch.forget(name)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert ends(process)
+
+
+def test_a_keeper_that_accepts_nothing(tmp_path, monkeypatch):
+    import hipvmm.kept
+    import hipvmm.torch
+
+    monkeypatch.setattr(hipvmm.kept, "_PATIENCE", 1)
+    path = str(tmp_path / "kept")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stopped:
+        stopped.bind(path)
+        stopped.listen(0)
+        with hipvmm.kept._connect(path):
+            with pytest.raises(hipvmm.IpcError, match="accepts no connection within 1 s"):
+                hipvmm.torch.forget(path)
 
 
 def test_a_name_is_taken_once(kept):

@@ -24,6 +24,7 @@ __all__ = ["attach", "forget", "keep"]
 
 _MAGIC = b"hipvmmT1"
 _ALIGNMENT = 256
+_PATIENCE = 5  # seconds, as that of attach()
 _HEADER = struct.Struct("<8sQ")  # and the index as JSON: [[name, dtype, shape, offset], ...]
 
 
@@ -93,13 +94,10 @@ def attach(name: str, read_only: bool = True, device: Any = None) -> Dict[str, A
 def forget(name: str) -> None:
     """Ends the keeper of a name. Processes that are attached keep their tensors.
 
-    Raises IpcError if nothing is kept by that name, or by a process that is no keeper alone."""
+    Raises IpcError if nothing is kept by that name, or by a process that is no keeper alone, or if
+    the keeper has not ended within 5 seconds, because it is stopped."""
     path = _path_of(name)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
-        try:
-            peer.connect(path)
-        except OSError as why:
-            raise IpcError(f"nothing is kept at {path}: {why}") from why
+    with _connect(path) as peer:
         process, user, _ = struct.unpack(
             "iII", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if user != os.geteuid():
@@ -109,8 +107,28 @@ def forget(name: str) -> None:
         os.kill(process, signal.SIGTERM)
         try:
             peer.recv(1)  # until it closes
+        except BlockingIOError as why:
+            raise IpcError(f"process {process}, which keeps {path}, has not ended within "
+                           f"{_PATIENCE} s: if it is stopped, SIGCONT lets it end") from why
         except OSError:
             pass
+
+
+def _connect(path: str) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        # The system's limits, which a full queue of connections obeys too.
+        for limit in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            peer.setsockopt(socket.SOL_SOCKET, limit, struct.pack("@ll", _PATIENCE, 0))
+        peer.connect(path)
+        return peer
+    except BlockingIOError as why:
+        peer.close()
+        raise IpcError(f"the keeper of {path} accepts no connection within {_PATIENCE} s: if it is "
+                       "stopped, SIGCONT lets it go on") from why
+    except OSError as why:
+        peer.close()
+        raise IpcError(f"nothing is kept at {path}: {why}") from why
 
 
 def _is_keeper(process: int) -> bool:
