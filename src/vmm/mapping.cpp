@@ -122,6 +122,8 @@ bool detail::is_freshly_mapped(const void* address, device_ref owner) {
 mapping::mapping(const address_reservation& reservation, std::size_t offset,
                  const physical_chunk& chunk, map_answer answer) {
   if (chunk.empty()) throw std::invalid_argument{"a mapping of an empty chunk"};
+  chunk.process_.require_own();
+  reservation.process_.require_own();
   if (offset > reservation.bytes() || chunk.bytes() > reservation.bytes() - offset)
     throw std::invalid_argument{"a mapping of " + std::to_string(chunk.bytes()) +
                                 " bytes at offset " + std::to_string(offset) +

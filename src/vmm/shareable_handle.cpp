@@ -55,6 +55,7 @@ __attribute__((no_sanitize("enum"))) hipError_t import_as(int kind,
 
 shareable_handle::shareable_handle(physical_chunk& chunk) {
   require_exportable(chunk, handle_type::posix_fd, "posix_fd");
+  chunk.process_.require_own();
   int descriptor = -1;
   const hipError_t result = export_as(hipMemHandleTypePosixFileDescriptor, &descriptor, chunk);
   detail::check_resources(result, "hipMemExportToShareableHandle", chunk.device(), chunk.bytes());
@@ -80,6 +81,7 @@ shareable_handle& shareable_handle::operator=(shareable_handle&& other) noexcept
 
 fabric_handle export_fabric(physical_chunk& chunk) {
   require_exportable(chunk, handle_type::fabric, "fabric");
+  chunk.process_.require_own();
   fabric_handle result;
   static_assert(sizeof(result.data) == hip_compat::fabric_handle_bytes);
   detail::check(export_as(hip_compat::fabric_handle_kind, result.data.data(), chunk),

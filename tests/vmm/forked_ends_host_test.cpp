@@ -14,6 +14,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
 #include "runtime/host/pinned_memory.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
@@ -92,21 +93,28 @@ TEST_CASE("mapping: its end in a child of fork() does not call the registrar") {
   CHECK(registrar->removed == 1);
 }
 
-TEST_CASE("vmm: an unmap and a free that are asked for are refused in a child of fork()") {
+TEST_CASE("vmm: calls for objects of the parent are refused in a child of fork()") {
   mapped_chunk one{physical_chunk{first_device, granule()}};
   address_reservation addresses{granule()};
-  CHECK(is_silent_in_child([&] {
-    try {
-      one.map.unmap();
-      ::_exit(2);
-    } catch (const unsupported&) {
-    }
-    try {
-      addresses.free();
-      ::_exit(3);
-    } catch (const unsupported&) {
-    }
-  }));
+  physical_chunk chunk{first_device, granule(), handle_type::posix_fd};
+  const std::vector<std::function<void()>> calls{
+      [&] { one.map.unmap(); },
+      [&] { addresses.free(); },
+      [&] {
+        mapping{addresses, 0, chunk};
+      },
+      [&] { shareable_handle{chunk}; },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    CAPTURE(i);
+    CHECK(is_silent_in_child([&] {
+      try {
+        calls[i]();
+        ::_exit(2);
+      } catch (const unsupported&) {
+      }
+    }));
+  }
 }
 
 TEST_CASE("imported_pool: its end in a child of fork() calls no HIP") {

@@ -53,6 +53,7 @@ class address_reservation {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  friend class mapping;
   friend struct detail::address_calls;  // src/vmm/address_reservation.cpp
   friend void detail::note_failed_map(const address_reservation& addresses) noexcept;
 

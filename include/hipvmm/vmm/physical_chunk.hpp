@@ -134,6 +134,7 @@ class physical_chunk {
   [[nodiscard]] bool shared() const noexcept { return shared_; }
 
  private:
+  friend class mapping;
   friend class shareable_handle;
   friend fabric_handle export_fabric(physical_chunk& chunk);
   friend physical_chunk import_chunk(const fabric_handle& handle, device_ref device);
