@@ -218,6 +218,32 @@ TEST_CASE("region: move_range waits beside a capture of another thread, or moves
   check_tags(subject.region, 0, 3, 1, subject.stream);
 }
 
+// As if a capture of another thread began with the copies, and lasted.
+HIPVMM_TEST_CASE_IN("region: copies that cannot be awaited keep their chunks and mappings", {}) {
+  three_chunks subject;
+  drain_retired_memory();
+  const hipvmm_host_counters before = live_objects();
+  const call_counter copies{"hipMemcpyAsync"};
+  // All waits but the first, which is made before the copies.
+  std::string refusals =
+      "hipDeviceSynchronize error=hipErrorStreamCaptureUnsupported; "
+      "hipFree error=hipErrorStreamCaptureUnsupported";
+  for (int nth = 2; nth < 9; ++nth)
+    refusals += "; hipStreamSynchronize nth=" + std::to_string(nth) +
+                " error=hipErrorStreamCaptureUnsupported";
+  {
+    const planned_faults faults{refusals};
+    CHECK_THROWS_AS(subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream),
+                    hip_error);
+  }
+  // Lost, because the copies may be under way.
+  CHECK(copies.count() != 0);
+  CHECK(live_objects().mappings - before.mappings == copies.count());
+  CHECK(live_objects().handles - before.handles == copies.count());
+  check_tags(subject.region, 0, 3, 1, subject.stream);
+  CHECK(subject.region.chunks().front().device == first_device);
+}
+
 TEST_SUITE_END();
 
 }  // namespace
