@@ -85,8 +85,10 @@ class attachment final : private subscription {
 attachment::attachment(const std::string& path, const attach_options& options,
                        const element_identity& elements)
     : subscription{path, options.other_users, options.timeout}, options_{options} {
-  const deadline until = deadline_in(options_.timeout);
-  devices_ = devices_here(connect(elements, until));
+  deadline until = deadline_in(options_.timeout);
+  const welcome_packet welcome = connect(elements, until);
+  const auto began = std::chrono::steady_clock::now();
+  devices_ = devices_here(welcome);
   const device_ref device = devices_.front();
   memory_.emplace(reserve_mirror(device, shape().max_bytes, rights_of(devices_, options_),
                                  "an importer reserves all addresses that the owner of " + path +
@@ -94,7 +96,7 @@ attachment::attachment(const std::string& path, const attach_options& options,
                                  placement_on(devices_, shape().granularity)));
   const stream own{device};
   stream_ = own;
-  subscription::refresh(until);
+  subscription::refresh(until + (std::chrono::steady_clock::now() - began));
 }
 
 std::vector<device_ref> attachment::devices_here(const welcome_packet& from) const {
@@ -174,10 +176,9 @@ std::size_t attachment::refresh(stream_ref stream, deadline until) {
 bool attachment::wait_for(std::size_t bytes, std::chrono::milliseconds timeout, stream_ref stream) {
   require_own_process("wait_for");
   const deadline until = deadline_in(timeout);
-  // An answer that has begun is worth the time that the options give the owner.
-  const deadline last = std::max(until, deadline_in(options_.timeout));
   auto pause = std::chrono::microseconds{10};
-  while (refresh(stream, last) < bytes) {
+  // An answer that has begun is worth the time that the options give the owner.
+  while (refresh(stream, std::max(until, deadline_in(options_.timeout))) < bytes) {
     if (!is_open() || std::chrono::steady_clock::now() >= until) return false;
     // The state page is memory, and does not wake its readers. A closed connection is seen here.
     const deadline next = std::min<deadline>(until, std::chrono::steady_clock::now() + pause);

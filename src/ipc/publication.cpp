@@ -77,7 +77,7 @@ class keeper final : private subscription {
 
 keeper::keeper(const std::string& from, std::chrono::milliseconds timeout)
     : subscription{from, {}, timeout} {
-  const deadline until = deadline_in(timeout);
+  deadline until = deadline_in(timeout);
   welcome_packet welcome = connect({}, until);
   memory_ = {welcome.shape, std::move(welcome.other_devices), {}};
   refresh(until);

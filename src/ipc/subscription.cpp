@@ -43,9 +43,12 @@ void subscription::connect(deadline until) {
   require_user(credentials_of(socket_.get()), other_users_);
 }
 
-welcome_packet subscription::connect(const element_identity& elements, deadline until) {
-  connect(until);
+welcome_packet subscription::connect(const element_identity& elements, deadline& until) {
+  // Before the owner waits for a hello: the first HIP call of a process may take long.
+  const auto began = clock::now();
   const build_identity own = own_identity();
+  until += clock::now() - began;
+  connect(until);
   // If the owner refused at once, its sentence can still be read.
   static_cast<void>(send(hello_packet{own}, until));
   std::optional<received_packet> answer = receive(until);
@@ -115,7 +118,7 @@ void subscription::require_sane(const chunk_record& place) const {
                   " bytes, no whole granules, or of no device that was named");
 }
 
-bool subscription::fetch(deadline until) {
+bool subscription::fetch(deadline& until) {
   // If the owner has closed, its last packets can still be read.
   if (send(request_packet{++ticket_, epoch_}, until)) must_acknowledge_ = false;
   bool has_begun = false;
@@ -137,8 +140,8 @@ bool subscription::fetch(deadline until) {
       let_go(path_ + ": " + late->text);
     // Part of the answer to an abandoned request; the current answer contains it all.
     if (!has_begun) continue;
-    // The time that this process needs does not count against the owner's limit. The loop ends:
-    // withdrawals precede new chunks, and the reservation limits the number of those.
+    // The loop ends: withdrawals precede new chunks, and the reservation limits the number of
+    // those.
     const auto began = clock::now();
     if (has_added && !std::holds_alternative<chunk_packet>(next->content) &&
         !std::holds_alternative<complete_packet>(next->content))
@@ -225,6 +228,7 @@ void subscription::set_readable(byte_range range) noexcept {
 
 void subscription::refresh(deadline until) {
   bool has_begun_anew = false;
+  bool has_answer = false;
   for (int round = 0; round < most_rounds; ++round) {
     // The range first: its epoch's list contains the chunks of the range.
     const std::optional<byte_range> seen = state_->readable();
@@ -240,11 +244,17 @@ void subscription::refresh(deadline until) {
         socket_ = {};
         continue;
       }
+      has_answer = true;
+    } catch (const ipc_error& error) {
+      // An owner that announces again and again: the next call takes the rest.
+      if (!has_answer || error.reason() != ipc_failure::timeout) throw;
+      break;
     } catch (const unsupported&) {
       if (here_.empty() || has_begun_anew || !refuses_holes()) throw;
       // Of several chunks that took others' places the first is beside the hole of the next. From
       // an empty region on, by offset, there is none.
       has_begun_anew = true;
+      has_answer = false;
       withdraw_others({});
       epoch_ = 0;
       continue;

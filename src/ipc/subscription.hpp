@@ -38,8 +38,9 @@ class subscription {
                std::chrono::milliseconds timeout);
   ~subscription() = default;
 
-  /// Connects, and returns what the owner publishes. Throws: ipc_error; out_of_memory.
-  [[nodiscard]] welcome_packet connect(const element_identity& elements, deadline until);
+  /// Connects, and returns what the owner publishes. Moves `until` on by the time that HIP needs.
+  /// Throws: ipc_error; out_of_memory.
+  [[nodiscard]] welcome_packet connect(const element_identity& elements, deadline& until);
   /// Takes the changes. Throws: ipc_error, and what the functions of the derived class throw.
   void refresh(deadline until);
   /// Returns whether refresh() would take something.
@@ -75,8 +76,9 @@ class subscription {
   [[nodiscard]] std::optional<received_packet> receive(deadline until);
   [[nodiscard]] bool send(const packet& content, deadline until);
   /// Requests the changes, and takes them packet by packet, so that a packet's number of
-  /// descriptors is enough. Returns false if the owner has gone.
-  [[nodiscard]] bool fetch(deadline until);
+  /// descriptors is enough. Returns false if the owner has gone. Moves `until` on by the time that
+  /// this process needs, which does not count against the owner's limit.
+  [[nodiscard]] bool fetch(deadline& until);
   /// Ends chunks. Ignores those that are not here, such as those that came and went since the last
   /// refresh.
   void withdraw(const std::vector<std::uint64_t>& serials);

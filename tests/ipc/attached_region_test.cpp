@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// Importers and time: their own work, and the limits of both sides.
+#include <future>
+#include <thread>
+
+#include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/publication.hpp>
+#include <hipvmm/region/region.hpp>
+#include "ipc/packet.hpp"
+#include "ipc/published_region.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/test.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+/// A stream whose work ends after `time`.
+struct busy_stream {
+  explicit busy_stream(std::chrono::milliseconds time)
+      : ends{std::async(std::launch::async, [this, time] {
+          std::this_thread::sleep_for(time);
+          stream.release();
+        })} {}
+  blocked_stream stream{first_device};
+  std::future<void> ends;
+};
+
+TEST_CASE_FIXTURE(published_region,
+                  "attached_region: its own work does not count against the owner's limit") {
+  attached_region seen{path, attach_within(100ms)};
+  owned.trim(granule(), stream);
+  announce(1);
+  const busy_stream busy{300ms};
+  CHECK_NOTHROW(CHECK(seen.refresh(busy.stream) == granule()));
+  CHECK(published.wait_until_withdrawn(20s));
+}
+
+TEST_CASE("attached_region: wait_for() returns false at its limit though the owner goes on") {
+  const temporary_folder folder;
+  raw_owner owner{path_in(folder)};
+  std::uint64_t epoch = 1;
+  std::chrono::milliseconds duration{0};
+  auto served = owner.serve([&](int socket, std::uint64_t ticket) {
+    std::this_thread::sleep_for(duration);
+    static_cast<void>(detail::send_packet(socket, detail::answer_packet{ticket, epoch}));
+    static_cast<void>(detail::send_packet(socket, detail::complete_packet{ticket, epoch}));
+    owner.page().set_epoch(++epoch);
+    if (epoch > 16) duration = 50ms;
+  });
+  attach_options options = attach_within(100ms);
+  options.device = first_device;
+  {
+    const stream stream;
+    attached_region seen{path_in(folder), options};
+    bool has_come = true;
+    CHECK_NOTHROW(has_come = seen.wait_for(1, 120ms, stream));
+    CHECK_FALSE(has_come);
+    CHECK_NOTHROW(seen.refresh(stream));
+    CHECK(seen.is_open());
+  }
+  served.get();
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
