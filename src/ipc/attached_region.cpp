@@ -16,7 +16,6 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "core/process_mark.hpp"
 #include "ipc/imported_block_map.hpp"
 #include "ipc/subscription.hpp"
 #include "region/chunks/region_chunks.hpp"
@@ -74,7 +73,6 @@ class attachment final : private subscription {
   /// The devices of the memory here, by chunk_record::device.
   [[nodiscard]] std::vector<device_ref> devices_here(const welcome_packet& from) const;
 
-  const process_mark process_;
   attach_options options_;
   std::vector<device_ref> devices_;
   std::optional<region> memory_;
@@ -154,7 +152,7 @@ bool attachment::refuses_holes() const {
 }
 
 void attachment::require_own_process(const char* function) const {
-  if (process_.is_of_parent())
+  if (process().is_of_parent())
     throw unsupported{std::string{"attached_region::"} + function +
                       " in a child of fork(): the connection is the parent's; attach anew in a "
                       "process that was started by exec"};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/subscription.hpp"
 
+#include <sys/socket.h>
+
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -241,7 +243,7 @@ void subscription::refresh(deadline until) {
     next_ = seen.value_or(readable_);
     try {
       if (!fetch(until)) {
-        socket_ = {};
+        disconnect();
         continue;
       }
       has_answer = true;
@@ -270,6 +272,11 @@ void subscription::refresh(deadline until) {
 bool subscription::has_news() const noexcept {
   const std::optional<byte_range> seen = state_->readable();
   return must_acknowledge_ || state_->epoch() != epoch_ || (seen && *seen != readable_);
+}
+
+void subscription::disconnect() noexcept {
+  if (!process_.is_of_parent()) ::shutdown(socket_.get(), SHUT_RDWR);
+  socket_ = {};
 }
 
 void subscription::listen(deadline until) {

@@ -12,6 +12,7 @@
 
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "core/process_mark.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/publication_page.hpp"
 #include "ipc/socket.hpp"
@@ -36,7 +37,7 @@ class subscription {
   /// `timeout` is for messages alone; each call has a deadline.
   subscription(std::string path, std::vector<unsigned> other_users,
                std::chrono::milliseconds timeout);
-  ~subscription() = default;
+  ~subscription() { disconnect(); }
 
   /// Connects, and returns what the owner publishes. Moves `until` on by the time that HIP needs.
   /// Throws: ipc_error; out_of_memory.
@@ -47,7 +48,11 @@ class subscription {
   [[nodiscard]] bool has_news() const noexcept;
   /// Waits for a message that nobody requested, or for the end of the owner.
   void listen(deadline until);
-  void disconnect() noexcept { socket_ = {}; }
+  /// Ends the connection, though a child of fork() may have it too. In such a child closes it
+  /// alone.
+  void disconnect() noexcept;
+  /// The process that connected.
+  [[nodiscard]] const process_mark& process() const noexcept { return process_; }
   /// Withdraws all chunks that are here and not in `present`.
   void withdraw_others(const std::set<std::uint64_t>& present);
   [[noreturn]] void throw_malformed(const std::string& what) const;
@@ -89,6 +94,7 @@ class subscription {
   /// Makes the bytes of `range` readable that are backed here.
   void set_readable(byte_range range) noexcept;
 
+  const process_mark process_;
   std::string path_;
   std::vector<unsigned> other_users_;
   std::chrono::milliseconds timeout_;

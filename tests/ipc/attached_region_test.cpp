@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Importers and time: their own work, and the limits of both sides.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <future>
 #include <thread>
 
@@ -9,6 +13,7 @@
 #include "ipc/packet.hpp"
 #include "ipc/published_region.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/happens.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
@@ -63,6 +68,24 @@ TEST_CASE("attached_region: wait_for() returns false at its limit though the own
     CHECK(seen.is_open());
   }
   served.get();
+}
+
+TEST_CASE_FIXTURE(published_region,
+                  "attached_region: its end is seen though a child of fork() lives") {
+  std::optional<attached_region> seen{path};
+  const ::pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  seen.reset();
+  owned.trim(granule(), stream);
+  announce(1);
+  CHECK(comes_true([&] { return published.importers() == 0; }, 2s));
+  CHECK(published.wait_until_withdrawn(0ms));
+  ::kill(child, SIGKILL);
+  CHECK(::waitpid(child, nullptr, 0) == child);
 }
 
 TEST_SUITE_END();
