@@ -257,8 +257,9 @@ void subscription::refresh(deadline until) {
       // an empty region on, by offset, there is none.
       has_begun_anew = true;
       has_answer = false;
-      withdraw_others({});
+      // First, so that the next call requests all if a chunk does not end here.
       epoch_ = 0;
+      withdraw_others({});
       continue;
     }
     // The owner cut off replaced chunks before it sent their replacements. Such a chunk need not

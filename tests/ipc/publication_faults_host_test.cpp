@@ -148,6 +148,42 @@ TEST_CASE("attached_region: a refresh that fails goes on at the next") {
       [](auto& one) { CHECK(one.seen.refresh(one.stream) == 4 * granule()); });
 }
 
+// More than one packet has: ROCm 7.0 to 7.2 refuse the first, beside a hole, and all is mapped
+// anew.
+TEST_CASE("attached_region: many chunks in the middle are replaced at once, though unmaps fail") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach");
+  constexpr std::size_t count = 24;
+  bool struck = true;
+  for (std::uint64_t nth = 1; struck; ++nth) {
+    CAPTURE(nth);
+    const temporary_folder folder;
+    const stream stream;
+    region owned{first_device, count * granule(), shareable_chunks()};
+    owned.grant(peer);
+    publication_options options;
+    options.other_devices = {peer};
+    publication published{path_in(folder), first_device, count * granule(), {}, options};
+    owned.commit(0, 2 * granule());
+    for (std::size_t i = 2; i < count; ++i) owned.commit(i * granule(), granule());
+    published.announce(owned, count * granule(), stream);
+    stream.synchronize();
+    attached_region seen{path_in(folder)};
+    REQUIRE(owned.move_range(2 * granule(), 20 * granule(), peer, stream) == 20 * granule());
+    published.announce(owned, count * granule(), stream);
+    stream.synchronize();
+    {
+      planned_fault fault{"hipMemUnmap", nth, hipErrorOutOfMemory};
+      try {
+        seen.refresh(stream);
+      } catch (const hip_error&) {
+      }
+      struck = fault.end();
+    }
+    CHECK(seen.refresh(stream) == count * granule());
+    CHECK(seen.chunks().size() == count - 1);
+  }
+}
+
 TEST_CASE("attached_region: what is cut off unmaps all and says so at last, though calls fail") {
   struct cut_off : published_region {
     attached_region seen{this->path};
