@@ -57,6 +57,7 @@ class attachment final : private subscription {
  private:
   std::size_t refresh(stream_ref stream, deadline until);
   void add(std::vector<sent_chunk>& fresh) override;
+  [[nodiscard]] bool has_users() const override { return !stream_.is_done(); }
   void wait_for_users() override { stream_.synchronize(); }
   void remove(std::uint64_t offset, std::uint64_t bytes) override {
     memory_->decommit(offset, bytes);
@@ -130,7 +131,7 @@ void attachment::let_go(const std::string& why) {
 }
 
 void attachment::unmap_expired() {
-  withdraw_others({});
+  withdraw_all();
   throw ipc_error{ipc_failure::expired, std::exchange(why_expired_, {})};
 }
 

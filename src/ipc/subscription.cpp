@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -120,12 +121,21 @@ void subscription::require_sane(const chunk_record& place) const {
                   " bytes, no whole granules, or of no device that was named");
 }
 
-bool subscription::fetch(deadline& until) {
+bool subscription::fetch(deadline& until, bool has_waited) {
   // If the owner has closed, its last packets can still be read.
   if (send(request_packet{++ticket_, epoch_}, until)) must_acknowledge_ = false;
   bool has_begun = false;
   std::optional<std::set<std::uint64_t>> present;
   bool has_added = false;
+  bool must_wait = false;
+  const auto end_chunks = [&](const std::vector<std::uint64_t>& gone) {
+    // With the rest of the answer in its queue the owner would drop this process: so the rest is
+    // read and left, and comes again after the wait.
+    must_wait |= !has_waited &&
+                 std::ranges::any_of(gone, [&](auto each) { return here_.count(each) != 0; }) &&
+                 has_users();
+    if (!must_wait) withdraw(gone);
+  };
   for (std::size_t packets = 0; packets < most_packets; ++packets) {
     // The limit holds for an owner that sends without end, too.
     if (packets != 0 && clock::now() >= until)
@@ -153,15 +163,20 @@ bool subscription::fetch(deadline& until) {
       for (const chunk_record& each : there->chunks) present->insert(each.serial);
       continue;
     }
-    if (present) withdraw_others(*std::exchange(present, std::nullopt));
+    if (present) end_chunks(others_than(*std::exchange(present, std::nullopt)));
     if (const auto* const chunks = std::get_if<chunk_packet>(&next->content)) {
-      take(chunks->chunks, next->descriptors);
+      if (!must_wait) take(chunks->chunks, next->descriptors);
       has_added = true;
     } else if (const auto* const gone = std::get_if<retired_packet>(&next->content)) {
       std::vector<std::uint64_t> serials;
       for (const chunk_record& each : gone->chunks) serials.push_back(each.serial);
-      withdraw(serials);
+      end_chunks(serials);
     } else if (const auto* const complete = std::get_if<complete_packet>(&next->content)) {
+      if (must_wait) {
+        wait_for_users();
+        until += clock::now() - began;
+        return fetch(until, true);
+      }
       epoch_ = complete->epoch;
       return true;
     } else {
@@ -194,11 +209,11 @@ void subscription::withdraw(const std::vector<std::uint64_t>& serials) {
   }
 }
 
-void subscription::withdraw_others(const std::set<std::uint64_t>& present) {
-  std::vector<std::uint64_t> gone;
+std::vector<std::uint64_t> subscription::others_than(const std::set<std::uint64_t>& present) const {
+  std::vector<std::uint64_t> result;
   for (const auto& [serial, place] : here_)
-    if (present.count(serial) == 0) gone.push_back(serial);
-  withdraw(gone);
+    if (present.count(serial) == 0) result.push_back(serial);
+  return result;
 }
 
 void subscription::take(const std::vector<chunk_record>& sent,
@@ -259,7 +274,7 @@ void subscription::refresh(deadline until) {
       has_answer = false;
       // First, so that the next call requests all if a chunk does not end here.
       epoch_ = 0;
-      withdraw_others({});
+      withdraw_all();
       continue;
     }
     // The owner cut off replaced chunks before it sent their replacements. Such a chunk need not

@@ -53,8 +53,8 @@ class subscription {
   void disconnect() noexcept;
   /// The process that connected.
   [[nodiscard]] const process_mark& process() const noexcept { return process_; }
-  /// Withdraws all chunks that are here and not in `present`.
-  void withdraw_others(const std::set<std::uint64_t>& present);
+  /// Ends all chunks that are here.
+  void withdraw_all() { withdraw(others_than({})); }
   [[noreturn]] void throw_malformed(const std::string& what) const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -65,7 +65,9 @@ class subscription {
  private:
   /// Takes new chunks, all or none. Throws: std::invalid_argument if no owner may send such chunks.
   virtual void add(std::vector<sent_chunk>& fresh) = 0;
-  /// Comes before remove(): the chunks may be in use.
+  /// Returns whether chunks may be in use.
+  [[nodiscard]] virtual bool has_users() const { return false; }
+  /// Comes before remove().
   virtual void wait_for_users() {}
   /// Ends the chunks in these bytes, which are all there.
   virtual void remove(std::uint64_t offset, std::uint64_t bytes) = 0;
@@ -83,10 +85,13 @@ class subscription {
   /// Requests the changes, and takes them packet by packet, so that a packet's number of
   /// descriptors is enough. Returns false if the owner has gone. Moves `until` on by the time that
   /// this process needs, which does not count against the owner's limit.
-  [[nodiscard]] bool fetch(deadline& until);
+  [[nodiscard]] bool fetch(deadline& until, bool has_waited = false);
   /// Ends chunks. Ignores those that are not here, such as those that came and went since the last
   /// refresh.
   void withdraw(const std::vector<std::uint64_t>& serials);
+  /// The chunks that are here and not in `present`.
+  [[nodiscard]] std::vector<std::uint64_t> others_than(
+      const std::set<std::uint64_t>& present) const;
   /// Takes those chunks of the owner that are not here, all or none.
   void take(const std::vector<chunk_record>& sent, std::vector<owned_descriptor>& descriptors);
   /// Throws: ipc_error `malformed` unless the place is within the memory, in whole granules.

@@ -34,6 +34,30 @@ struct busy_stream {
   std::future<void> ends;
 };
 
+TEST_CASE("attached_region: an importer that waits for its own stream is not dropped") {
+  constexpr std::size_t count = 64;
+  const temporary_folder folder;
+  const stream stream;
+  region owned{first_device, count * granule(), shareable_chunks()};
+  publication published{path_in(folder), first_device, count * granule(), {}, {.patience = 200ms}};
+  const auto replace_all = [&] {
+    owned.decommit(0, count * granule());
+    for (std::size_t i = 0; i < count; ++i) owned.commit(i * granule(), granule());
+    published.announce(owned, count * granule(), stream);
+    stream.synchronize();
+  };
+  replace_all();
+  attached_region seen{path_in(folder)};
+  replace_all();
+  {
+    const busy_stream busy{1s};
+    CHECK(seen.refresh(busy.stream) == count * granule());
+  }
+  CHECK(seen.is_open());
+  CHECK(published.importers() == 1);
+  CHECK(published.wait_until_withdrawn(20s));
+}
+
 TEST_CASE_FIXTURE(published_region,
                   "attached_region: its own work does not count against the owner's limit") {
   attached_region seen{path, attach_within(100ms)};
