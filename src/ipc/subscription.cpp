@@ -90,8 +90,10 @@ bool subscription::send(const packet& content, deadline until) {
       case transfer_result::would_block:
         break;
     }
-    if (!wait_writable(socket_.get(), until))
+    if (!wait_writable(socket_.get(), until) || clock::now() >= until)
       throw ipc_error{ipc_failure::timeout, "the owner of " + path_ + " does not read"};
+    // Without buffers of the system the socket is writable all the same.
+    std::this_thread::sleep_for(std::chrono::microseconds{100});
   }
 }
 

@@ -3,15 +3,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <future>
+#include <string_view>
 #include <thread>
 
 #include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
+#include "ipc/fault_point.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/published_region.hpp"
+#include "ipc/raw_socket.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
 #include "support/test.hpp"
@@ -92,6 +97,29 @@ TEST_CASE("attached_region: wait_for() returns false at its limit though the own
     CHECK(seen.is_open());
   }
   served.get();
+}
+
+thread_local int sends_refused = -1;  // in the thread that set it; -1: none is to be
+
+int refuse_sends(const char* step) {
+  // An end, if the caller has none.
+  if (sends_refused < 0 || sends_refused > 5000 || std::string_view{step} != "sendmsg") return 0;
+  ++sends_refused;
+  return ENOBUFS;
+}
+
+TEST_CASE_FIXTURE(published_region,
+                  "attached_region: sends at intervals, up to the limit, while buffers lack") {
+  attached_region seen{path, attach_within(50ms)};
+  owned.trim(granule(), stream);
+  announce(1);
+  detail::protocol_step_hook = refuse_sends;
+  sends_refused = 0;
+  check_ipc_error(ipc_failure::timeout, [&] { seen.refresh(stream); });
+  CHECK(sends_refused < 1000);
+  detail::protocol_step_hook = nullptr;
+  sends_refused = -1;
+  CHECK(seen.refresh(stream) == granule());
 }
 
 TEST_CASE_FIXTURE(published_region,
