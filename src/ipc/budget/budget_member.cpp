@@ -194,6 +194,7 @@ bool budget_member::make_room(std::size_t bytes) noexcept {
   }
   bool has_room = table_.left() >= bytes;
   const std::uint32_t number = has_room ? 0 : table_.request();
+  clock::time_point next_look = clock::now() + death_interval;
   while (!has_room) {
     const std::uint32_t seen = table_.header().changes;
     // In this order, so that memory released before the last answer counts.
@@ -202,10 +203,11 @@ bool budget_member::make_room(std::size_t bytes) noexcept {
     if (has_room || is_answered || clock::now() >= end) break;
     wait_while_equal(table_.header().changes, seen,
                      std::min<milliseconds>(until(end), death_interval));
-    if (table_.header().changes == seen) table_.reap();
+    look_for_dead(next_look);
     const std::lock_guard lock{mutex_};
     if (has_ended_) break;
   }
+  if (!has_room && table_.reap()) has_room = table_.left() >= bytes;
   const std::lock_guard lock{mutex_};
   waiting_for_ -= bytes;
   // Not to the deadline of this thread: others may wait on.
@@ -234,9 +236,16 @@ void budget_member::serve(const std::stop_token& stop) noexcept {
   }
 }
 
+bool budget_member::look_for_dead(clock::time_point& next) noexcept {
+  if (clock::now() < next) return false;
+  const bool found = table_.reap();
+  next = clock::now() + death_interval;
+  return found;
+}
+
 std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
   std::optional<clock::time_point> end;
-  bool was_quiet = false;
+  clock::time_point next_look = clock::now() + death_interval;
   std::uint32_t number = table_.header().requests;
   while (!stop.stop_requested()) {
     const std::uint32_t seen = table_.header().changes;
@@ -253,10 +262,9 @@ std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
       if (!release_for(number, stop)) return number;
       break;
     }
-    if (std::exchange(was_quiet, false) && table_.reap()) continue;
+    if (look_for_dead(next_look)) continue;
     wait_while_equal(table_.header().changes, seen,
                      std::min<milliseconds>(until(*end), death_interval));
-    was_quiet = table_.header().changes == seen;
   }
   const std::lock_guard lock{mutex_};
   // After the end: a process that leaves holds nothing in a moment, but its bytes still count. An

@@ -54,6 +54,9 @@ class budget_member final : public chunk_limit {
                 std::unique_ptr<budget_file> file);
 
   void serve(const std::stop_token& stop) noexcept;
+  /// Frees the records of dead processes if `next` has passed, which becomes later then. Returns
+  /// whether there were some.
+  bool look_for_dead(clock::time_point& next) noexcept;
   /// Waits for its turn, releases the requested memory, and answers the newest request. Returns the
   /// number of the last request that it saw.
   std::uint32_t attend(const std::stop_token& stop) noexcept;

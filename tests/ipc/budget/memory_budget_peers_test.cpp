@@ -12,6 +12,7 @@
 #include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
+#include "ipc/budget/futex.hpp"
 #include "ipc/fault_point.hpp"
 #include "support/happens.hpp"
 #include "support/is_ready.hpp"
@@ -342,6 +343,24 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a killed process holds nothing")
   }
   memory.commit(unit, 7 * unit);
   CHECK(budget.report().holders.size() == 1);
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a death is noticed while others keep changing") {
+  start("other", 8, hangs);
+  memory_budget budget{first_device, "shared", unit, waits(20s)};
+  const auto file = detail::budget_file::look_at(only_file(path()).filename());
+  std::atomic<bool> ends{false};
+  auto changes = std::async(std::launch::async, [&] {
+    for (int i = 0; !ends; ++i) {
+      if (i == 20) ::kill(other_process(), SIGKILL);
+      detail::change_and_wake(file->shared().header.changes);
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(budget.make_room(unit));
+  CHECK(std::chrono::steady_clock::now() - start < 1500ms);
+  ends = true;
 }
 
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: nobody trims for what a killed process held") {
