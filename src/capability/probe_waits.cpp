@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 class lasting_work {
  public:
   explicit lasting_work(stream_ref in) {
-    add_host_function(in, [own = shared_] { last(*own); });
+    add_host_function(in, [own = shared_](bool) { last(*own); });
   }
   ~lasting_work() { let_go(); }
   lasting_work& operator=(lasting_work&&) = delete;

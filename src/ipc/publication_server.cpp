@@ -14,10 +14,10 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "ipc/fault_point.hpp"
 #include "ipc/identity.hpp"
+#include "runtime/host_function.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -188,8 +188,8 @@ void publication_server::announce(
     }
   const std::uint64_t number = replace_chunks(present, std::move(fresh), begin);
   // After the chunks are known, so that an importer that sees the size finds them.
-  host_task(stream, [state = state_, number, begin, bytes] {
-    state->set_range(number, {begin, begin + bytes});
+  add_host_function(stream, [state = state_, number, begin, bytes](bool succeeded) {
+    if (succeeded) state->set_range(number, {begin, begin + bytes});
   });
 }
 

@@ -13,16 +13,16 @@
 namespace hipvmm::detail {
 namespace {
 
-using held_function = std::function<void()>;
+using held_function = std::function<void(bool)>;
 
-void call(hipStream_t, hipError_t, void* argument) {
+void call(hipStream_t, hipError_t status, void* argument) {
   const std::unique_ptr<held_function> own{static_cast<held_function*>(argument)};
-  (*own)();
+  (*own)(status == hipSuccess);
 }
 
 }  // namespace
 
-void add_host_function(stream_ref stream, std::function<void()> function) {
+void add_host_function(stream_ref stream, std::function<void(bool succeeded)> function) {
   auto argument = std::make_unique<held_function>(std::move(function));
   // HIP 5.2 declares hipLaunchHostFunc and does not have it.
   check(hipStreamAddCallback(stream.get(), call, argument.get(), 0), "hipStreamAddCallback");
@@ -36,7 +36,7 @@ bool outlast_handlers(device_ref device, std::chrono::milliseconds limit) {
   for (int turn = 0; turn < 2; ++turn) {
     const auto ran = std::make_shared<std::promise<void>>();
     const std::future<void> has_run = ran->get_future();
-    add_host_function(own, [ran] { ran->set_value(); });
+    add_host_function(own, [ran](bool) { ran->set_value(); });
     if (has_run.wait_until(end) != std::future_status::ready) {
       // Its end would wait for the function.
       static_cast<void>(own.release());

@@ -9,10 +9,10 @@
 
 namespace hipvmm::detail {
 
-/// Makes HIP call `function` after the work of `stream`, in a thread of HIP. `function` must not
-/// call HIP and must not throw.
+/// Makes HIP call `function` after the work of `stream`, in a thread of HIP, with false if HIP says
+/// that this work failed. `function` must not call HIP and must not throw.
 /// Throws: hip_error.
-void add_host_function(stream_ref stream, std::function<void()> function);
+void add_host_function(stream_ref stream, std::function<void(bool succeeded)> function);
 
 /// Waits until HIP's own thread has released all work that had finished before the call. AMD's
 /// runtime has one such thread in a process: it serves finished signals and runs host functions.

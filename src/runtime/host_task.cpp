@@ -30,7 +30,7 @@ void host_task(stream_ref stream, std::function<void()> task,
     const detail::order_check_pause refusals_only;
     for (const used_memory& each : uses) note_use(stream, each);
   }
-  detail::add_host_function(stream, std::move(task));
+  detail::add_host_function(stream, [task = std::move(task)](bool) { task(); });
   // Behind the task: once it runs, the checker takes the work before it as finished.
   for (const used_memory& each : uses) note_use(stream, each);
 }
