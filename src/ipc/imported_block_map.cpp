@@ -115,6 +115,7 @@ void imported_block_map::map(const std::vector<const exported_chunk*>& wanted) {
 }
 
 void imported_block_map::add(const exported_range& block) {
+  process_.require_own();
   require_whole(block);
   const std::lock_guard lock{mutex_};
   std::vector<const exported_chunk*> missing;
@@ -128,7 +129,6 @@ void imported_block_map::add(const exported_range& block) {
 }
 
 void imported_block_map::end_use(std::size_t offset, std::size_t bytes) noexcept {
-  // In a child of fork() a thread of the parent may have the lock.
   if (process_.is_of_parent()) return;
   const std::lock_guard lock{mutex_};
   for (auto at = first_behind(offset); at != mapped_.end() && at->first < offset + bytes; ++at)
@@ -136,6 +136,7 @@ void imported_block_map::end_use(std::size_t offset, std::size_t bytes) noexcept
 }
 
 std::size_t imported_block_map::release_unused() {
+  process_.require_own();
   const std::lock_guard lock{mutex_};
   const auto is_used = [](const auto& each) { return each.second.uses != 0; };
   std::size_t released = 0;
@@ -148,6 +149,7 @@ std::size_t imported_block_map::release_unused() {
 }
 
 std::vector<chunk_view> imported_block_map::chunks() const {
+  process_.require_own();
   const std::lock_guard lock{mutex_};
   return memory_.chunks();
 }

@@ -24,7 +24,8 @@ namespace hipvmm::detail {
                                     const chunk_placement& placement = {});
 
 /// The implementation of imported_blocks: the chunks here by offset, and how many blocks use each.
-/// Thread-safe.
+/// Thread-safe. In a child of fork() all but end_use() throw unsupported: a thread of the parent
+/// may have the lock.
 class imported_block_map {
  public:
   imported_block_map(device_ref device, std::size_t max_bytes, const access_list& rights);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/ipc/fd_channel.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
@@ -14,6 +15,7 @@
 #include "ipc/raw_socket.hpp"
 #include "support/device_bytes.hpp"
 #include "support/process/child_process.hpp"
+#include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
 
@@ -117,6 +119,27 @@ TEST_CASE("region: chunks of two processes have different serials") {
     return output.substr(at, output.find('\n', at) - at);
   };
   CHECK(serial() != serial());
+}
+
+// A thread of the parent may have its lock.
+TEST_CASE_FIXTURE(exporting_region, "imported_blocks: a child of fork() is refused") {
+  const imported_block block = seen.add(region.export_range(0, unit));
+  const auto refuses = [](auto call) {
+    try {
+      call();
+    } catch (const unsupported&) {
+      return true;
+    }
+    return false;
+  };
+  CHECK(succeeds_in_forked_child([&] {
+    return refuses([&] {
+             static_cast<void>(seen.add({0, 1, {}}));
+           }) &&
+           refuses([&] { seen.release_unused(); }) &&
+           refuses([&] { static_cast<void>(seen.chunks()); });
+  }));
+  CHECK(seen.chunks().size() == 1);
 }
 
 TEST_CASE_FIXTURE(exporting_region, "imported_blocks: chunks that no block uses can be released") {

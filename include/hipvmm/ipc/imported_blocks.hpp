@@ -52,7 +52,7 @@ class imported_block {
 /// The memory of a pool, or region, of another process, mapped here chunk by chunk as its blocks
 /// arrive. Each chunk has the offset here that it has there, so that a block over several chunks is
 /// one range of addresses. A chunk is mapped once: further blocks in it cost no HIP call.
-/// - Thread-safe.
+/// - Thread-safe. In a child of fork() add(), release_unused() and chunks() throw unsupported.
 /// - Chunks stay mapped, and their memory held, until another takes their place, release_unused(),
 ///   or the end of this object and all its blocks.
 /// - The exporter is trusted with contents only: offsets, sizes and descriptors are checked.
