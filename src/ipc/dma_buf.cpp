@@ -140,14 +140,13 @@ std::vector<dma_buf> export_dma_bufs(region& memory, std::size_t offset, std::si
                             std::to_string(memory.max_bytes()) + " bytes of the region"};
   return detail::export_dma_bufs(
       memory.chunks(), detail::at(memory.base()) + offset, bytes,
-      [&memory](std::uint64_t since) { return memory.export_chunks(since); });
+      [&](std::uint64_t) { return memory.export_range(offset, bytes).chunks; });
 }
 
 std::vector<dma_buf> export_dma_bufs(mr::vmm_pool_resource& pool, const void* pointer) {
-  const std::size_t bytes = pool.export_block(pointer).bytes;
-  return detail::export_dma_bufs(pool.chunks(), pointer, bytes, [&pool](std::uint64_t since) {
-    return pool.export_chunks(since);
-  });
+  exported_range block = pool.export_block(pointer);
+  return detail::export_dma_bufs(pool.chunks(), pointer, block.bytes,
+                                 [&block](std::uint64_t) { return std::move(block.chunks); });
 }
 
 }  // namespace hipvmm
