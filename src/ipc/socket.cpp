@@ -227,7 +227,10 @@ transfer_result receive_packet(int socket, received_packet& into, peer_descripto
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     if (which == peer_descriptors::refused)
       throw_malformed("a packet came with descriptors, and none may be sent");
-    throw_too_few(descriptors.size(), promised_descriptors(bytes.data(), length));
+    const std::size_t promised = promised_descriptors(bytes.data(), length);
+    if (descriptors.size() >= promised)
+      throw_malformed("a packet came with more descriptors than it says");
+    throw_too_few(descriptors.size(), promised);
   }
   discard_packet(socket);
   if ((message.msg_flags & MSG_TRUNC) != 0)

@@ -71,8 +71,8 @@ enum class peer_descriptors { accepted, refused };
 /// Receives one packet without waiting, and checks it. Accepted descriptors are owned here before
 /// the packet leaves the socket, so that the system closes none, which a peer could prolong.
 /// Throws: ipc_error `malformed`, `system`, with all descriptors of the packet closed; ipc_error
-/// `malformed` if descriptors are refused, and out_of_memory if too few numbers are left for them:
-/// the packet stays in the socket.
+/// `malformed` if descriptors are refused, and if too few numbers are left for more than the packet
+/// says, else out_of_memory: the packet stays in the socket.
 [[nodiscard]] transfer_result receive_packet(int socket, received_packet& into,
                                              peer_descriptors which = peer_descriptors::accepted);
 

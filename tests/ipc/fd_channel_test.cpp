@@ -211,6 +211,24 @@ TEST_CASE_FIXTURE(channel_pair, "fd_channel: a receiver without descriptors says
   CHECK(right.receive()->chunks.at(0).serial == 2);
 }
 
+TEST_CASE_FIXTURE(
+    channel_pair,
+    "fd_channel: a receiver with few descriptors finds a packet with too many malformed") {
+  const shareable_handle memory = some_memory(4096);
+  const detail::chunk_packet one{{{0, 4096, 1}}};
+  REQUIRE(send_raw(left.get(), detail::encode(one, 1), std::vector<int>(20, memory.get())));
+  left.send(exported_chunk{0, 2, some_memory(4096)});
+  const auto check_malformed = [&, &end = right] {
+    check_ipc_error(ipc_failure::malformed, [&] { static_cast<void>(end.receive()); });
+  };
+  for (const std::size_t left_over : {std::size_t{4}, std::size_t{18}}) {
+    const descriptor_limit few{limit_that_leaves(left_over)};
+    check_malformed();
+  }
+  check_malformed();
+  CHECK(right.receive()->chunks.at(0).serial == 2);
+}
+
 TEST_CASE("fd_channel: a peer of another user is refused before the first read") {
   if (::geteuid() != 0) {
     MESSAGE("skipped: only root may make a socket as another user");
