@@ -29,8 +29,9 @@ using namespace std::chrono_literals;
 
 // The state page is memory, and does not wake its readers. So long may a change wait.
 constexpr std::chrono::milliseconds between_looks = 5ms;
-// The longest that one look waits for the owner, and so the end of a keeper.
-constexpr std::chrono::milliseconds longest_look = 200ms;
+// The longest that one look waits for the owner, and so the end of a keeper, unless the owner was
+// found to need longer.
+constexpr std::chrono::milliseconds first_look = 200ms;
 
 }  // namespace
 
@@ -66,6 +67,8 @@ class keeper final : private subscription {
   [[nodiscard]] std::uint64_t backed_from(std::uint64_t begin) const override;
   [[noreturn]] void let_go(const std::string& why) override;
 
+  const std::chrono::milliseconds patience_;
+  std::chrono::milliseconds look_ = first_look;
   published_memory memory_;
   chunks_by_offset kept_;
   publication_server* to_ = nullptr;
@@ -76,7 +79,7 @@ class keeper final : private subscription {
 };
 
 keeper::keeper(const std::string& from, std::chrono::milliseconds timeout)
-    : subscription{from, {}, timeout} {
+    : subscription{from, {}, timeout}, patience_{timeout} {
   deadline until = deadline_in(timeout);
   welcome_packet welcome = connect({}, until);
   memory_ = {welcome.shape, std::move(welcome.other_devices), {}};
@@ -102,7 +105,10 @@ void keeper::follow(const std::stop_token& stop) {
       follow_once();
     } catch (const ipc_error& error) {
       // A late owner may answer yet. One that does not keep to the protocol is followed no longer.
-      if (error.reason() == ipc_failure::timeout) continue;
+      if (error.reason() == ipc_failure::timeout) {
+        look_ = std::min(2 * look_, std::max(patience_, first_look));
+        continue;
+      }
       report_caught();
       disconnect();
     } catch (const std::exception&) {
@@ -114,12 +120,14 @@ void keeper::follow(const std::stop_token& stop) {
 }
 
 void keeper::follow_once() {
-  if (has_news()) refresh(deadline_in(longest_look));
+  // Also what came before a timeout.
+  pass_on();
+  if (has_news()) refresh(deadline_in(look_));
   pass_on();
   listen(deadline_in(between_looks));
   if (is_open()) return;
   // The owner's last words are in the page, if it had no chunks that are not here.
-  refresh(deadline_in(longest_look));
+  refresh(deadline_in(look_));
   pass_on();
 }
 

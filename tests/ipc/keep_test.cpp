@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -302,6 +303,40 @@ TEST_CASE("publication::keep: an owner that sends overlapping chunks is refused"
   }
   CHECK_FALSE(std::filesystem::exists(kept_path(path_in(folder))));
   CHECK(descriptors_become(before));
+}
+
+TEST_CASE("publication::keep: an owner that answers slowly is followed") {
+  constexpr std::size_t count = 10;
+  const temporary_folder folder;
+  raw_owner owner{path_in(folder)};
+  std::atomic<std::uint64_t> epoch{1};
+  auto served = owner.serve([&](int socket, std::uint64_t ticket) {
+    const auto send = [socket](const detail::packet& content, const std::vector<int>& with = {}) {
+      static_cast<void>(detail::send_packet(socket, content, with));
+    };
+    send(detail::answer_packet{ticket, epoch});
+    for (std::size_t i = 0; epoch == 2 && i < count; ++i) {
+      // The same again, as if chunks came and went.
+      send(detail::chunk_packet{{{i % 4 * granule(), granule(), i % 4 + 1}}}, {STDIN_FILENO});
+      std::this_thread::sleep_for(40ms);
+    }
+    send(detail::complete_packet{ticket, epoch});
+  });
+  {
+    const std::string path = kept_path(path_in(folder));
+    const publication kept = publication::keep(path_in(folder), path);
+    epoch = 2;
+    owner.page().set_range(2, {0, 4 * granule()});
+    owner.page().set_epoch(2);
+    raw_importer seen{path};
+    seen.send(detail::hello_packet{detail::own_identity()});
+    const auto welcome = seen.receive();
+    REQUIRE(welcome.has_value());
+    const detail::state_view page{welcome->descriptors.at(0).get()};
+    CHECK(comes_true([&] { return page.readable()->end == 4 * granule(); }, 4s));
+    CHECK(kept.follows());
+  }
+  served.get();
 }
 
 TEST_CASE("publication::keep: an owner of another user is refused, and so is such an importer") {
