@@ -197,17 +197,20 @@ std::uint64_t publication_server::replace_chunks(const device_by_serial& present
                                                  std::uint64_t begin) {
   std::uint64_t number = 0;
   bool starts_leases = false;
+  // Closed without the lock, as what stays in `fresh`.
+  std::vector<chunk_map::node_type> ended;
   {
     const std::lock_guard lock{mutex_};
-    for (auto at = fresh.begin(); at != fresh.end();)
-      at = chunks_.count(at->first) != 0 ? fresh.erase(at) : std::next(at);
+    const bool has_fresh = std::ranges::any_of(
+        fresh, [this](const auto& each) { return chunks_.count(each.first) == 0; });
     std::vector<chunk_map::iterator> gone;
     for (auto at = chunks_.begin(); at != chunks_.end(); ++at)
       if (present.count(at->first) == 0) gone.push_back(at);
     withdrawn_.reserve(withdrawn_.size() + gone.size());
+    ended.reserve(gone.size());
     // Nothing from here on throws.
     number = ++announcements_;
-    if (!gone.empty() || !fresh.empty()) {
+    if (!gone.empty() || has_fresh) {
       const removal_notice next{epoch_ + 1, std::chrono::steady_clock::now()};
       std::uint64_t low = 0;
       std::uint64_t high = std::numeric_limits<std::uint64_t>::max();
@@ -219,7 +222,7 @@ std::uint64_t publication_server::replace_chunks(const device_by_serial& present
         else
           high = std::min(high, place.offset);
         withdrawn_.push_back({at->second.place, next});
-        chunks_.erase(at);
+        ended.push_back(chunks_.extract(at));
       }
       for (auto& [serial, each] : fresh) each.epoch = next.epoch;
       chunks_.merge(fresh);

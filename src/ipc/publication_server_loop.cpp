@@ -195,14 +195,28 @@ bool publication_server::receive_from(importer& one) {
   if (one.queue.empty()) one.since = std::chrono::steady_clock::now();
   forget_left();
   one.in_packet = descriptors_in_packet(one);
-  const std::lock_guard lock{mutex_};
-  if (const auto* const hello = std::get_if<hello_packet>(&next.content); hello && !one.is_known)
-    answer(one, *hello);
-  else if (const auto* const request = std::get_if<request_packet>(&next.content);
-           request != nullptr && one.is_known && request->epoch <= epoch_)
-    answer(one, *request);
-  else
-    refuse(one, "the packet is none that an importer sends at this point");
+  const auto* const request = std::get_if<request_packet>(&next.content);
+  // An abandoned request may have an answer on its way. It is sent to its end, so that the importer
+  // sees the start of the next one; answers that were not begun are dropped, without the lock.
+  if (request != nullptr) {
+    const auto end_of_first = std::ranges::find_if(one.queue, [](const outgoing& each) {
+      return std::holds_alternative<complete_packet>(each.content);
+    });
+    if (end_of_first != one.queue.end()) one.queue.erase(std::next(end_of_first), one.queue.end());
+  }
+  {
+    const std::lock_guard lock{mutex_};
+    if (const auto* const hello = std::get_if<hello_packet>(&next.content);
+        hello && !one.is_known) {
+      answer(one, *hello);
+      return true;
+    }
+    if (request != nullptr && one.is_known && request->epoch <= epoch_) {
+      answer(one, *request);
+      return true;
+    }
+  }
+  refuse(one, "the packet is none that an importer sends at this point");
   return true;
 }
 
@@ -258,12 +272,6 @@ void publication_server::answer(importer& one, const request_packet& request) {
                  deadline_in(options_.lease, deadline_in(options_.lease, one.owes->when)));
   changed_.notify_all();
   forget_applied();
-  // An abandoned request may have an answer on its way. It is sent to its end, so that the importer
-  // sees the start of the next one; answers that were not begun are dropped.
-  const auto end_of_first = std::ranges::find_if(one.queue, [](const outgoing& each) {
-    return std::holds_alternative<complete_packet>(each.content);
-  });
-  if (end_of_first != one.queue.end()) one.queue.erase(std::next(end_of_first), one.queue.end());
   one.queue.push_back({answer_packet{request.ticket, epoch_}, {}});
   if (one.has_chunks) {
     if (request.epoch < forgotten_)
