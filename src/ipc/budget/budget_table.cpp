@@ -143,38 +143,42 @@ budget_table::sums budget_table::add_up() const noexcept {
 
 // A claim is announced before the sum is taken: of two that do not fit together, the later one sees
 // the other. If both see each other, the one whose record is first continues, and the other takes
-// its claim back for a moment.
+// its claim back for a moment. Another process may free this one's record meanwhile.
 bool budget_table::claim(std::uint64_t bytes) noexcept {
   constexpr int most_tries = 200;
   constexpr int tries_with_dead = 100;
   const std::lock_guard lock{own_mutex_};
-  budget_record* const own = own_record();
-  if (own == nullptr) return false;
-  budget_record& record = *own;
+  budget_record* own = nullptr;
+  std::uint64_t too_much = 0;
   bool is_reaped = false;
   bool fits = false;
   for (int tries = 0; tries < most_tries && !fits; ++tries) {
-    record.claimed = bytes;
+    own = own_record();
+    if (own == nullptr) return false;
+    own->claimed = bytes;
     step("claim");
     const sums all = add_up();
     const std::uint64_t limit = shared_.header.limit;
     const std::uint64_t firm = add(add(all.held, all.reserved), bytes);
     if (add(firm, add(all.claimed_before, all.claimed_behind)) <= limit) {
-      fits = true;
+      fits = own->owner == self_;
+    } else if (firm > limit && std::exchange(too_much, firm) != firm) {
+      // Memory that moved between two others meanwhile was counted twice: the next sum differs.
+      continue;
     } else if (firm > limit || tries >= tries_with_dead) {
       // Only now, because it reads /proc for each process.
       if (std::exchange(is_reaped, true)) break;
       if (!reap() && firm > limit) break;
     } else {
-      if (all.claimed_before != 0) record.claimed = 0;
+      if (all.claimed_before != 0) own->claimed = 0;
       step("again");
       std::this_thread::yield();
     }
   }
   step("claimed");
-  if (fits) record.held = own_held_ += bytes;
+  if (fits) own->held = own_held_ += bytes;
   step("counted");
-  record.claimed = 0;
+  if (own->owner == self_) own->claimed = 0;
   return fits;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The rows of a budget's report while processes join, leave and die.
+#include <string_view>
+
 #include "ipc/budget/budget_tables.hpp"
 #include "support/test.hpp"
 
@@ -65,6 +67,48 @@ TEST_CASE("budget_table: a record whose owner died before it cleared it is freed
   CHECK(a.left() == 100);
   table.layout->records[1].owner = detail::own_process_identity() | joining;
   CHECK_FALSE(a.reap());
+}
+
+TEST_CASE("budget_table: a record that another process takes during a claim stays that one's") {
+  shared_table table{100};
+  detail::budget_table& first = table.add();
+  detail::budget_table& own = table.add();
+  detail::budget_table& other = table.add();
+  REQUIRE(other.claim(10));
+  other.leave();
+  REQUIRE(first.claim(20));
+  const auto taken = [&]() -> detail::budget_record& { return table.layout->records[1]; };
+  const at_step frees{"claim", [&] {
+                        // As processes that find this one dead.
+                        taken().owner = 0;
+                        REQUIRE(other.join(detail::own_process_identity() + 1, 0, "other"));
+                        other.set_held(30);
+                      }};
+  CHECK(own.claim(40));
+  CHECK(taken().held == 30);
+  CHECK(own.held() == 90);
+  own.set_held(0);
+  CHECK(taken().held == 30);
+}
+
+TEST_CASE("budget_table: a claim that a first reading alone refuses succeeds") {
+  shared_table table{100};
+  detail::budget_table& other = table.add();
+  detail::budget_table& own = table.add();
+  REQUIRE(other.claim(90));
+  // As if the first reading had counted memory twice that moves between two others.
+  static detail::budget_table* moving = nullptr;
+  static int readings = 0;
+  moving = &other;
+  readings = 0;
+  detail::protocol_step_hook = [](const char* step) {
+    if (std::string_view{step} == "claim" && ++readings == 2) moving->set_held(50);
+    return 0;
+  };
+  CHECK(own.claim(50));
+  detail::protocol_step_hook = nullptr;
+  CHECK(own.held() == 100);
+  CHECK_FALSE(own.claim(1));
 }
 
 }  // namespace
