@@ -2,8 +2,10 @@
 #include "ipc/publication_page.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -93,9 +95,13 @@ std::optional<byte_range> state_view::readable() const noexcept {
 
 state_view::state_view(int descriptor) {
   struct stat about {};
+  struct statfs system {};
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
-  // Else its owner could shrink it, and reading would end this process.
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(descriptor, &about) != 0 ||
+  // Else its owner could shrink it, or take pages out, of which huge ones may not come back, and
+  // reading would end this process.
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0 || ::fstatfs(descriptor, &system) != 0 ||
+      system.f_type != TMPFS_MAGIC || ::fstat(descriptor, &about) != 0 ||
       about.st_size < static_cast<off_t>(state_page_bytes))
     throw ipc_error{ipc_failure::malformed,
                     "the state page of the publication can still be cut off: its owner does not "

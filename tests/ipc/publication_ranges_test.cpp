@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT
 // Publications of which not the first byte is the first that may be read, and those of memory of
 // several devices.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "ipc/publication_page.hpp"
 #include "ipc/published_region.hpp"
+#include "ipc/raw_socket.hpp"
+#include "ipc/socket.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/process/child_process.hpp"
@@ -47,6 +54,21 @@ TEST_CASE(
   page.cut(5, 0, 20);
   const auto nothing = readable();
   CHECK(nothing.first == nothing.second);
+}
+
+// Its owner could let a read of it end the importer.
+TEST_CASE("state_view: refuses a page that can lose its memory") {
+  const auto check_malformed = [](unsigned flags, int seals) {
+    const detail::owned_descriptor file{
+        ::memfd_create("state_view test", flags | MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    constexpr ::off_t huge_page = 2 << 20;
+    if (file.empty() || ::ftruncate(file.get(), huge_page) != 0) return;
+    REQUIRE(::fcntl(file.get(), F_ADD_SEALS, seals) == 0);
+    check_ipc_error(ipc_failure::malformed, [&] { const detail::state_view view{file.get()}; });
+  };
+  check_malformed(0, F_SEAL_SHRINK);
+  check_malformed(0, F_SEAL_WRITE);
+  check_malformed(MFD_HUGETLB, F_SEAL_SHRINK | F_SEAL_WRITE);
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
