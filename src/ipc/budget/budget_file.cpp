@@ -117,13 +117,16 @@ void lock_file(const owned_descriptor& file, const std::string& path) {
   }
 }
 
+bool has_name(const budgets_folder& folder, const std::string& name, const struct stat& file) {
+  struct stat there {};
+  return ::fstatat(folder.descriptor.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+         file.st_dev == there.st_dev && file.st_ino == there.st_ino;
+}
+
 bool is_still_there(const budgets_folder& folder, const std::string& name,
                     const owned_descriptor& file) {
   struct stat open {};
-  struct stat there {};
-  return ::fstat(file.get(), &open) == 0 &&
-         ::fstatat(folder.descriptor.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+  return ::fstat(file.get(), &open) == 0 && has_name(folder, name, open);
 }
 
 }  // namespace
@@ -153,6 +156,7 @@ void budget_file::map() {
                                              MAP_SHARED, file_.get(), 0);
   if (mapped == MAP_FAILED) throw_system(planned != 0 ? planned : errno, "mmap", path);
   shared_ = static_cast<budget_layout*>(mapped);
+  if (::fstat(file_.get(), &about_) != 0) throw_system(errno, "fstat", path);
   const budget_header& header = shared_->header;
   if (header.magic != budget_magic || header.version != budget_version ||
       header.records != max_budget_processes)
@@ -236,6 +240,8 @@ std::vector<std::string> budget_file::all() {
   std::ranges::sort(result);
   return result;
 }
+
+bool budget_file::is_there() const noexcept { return has_name(folder_, name_, about_); }
 
 void budget_file::unlock() noexcept {
   is_new_ = false;

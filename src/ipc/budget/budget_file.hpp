@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,6 +47,8 @@ class budget_file {
   /// Removes the file. Pre: it is locked.
   void remove();
   [[nodiscard]] budget_layout& shared() const noexcept { return *shared_; }
+  /// Returns whether its name still is this file's.
+  [[nodiscard]] bool is_there() const noexcept;
 
  private:
   budget_file(budgets_folder folder, std::string name, owned_descriptor file);
@@ -57,6 +61,7 @@ class budget_file {
   owned_descriptor file_;
   bool is_new_ = false;
   budget_layout* shared_ = nullptr;
+  struct stat about_ {};
 };
 
 }  // namespace hipvmm::detail

@@ -178,6 +178,14 @@ std::string budget_member::explain() const {
   return text + "; release memory, or raise the limit: hipvmm-ctl limit " + key_.name + " SIZE";
 }
 
+std::string budget_member::why_split() const {
+  if (file_->is_there()) return {};
+  return "budget '" + key_.name +
+         "': its file was removed, so that processes that join now have a budget of their own: "
+         "start those that take part again, and let nobody remove it, such as systemd-logind at "
+         "the user's last logout (RemoveIPC=no, or a folder elsewhere in HIPVMM_BUDGETS)";
+}
+
 bool budget_member::make_room(std::size_t bytes) noexcept {
   const clock::time_point end = deadline_in(options_.patience);
   if (process_.is_of_parent() || options_.patience <= 0ms) return false;
@@ -222,11 +230,19 @@ void budget_member::serve(const std::stop_token& stop) noexcept {
   std::atomic<std::uint32_t>& requests = table_.header().requests;
   const std::stop_callback wake{stop, [&] { change_and_wake(requests); }};
   std::uint32_t attended = requests - 1;
+  bool has_warned = false;
   while (!stop.stop_requested()) {
     const std::uint32_t number = requests;
     static_cast<void>(table_.keep_record());
     // Before it releases memory for the dead; and those who only look see what is free.
     table_.reap();
+    if (!has_warned) {
+      report_exceptions([&] {
+        const std::string why = why_split();
+        has_warned = !why.empty();
+        if (has_warned) warn("memory_budget", why);
+      });
+    }
     if (attended != number) {
       attended = attend(stop);
     } else if (const std::uint64_t bytes = table_.duty(number).to_release; bytes != 0) {

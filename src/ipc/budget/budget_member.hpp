@@ -47,6 +47,8 @@ class budget_member final : public chunk_limit {
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return table_.own_held(); }
   [[nodiscard]] budget_report report() const;
+  /// Names the reason and the remedy if another process would not find this budget; else empty.
+  [[nodiscard]] std::string why_split() const;
 
  private:
   using clock = std::chrono::steady_clock;

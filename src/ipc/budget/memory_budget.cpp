@@ -52,6 +52,8 @@ detail::budget_member& memory_budget::live() const {
 }
 
 void memory_budget::set_limit(std::size_t bytes) {
+  if (const std::string why = live().why_split(); !why.empty())
+    throw ipc_error{ipc_failure::refused, why};
   set_limit(live().key().name, live().key().device, bytes);
 }
 

@@ -15,8 +15,11 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
+#include "ipc/raw_socket.hpp"
+#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/shared_cache.hpp"
@@ -290,6 +293,23 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: remove refuses while a process
   }
   CHECK(memory_budget::remove("used", first_device.uuid()));
   CHECK(memory_budget::all().empty());
+}
+
+TEST_CASE_FIXTURE(budget_process,
+                  "memory_budget: a file that was removed is reported, and no other is made") {
+  const error_recorder reported;
+  memory_budget budget{first_device, "split", granule()};
+  const auto file = detail::budget_file::look_at(only_file(path()).filename());
+  fs::remove(only_file(path()));
+  const std::string why =
+      check_ipc_error(ipc_failure::refused, [&] { budget.set_limit(2 * granule()); });
+  CHECK(has(why, "RemoveIPC"));
+  CHECK(fs::is_empty(path()));
+  for (int looks = 0; looks < 2; ++looks) {
+    static_cast<void>(detail::budget_table{file->shared()}.request());
+    CHECK(comes_true([&] { return reported.count() != 0; }));
+  }
+  CHECK(reported.count() == 1);
 }
 
 TEST_CASE_FIXTURE(budget_process, "memory_budget: a child of fork() takes no part") {

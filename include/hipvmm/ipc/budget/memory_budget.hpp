@@ -44,7 +44,7 @@ class memory_budget {
   memory_budget& operator=(memory_budget&&) noexcept;
 
   /// Sets the limit for all processes, now and later. Holders beyond it are asked to trim; they
-  /// keep the rest and get no more.
+  /// keep the rest and get no more. Throws: ipc_error, `refused` if the budget's file was removed.
   void set_limit(std::size_t bytes);
   /// Makes room as a request for `bytes` beyond the limit does: releases memory that this process
   /// keeps, then asks other holders to trim. Returns whether `bytes` fit now; another process may
