@@ -208,7 +208,7 @@ hipError_t hipDeviceSynchronize() {
     stream_set& streams = machine.device(current_device()).streams;
     streams.wait_all();
     machine.pools().release_surplus();
-    return streams.take_errors();
+    return streams.take_errors(true);
   });
 }
 

@@ -49,7 +49,7 @@ hipError_t hipDeviceReset() {
     machine.captures().refuse_wait_for_device(id);
     // Any device may use its memory.
     machine.wait_all();
-    const hipError_t unreported = device.streams.take_errors();
+    const hipError_t unreported = device.streams.take_errors(true);
     const auto is_of_device = [id](const auto& each) { return each.device() == id; };
     static_cast<void>(machine.events().extract_if(is_of_device));
     for (const auto& leaving : machine.streams().extract_if(is_of_device)) leaving->close();

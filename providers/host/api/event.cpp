@@ -115,7 +115,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     last->where.wait();
     learn(machine, *last);
     machine.pools().release_surplus();
-    return last->where.queue->take_error();
+    return machine.take_errors(*last->where.queue);
   });
 }
 
@@ -128,7 +128,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
     if (last == nullptr) return hipSuccess;
     if (!last->where.reached()) return hipErrorNotReady;
     learn(machine, *last);
-    return last->where.queue->take_error();
+    return machine.take_errors(*last->where.queue);
   });
 }
 

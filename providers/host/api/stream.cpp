@@ -141,7 +141,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
     for (const position& each : awaited_by(machine, *queue)) each.wait();
     noted.is_over();
     machine.pools().release_surplus();
-    return queue->take_error();
+    return machine.take_errors(*queue);
   });
 }
 
@@ -154,7 +154,7 @@ hipError_t hipStreamQuery(hipStream_t stream) {
       if (!each.reached()) return hipErrorNotReady;
     }
     noted.is_over();
-    return queue->take_error();
+    return machine.take_errors(*queue);
   });
 }
 

@@ -158,6 +158,11 @@ void runtime::wait_all() const {
   for (const std::unique_ptr<device_state>& each : devices_) each->streams.wait_all();
 }
 
+hipError_t runtime::take_errors(stream_queue& awaited) {
+  if (awaited.order() != stream_order::null) return awaited.take_error();
+  return device(awaited.device()).streams.take_errors(false);
+}
+
 void runtime::forget_capture(const stream_queue& closed) { captures_->forget(closed); }
 
 void runtime::end(const tracked_range& allocation) {

@@ -104,6 +104,9 @@ class runtime final : public stream_owner {
   void retire(stream_queue& drained) override;
   /// Waits for all work submitted to any device so far.
   void wait_all() const;
+  /// The first error not yet reported of a stream that was waited for, and with the null stream of
+  /// the blocking streams, for which it waits; all of them count as reported then.
+  hipError_t take_errors(stream_queue& awaited);
   /// Frees an allocation, or forgets a registration, whose users have been waited for.
   void end(const tracked_range& allocation);
 

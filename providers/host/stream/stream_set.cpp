@@ -18,7 +18,8 @@ void stream_set::retire(stream_queue& drained) {
   std::shared_ptr<stream_queue> last;  // dies after the lock
   const std::lock_guard lock{mutex_};
   const hipError_t error = drained.take_error();
-  if (left_over_ == hipSuccess) left_over_ = error;
+  hipError_t& left_over = left_over_[drained.order() == stream_order::non_blocking ? 1 : 0];
+  if (left_over == hipSuccess) left_over = error;
   const auto at = std::find_if(created_.begin(), created_.end(),
                                [&drained](const auto& each) { return each.get() == &drained; });
   if (at == created_.end()) return;
@@ -66,14 +67,17 @@ void stream_set::wait_all() const {
   noted.is_over();
 }
 
-hipError_t stream_set::take_errors() {
+hipError_t stream_set::take_errors(bool non_blocking_too) {
   hipError_t first = null_->take_error();
   const std::lock_guard lock{mutex_};
   const auto note = [&first](hipError_t error) {
     if (first == hipSuccess) first = error;
   };
-  for (const std::shared_ptr<stream_queue>& each : created_) note(each->take_error());
-  note(std::exchange(left_over_, hipSuccess));
+  for (const std::shared_ptr<stream_queue>& each : created_) {
+    if (non_blocking_too || each->order() == stream_order::blocking) note(each->take_error());
+  }
+  note(std::exchange(left_over_[0], hipSuccess));
+  if (non_blocking_too) note(std::exchange(left_over_[1], hipSuccess));
   return first;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -35,8 +36,9 @@ class stream_set {
   [[nodiscard]] std::vector<position> ends(bool non_blocking_too) const;
   /// Waits for all work submitted so far.
   void wait_all() const;
-  /// The first error not yet reported of any stream; all count as reported then.
-  hipError_t take_errors();
+  /// The first error not yet reported of all streams, or of the null and blocking ones only, gone
+  /// ones included; all of them count as reported then.
+  hipError_t take_errors(bool non_blocking_too);
 
  private:
   stream_owner& owner_;
@@ -44,7 +46,7 @@ class stream_set {
   const std::shared_ptr<stream_queue> null_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<stream_queue>> created_;
-  hipError_t left_over_ = hipSuccess;
+  std::array<hipError_t, 2> left_over_{};  // of blocking streams, and of non-blocking ones
 };
 
 }  // namespace hipvmm::host_provider

@@ -151,13 +151,17 @@ TEST_CASE("transfer: an error is told by the first call that waits, and is then 
        {row{"hipStreamSynchronize",
             [](hipStream_t on, hipEvent_t) { return hipStreamSynchronize(on); }},
         row{"hipStreamQuery", [](hipStream_t on, hipEvent_t) { return hipStreamQuery(on); }},
+        row{"hipStreamSynchronize of the null stream",
+            [](hipStream_t, hipEvent_t) { return hipStreamSynchronize(nullptr); }},
+        row{"hipStreamQuery of the null stream",
+            [](hipStream_t, hipEvent_t) { return hipStreamQuery(nullptr); }},
         row{"hipDeviceSynchronize", [](hipStream_t, hipEvent_t) { return hipDeviceSynchronize(); }},
         row{"hipEventSynchronize",
             [](hipStream_t, hipEvent_t at) { return hipEventSynchronize(at); }},
         row{"hipEventQuery", [](hipStream_t, hipEvent_t at) { return hipEventQuery(at); }}}) {
     CAPTURE(each.name);
     const nothing_left check;
-    const stream work;
+    const stream work{hipStreamDefault};
     const event done;
     mapped mapping{granule};
     {
@@ -187,4 +191,37 @@ TIDY_CASE("transfer: the error of a destroyed stream is told by the device") {
   }
   CHECK(hipDeviceSynchronize() == hipErrorIllegalAddress);
   CHECK(hipDeviceSynchronize() == hipSuccess);
+}
+
+TIDY_CASE("transfer: an event of the null stream tells the errors of blocking streams alone") {
+  const stream blocking{hipStreamDefault};
+  const stream independent;
+  const event behind;
+  mapped mapping{granule};
+  {
+    const unordered_on_purpose makes_the_work_fail;
+    const held_streams held;
+    for (const hipStream_t each : {blocking.get(), independent.get()}) {
+      REQUIRE(hipMemsetAsync(mapping.at(), 1, 64, each) == hipSuccess);
+    }
+    REQUIRE(hipEventRecord(behind.get(), nullptr) == hipSuccess);
+    mapping.unmap();
+  }
+  CHECK(hipEventSynchronize(behind.get()) == hipErrorIllegalAddress);
+  CHECK(blocking.wait() == hipSuccess);
+  CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
+  CHECK(independent.wait() == hipErrorIllegalAddress);
+}
+
+TIDY_CASE("transfer: waiting for the null stream leaves the errors of other devices alone") {
+  const stream of_1{hipStreamDefault, 1};
+  mapped mapping{granule, {1}, 1};
+  {
+    const unordered_on_purpose makes_the_work_fail;
+    const held_streams held;
+    REQUIRE(hipMemsetAsync(mapping.at(), 1, 64, of_1.get()) == hipSuccess);
+    mapping.unmap();
+  }
+  CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
+  CHECK(of_1.wait() == hipErrorIllegalAddress);
 }
