@@ -131,7 +131,7 @@ bool capture_set::record_wait(stream_queue& queue, const event_state& awaited) {
   participant* waiting = find_valid(queue);
   if (mark == nullptr) {
     if (waiting == nullptr) return false;
-    if (awaited.last() == nullptr || rules_.past_event == beside_capture::taken) return true;
+    if (!awaited.is_recorded() || rules_.past_event == beside_capture::taken) return true;
     waiting->capture->valid = false;
     throw failure{hipErrorStreamCaptureIsolation};
   }

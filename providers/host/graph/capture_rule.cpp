@@ -93,7 +93,7 @@ void capture_set::refuse_wait_for(const event_state& event) {
   refuse_captured(event, rules_.wait_for_captured_event);
   if (!any()) return;
   const guard lock{mutex_};
-  refuse(event.last() == nullptr ? rules_.unrecorded_waits : rules_.captured_waits,
+  refuse(event.is_recorded() ? rules_.captured_waits : rules_.unrecorded_waits,
          hipErrorStreamCaptureUnsupported);
 }
 

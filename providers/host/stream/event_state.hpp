@@ -49,6 +49,12 @@ class event_state {
     const std::lock_guard lock{mutex_};
     return last_;
   }
+  /// Whether any process recorded it, and last not in a capture.
+  [[nodiscard]] bool is_recorded() const {
+    const std::lock_guard lock{mutex_};
+    if (captured_ != nullptr) return false;
+    return last_ != nullptr || (shared_ != nullptr && shared_->last() != 0);
+  }
   /// The mark of a record of all processes; null when another process made it.
   [[nodiscard]] std::shared_ptr<const mark> mark_of(std::uint64_t number) const {
     const std::lock_guard lock{mutex_};

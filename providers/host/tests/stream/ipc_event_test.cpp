@@ -235,3 +235,21 @@ TIDY_CASE("interprocess event: one that was destroyed cannot be opened") {
   child.tell(handle);
   child.check_passed();
 }
+
+HIPVMM_CHILD("captures behind a record of its parent") {
+  hipEvent_t opened = open_sent();
+  const stream work;
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamBeginCapture(work.get(), hipStreamCaptureModeThreadLocal) == hipSuccess);
+  CHECK(hipStreamWaitEvent(work.get(), opened, 0) == hipErrorStreamCaptureIsolation);
+  CHECK(hipStreamEndCapture(work.get(), &graph) == hipErrorStreamCaptureInvalidated);
+  CHECK(hipEventDestroy(opened) == hipSuccess);
+}
+
+TIDY_CASE("interprocess event: a captured stream does not wait for the record of another process") {
+  const event shared{shared_flags};
+  REQUIRE(hipEventRecord(shared.get(), nullptr) == hipSuccess);
+  partner child{"captures behind a record of its parent"};
+  child.tell(handle_of(shared));
+  child.check_passed();
+}
