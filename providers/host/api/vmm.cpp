@@ -80,9 +80,13 @@ void wait_for(runtime& machine, waiting what, int owner) {
   switch (what) {
     case waiting::none:
       return;
-    case waiting::null_stream:
-      for (const position& each : machine.device(owner).streams.ends(false)) each.wait();
+    case waiting::null_stream: {
+      const stream_set& streams = machine.device(owner).streams;
+      const host_wait noted{machine.checker(), *streams.null()};
+      for (const position& each : streams.ends(false)) each.wait();
+      noted.is_over();
       return;
+    }
     case waiting::all_streams:
       machine.wait_all();
   }

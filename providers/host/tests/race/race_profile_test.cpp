@@ -72,6 +72,15 @@ HIPVMM_CHILD("rights that no call changes are no fault") {
   }));
 }
 
+HIPVMM_CHILD("an unmap that waits tells the host that the work has finished") {
+  const stream work{hipStreamDefault};
+  mapped memory{granule};
+  CHECK(is_clean([&] {
+    REQUIRE(hipMemsetAsync(memory.at(), 1, page, work.get()) == hipSuccess);
+    memory.unmap();
+  }));
+}
+
 TEST_CASE("order checker: it goes by the bytes that a release takes, not by those it is told") {
   struct row {
     const char* profile;
@@ -80,6 +89,8 @@ TEST_CASE("order checker: it goes by the bytes that a release takes, not by thos
   constexpr row rows[] = {
       {"rocm-6.4", "an unmap that names one page takes the mapping"},
       {"rocm-6.4", "rights taken from part of a mapping are taken from all of it"},
+      {"rocm-6.4", "an unmap that waits tells the host that the work has finished"},
+      {"rocm-7.14", "an unmap that waits tells the host that the work has finished"},
       {"rocm-5.7", "rights that no call changes are no fault"},
   };
   for (const row& each : rows) {
