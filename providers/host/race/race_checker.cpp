@@ -133,6 +133,7 @@ void race_checker::take_back(address start, std::size_t bytes,
                              const stream_queue* stream) noexcept {
   if (stream == nullptr) return end(start, bytes);
   const guard lock{mutex_};
+  values_.forget(start, start + bytes);
   const race_deed deed = next_deed(*stream);
   report(memory_.take_back({start, start + bytes}, deed, {streams_, &streams_.place(*stream)}));
 }
@@ -185,12 +186,14 @@ void race_checker::note_use(address start, std::size_t bytes, memory_use how,
 
 void race_checker::forget(address start, std::size_t bytes) noexcept {
   const guard lock{mutex_};
+  values_.forget(start, start + bytes);
   static_cast<void>(
       memory_.end({start, start + bytes}, host_that_takes_away(), {streams_, nullptr}));
 }
 
 void race_checker::end(address start, std::size_t bytes) noexcept {
   const guard lock{mutex_};
+  values_.forget(start, start + bytes);
   report(memory_.end({start, start + bytes}, host_that_takes_away(), {streams_, nullptr}));
 }
 
@@ -238,6 +241,7 @@ race_deed race_checker::next_deed(const stream_queue& stream) {
 
 void race_checker::use(const race_deed& deed, race_range bytes, memory_use how, int device,
                        const stream_queue& stream) {
+  if (how == memory_use::write) values_.forget(bytes.start, bytes.end);
   report(memory_.use(bytes, {deed, how, device}, {streams_, &streams_.place(stream)}));
 }
 

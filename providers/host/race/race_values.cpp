@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "race/race_values.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace hipvmm::host_provider {
 
 void race_values::await(const stream_queue& stream, const value_wait_request& wait,
@@ -16,7 +19,8 @@ void race_values::await(const stream_queue& stream, const value_wait_request& wa
 void race_values::write(const stream_queue& stream, const value_write_request& write,
                         race_streams& streams) {
   const race_clock before = streams.place(stream);
-  written_.insert_or_assign(write.memory.start, written{write.value, before});
+  forget(write.memory.start, write.memory.start + write.width);
+  written_.emplace(write.memory.start, written{write.width, write.value, before});
   std::erase_if(waiting_, [&](const waiting& each) {
     const std::shared_ptr<const stream_queue> waits = each.stream.lock();
     if (waits == nullptr) return true;
@@ -26,6 +30,14 @@ void race_values::write(const stream_queue& stream, const value_write_request& w
     streams.follow(*waits, before);
     return true;
   });
+}
+
+void race_values::forget(address start, address end) {
+  constexpr address widest = sizeof(std::uint64_t);
+  auto at = written_.lower_bound(start - std::min(start, widest - 1));
+  while (at != written_.end() && at->first < end) {
+    at = at->first + at->second.width > start ? written_.erase(at) : std::next(at);
+  }
 }
 
 }  // namespace hipvmm::host_provider

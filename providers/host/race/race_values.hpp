@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "memory/transfer.hpp"
@@ -19,9 +19,12 @@ class race_values {
  public:
   void await(const stream_queue& stream, const value_wait_request& wait, race_streams& streams);
   void write(const stream_queue& stream, const value_write_request& write, race_streams& streams);
+  /// Other work writes these bytes, or they end: no number written before lets a wait go on.
+  void forget(address start, address end);
 
  private:
   struct written {
+    unsigned width;
     std::uint64_t value;
     race_clock before;  // the predecessors of the write
   };
@@ -30,8 +33,8 @@ class race_values {
     value_wait_request wait;
   };
 
-  std::unordered_map<address, written> written_;  // the last one at each address
-  std::vector<waiting> waiting_;                  // for writes to come
+  std::map<address, written> written_;  // the last one at each address
+  std::vector<waiting> waiting_;        // for writes to come
 };
 
 }  // namespace hipvmm::host_provider

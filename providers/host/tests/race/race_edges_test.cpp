@@ -338,6 +338,28 @@ TEST_CASE("order: a stream comes after the write of a number that it waits for")
   CHECK_FALSE(race.ordered(first.get(), second.get(), [&] { wait(2); }));
 }
 
+TEST_CASE("order: a number that other work overwrote lets no later wait go on") {
+  const two_writers race;
+  const pinned number{8};
+  const stream first;
+  const stream second;
+  const auto wait = [&] {
+    CHECK(hipStreamWaitValue32(second.get(), number.at(), 1, hipStreamWaitValueEq, ~0U) ==
+          hipSuccess);
+  };
+  const auto write = [&] {
+    CHECK(hipStreamWriteValue32(first.get(), number.at(), 1, 0) == hipSuccess);
+  };
+  CHECK(race.ordered(first.get(), second.get(), [&] {
+    write();
+    wait();
+  }));
+  CHECK(hipMemsetD32Async(number.at(), 0, 1, second.get()) == hipSuccess);
+  CHECK(second.wait() == hipSuccess);
+  wait();
+  CHECK(race.ordered(first.get(), second.get(), write));
+}
+
 HIPVMM_CHILD("streams of one handle") {
   const nothing_left check;
   const allocation memory{size};
