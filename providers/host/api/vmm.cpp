@@ -111,8 +111,10 @@ hipError_t hipMemGetAllocationGranularity(size_t* granularity, const hipMemAlloc
                                           hipMemAllocationGranularity_flags option) {
   return call(__func__, [&](runtime& machine) {
     require(granularity != nullptr && wanted != nullptr);
-    require(value_of(wanted->type) == hipMemAllocationTypePinned && is_device(wanted->location));
-    require(machine.has_device(wanted->location.id));
+    require(is_type(*wanted, machine.rules()));
+    const bool is_on_device =
+        is_device(wanted->location) && machine.has_device(wanted->location.id);
+    require(is_on_device || is_host(wanted->location, machine.rules()));
     require(value_of(option) == hipMemAllocationGranularityMinimum ||
             value_of(option) == hipMemAllocationGranularityRecommended);
     if (machine.rules().vmm == virtual_memory::absent) {

@@ -186,3 +186,30 @@ HIPVMM_TEST_CASE_IN("profile: HIPVMM_HOST_GRANULARITY goes before the profile",
     CHECK(bytes == std::size_t{64} << 10U);
   }
 }
+
+HIPVMM_CHILD("a granularity is told of each place and type of a chunk") {
+  hipMemAllocationProp wanted = chunk_on(0);
+  for (const int type :
+       {int{hipMemAllocationTypePinned}, hipvmm::hip_compat::uncached_allocation}) {
+    for (const int place : {int{hipMemLocationTypeDevice}, hipvmm::hip_compat::host_location,
+                            hipvmm::hip_compat::host_node_location}) {
+      CAPTURE(type);
+      CAPTURE(place);
+      wanted.type = not_an_enumerator<hipMemAllocationType>(type);
+      wanted.location.type = not_an_enumerator<hipMemLocationType>(place);
+      size_t bytes = 0;
+      hipMemGenericAllocationHandle_t made = nullptr;
+      const hipError_t code = hipMemCreate(&made, granule, &wanted, 0);
+      CHECK(hipMemGetAllocationGranularity(&bytes, &wanted, hipMemAllocationGranularityMinimum) ==
+            code);
+      if (code == hipSuccess) CHECK(hipMemRelease(made) == hipSuccess);
+    }
+  }
+}
+
+TEST_CASE("profile: a release that creates a chunk tells its granularity") {
+  for (const std::string_view profile : profile_names) {
+    CAPTURE(profile);
+    check_child("a granularity is told of each place and type of a chunk", {setting(profile)});
+  }
+}
