@@ -15,4 +15,10 @@ hipError_t& last_error() noexcept { return thread_last_error; }
 int& current_device() noexcept { return thread_device; }
 context_stack& pushed_contexts() noexcept { return thread_contexts; }
 
+void forget_thread_state() noexcept {
+  thread_last_error = hipSuccess;
+  thread_device = 0;
+  thread_contexts.depth = 0;
+}
+
 }  // namespace hipvmm::host_provider

@@ -17,4 +17,7 @@ struct context_stack {
 };
 context_stack& pushed_contexts() noexcept;
 
+/// As in a thread that has not called HIP.
+void forget_thread_state() noexcept;
+
 }  // namespace hipvmm::host_provider

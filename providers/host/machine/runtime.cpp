@@ -50,6 +50,10 @@ const environment& process_environment() {
 void forget_in_child() {
   instance.store(nullptr, std::memory_order_relaxed);
   leave_thread_streams();
+  forget_thread_state();
+  thread_capture_mode() = hipStreamCaptureModeGlobal;
+  chunk::forget_all();
+  stream_queue::leave_workers();
 }
 
 }  // namespace

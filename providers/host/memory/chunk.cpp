@@ -69,6 +69,11 @@ int chunk::file() const noexcept {
   return own_file_.get() >= 0 ? own_file_.get() : memory_->file();
 }
 
+void chunk::forget_all() noexcept {
+  files_open.store(0, std::memory_order_relaxed);
+  chunks_alive.store(0, std::memory_order_relaxed);
+}
+
 std::uint64_t chunk::open_files() noexcept { return files_open.load(std::memory_order_relaxed); }
 
 std::uint64_t chunk_table::add(std::shared_ptr<chunk> memory) {

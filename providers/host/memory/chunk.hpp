@@ -56,6 +56,8 @@ class chunk {
 
   /// Files held by shareable chunks in this process.
   static std::uint64_t open_files() noexcept;
+  /// In a child after fork: counts none of its parent's chunks.
+  static void forget_all() noexcept;
 
  private:
   const hipMemAllocationProp properties_;

@@ -29,9 +29,9 @@ struct gate {
 };
 
 // Never destroyed: workers outlive main.
-gate& worker_gate() {
-  static gate& only = *new gate;
-  return only;
+gate*& worker_gate() {
+  static gate* now = new gate;
+  return now;
 }
 
 stream_number next_number() noexcept {
@@ -169,16 +169,21 @@ void stream_queue::close() {
   }
 }
 
-void stream_queue::hold_all() { worker_gate().holds.fetch_add(1, std::memory_order_release); }
+void stream_queue::hold_all() { worker_gate()->holds.fetch_add(1, std::memory_order_release); }
 
 void stream_queue::release_all() {
-  gate& workers = worker_gate();
+  gate& workers = *worker_gate();
   {
     const std::lock_guard lock{workers.mutex};
     const unsigned holds = workers.holds.load(std::memory_order_relaxed);
     if (holds != 0) workers.holds.store(holds - 1, std::memory_order_release);
   }
   workers.opened.notify_all();
+}
+
+void stream_queue::leave_workers() {
+  inside_host_function = false;
+  worker_gate() = new gate;
 }
 
 stream_clock stream_queue::clock_behind(const std::vector<position>& after) const {
@@ -228,7 +233,7 @@ void stream_queue::work_until_closed() {
       entries_.pop_front();
       lock.unlock();
       for (const position& each : next.after) each.wait();
-      worker_gate().pass();
+      worker_gate()->pass();
       finish(next.work->execute(*this));
     }
     lock.lock();

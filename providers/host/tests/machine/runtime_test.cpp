@@ -37,17 +37,22 @@ HIPVMM_TEST_CASE_IN("runtime: calls made while the process ends still work", {})
 
 TIDY_CASE("runtime: a child after fork starts afresh and does not know inherited handles") {
   const mapped mapping{granule};
+  const memory shareable{granule, 0, hipMemHandleTypePosixFileDescriptor};
   const stream work;
   REQUIRE(hipMemsetAsync(mapping.at(), 1, granule, work.get()) == hipSuccess);
   REQUIRE(hipStreamSynchronize(hipStreamPerThread) == hipSuccess);
   REQUIRE(work.wait() == hipSuccess);
+  REQUIRE(hipSetDevice(1) == hipSuccess);
+  REQUIRE(hipSetDevice(99) == hipErrorInvalidDevice);
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     // Nothing here starts a thread, which ThreadSanitizer does not allow after a fork.
     void* memory = nullptr;
+    int device = -1;
     const bool afresh = live_objects() == hipvmm_host_counters{} &&
-                        hipStreamQuery(work.get()) == hipErrorInvalidHandle &&
+                        hipPeekAtLastError() == hipSuccess && hipGetDevice(&device) == hipSuccess &&
+                        device == 0 && hipStreamQuery(work.get()) == hipErrorInvalidHandle &&
                         hipStreamQuery(hipStreamPerThread) == hipSuccess &&
                         hipMalloc(&memory, 64) == hipSuccess &&
                         hipMemcpy(memory, &child, sizeof(child), hipMemcpyDefault) == hipSuccess &&
@@ -59,3 +64,24 @@ TIDY_CASE("runtime: a child after fork starts afresh and does not know inherited
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+#ifndef __SANITIZE_THREAD__  // allows no threads after a fork
+TIDY_CASE("runtime: a child after fork runs work that its parent's holds do not hold") {
+  const held_streams held;
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(10);
+    hipStream_t work = nullptr;
+    bool ran = false;
+    const bool runs = hipStreamCreate(&work) == hipSuccess &&
+                      hipLaunchHostFunc(work, set_flag, &ran) == hipSuccess &&
+                      hipStreamSynchronize(work) == hipSuccess && ran;
+    std::_Exit(runs ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+#endif
