@@ -57,6 +57,8 @@ std::vector<std::uint32_t> all_compute_units(const runtime& machine, int device)
 // the device counts the stream already: then that one alone waits.
 void destroy(runtime& machine, stream_queue& leaving, hipStream_t handle) {
   const bool overlooked = machine.rules().ending == ending_stream::overlooked;
+  if (overlooked && stream_queue::is_in_host_function())
+    require(leaving.idle(), hipErrorIllegalState);
   const host_wait noted{machine.checker(), leaving};
   if (overlooked) machine.device(leaving.device()).streams.overlook(leaving);
   require(machine.streams().extract(from_handle(handle), leaving),

@@ -217,3 +217,24 @@ WORK_CASE("stream: threads may share a stream") {
   CHECK(work.wait() == hipSuccess);
   CHECK(seen.size() == 400);
 }
+
+HIPVMM_CHILD("destroys a stream in its own host function") {
+  struct outcome {
+    hipStream_t stream;
+    hipError_t destroyed;
+  };
+  const stream work;
+  outcome found{work.get(), hipErrorUnknown};
+  const auto destroy = [](void* to) {
+    auto& each = *static_cast<outcome*>(to);
+    each.destroyed = hipStreamDestroy(each.stream);
+  };
+  REQUIRE(hipLaunchHostFunc(work.get(), destroy, &found) == hipSuccess);
+  CHECK(work.wait() == hipSuccess);
+  CHECK(hipStreamQuery(work.get()) == hipSuccess);
+  CHECK(found.destroyed == hipErrorIllegalState);
+}
+
+TEST_CASE("stream: a destruction that would wait in a host function leaves the stream") {
+  check_child("destroys a stream in its own host function", {"HIPVMM_HOST_PROFILE=rocm-6.4"});
+}
