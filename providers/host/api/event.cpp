@@ -89,6 +89,8 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
       recorded->record(queue->put_mark(streams.ahead_of(*queue)));
       return hipSuccess;
     }
+    require(recorded->shared()->has_place() || !stream_queue::is_in_host_function(),
+            hipErrorIllegalState);
     const std::uint64_t number = recorded->shared()->begin_record();
     try {
       recorded->record(queue->put_mark(streams.ahead_of(*queue)), number);

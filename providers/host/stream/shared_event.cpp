@@ -22,7 +22,7 @@ namespace hipvmm::host_provider {
 namespace {
 
 constexpr std::uint64_t event_mark = 0x6869706576656e74;  // other files lack it
-// A record is forgotten when so many later ones were made; none of those is reached much earlier.
+// A record waits for the one so many before it, whose place it takes.
 constexpr std::size_t records_kept = 64;
 // How often a waiting process looks whether the recording one still lives.
 constexpr timespec look_after{0, 100'000'000};
@@ -84,8 +84,15 @@ shared_event::address_of_file shared_event::exported() const {
   return {getpid(), file_.get(), status.st_dev, status.st_ino};
 }
 
+bool shared_event::has_place() const noexcept {
+  const std::uint64_t next = last() + 1;
+  return next <= records_kept || reached(next - records_kept);
+}
+
 std::uint64_t shared_event::begin_record() noexcept {
   const std::uint64_t number = contents_->last.fetch_add(1) + 1;
+  // Fails if its process has ended, and with it the record.
+  if (number > records_kept) static_cast<void>(wait(number - records_kept));
   contents_->of(number).process.store(getpid());
   return number;
 }

@@ -33,7 +33,10 @@ class shared_event {
   /// Throws: failure with hipErrorOperatingSystem when the file cannot be asked.
   [[nodiscard]] address_of_file exported() const;
 
+  /// Whether one more record need not wait.
+  [[nodiscard]] bool has_place() const noexcept;
   /// Counts one more record, whose work is about to be submitted by this process; gives its number.
+  /// Waits while too many records are not reached, as AMD's runtime does.
   std::uint64_t begin_record() noexcept;
   /// The work before that record has finished.
   void reach(std::uint64_t number) noexcept;

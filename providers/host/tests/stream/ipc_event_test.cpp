@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <future>
 
 #include "providers/host/tests/pool/mem_pool_fixtures.hpp"
@@ -252,4 +253,69 @@ TIDY_CASE("interprocess event: a captured stream does not wait for the record of
   partner child{"captures behind a record of its parent"};
   child.tell(handle_of(shared));
   child.check_passed();
+}
+
+HIPVMM_CHILD("waits for the first of many records") {
+  hipEvent_t opened = open_sent();
+  const stream work;
+  CHECK(hipStreamWaitEvent(work.get(), opened, 0) == hipSuccess);
+  send(to_parent, 'w');
+  static_cast<void>(receive<char>(from_parent));  // the others were made in an idle stream
+  CHECK(hipStreamQuery(work.get()) == hipErrorNotReady);
+  send(to_parent, 'n');
+  CHECK(work.wait() == hipSuccess);
+  CHECK(hipEventDestroy(opened) == hipSuccess);
+}
+
+TIDY_CASE("interprocess event: a record that is not reached outlasts any number of later ones") {
+  const event shared{shared_flags};
+  const stream held_up;
+  const stream idle;
+  partner child{"waits for the first of many records"};
+  std::future<void> later;
+  {
+    const roadblock block{held_up.get()};
+    REQUIRE(hipEventRecord(shared.get(), held_up.get()) == hipSuccess);
+    child.tell(handle_of(shared));
+    child.wait();
+    later = std::async(std::launch::async, [&] {
+      for (int i = 0; i < 100; ++i) CHECK(hipEventRecord(shared.get(), idle.get()) == hipSuccess);
+    });
+    CHECK(later.wait_for(std::chrono::milliseconds{200}) == std::future_status::timeout);
+    child.tell('l');
+    child.wait();
+  }
+  later.get();
+  child.check_passed();
+  CHECK(idle.wait() == hipSuccess);
+}
+
+TIDY_CASE("interprocess event: in a host function a record that would wait is refused") {
+  struct outcomes {
+    hipEvent_t shared;
+    hipStream_t idle;
+    int recorded = 0;
+    hipError_t code = hipSuccess;
+  };
+  const event shared{shared_flags};
+  const stream held_up;
+  const stream idle;
+  outcomes found{shared.get(), idle.get()};
+  {
+    const held_streams held;
+    const auto record_all = [](void* to) {
+      auto& each = *static_cast<outcomes*>(to);
+      while (each.recorded < 100 && each.code == hipSuccess) {
+        each.code = hipEventRecord(each.shared, each.idle);
+        if (each.code == hipSuccess) ++each.recorded;
+      }
+    };
+    REQUIRE(hipLaunchHostFunc(held_up.get(), record_all, &found) == hipSuccess);
+    REQUIRE(hipEventRecord(shared.get(), held_up.get()) == hipSuccess);
+  }
+  CHECK(held_up.wait() == hipSuccess);
+  CHECK(found.code == hipErrorIllegalState);
+  CHECK(found.recorded == 63);
+  CHECK(idle.wait() == hipSuccess);
+  CHECK(hipEventSynchronize(shared.get()) == hipSuccess);
 }
