@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The functions by which programs use the stream-order checker, and its end of a program.
+// The functions by which programs use the stream-order checker.
 #pragma GCC visibility push(default)
 #include <hipvmm/provider/host_control.h>
 #pragma GCC visibility pop
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 
 #include "base/failure.hpp"
@@ -19,8 +15,6 @@
 using namespace hipvmm::host_provider;
 
 namespace {
-
-constexpr int exit_code = 66;  // as sanitizers end a program
 
 struct noted_bytes {
   address start;
@@ -50,19 +44,6 @@ int note(const char* function, const noted_bytes& what, void* stream, Note&& bod
   return note(function, what, [&](race_checker& checker) {
     return body(checker, *runtime::get().stream(static_cast<hipStream_t>(stream)));
   });
-}
-
-// A destructor of the library runs behind everything of the program that may still call HIP.
-[[gnu::destructor]] void tell_the_exit_code() {
-  const runtime* const machine = runtime::existing();
-  if (machine == nullptr || machine->checker() == nullptr) return;
-  const std::uint64_t reports = machine->checker()->reports();
-  if (reports == 0) return;
-  std::fprintf(stderr,
-               "hipvmm order checker: %" PRIu64 " %s; the program ends with exit code %d.\n",
-               reports, reports == 1 ? "report" : "reports", exit_code);
-  std::fflush(nullptr);
-  _exit(exit_code);
 }
 
 }  // namespace

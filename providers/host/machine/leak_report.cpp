@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <sstream>
 #include <string>
@@ -17,6 +18,8 @@ namespace {
 
 // The status of a process that LeakSanitizer ends for the same reason.
 constexpr int leak_status = 23;
+// As other sanitizers end one; goes before the other.
+constexpr int race_status = 66;
 constexpr std::size_t most_listed = 8;
 
 // Lines such as "2 reservations: 0x7f0000000000 (4194304 bytes), ...".
@@ -109,17 +112,26 @@ std::string leaks_of(runtime& machine) {
 
 // The library's own end comes after the program's exit handlers and static objects, which may give
 // things back.
-[[gnu::destructor]] void report_leaks() {
+[[gnu::destructor]] void report_the_end() {
   runtime* const machine = runtime::existing();
-  if (machine == nullptr || !machine->configuration().reports_leaks) return;
-  const std::string leaks = leaks_of(*machine);
-  if (leaks.empty()) return;
-  std::fprintf(stderr,
-               "hipvmm host provider: the process ends and still holds\n%s"
-               "Free each of them first; unset HIPVMM_HOST_LEAKS to end without this report.\n",
-               leaks.c_str());
+  if (machine == nullptr) return;
+  std::string leaks;
+  if (machine->configuration().reports_leaks) leaks = leaks_of(*machine);
+  const std::uint64_t races = machine->checker() == nullptr ? 0 : machine->checker()->reports();
+  if (!leaks.empty()) {
+    std::fprintf(stderr,
+                 "hipvmm host provider: the process ends and still holds\n%s"
+                 "Free each of them first; unset HIPVMM_HOST_LEAKS to end without this report.\n",
+                 leaks.c_str());
+  }
+  if (races != 0) {
+    std::fprintf(stderr,
+                 "hipvmm order checker: %" PRIu64 " %s; the program ends with exit code %d.\n",
+                 races, races == 1 ? "report" : "reports", race_status);
+  }
+  if (leaks.empty() && races == 0) return;
   std::fflush(nullptr);  // _exit does not
-  _exit(leak_status);
+  _exit(races != 0 ? race_status : leak_status);
 }
 
 }  // namespace

@@ -371,6 +371,14 @@ TEST_CASE("order checker: a process with a report ends with exit code 66 and say
                  "hipvmm order checker: 1 report; the program ends with exit code 66.\n"));
 }
 
+TEST_CASE("order checker: a process that also leaks is told both") {
+  const child_result result = run_child("ends with a report", {"HIPVMM_HOST_LEAKS=1"});
+  INFO(result.output);
+  CHECK(result.status == 66);
+  CHECK(contains(result.output, "1 of hipMalloc: 0x"));
+  CHECK(contains(result.output, "1 report; the program ends with exit code 66.\n"));
+}
+
 HIPVMM_CHILD("is told nothing") {
   int byte = 0;
   CHECK(hipvmm_host_note_allocate(&byte, 1, as_handle<hipStream_t>(16)) == hipSuccess);
