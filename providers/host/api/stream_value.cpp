@@ -10,10 +10,11 @@
 namespace hipvmm::host_provider {
 namespace {
 
-value_condition condition_of(unsigned flags) {
+value_condition condition_of(unsigned flags, const profile& rules) {
   switch (flags) {
     case hipStreamWaitValueGte:
-      return value_condition::at_least;
+      return rules.stream_values == value_calls::as_cuda ? value_condition::not_behind
+                                                         : value_condition::at_least;
     case hipStreamWaitValueEq:
       return value_condition::equal;
     case hipStreamWaitValueAnd:
@@ -56,7 +57,7 @@ struct awaited_number {
 hipError_t wait(runtime& machine, hipStream_t stream, const awaited_number& what, unsigned width) {
   const std::shared_ptr<stream_queue> queue =
       machine.stream(stream, machine.rules().value_in_destroyed);
-  const value_condition until = condition_of(what.flags);
+  const value_condition until = condition_of(what.flags, machine.rules());
   const endpoint memory = number_in(machine, *queue, what.pointer, right::read, width);
   const value_wait_request request{memory, width, until, what.value, what.mask};
   const hipError_t result =

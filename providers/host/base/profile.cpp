@@ -275,6 +275,7 @@ constexpr profile cuda_13() {
   like.captured_device = device_wait::own_captures;
   like.unknown_limit = hipErrorUnsupportedLimit;
   like.null_stream_flags = hipSuccess;
+  like.stream_values = value_calls::as_cuda;
   like.unshared_event = hipErrorInvalidHandle;
   return like;
 }

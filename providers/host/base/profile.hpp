@@ -152,8 +152,9 @@ enum class host_copy { by_stream, by_owner };
 /// stream, or the null stream of the memory's device, behind and before the work of that stream.
 enum class foreign_copy { in_stream, in_null_stream_of_owner };
 /// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked
-/// at, or a captured stream does them at once and the others do not matter.
-enum class value_calls { checked, as_amd };
+/// at, or a captured stream does them at once and the others do not matter. CUDA compares with
+/// wraparound.
+enum class value_calls { checked, as_amd, as_cuda };
 /// The bytes that hipPointerGetAttribute writes for the size of a range.
 enum class reported_size { eight_bytes, four_bytes };
 enum class second_registration { refused, taken };

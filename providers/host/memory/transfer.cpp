@@ -198,6 +198,8 @@ bool is_met(const value_wait_request& wait, std::uint64_t found) noexcept {
   switch (wait.condition) {
     case value_condition::at_least:
       return (found & wait.mask) >= wait.value;
+    case value_condition::not_behind:
+      return (((found & wait.mask) - wait.value) >> (8 * wait.width - 1) & 1U) == 0;
     case value_condition::equal:
       return (found & wait.mask) == wait.value;
     case value_condition::any_bit:

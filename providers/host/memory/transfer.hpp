@@ -71,8 +71,9 @@ struct fill_request {
   piece_grid pieces = {};
 };
 
-/// When a stream that waits for a value goes on, by the bits of the mask.
-enum class value_condition { at_least, equal, any_bit, not_all_bits };
+/// When a stream that waits for a value goes on, by the bits of the mask. "Not behind" is "at
+/// least" with wraparound: the difference is no negative number.
+enum class value_condition { at_least, not_behind, equal, any_bit, not_all_bits };
 
 /// Waits until `width` bytes (4 or 8) of memory, read as one number, meet a condition.
 struct value_wait_request {

@@ -270,6 +270,26 @@ const rule rules[] = {
      },
      {good, captured, captured, captured, good, good, good, good},
      runtimes},
+    {"hipStreamQuery behind a wait for 1 or more at a number of 2^32 - 1",
+     [] {
+       const stream work;
+       const pinned number{8};
+       auto* const at = reinterpret_cast<volatile std::uint32_t*>(number.at());
+       *at = ~0U;
+       REQUIRE(hipStreamWaitValue32(work.get(), number.at(), 1, hipStreamWaitValueGte, ~0U) ==
+               hipSuccess);
+       int code = hipErrorNotReady;
+       wait_a_while([&] {
+         code = hipStreamQuery(work.get());
+         return code != hipErrorNotReady;
+       });
+       *at = 1;
+       REQUIRE(work.wait() == hipSuccess);
+       return code;
+     },
+     {good, good, good, good, good, good, good, hipErrorNotReady},
+     "hip_runtime_api.h; cuda.h",
+     decided_by::hardware},
     {"hipDeviceSynchronize waits for a stream whose hipStreamDestroy has begun (1)",
      waits_for_ending_stream,
      {1, 0, 0, 0, 0, 0, 0, 1},
