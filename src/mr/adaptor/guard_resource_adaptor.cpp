@@ -60,26 +60,25 @@ class guard_resource_adaptor::state {
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   state& operator=(state&&) = delete;
 
-  /// `allocate(bytes, alignment)` and `undo(pointer, bytes, alignment)` are the upstream's.
-  template <typename Allocate, typename Undo>
-  void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment, Allocate allocate,
-                 Undo undo) {
+  void* allocate(const request& wanted) {
     const detail::relaxed_captures relaxed;
     compare_copied();
     found_.deliver(options_.on_damage);
-    const std::size_t front = front_of(alignment);
-    const std::size_t total = total_of(bytes, alignment);
-    auto made = blocks_.prepare({bytes, alignment, stack()});
-    const auto request = [&] { return static_cast<unsigned char*>(allocate(total, alignment)); };
+    const std::size_t bytes = wanted.bytes;
+    const std::size_t front = front_of(wanted.alignment);
+    const request larger = with_canaries(wanted);
+    auto made = blocks_.prepare({bytes, wanted.alignment, stack()});
     unsigned char* base = nullptr;
+    const auto ask = [&] { base = static_cast<unsigned char*>(larger.allocate_from(upstream_)); };
     try {
-      base = request();
+      ask();
     } catch (const std::bad_alloc&) {
       if (kept_bytes() == 0) throw;
       release_kept(0);
-      base = request();
+      ask();
     }
     try {
+      const stream_ref stream = wanted.stream.value_or(own_.ref());
       const scoped_device scope{device_};
       const std::size_t canaries = options_.canary_bytes;
       // The graph may never run, or again when the block is another's.
@@ -92,17 +91,14 @@ class guard_resource_adaptor::state {
       if (stream == own_.ref()) own_.synchronize();
       static_cast<void>(blocks_.put(std::move(made), base + front));
     } catch (...) {
-      undo(base, total, alignment);
+      larger.deallocate_to(upstream_, base);
       throw;
     }
     return base + front;
   }
 
   /// Frees in a stream, or in none, and then without work under way that uses the memory.
-  /// `free(pointer, bytes, alignment)` is the upstream's.
-  template <typename Free>
-  void deallocate(std::optional<stream_ref> stream, void* pointer, std::size_t bytes,
-                  std::size_t alignment, Free free) noexcept {
+  void deallocate(void* pointer, const request& freed) noexcept {
     std::optional<detail::relaxed_captures> relaxed;
     detail::report_exceptions([&] { relaxed.emplace(); });
     compare_copied();
@@ -110,13 +106,13 @@ class guard_resource_adaptor::state {
     if (known.empty()) {
       if (!note_freed_twice(pointer)) {
         found_.add([&] {
-          return std::to_string(bytes) + " bytes at " + detail::address_text(pointer) +
+          return std::to_string(freed.bytes) + " bytes at " + detail::address_text(pointer) +
                  " are freed that the adaptor did not allocate";
         });
-        free(pointer, bytes, alignment);
+        freed.deallocate_to(upstream_, pointer);
       }
     } else {
-      free_known(stream, static_cast<unsigned char*>(pointer), known.mapped(), bytes, free);
+      free_known(static_cast<unsigned char*>(pointer), known.mapped(), freed);
     }
     if (options_.on_damage == guard_damage::reports) found_.deliver(guard_damage::reports);
   }
@@ -132,7 +128,6 @@ class guard_resource_adaptor::state {
     const std::lock_guard lock{mutex_};
     return kept_bytes_;
   }
-  [[nodiscard]] stream_ref own() const { return own_; }
 
  private:
   using freed_list = std::list<freed_block>;
@@ -150,33 +145,30 @@ class guard_resource_adaptor::state {
                ? std::numeric_limits<std::size_t>::max()
                : bytes + more;
   }
+  [[nodiscard]] request with_canaries(const request& inner) const {
+    return {inner.stream, total_of(inner.bytes, inner.alignment), inner.alignment};
+  }
   /// The known bytes of a block in the upstream.
   [[nodiscard]] std::size_t held_of(const guarded_block& block) const {
     return align_up(total_of(block.bytes, block.alignment), memory_resource::default_alignment);
   }
-  [[nodiscard]] unsigned char* base_of(const freed_block& one) const {
-    return one.pointer - front_of(one.block.alignment);
-  }
 
-  template <typename Free>
-  void free_known(std::optional<stream_ref> stream, unsigned char* pointer, guarded_block& block,
-                  std::size_t bytes, Free free) noexcept {
-    const std::size_t right = block.bytes;
-    const std::size_t alignment = block.alignment;
+  void free_known(unsigned char* pointer, guarded_block& block, const request& freed) noexcept {
+    const request right{freed.stream, block.bytes, block.alignment};
     const auto free_it = [&] {
-      free(pointer - front_of(alignment), total_of(right, alignment), alignment);
+      with_canaries(right).deallocate_to(upstream_, pointer - front_of(right.alignment));
     };
     freed_list made;
     detail::report_exceptions([&] { made.push_back({pointer, std::move(block), stack()}); });
     // Without memory for it, or a copy, the upstream gets the block as it is.
     if (made.empty()) return free_it();
     freed_block& one = made.front();
-    if (right != bytes)
+    if (right.bytes != freed.bytes)
       found_.add([&] {
-        return "a block of " + text_of(one) + " is freed as " + std::to_string(bytes) + " bytes" +
-               calls_of(one);
+        return "a block of " + text_of(one) + " is freed as " + std::to_string(freed.bytes) +
+               " bytes" + calls_of(one);
       });
-    if (!one.block.is_guarded || !guard(one, stream)) return free_it();
+    if (!one.block.is_guarded || !guard(one, freed.stream)) return free_it();
     if (!one.is_kept) free_it();
     // If the wait fails, they are compared with those of other blocks.
     if (options_.check == guard_check::at_once && has_copied(one)) compare_canaries(one);
@@ -330,8 +322,8 @@ class guard_resource_adaptor::state {
       }
       compare_kept(one);
       detail::report_exceptions([&] {
-        upstream_.deallocate(own_, base_of(one), total_of(one.block.bytes, one.block.alignment),
-                             one.block.alignment);
+        with_canaries({own_.ref(), one.block.bytes, one.block.alignment})
+            .deallocate_to(upstream_, one.pointer - front_of(one.block.alignment));
       });
     }
   }
@@ -438,25 +430,14 @@ std::size_t guard_resource_adaptor::quarantined_bytes() const noexcept {
 }
 
 void* guard_resource_adaptor::do_allocate_any(const request& wanted) {
-  return state_->allocate(
-      wanted.stream.value_or(state_->own()), wanted.bytes, wanted.alignment,
-      [&](std::size_t total, std::size_t aligned) {
-        return resource_adaptor::do_allocate_any({wanted.stream, total, aligned});
-      },
-      [&](void* pointer, std::size_t total, std::size_t aligned) {
-        resource_adaptor::do_deallocate_any(pointer, {wanted.stream, total, aligned});
-      });
+  return state_->allocate(wanted);
 }
 
 void guard_resource_adaptor::do_deallocate_any(void* pointer, const request& returned) noexcept {
   detail::report_exceptions([&] {
     // Work of any stream may still use it; if the wait fails, it stays allocated.
     if (!returned.stream) detail::wait_for_users(pointer, detail::all_devices());
-    state_->deallocate(
-        returned.stream, pointer, returned.bytes, returned.alignment,
-        [&](void* block, std::size_t total, std::size_t aligned) {
-          resource_adaptor::do_deallocate_any(block, {returned.stream, total, aligned});
-        });
+    state_->deallocate(pointer, returned);
   });
 }
 

@@ -12,37 +12,6 @@
 
 namespace hipvmm::mr {
 
-/// A request's share of the limit; returned unless the request is served.
-class limiting_resource_adaptor::share {
- public:
-  share(limiting_resource_adaptor& of, std::size_t bytes) : of_{of}, bytes_{of.counted(bytes)} {
-    const std::size_t limit = of.allocation_limit_;
-    // In one step: a sum that is reduced afterwards would refuse other requests meanwhile.
-    std::size_t taken = of.allocated_bytes_;
-    do {
-      if (bytes_ > limit - taken)
-        throw out_of_memory{shortage{.cause = exhausted::limit,
-                                     .device = of.device().value_or(device_ref{-1}).ordinal(),
-                                     .requested = bytes,
-                                     .available = limit - taken,
-                                     .owner = "limiting_resource_adaptor::allocation_limit",
-                                     .most = limit,
-                                     .used = taken,
-                                     .context = "the adaptor allows " + format_limit(limit) +
-                                                " at most, of which " + format_bytes(taken) +
-                                                " are in use"}};
-    } while (!of.allocated_bytes_.compare_exchange_weak(taken, taken + bytes_));
-  }
-  ~share() { of_.take_off(bytes_); }
-  share& operator=(share&&) = delete;
-
-  void keep() noexcept { bytes_ = 0; }
-
- private:
-  limiting_resource_adaptor& of_;
-  std::size_t bytes_;
-};
-
 limiting_resource_adaptor::limiting_resource_adaptor(memory_resource* upstream,
                                                      std::size_t allocation_limit,
                                                      std::size_t alignment)
@@ -55,10 +24,29 @@ limiting_resource_adaptor::limiting_resource_adaptor(memory_resource* upstream,
 }
 
 void* limiting_resource_adaptor::do_allocate_any(const request& wanted) {
-  share taken{*this, wanted.bytes};
-  void* const pointer = resource_adaptor::do_allocate_any(wanted);
-  taken.keep();
-  return pointer;
+  const std::size_t size = counted(wanted.bytes);
+  const std::size_t limit = allocation_limit_;
+  // In one step: a sum that is reduced afterwards would refuse other requests meanwhile.
+  std::size_t taken = allocated_bytes_;
+  do {
+    if (size > limit - taken)
+      throw out_of_memory{shortage{.cause = exhausted::limit,
+                                   .device = device().value_or(device_ref{-1}).ordinal(),
+                                   .requested = wanted.bytes,
+                                   .available = limit - taken,
+                                   .owner = "limiting_resource_adaptor::allocation_limit",
+                                   .most = limit,
+                                   .used = taken,
+                                   .context = "the adaptor allows " + format_limit(limit) +
+                                              " at most, of which " + format_bytes(taken) +
+                                              " are in use"}};
+  } while (!allocated_bytes_.compare_exchange_weak(taken, taken + size));
+  try {
+    return resource_adaptor::do_allocate_any(wanted);
+  } catch (...) {
+    take_off(size);
+    throw;
+  }
 }
 
 // A size without such a multiple counts as the largest, which the upstream refuses.

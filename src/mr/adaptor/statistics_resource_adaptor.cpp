@@ -68,34 +68,9 @@ auto statistics_resource_adaptor::timed(latencies& to, Call call) {
   }
 }
 
-statistics_resource_adaptor::counter statistics_resource_adaptor::get_bytes_counter()
-    const noexcept {
+statistics_resource_adaptor::counters statistics_resource_adaptor::innermost() const noexcept {
   const std::lock_guard held{lock_};
-  return levels_.back().first;
-}
-
-statistics_resource_adaptor::counter statistics_resource_adaptor::get_allocations_counter()
-    const noexcept {
-  const std::lock_guard held{lock_};
-  return levels_.back().second;
-}
-
-std::array<statistics_resource_adaptor::size_class, statistics_resource_adaptor::power_count>
-statistics_resource_adaptor::get_size_classes() const noexcept {
-  const std::lock_guard held{lock_};
-  return sizes_;
-}
-
-statistics_resource_adaptor::latencies statistics_resource_adaptor::get_allocate_latencies()
-    const noexcept {
-  const std::lock_guard held{lock_};
-  return allocate_latencies_;
-}
-
-statistics_resource_adaptor::latencies statistics_resource_adaptor::get_deallocate_latencies()
-    const noexcept {
-  const std::lock_guard held{lock_};
-  return deallocate_latencies_;
+  return levels_.back();
 }
 
 statistics_resource_adaptor::counters statistics_resource_adaptor::push_counters() {

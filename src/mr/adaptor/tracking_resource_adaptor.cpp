@@ -27,52 +27,6 @@ struct tracking_resource_adaptor::table {
   detail::address_table<allocation_info> blocks;
   const bool with_stacks;
   std::atomic<std::size_t> bytes{0};
-
-  template <typename Allocate, typename Undo>
-  void* allocation(std::size_t size, Allocate allocate, Undo undo) {
-    auto made =
-        blocks.prepare({size, with_stacks ? detail::call_stack() : std::vector<const void*>{}});
-    void* const pointer = allocate();
-    std::size_t forgotten = 0;
-    try {
-      if (const auto before = blocks.put(std::move(made), pointer); !before.empty())
-        forgotten = before.mapped().allocation_size;
-    } catch (...) {
-      undo(pointer);
-      throw;
-    }
-    bytes += size;
-    bytes -= forgotten;
-    if (forgotten != 0)
-      warn_of([&] {
-        return "the upstream allocated " + detail::address_text(pointer) + " again, but " +
-               format_bytes(forgotten) +
-               " there are still in use: they were freed without the adaptor; free memory of the "
-               "adaptor through the adaptor";
-      });
-    return pointer;
-  }
-
-  /// The bytes to free in the upstream for memory that is freed as `size` bytes.
-  std::size_t take(const void* pointer, std::size_t size) noexcept {
-    const auto known = blocks.take(pointer);
-    if (known.empty()) {
-      warn_of([&] {
-        return std::to_string(size) + " bytes at " + detail::address_text(pointer) +
-               " are freed that are not allocated: they were freed before, or the adaptor did not "
-               "allocate them";
-      });
-      return size;
-    }
-    const std::size_t right = known.mapped().allocation_size;
-    bytes -= right;
-    if (right != size)
-      warn_of([&] {
-        return std::to_string(size) + " bytes are freed at " + detail::address_text(pointer) +
-               ", but " + std::to_string(right) + " were allocated; all of those are freed";
-      });
-    return right;
-  }
 };
 
 tracking_resource_adaptor::tracking_resource_adaptor(memory_resource* upstream, bool capture_stacks)
@@ -116,14 +70,48 @@ void tracking_resource_adaptor::log_outstanding_allocations() const {
 }
 
 void* tracking_resource_adaptor::do_allocate_any(const request& wanted) {
-  return table_->allocation(
-      wanted.bytes, [&] { return resource_adaptor::do_allocate_any(wanted); },
-      [&](void* pointer) { resource_adaptor::do_deallocate_any(pointer, wanted); });
+  auto made = table_->blocks.prepare(
+      {wanted.bytes, table_->with_stacks ? detail::call_stack() : std::vector<const void*>{}});
+  void* const pointer = resource_adaptor::do_allocate_any(wanted);
+  std::size_t forgotten = 0;
+  try {
+    if (const auto before = table_->blocks.put(std::move(made), pointer); !before.empty())
+      forgotten = before.mapped().allocation_size;
+  } catch (...) {
+    resource_adaptor::do_deallocate_any(pointer, wanted);
+    throw;
+  }
+  table_->bytes += wanted.bytes;
+  table_->bytes -= forgotten;
+  if (forgotten != 0)
+    warn_of([&] {
+      return "the upstream allocated " + detail::address_text(pointer) + " again, but " +
+             format_bytes(forgotten) +
+             " there are still in use: they were freed without the adaptor; free memory of the "
+             "adaptor through the adaptor";
+    });
+  return pointer;
 }
 
 void tracking_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
-  resource_adaptor::do_deallocate_any(
-      pointer, {freed.stream, table_->take(pointer, freed.bytes), freed.alignment});
+  request right = freed;
+  if (const auto known = table_->blocks.take(pointer); !known.empty()) {
+    right.bytes = known.mapped().allocation_size;
+    table_->bytes -= right.bytes;
+    if (right.bytes != freed.bytes)
+      warn_of([&] {
+        return std::to_string(freed.bytes) + " bytes are freed at " +
+               detail::address_text(pointer) + ", but " + std::to_string(right.bytes) +
+               " were allocated; all of those are freed";
+      });
+  } else {
+    warn_of([&] {
+      return std::to_string(freed.bytes) + " bytes at " + detail::address_text(pointer) +
+             " are freed that are not allocated: they were freed before, or the adaptor did not "
+             "allocate them";
+    });
+  }
+  resource_adaptor::do_deallocate_any(pointer, right);
 }
 
 }  // namespace hipvmm::mr

@@ -27,8 +27,6 @@ class limiting_resource_adaptor final : public resource_adaptor {
   [[nodiscard]] std::size_t get_allocation_limit() const noexcept { return allocation_limit_; }
 
  private:
-  class share;
-
   /// Throws: out_of_memory with exhausted::limit, which names the limit, the allocated and the
   /// requested bytes.
   void* do_allocate_any(const request& wanted) override;

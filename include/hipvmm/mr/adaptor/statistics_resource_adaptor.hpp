@@ -51,15 +51,21 @@ class statistics_resource_adaptor final : public resource_adaptor {
                                        latency_timing timing = latency_timing::off);
 
   /// The counters of the innermost level.
-  [[nodiscard]] counter get_bytes_counter() const noexcept;
-  [[nodiscard]] counter get_allocations_counter() const noexcept;
+  [[nodiscard]] counter get_bytes_counter() const noexcept { return innermost().first; }
+  [[nodiscard]] counter get_allocations_counter() const noexcept { return innermost().second; }
 
   /// The requests since the start, by size.
-  [[nodiscard]] std::array<size_class, power_count> get_size_classes() const noexcept;
+  [[nodiscard]] std::array<size_class, power_count> get_size_classes() const noexcept {
+    return locked(sizes_);
+  }
   /// The time of the upstream for successful allocations, and for deallocations. All zero
   /// with latency_timing::off.
-  [[nodiscard]] latencies get_allocate_latencies() const noexcept;
-  [[nodiscard]] latencies get_deallocate_latencies() const noexcept;
+  [[nodiscard]] latencies get_allocate_latencies() const noexcept {
+    return locked(allocate_latencies_);
+  }
+  [[nodiscard]] latencies get_deallocate_latencies() const noexcept {
+    return locked(deallocate_latencies_);
+  }
 
   /// Begins a level with zero counters, and returns the counters of the enclosing level.
   counters push_counters();
@@ -72,6 +78,13 @@ class statistics_resource_adaptor final : public resource_adaptor {
   void* do_allocate_any(const request& wanted) override;
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 
+  [[nodiscard]] counters innermost() const noexcept;
+  /// A copy of one member, read with the lock.
+  template <typename Member>
+  [[nodiscard]] Member locked(const Member& member) const noexcept {
+    const std::lock_guard held{lock_};
+    return member;
+  }
   template <typename Call>
   auto timed(latencies& to, Call call);
   void came(std::size_t bytes) noexcept;
