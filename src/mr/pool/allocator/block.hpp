@@ -66,52 +66,30 @@ using block_list = boost::intrusive::list<block, boost::intrusive::constant_time
 /// doubling. A search walks one tree, which has a fraction of the blocks. It does not own them.
 class free_blocks {
  public:
-  class iterator {
-   public:
-    using iterator_category = std::forward_iterator_tag;
-    using value_type = block;
-    using difference_type = std::ptrdiff_t;
-    using pointer = block*;
-    using reference = block&;
-
-    iterator() = default;
-    iterator(const free_blocks& of, block* at) noexcept : of_{&of}, at_{at} {}
-    [[nodiscard]] block& operator*() const noexcept { return *at_; }
-    [[nodiscard]] block* operator->() const noexcept { return at_; }
-    iterator& operator++() noexcept {
-      at_ = of_->after(*at_);
-      return *this;
-    }
-    iterator operator++(int) noexcept {
-      const iterator before = *this;
-      ++*this;
-      return before;
-    }
-    friend bool operator==(const iterator& a, const iterator& b) noexcept { return a.at_ == b.at_; }
-
-   private:
-    const free_blocks* of_ = nullptr;
-    block* at_ = nullptr;
-  };
-
   [[nodiscard]] bool empty() const noexcept { return filled_words_ == 0; }
-  [[nodiscard]] iterator begin() const noexcept { return {*this, first_from(0)}; }
-  [[nodiscard]] iterator end() const noexcept { return {*this, nullptr}; }
+  /// The smallest block, and the one that follows another in the order; nullptr if there is none.
+  [[nodiscard]] block* first() const noexcept { return first_from(0); }
+  [[nodiscard]] block* after(block& one) const noexcept {
+    const std::size_t range = range_of(one.bytes);
+    block_tree& tree = trees_[range];
+    const auto next = std::next(tree.iterator_to(one));
+    return next != tree.end() ? &*next : first_from(range + 1);
+  }
   /// The largest block. Pre: not empty.
   [[nodiscard]] block& back() const noexcept {
     const std::size_t word = highest_bit(filled_words_);
     return *trees_[64 * word + highest_bit(filled_[word])].rbegin();
   }
   /// The smallest block of at least `bytes` bytes; of several, the one at the lowest address.
-  [[nodiscard]] iterator at_least(std::size_t bytes) const noexcept {
+  [[nodiscard]] block* at_least(std::size_t bytes) const noexcept {
     const std::size_t range = range_of(bytes);
     block_tree& tree = trees_[range];
     const auto found = tree.lower_bound(fit_key{bytes, 0});
-    return {*this, found != tree.end() ? &*found : first_from(range + 1)};
+    return found != tree.end() ? &*found : first_from(range + 1);
   }
 
-  /// Calls visit(block) for each, in order; faster than iterators, which look for the next tree
-  /// after each block. `visit` inserts and erases nothing.
+  /// Calls visit(block) for each, in order; faster than after(), which looks for the tree of each
+  /// block. `visit` inserts and erases nothing.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::size_t i = 0; i < filled_.size(); ++i)
@@ -172,12 +150,6 @@ class free_blocks {
       left = filled_[word];
     }
     return &*trees_[64 * word + static_cast<std::size_t>(std::countr_zero(left))].begin();
-  }
-  [[nodiscard]] block* after(block& one) const noexcept {
-    const std::size_t range = range_of(one.bytes);
-    block_tree& tree = trees_[range];
-    const auto next = std::next(tree.iterator_to(one));
-    return next != tree.end() ? &*next : first_from(range + 1);
   }
 
   mutable std::array<block_tree, range_count> trees_;

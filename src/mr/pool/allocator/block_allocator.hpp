@@ -162,12 +162,9 @@ class block_allocator {
                    chunk_gift* gift = nullptr);
   /// Does one turn of a trim without waiting, for callers that come again.
   maintenance::trimmed trim_some(std::size_t bytes_to_keep);
-  /// Whether chunks have old addresses that are still mapped. Takes no lock.
-  [[nodiscard]] bool has_old_addresses() const noexcept {
-    return backing_.left_mapped.load(std::memory_order_relaxed) != 0;
-  }
-  /// Whether there are such addresses that HIP has not refused to unmap. Refused ones are tried
-  /// again with others; a caller that retried them alone again and again would report each refusal.
+  /// Whether chunks have old addresses that are still mapped, and that HIP has not refused to
+  /// unmap. Refused ones are tried again with others; a caller that retried them alone again and
+  /// again would report each refusal. Takes no lock.
   [[nodiscard]] bool has_addresses_to_unmap() const noexcept {
     return backing_.to_unmap.load(std::memory_order_relaxed) != 0;
   }

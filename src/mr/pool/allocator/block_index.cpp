@@ -8,8 +8,65 @@
 namespace hipvmm::mr::pool {
 
 block_index::block_index(std::size_t address_bytes, std::uintptr_t base, block_owner& idle)
-    : base_{base}, address_bytes_{address_bytes}, idle_{idle}, space_{address_bytes} {
-  enter_unmapped(space_.front());
+    : base_{base},
+      address_bytes_{address_bytes},
+      idle_{idle},
+      front_{&blocks_.emplace_back()},
+      buckets_(64),
+      used_{used_table::bucket_traits{buckets_.data(), buckets_.size()}} {
+  front_->bytes = address_bytes;
+  enter_unmapped(*front_);
+}
+
+void block_index::prepare_for(std::size_t count) {
+  while (spare_count_ < count + kept_spare * (1 + growths_)) {
+    block& added = blocks_.emplace_back();
+    added.next = spare_;
+    spare_ = &added;
+    ++spare_count_;
+  }
+  if (used_.size() + count > buckets_.size()) {
+    std::vector<used_table::bucket_type> larger(2 * std::bit_ceil(used_.size() + count));
+    used_.rehash(used_table::bucket_traits{larger.data(), larger.size()});
+    buckets_ = std::move(larger);
+  }
+}
+
+block& block_index::take_spare() noexcept {
+  block& taken = *spare_;
+  spare_ = taken.next;
+  --spare_count_;
+  return taken;
+}
+
+block& block_index::cut(block& whole, std::size_t bytes) noexcept {
+  block& rest = take_spare();
+  rest.offset = whole.offset + bytes;
+  rest.bytes = whole.bytes - bytes;
+  rest.owner = whole.owner;
+  rest.epoch = whole.epoch;
+  rest.state = whole.state;
+  rest.previous = &whole;
+  rest.next = whole.next;
+  if (rest.next != nullptr) rest.next->previous = &rest;
+  whole.next = &rest;
+  whole.bytes = bytes;
+  return rest;
+}
+
+void block_index::join_next(block& one) noexcept {
+  block& behind = *one.next;
+  one.bytes += behind.bytes;
+  one.next = behind.next;
+  if (one.next != nullptr) one.next->previous = &one;
+  behind.next = spare_;
+  spare_ = &behind;
+  ++spare_count_;
+}
+
+block* block_index::find(std::size_t offset) noexcept {
+  const auto at = used_.find(offset);
+  return at == used_.end() ? nullptr : &*at;
 }
 
 void block_index::enter_tree(block& one) noexcept {
@@ -45,12 +102,11 @@ block* block_index::best_fit(block_owner& from, std::size_t bytes,
   const auto fits = [&](const block& one) {
     return aligned(one.offset, alignment) + bytes <= one.end();
   };
-  auto at = all.at_least(bytes);
-  for (int looked = 0; at != all.end() && looked < patience; ++at, ++looked) {
-    if (fits(*at)) return &*at;
+  block* at = all.at_least(bytes);
+  for (int looked = 0; at != nullptr && looked < patience; at = all.after(*at), ++looked) {
+    if (fits(*at)) return at;
   }
-  if (at != all.end()) at = all.at_least(bytes + alignment - unit);
-  return at == all.end() ? nullptr : &*at;
+  return at == nullptr ? nullptr : all.at_least(bytes + alignment - unit);
 }
 
 block* block_index::best_fit_or_idle(block_owner& from, std::size_t bytes,
@@ -69,8 +125,8 @@ void block_index::take_whole(block& from) noexcept {
 block& block_index::take(block& from, std::size_t at, std::size_t bytes) noexcept {
   leave_tree(from);
   block* taken = &from;
-  if (at != from.offset) taken = &space_.cut(from, at - from.offset);
-  block* const rest = bytes != taken->bytes ? &space_.cut(*taken, bytes) : nullptr;
+  if (at != from.offset) taken = &cut(from, at - from.offset);
+  block* const rest = bytes != taken->bytes ? &cut(*taken, bytes) : nullptr;
   taken->state = block_state::busy;
   if (taken != &from) enter_tree(from);
   if (rest != nullptr) enter_tree(*rest);
@@ -110,14 +166,14 @@ void block_index::make_free(block& loose) noexcept {
   if (joins(loose.next)) {
     leave_tree(*loose.next);
     loose.epoch = std::max(loose.epoch, loose.next->epoch);
-    space_.join_next(loose);
+    join_next(loose);
   }
   if (joins(loose.previous)) {
     joined = loose.previous;
     leave_tree(*joined);
     joined->owner = loose.owner;
     joined->epoch = std::max(joined->epoch, loose.epoch);
-    space_.join_next(*joined);
+    join_next(*joined);
   }
   enter_tree(*joined);
 }
@@ -128,16 +184,16 @@ block& block_index::make_used(block& first, std::size_t end, block_owner& owner,
   first.state = block_state::used;
   first.owner = &owner;
   first.epoch = epoch;
-  space_.enlist(first);
+  used_.insert(first);
   used_bytes_ += first.bytes;
   used_high_ = std::max(used_high_, used_bytes_);
   return first;
 }
 
 block* block_index::take_used(std::size_t offset, std::size_t bytes) noexcept {
-  block* const found = space_.find(offset);
+  block* const found = find(offset);
   if (found == nullptr || found->bytes != bytes) return nullptr;
-  space_.strike(*found);
+  used_.erase(used_.iterator_to(*found));
   used_bytes_ -= bytes;
   found->state = block_state::busy;
   return found;
@@ -145,9 +201,9 @@ block* block_index::take_used(std::size_t offset, std::size_t bytes) noexcept {
 
 block& block_index::take_unmapped(block& gap, std::size_t at, std::size_t bytes) noexcept {
   leave_unmapped(gap);
-  block& taken = at > gap.offset ? space_.cut(gap, at - gap.offset) : gap;
+  block& taken = at > gap.offset ? cut(gap, at - gap.offset) : gap;
   if (&taken != &gap) enter_unmapped(gap);
-  if (bytes < taken.bytes) enter_unmapped(space_.cut(taken, bytes));
+  if (bytes < taken.bytes) enter_unmapped(cut(taken, bytes));
   taken.state = block_state::busy;
   return taken;
 }
@@ -165,7 +221,7 @@ void block_index::take_leaving(block& old) noexcept {
 }
 
 void block_index::merge(block& first, std::size_t end) noexcept {
-  while (first.end() < end) space_.join_next(first);
+  while (first.end() < end) join_next(first);
 }
 
 void block_index::make_unmapped(block& loose) noexcept {
@@ -176,12 +232,12 @@ void block_index::make_unmapped(block& loose) noexcept {
   block* joined = &loose;
   if (is_unmapped(loose.next)) {
     leave_unmapped(*loose.next);
-    space_.join_next(loose);
+    join_next(loose);
   }
   if (is_unmapped(loose.previous)) {
     joined = loose.previous;
     leave_unmapped(*joined);
-    space_.join_next(*joined);
+    join_next(*joined);
   }
   enter_unmapped(*joined);
 }

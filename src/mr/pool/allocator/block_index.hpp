@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <boost/intrusive/unordered_set.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <vector>
 
-#include "mr/pool/allocator/address_space.hpp"
 #include "mr/pool/allocator/block.hpp"
 
 namespace hipvmm::mr::pool {
@@ -32,6 +33,8 @@ class block_index {
   /// `base`: the address of offset 0, for alignments. Blocks of `idle` merge with those of any
   /// owner.
   block_index(std::size_t address_bytes, std::uintptr_t base, block_owner& idle);
+  ~block_index() { used_.clear(); }
+  block_index& operator=(block_index&&) = delete;
 
   [[nodiscard]] std::size_t address_bytes() const noexcept { return address_bytes_; }
   /// Any thread may read it at any time.
@@ -45,13 +48,18 @@ class block_index {
     return ((base() + offset + alignment - 1) & ~(alignment - 1)) - base();
   }
   /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
-  void prepare_for(std::size_t count) { space_.prepare_for(count); }
-  void begin_growth() noexcept { space_.begin_growth(); }
-  void end_growth() noexcept { space_.end_growth(); }
-  [[nodiscard]] block& front() const noexcept { return space_.front(); }
-  [[nodiscard]] std::size_t block_count() const noexcept { return space_.blocks(); }
-  [[nodiscard]] std::size_t used_blocks() const noexcept { return space_.used_blocks(); }
-  [[nodiscard]] block* find(std::size_t offset) noexcept { return space_.find(offset); }
+  void prepare_for(std::size_t count);
+  /// Cuts that stay in reserve for each growth between these calls: one that waited without the
+  /// pool's lock needs up to three to finish.
+  static constexpr std::size_t kept_spare = 3;
+  void begin_growth() noexcept { ++growths_; }
+  void end_growth() noexcept { --growths_; }
+  /// The block at the lowest address.
+  [[nodiscard]] block& front() const noexcept { return *front_; }
+  [[nodiscard]] std::size_t block_count() const noexcept { return blocks_.size() - spare_count_; }
+  [[nodiscard]] std::size_t used_blocks() const noexcept { return used_.size(); }
+  /// The used block that begins at `offset`; nullptr when none does.
+  [[nodiscard]] block* find(std::size_t offset) noexcept;
 
   // Finding free blocks.
   /// The smallest block of `from` that holds `bytes` bytes with that alignment; nullptr when there
@@ -97,8 +105,9 @@ class block_index {
   // Unmapped to busy and back.
   /// Makes [at, at + bytes), or up to its end, of an unmapped block busy. Pre: prepared.
   block& take_unmapped(block& gap, std::size_t at, std::size_t bytes) noexcept;
-  /// Splits a busy block; both parts are busy.
-  block& cut(block& busy, std::size_t bytes) noexcept { return space_.cut(busy, bytes); }
+  /// Splits a block after its first `bytes` bytes and returns the rest, which has the same
+  /// attributes. Pre: prepared for; the block is in no tree and not used.
+  block& cut(block& whole, std::size_t bytes) noexcept;
   /// Merges the busy blocks from `first` up to `end`.
   void merge(block& first, std::size_t end) noexcept;
   void make_unmapped(block& loose) noexcept;
@@ -131,7 +140,25 @@ class block_index {
  private:
   using owner_list =
       boost::intrusive::list<block_owner, boost::intrusive::constant_time_size<false>>;
+  struct offset_of {
+    using type = std::size_t;
+    const type& operator()(const block& one) const noexcept { return one.offset; }
+  };
+  // Offsets are multiples of a few hundred bytes up to many megabytes: their low bits carry no
+  // information.
+  struct mix {
+    std::size_t operator()(std::size_t offset) const noexcept {
+      return static_cast<std::size_t>((offset * 0x9E3779B97F4A7C15U) >> 32);
+    }
+  };
+  using used_table =
+      boost::intrusive::unordered_set<block, boost::intrusive::key_of_value<offset_of>,
+                                      boost::intrusive::hash<mix>,
+                                      boost::intrusive::power_2_buckets<true>>;
 
+  [[nodiscard]] block& take_spare() noexcept;
+  /// Merges `one` with the next block; the attributes are those of `one`.
+  void join_next(block& one) noexcept;
   void enter_tree(block& one) noexcept;
   void leave_tree(block& one) noexcept;
   void enter_unmapped(block& one) noexcept;
@@ -143,7 +170,13 @@ class block_index {
   std::atomic<std::uintptr_t> base_;
   std::size_t address_bytes_;
   block_owner& idle_;
-  address_space space_;
+  std::deque<block> blocks_;
+  block* spare_ = nullptr;  // linked by `next`
+  std::size_t spare_count_ = 0;
+  std::size_t growths_ = 0;
+  block* front_;
+  std::vector<used_table::bucket_type> buckets_;
+  used_table used_;
   mutable block_tree unmapped_;
   mutable block_tree leaving_;
   std::size_t unmapped_bytes_ = 0;
@@ -183,8 +216,8 @@ void block_index::for_each_stretch(std::size_t bytes, Visit visit) const {
     visit(*first, *last);
   }
   for (block_owner& owner : owners_) {
-    free_blocks& all = owner.free();
-    for (auto at = all.at_least(bytes); at != all.end(); ++at)
+    const free_blocks& all = owner.free();
+    for (block* at = all.at_least(bytes); at != nullptr; at = all.after(*at))
       if (is_alone(*at)) visit(*at, *at);
   }
 }

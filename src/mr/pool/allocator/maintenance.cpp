@@ -50,12 +50,11 @@ void maintenance::recycle_forgotten() {
     const bool has_old_addresses = std::ranges::any_of(
         backing_.old_mappings, [&each](const auto& one) { return one.owner == &each; });
     if (has_old_addresses) continue;
-    while (!each.free().empty()) {
-      block& one = *each.free().begin();
-      blocks_.index.take_whole(one);
-      one.owner = &idle;
-      one.epoch = 0;
-      blocks_.index.make_free(one);
+    while (block* const one = each.free().first()) {
+      blocks_.index.take_whole(*one);
+      one->owner = &idle;
+      one->epoch = 0;
+      blocks_.index.make_free(*one);
     }
     each.vacate();
   }
@@ -120,6 +119,10 @@ void maintenance::detach_old_addresses(Predicate is_over, unmap_records& going) 
 }
 
 bool maintenance::unmap_old_addresses() {
+  const auto left_mapped = [this] {
+    return backing_.old_mappings.size() + backing_.refused.size();
+  };
+  const std::size_t before = left_mapped();
   unmap_records going;
   going.swap(backing_.refused);
   std::exception_ptr failed;
@@ -128,10 +131,9 @@ bool maintenance::unmap_old_addresses() {
   } catch (...) {
     failed = std::current_exception();
   }
-  const std::size_t before = backing_.left_mapped.load(std::memory_order_relaxed);
   if (!going.empty()) static_cast<void>(release(going));
   if (failed) std::rethrow_exception(failed);
-  return backing_.left_mapped.load(std::memory_order_relaxed) < before;
+  return left_mapped() < before;
 }
 
 std::size_t maintenance::release(unmap_records& going, chunk_gift* gift) {
@@ -157,7 +159,7 @@ std::size_t maintenance::release(unmap_records& going, chunk_gift* gift) {
     }
     blocks_.index.make_unmapped(*one->addresses);
   }
-  backing_.note_left_mapped();
+  backing_.note_old_mappings();
   return returned;
 }
 
@@ -278,8 +280,9 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
 bool maintenance::is_free_memory_in_use() const {
   for (stream_state& each : blocks_.streams.states()) {
     if (each.has_passed(each.newest())) continue;
-    for (const block& one : each.free())
-      if (!each.has_passed(one.epoch)) return true;
+    const free_blocks& all = each.free();
+    for (block* one = all.first(); one != nullptr; one = all.after(*one))
+      if (!each.has_passed(one->epoch)) return true;
   }
   return false;
 }
@@ -293,19 +296,16 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
     if (blocks_.physical_bytes() <= bytes_to_keep) return {0, false};
     if (blocks_.index.used_blocks() != 0 || !backing_.refused.empty()) return {0, are_in_transit};
     if (!backing_.old_mappings.empty()) return {0, true};
-    for (block* at = &blocks_.index.front(); at != nullptr; at = at->next) {
+    block& first = blocks_.index.front();
+    const block* last = &first;
+    for (block* at = &first; at != nullptr; at = at->next) {
       if (at->state == block_state::busy) return {0, true};
       if (at->state == block_state::free && !owner_of(*at).has_passed(at->epoch)) return {0, true};
+      last = at;
     }
-    block* run = nullptr;
-    for (block* at = &blocks_.index.front();; at = at->next) {
-      const bool is_free = at != nullptr && at->state == block_state::free;
-      if (run != nullptr && !is_free)
-        add_idle_chunks(blocks_.index, *run,
-                        at == nullptr ? blocks_.index.address_bytes() : at->offset, chosen);
-      run = !is_free ? nullptr : run != nullptr ? run : at;
-      if (at == nullptr) break;
-    }
+    for_each_run(
+        first, *last, [](const block& one) { return one.state == block_state::free; },
+        [&](block& begin, std::size_t end) { add_idle_chunks(blocks_.index, begin, end, chosen); });
     around = claim(chosen);
   }
   const std::size_t pinned = backing_.memory.pinned_bytes();

@@ -63,13 +63,11 @@ struct pool_backing {
   memory_backend& memory;
   backing_turns turns;
   std::list<old_mapping> old_mappings;
-  std::list<unmap_record> refused;          // by HIP: tried again
-  std::atomic<std::size_t> left_mapped{0};  // elements of both lists
-  std::atomic<std::size_t> to_unmap{0};     // elements of the first, which should be unmapped
+  std::list<unmap_record> refused;       // by HIP: tried again
+  std::atomic<std::size_t> to_unmap{0};  // elements of the first list, which should be unmapped
 
   /// Pre: the slow-path lock is held.
-  void note_left_mapped() noexcept {
-    left_mapped.store(old_mappings.size() + refused.size(), std::memory_order_relaxed);
+  void note_old_mappings() noexcept {
     to_unmap.store(old_mappings.size(), std::memory_order_relaxed);
   }
 };

@@ -144,13 +144,13 @@ std::optional<std::size_t> slow_path::take_followed() {
   for (stream_state* const other : states_) {
     if (other == &user_ || other->is_idle() || !user_.depends_on(*other, 1)) continue;
     free_blocks& all = other->free();
-    auto at = all.at_least(request_.bytes);
-    for (int looked = 0; at != all.end() && looked < patience; ++at, ++looked) {
+    block* at = all.at_least(request_.bytes);
+    for (int looked = 0; at != nullptr && looked < patience; at = all.after(*at), ++looked) {
       if (best != nullptr && at->bytes >= best->bytes) break;
       if (!user_.depends_on(*other, at->epoch)) continue;
       if (blocks_.index.aligned(at->offset, request_.alignment) + request_.bytes > at->end())
         continue;
-      best = &*at;
+      best = at;
       break;
     }
   }

@@ -137,7 +137,7 @@ void slow_path::move_by_alias(growth& work) {
     }
   }
   backing_.old_mappings.splice(backing_.old_mappings.end(), old);
-  backing_.note_left_mapped();
+  backing_.note_old_mappings();
 }
 
 void slow_path::move_by_remap(growth& work) {
@@ -206,7 +206,6 @@ bool slow_path::defer_unmap(block& left) noexcept {
       blocks_.index.add_chunk(made.extract(made.begin()), left.offset);
     }
     backing_.refused.splice(backing_.refused.end(), one);
-    backing_.note_left_mapped();
   });
   return is_refused;
 }

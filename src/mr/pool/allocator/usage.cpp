@@ -35,7 +35,10 @@ class idle_memory final : block_filter {
                                   [this](block& first, const block&) { add(first); });
     std::sort(stretches_.begin(), stretches_.end());
     stretches_.erase(std::unique(stretches_.begin(), stretches_.end()), stretches_.end());
-    for (stretch& each : stretches_) each.end = end_of(*each.first);
+    for (stretch& each : stretches_) {
+      each.end = end_of(*each.first);
+      add_idle_chunks(blocks.index, *each.first, each.end, chunks_);
+    }
 
     // Memory freed without a stream counts as idle: it waits for work, not for a stream.
     shares.front() += shares[blocks.streams.all_streams().index()];
@@ -55,7 +58,7 @@ class idle_memory final : block_filter {
   /// Bytes of chunks of which nothing is used.
   [[nodiscard]] std::size_t whole_chunks() const {
     std::size_t sum = 0;
-    for (const stretch& each : stretches_) sum += chunks_in(each.first->offset, each.end);
+    for (const idle_chunk& each : chunks_) sum += each.bytes;
     return sum;
   }
   /// The longest place: addresses without memory, and idle memory before and behind them.
@@ -126,18 +129,11 @@ class idle_memory final : block_filter {
     while (at->next != nullptr && is_usable(*at->next)) at = at->next;
     return at->end();
   }
-  [[nodiscard]] std::size_t chunks_in(std::size_t begin, std::size_t end) const {
-    std::size_t sum = 0;
-    const auto& chunks = blocks_.index.chunks();
-    for (auto each = chunks.lower_bound(begin);
-         each != chunks.end() && each->first + each->second.bytes <= end; ++each)
-      sum += each->second.bytes;
-    return sum;
-  }
 
   pool_blocks& blocks_;
   std::vector<block*> cached_;
   std::vector<stretch> stretches_;  // those that may be the longest, or hold a chunk
+  std::vector<idle_chunk> chunks_;  // in these
 };
 
 std::size_t idle_memory::largest_place() const {
@@ -160,9 +156,7 @@ bool idle_memory::can_serve(std::size_t bytes, std::optional<new_memory> fresh) 
   chunk_rules rules = blocks_.rules();
   rules.moves_small_chunks = fresh.has_value();  // as after the source refused
   placement_scan found;
-  if (blocks_.memory.moves_chunks())
-    for (const stretch& each : stretches_)
-      add_idle_chunks(blocks_.index, *each.first, each.end, found.sources);
+  if (blocks_.memory.moves_chunks()) found.sources = chunks_;
   scan_gaps(blocks_.index, wanted, *this, rules, found);
   const auto plan = blocks_.plan(wanted, found, rules);
   if (!plan) return false;

@@ -341,12 +341,11 @@ TEST_CASE("pool: old addresses that the device does not let go end later, and ar
   CHECK(pool.all.usage_snapshot().mapped_bytes == 18 * MiB);
   pool.take(0, 32 * MiB);
   CHECK(pool.memory.mappings() == 9 + 4);
-  CHECK(pool.all.has_old_addresses());
   // No caller may ask again and again for an unmap that HIP has refused.
   CHECK_FALSE(pool.all.has_addresses_to_unmap());
   pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 8 + 4);
-  CHECK_FALSE(pool.all.has_old_addresses());
+  CHECK_FALSE(pool.all.has_addresses_to_unmap());
 }
 
 TEST_CASE("pool: memory that goes leaves its old addresses too, known to have passed or not") {

@@ -41,12 +41,12 @@ TEST_CASE("pool: free blocks are found as in one sorted list") {
   };
   const auto check = [&] {
     REQUIRE(all.empty() == expected.empty());
-    auto at = all.begin();
+    block* at = all.first();
     for (const block* const each : expected) {
-      REQUIRE(at != all.end());
-      REQUIRE(&*at++ == each);
+      REQUIRE(at == each);
+      at = all.after(*at);
     }
-    REQUIRE(at == all.end());
+    REQUIRE(at == nullptr);
     auto next = expected.begin();
     all.for_each([&](const block& each) {
       REQUIRE(next != expected.end());
@@ -60,9 +60,7 @@ TEST_CASE("pool: free blocks are found as in one sorted list") {
         wanted.bytes = bytes;
         const auto found =
             std::lower_bound(expected.begin(), expected.end(), &wanted, comes_before);
-        const auto here = all.at_least(bytes);
-        REQUIRE((here == all.end() ? nullptr : &*here) ==
-                (found == expected.end() ? nullptr : *found));
+        REQUIRE(all.at_least(bytes) == (found == expected.end() ? nullptr : *found));
       }
   };
   check();

@@ -220,7 +220,7 @@ class driver {
       if (events_[i].allocates) {
         times.push_back(allocate(i));
         // A pool leaves that to a thread of its own, which comes a little later.
-        if (pool_.has_old_addresses() && ++waiting_ > unmap_delay) {
+        if (pool_.has_addresses_to_unmap() && ++waiting_ > unmap_delay) {
           pool_.unmap_old_addresses();
           waiting_ = 0;
         }

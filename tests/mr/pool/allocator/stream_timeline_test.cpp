@@ -85,7 +85,7 @@ TEST_CASE("pool: the state of a forgotten stream is not used again while old add
   // Waits for stream 2, whose fence is later than that of the moves.
   pool.all.drain();
   pool.all.unmap_old_addresses();
-  CHECK(pool.all.has_old_addresses());
+  CHECK(pool.all.has_addresses_to_unmap());
   CHECK(pool.memory.mappings() == 13);
 }
 
