@@ -64,8 +64,7 @@ pool_state& arena_resource::live() const {
 
 void* arena_resource::do_allocate_any(const request& wanted) {
   try {
-    return wanted.stream ? state_->allocate(*wanted.stream, wanted.bytes, wanted.alignment)
-                         : state_->allocate_sync(wanted.bytes, wanted.alignment);
+    return state_->allocate(wanted.stream, wanted.bytes, wanted.alignment);
   } catch (const std::bad_alloc&) {
     if (dumps_)
       detail::report_exceptions([&] {
@@ -77,10 +76,7 @@ void* arena_resource::do_allocate_any(const request& wanted) {
 }
 
 void arena_resource::do_deallocate_any(void* pointer, const request& freed) noexcept {
-  detail::report_exceptions([&] {
-    freed.stream ? static_cast<void>(state_->deallocate(*freed.stream, pointer, freed.bytes))
-                 : state_->deallocate_sync(pointer, freed.bytes);
-  });
+  detail::report_exceptions([&] { state_->deallocate(freed.stream, pointer, freed.bytes); });
 }
 
 // Not the upstream's, which may have none: the default streams of that device order the memory.

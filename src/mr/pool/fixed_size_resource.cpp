@@ -47,7 +47,7 @@ fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t 
       pool::most_upstream_addresses, pool_options{});
   state_->expect_all_devices();
   pool::stream_state& idle = state_->allocator.idle();
-  state_->deallocate(idle, state_->allocate(idle, slab, default_alignment), slab);
+  state_->deallocate(idle, state_->allocate(idle, {slab, default_alignment}), slab);
 }
 
 fixed_size_resource::~fixed_size_resource() {
@@ -78,17 +78,13 @@ pool_state& fixed_size_resource::live() const {
 
 void* fixed_size_resource::do_allocate_any(const request& wanted) {
   require_fit(wanted.bytes);
-  return wanted.stream ? state_->allocate(*wanted.stream, held_bytes_, wanted.alignment)
-                       : state_->allocate_sync(held_bytes_, wanted.alignment);
+  return state_->allocate(wanted.stream, held_bytes_, wanted.alignment);
 }
 
 void fixed_size_resource::do_deallocate_any(void* pointer, const request& freed) noexcept {
   if (freed.bytes > block_size_)
     return state_->refuse(pointer, freed.bytes, "its blocks are smaller");
-  detail::report_exceptions([&] {
-    freed.stream ? static_cast<void>(state_->deallocate(*freed.stream, pointer, held_bytes_))
-                 : state_->deallocate_sync(pointer, held_bytes_);
-  });
+  detail::report_exceptions([&] { state_->deallocate(freed.stream, pointer, held_bytes_); });
 }
 
 fixed_size_resource::block_counts fixed_size_resource::statistics() const {

@@ -33,7 +33,7 @@ std::string describe_pool(const pool_statistics& now, std::size_t maximum) {
          format_bytes(now.largest_possible) + " with new memory of the device";
 }
 
-shortage shortage_of(const refused_request& request, const pool_statistics& now,
+shortage shortage_of(const pool::request& request, const pool_statistics& now,
                      const pool_bounds& bounds, std::size_t largest_place,
                      const shortage* refused) {
   const std::size_t bytes = request.bytes;

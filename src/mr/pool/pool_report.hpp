@@ -7,13 +7,9 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "mr/pool/allocator/placement.hpp"
 
 namespace hipvmm::mr {
-
-struct refused_request {
-  std::size_t bytes;
-  std::size_t alignment;
-};
 
 /// The most that a pool can hold.
 struct pool_bounds {
@@ -30,7 +26,7 @@ struct pool_bounds {
 /// The cause of a refusal. `refused`: the backend's refusal, or null. Returns the first of these
 /// that is true: alignment, limit (or the whole device, or all addresses), the backend's refusal of
 /// new chunks, addresses, fragmentation.
-[[nodiscard]] shortage shortage_of(const refused_request& request, const pool_statistics& now,
+[[nodiscard]] shortage shortage_of(const pool::request& request, const pool_statistics& now,
                                    const pool_bounds& bounds, std::size_t largest_place,
                                    const shortage* refused);
 /// The memory that a pool holds and could still serve; appended to the text of an out_of_memory.

@@ -22,6 +22,20 @@ constexpr std::size_t in_units(std::size_t bytes) noexcept {
   return (bytes + pool::block_allocator::unit - 1) & ~(pool::block_allocator::unit - 1);
 }
 
+/// Calls `note` with `stream`, and without one if there is none or HIP fails. Default streams of
+/// a pool are those of its device, for the checker those of the current one.
+template <typename Note>
+void note_in(std::optional<stream_ref> stream, device_ref device, Note note) noexcept {
+  try {
+    if (!stream) return note();
+    std::optional<scoped_device> scope;
+    if (stream->is_default() || stream->is_per_thread_default()) scope.emplace(device);
+    note(stream->get());
+  } catch (const std::exception&) {
+    note();
+  }
+}
+
 }  // namespace
 
 pool_state::pool_state(const pool_messages& names, device_ref owner,
@@ -48,7 +62,7 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
 }
 
 template <typename Allocate>
-void* pool_state::serve(const refused_request& wanted, Allocate allocate) {
+void* pool_state::serve(const pool::request& wanted, Allocate allocate) {
   pool::slab_supply supply;
   for (detail::retry_rounds rounds;;) {
     std::optional<out_of_memory> cause;
@@ -89,47 +103,31 @@ void* pool_state::serve(const refused_request& wanted, Allocate allocate) {
   }
 }
 
-template <typename Allocate>
-void* pool_state::allocate_block(std::size_t bytes, std::size_t alignment, Allocate allocate) {
+void* pool_state::allocate(pool::stream_state& user, const pool::request& wanted) {
   constexpr std::size_t unit = pool::block_allocator::unit;
-  if (on_slabs && alignment > memory->granularity())
+  if (on_slabs && wanted.alignment > memory->granularity())
     throw unsupported{
-        texts.name + (": an alignment of " + std::to_string(alignment)) +
+        texts.name + (": an alignment of " + std::to_string(wanted.alignment)) +
         " bytes, more than the slabs have that its memory consists of: ask for at most " +
         std::to_string(memory->granularity())};
-  return serve({bytes, alignment}, [&](pool::slab_supply* supply) -> std::optional<std::size_t> {
+  return serve(wanted, [&](pool::slab_supply* supply) -> std::optional<std::size_t> {
     // The allocator gets no request beyond the addresses, because its sums would overflow.
-    if (bytes > maximum || alignment > address_bytes) return std::nullopt;
-    return allocate(align_up(bytes, unit), std::max(alignment, unit), supply);
+    if (wanted.bytes > maximum || wanted.alignment > address_bytes) return std::nullopt;
+    return allocator.allocate(user, {align_up(wanted.bytes, unit), std::max(wanted.alignment, unit),
+                                     wanted.is_for_graph, supply});
   });
-}
-
-void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment) {
-  return allocate_block(bytes, alignment,
-                        [&](std::size_t held, std::size_t aligned, pool::slab_supply* supply) {
-                          return allocator.allocate(user, held, aligned, supply);
-                        });
 }
 
 void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
                                      std::size_t alignment) {
   state_of(captured).set_may_be_captured(true);
   const detail::without_pressure_calls in_capture;
-  void* const made = allocate_block(
-      bytes, alignment, [&](std::size_t held, std::size_t aligned, pool::slab_supply* supply) {
-        return allocator.allocate_for_graph(held, aligned, supply);
-      });
+  void* const made = allocate(allocator.idle(), {bytes, alignment, true});
   if (detail::is_observed()) report_allocation(made, bytes, std::nullopt);
   return made;
 }
 
-void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment) {
-  void* const made = allocate(allocator.idle(), bytes, alignment);
-  if (detail::is_observed()) report_allocation(made, bytes, std::nullopt);
-  return made;
-}
-
-out_of_memory pool_state::explain(const refused_request& wanted,
+out_of_memory pool_state::explain(const pool::request& wanted,
                                   const std::optional<out_of_memory>& refused) {
   shortage why{.device = device.ordinal(), .requested = wanted.bytes};
   if (refused) why = refused->why();
@@ -272,10 +270,11 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   return true;
 }
 
-bool pool_state::deallocate_in(stream_ref stream, void* pointer, std::size_t bytes) {
+bool pool_state::deallocate_in(std::optional<stream_ref> stream, void* pointer, std::size_t bytes) {
+  if (!stream) return deallocate(allocator.all_streams(), pointer, bytes);
   pool::stream_state* user = nullptr;
   try {
-    if (!deallocate_cached(stream, pointer, bytes)) user = &state_of(stream);
+    if (!deallocate_cached(*stream, pointer, bytes)) user = &state_of(*stream);
   } catch (const std::exception&) {
     // Without a state the pool cannot know when the stream has passed.
     user = &allocator.all_streams();
@@ -285,14 +284,6 @@ bool pool_state::deallocate_in(stream_ref stream, void* pointer, std::size_t byt
   return true;
 }
 
-void pool_state::deallocate_sync(void* pointer, std::size_t bytes) {
-  if (detail::is_observed()) {
-    deallocate_observed(pointer, bytes, std::nullopt);
-    return;
-  }
-  deallocate(allocator.all_streams(), pointer, bytes);
-}
-
 void pool_state::deallocate(void* pointer) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (!offset) return refuse(pointer, 0, "the address is none of this pool's");
@@ -300,11 +291,40 @@ void pool_state::deallocate(void* pointer) {
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
   // The call names no stream: the memory waits for all work, as in hipFree. Nor whether a stream is
-  // still there that may vanish.
-  if (found->user == nullptr || found->user->is_idle() || found->user->may_vanish())
-    return deallocate_sync(pointer, found->bytes);
-  // A per-thread stream is this thread's.
-  deallocate(found->user->stream(), pointer, found->bytes);
+  // still there that may vanish. A per-thread stream is this thread's.
+  const bool is_unknown =
+      found->user == nullptr || found->user->is_idle() || found->user->may_vanish();
+  deallocate(is_unknown ? std::nullopt : std::optional{found->user->stream()}, pointer,
+             found->bytes);
+}
+
+void pool_state::report_allocation(void* pointer, std::size_t bytes,
+                                   std::optional<stream_ref> stream) {
+  if (const auto made = is_noted ? allocator.find(*offset_of(pointer)) : std::nullopt)
+    note_in(stream, device,
+            [&](auto... in) { detail::note_allocation(pointer, made->bytes, in...); });
+  report_event(memory_event_kind::allocate, {.address = detail::event_address(pointer),
+                                             .bytes = bytes,
+                                             .stream = stream ? stream->get() : nullptr});
+}
+
+bool pool_state::deallocate_observed(std::optional<stream_ref> stream, void* pointer,
+                                     std::size_t bytes) {
+  const std::int64_t began = detail::event_time();
+  const std::optional<std::size_t> offset = is_noted ? offset_of(pointer) : std::nullopt;
+  // If the pool refuses the call below, the memory has no bytes, or counts as allocated again.
+  const auto known = offset ? allocator.find(*offset) : std::nullopt;
+  const std::size_t held = known ? known->bytes : 0;
+  if (held != 0)
+    note_in(stream, device, [&](auto... in) { detail::note_deallocation(pointer, held, in...); });
+  const bool is_freed = deallocate_in(stream, pointer, bytes);
+  if (held != 0 && !is_freed) detail::note_refused_deallocation(pointer, held);
+  if (is_freed)
+    report_event(memory_event_kind::deallocate, {.address = detail::event_address(pointer),
+                                                 .bytes = bytes,
+                                                 .stream = stream ? stream->get() : nullptr,
+                                                 .time_ns = began});
+  return is_freed;
 }
 
 void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {

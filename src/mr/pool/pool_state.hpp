@@ -53,24 +53,23 @@ struct pool_state {
     const scoped_device own{device};  // a thread has such a stream on each device
     return detail::is_captured(stream);
   }
-  void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  /// Without a stream, for all streams.
+  void* allocate(std::optional<stream_ref> stream, std::size_t bytes, std::size_t alignment) {
     // Only HIP knows of a capture, so each request queries it: only memory that nothing uses may go
     // into a graph. The legacy stream is never captured.
-    if (!stream.is_default() && is_captured(stream))
-      return allocate_for_graph(stream, bytes, alignment);
-    void* const made = alignment <= pool::block_allocator::unit && !is_per_thread(stream)
-                           ? allocate_cached(stream, bytes)
-                           : allocate(state_of(stream), bytes, alignment);
+    if (stream && !stream->is_default() && is_captured(*stream))
+      return allocate_for_graph(*stream, bytes, alignment);
+    const bool has_cache =
+        stream && alignment <= pool::block_allocator::unit && !is_per_thread(*stream);
+    void* const made =
+        has_cache ? allocate_cached(*stream, bytes)
+                  : allocate(stream ? state_of(*stream) : allocator.idle(), {bytes, alignment});
     if (detail::is_observed()) [[unlikely]]
       report_allocation(made, bytes, stream);
     return made;
   }
-  void* allocate_sync(std::size_t bytes, std::size_t alignment);
-  void* allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment);
+  void* allocate(pool::stream_state& user, const pool::request& wanted);
   void* allocate_for_graph(stream_ref captured, std::size_t bytes, std::size_t alignment);
-  /// Allocates by `allocate` for a request of whole units.
-  template <typename Allocate>
-  void* allocate_block(std::size_t bytes, std::size_t alignment, Allocate allocate);
   /// Allocates by the threads' caches.
   void* allocate_cached(stream_ref stream, std::size_t bytes);
   /// Deallocates by the threads' caches. Returns false, with nothing done, for memory that does not
@@ -78,9 +77,9 @@ struct pool_state {
   bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
   /// Allocates by `allocate`, and retries as long as the out-of-memory callback requests it.
   template <typename Allocate>
-  void* serve(const refused_request& wanted, Allocate allocate);
+  void* serve(const pool::request& wanted, Allocate allocate);
   /// The refusal of a request. `refused`: the backend's exception, if it threw.
-  [[nodiscard]] out_of_memory explain(const refused_request& wanted,
+  [[nodiscard]] out_of_memory explain(const pool::request& wanted,
                                       const std::optional<out_of_memory>& refused);
   /// Whether memory freed there belongs to a graph, as far as that is known.
   [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
@@ -99,29 +98,25 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// All return false, and have reported it, if the memory was not deallocated.
+  /// All return false, and have reported it, if the memory was not deallocated. Without a stream
+  /// it waits for all work.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
-  bool deallocate_in(stream_ref stream, void* pointer, std::size_t bytes);
-  bool deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
+  bool deallocate_in(std::optional<stream_ref> stream, void* pointer, std::size_t bytes);
+  bool deallocate(std::optional<stream_ref> stream, void* pointer, std::size_t bytes) {
     if (detail::is_observed()) [[unlikely]]
-      return deallocate_observed(pointer, bytes, stream);
+      return deallocate_observed(stream, pointer, bytes);
     return deallocate_in(stream, pointer, bytes);
   }
-  void deallocate_sync(void* pointer, std::size_t bytes);
   /// Deallocates by address alone.
   void deallocate(void* pointer);
-  /// Reports an allocation to all observers; without a stream, for every stream.
+  // The reports of each allocation: to the host provider's order checker, and as memory events.
+  // For the checker an allocation is noted after the pool has made it and a deallocation before:
+  // between the two nobody else can have the memory. The event of a deallocation is reported when
+  // it is known to be none that is refused, with the time from before.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
                                        std::optional<stream_ref> stream);
-  /// Deallocates, in a stream if one is named, and reports it to all observers. Returns as
-  /// deallocate().
-  [[gnu::cold]] bool deallocate_observed(void* pointer, std::size_t bytes,
-                                         std::optional<stream_ref> stream);
-  /// The part of the order checker in both.
-  void note_allocation(void* pointer, std::optional<stream_ref> stream);
-  bool deallocate_noted(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
-  /// Returns false, and has reported it, if the memory was not deallocated.
-  bool deallocate_anywhere(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
+  [[gnu::cold]] bool deallocate_observed(std::optional<stream_ref> stream, void* pointer,
+                                         std::size_t bytes);
   void report_event(memory_event_kind kind, const detail::event_details& details) const noexcept {
     detail::report_event(origin(), kind, details);
   }

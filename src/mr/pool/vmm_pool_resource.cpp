@@ -233,11 +233,11 @@ bool vmm_pool_resource::try_deallocate(stream_ref stream, void* pointer,
 
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   state_->require_use();
-  return state_->allocate_sync(bytes, alignment);
+  return state_->allocate(std::nullopt, bytes, alignment);
 }
 
 void vmm_pool_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions([&] { state_->deallocate_sync(pointer, bytes); });
+  detail::report_exceptions([&] { state_->deallocate(std::nullopt, pointer, bytes); });
 }
 
 void vmm_pool_resource::deallocate(void* pointer) noexcept {

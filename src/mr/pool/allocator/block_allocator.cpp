@@ -220,7 +220,7 @@ void block_allocator::reserve(std::size_t bytes) {
   if (bytes == 0) return;
   const pool_statistics before = counters();
   // The pool keeps the chunks of a block that is allocated and freed.
-  const std::optional<std::size_t> at = allocate(idle(), bytes, unit);
+  const std::optional<std::size_t> at = allocate(idle(), {bytes, unit});
   if (!at) return;
   deallocate(idle(), *at, bytes);
   // This was no request of a caller: it does not count as one served by new chunks.

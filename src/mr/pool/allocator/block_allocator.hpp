@@ -51,21 +51,10 @@ class block_allocator {
   /// The owner of memory freed without a stream: work of any stream may still use it.
   [[nodiscard]] stream_state& all_streams() noexcept { return blocks_.streams.all_streams(); }
 
-  /// Allocates `bytes` bytes, a multiple of the unit, for `user` and returns their offset; nullopt
-  /// when memory is lacking. `supply`: the request's own, if the pool has an upstream.
+  /// Allocates memory of whole units for `user` and returns its offset; nullopt when memory is
+  /// lacking. Pre: one for a graph, which may use the memory in any stream, is of idle().
   /// Throws: out_of_memory, hip_error of the backend and of fences.
-  [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, std::size_t bytes,
-                                                    std::size_t alignment,
-                                                    slab_supply* supply = nullptr) {
-    return allocate(user, {bytes, alignment, false, supply});
-  }
-  /// Allocates for a stream that is being captured: the graph may use the memory in any stream, so
-  /// only memory that nothing uses qualifies.
-  [[nodiscard]] std::optional<std::size_t> allocate_for_graph(std::size_t bytes,
-                                                              std::size_t alignment,
-                                                              slab_supply* supply = nullptr) {
-    return allocate(idle(), {bytes, alignment, true, supply});
-  }
+  [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
   /// Frees the block at `offset`. Returns false, with nothing done, unless `bytes` are in use
   /// there.
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
@@ -231,7 +220,6 @@ class block_allocator {
   /// Makes room in the cache, and adds the block.
   void push_over_oldest(const small_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
-  [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
   /// Creates anew the memory that a pool which releases all or nothing should have kept.
   /// `returned`: the bytes that it released. Returns how many of them remain released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);

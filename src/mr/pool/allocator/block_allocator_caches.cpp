@@ -34,7 +34,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
   std::size_t count = take_batch(state, bytes, batch.data(), batch_size());
   if (count == 0) {
     carrier.reset();
-    const auto one = allocate(state, bytes, unit, supply);
+    const auto one = allocate(state, {bytes, unit, false, supply});
     if (!one) return one;
     add_small_block(state, *one, class_index, bytes);
     if (is_single) return one;

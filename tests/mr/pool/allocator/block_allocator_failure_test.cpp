@@ -74,7 +74,7 @@ TEST_CASE("pool: a growth that fails leaves everything to be used") {
       if (passed) pool.streams.finish_all();
       pool.memory.fails_at = call;
       try {
-        const auto served = pool.all.allocate(pool.state(0), 40 * MiB, 256);
+        const auto served = pool.all.allocate(pool.state(0), {40 * MiB, 256});
         failed = false;
         pool.memory.fails_at = 0;
         REQUIRE(served);
@@ -97,7 +97,7 @@ TEST_CASE("pool: without memory of the host a request fails and loses nothing") 
   const auto allocate = [](std::size_t stream, std::size_t bytes, bool passed) {
     return [=](worn_pool& pool) {
       if (passed) pool.streams.finish_all();
-      static_cast<void>(pool.all.allocate(pool.state(stream), bytes, 256));
+      static_cast<void>(pool.all.allocate(pool.state(stream), {bytes, 256}));
     };
   };
   sweep("memory that has passed", allocate(2, 2 * MiB, true));
@@ -143,7 +143,7 @@ TEST_CASE("pool: a claim that ends beside memory freed meanwhile keeps the newer
     pool.give(1, behind, 2 * MiB);
     pool.memory.fails_at = 1;
   };
-  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 8 * MiB, 256)), hip_error);
+  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), {8 * MiB, 256})), hip_error);
   REQUIRE(pool.memory.fails_at == 0);
   pool.all.set_reuse({false, true, false});
   const std::size_t at = pool.take(2, 4 * MiB);
@@ -165,7 +165,7 @@ TEST_CASE("pool: growths that wait at once have the blocks that each needs to en
   std::size_t next = 0;
   std::size_t served = 0;
   const auto grow = [&] {
-    served += pool.all.allocate(pool.state(next++), 4 * MiB - 256, 256).has_value();
+    served += pool.all.allocate(pool.state(next++), {4 * MiB - 256, 256}).has_value();
   };
   pool.streams.when_waited = [&] {
     if (next < count) return grow();

@@ -23,7 +23,7 @@ TEST_CASE("pool: the limit is kept, and what is over it is refused and changes n
   pool_of pool;
   pool.all.set_limit(8 * MiB);
   const std::size_t at = pool.take(0, 6 * MiB);
-  CHECK_FALSE(pool.all.allocate(pool.state(0), 4 * MiB, 256));
+  CHECK_FALSE(pool.all.allocate(pool.state(0), {4 * MiB, 256}));
   CHECK(pool.memory.held() == 6 * MiB);
   pool.give(0, at, 6 * MiB);
   pool.take(0, 8 * MiB);
@@ -34,7 +34,8 @@ TEST_CASE("pool: a device that is full is told, with what is asked for") {
   pool_of pool;
   pool.memory.capacity = 8 * MiB;
   const std::size_t at = pool.take(0, 6 * MiB);
-  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 4 * MiB, 256)), out_of_memory);
+  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), {4 * MiB, 256})),
+                  out_of_memory);
   pool.give(0, at, 6 * MiB);
   pool.take(0, 8 * MiB);
 }

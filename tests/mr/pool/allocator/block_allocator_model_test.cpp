@@ -38,7 +38,7 @@ struct program {
     const std::size_t alignment = any(8) == 0 ? 2 * MiB : watched_memory::piece;
     const bool for_all = any(16) == 0;
     try {
-      const auto at = all.allocate(for_all ? all.idle() : state(stream), bytes, alignment);
+      const auto at = all.allocate(for_all ? all.idle() : state(stream), {bytes, alignment});
       if (!at) {
         ++refused;
         return;
@@ -139,7 +139,7 @@ struct program {
     streams.finish_all();
     const std::size_t held = memory.held();
     all.set_limit(held);
-    REQUIRE(all.allocate(all.idle(), held, 256));
+    REQUIRE(all.allocate(all.idle(), {held, 256}));
     REQUIRE(memory.held() == held);
   }
 

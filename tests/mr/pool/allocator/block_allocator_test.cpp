@@ -155,7 +155,7 @@ TEST_CASE("pool: a request waits once for what other streams freed, whatever com
     pool.memory.use(0, third, 1 * MiB);
     pool.give(0, third, 1 * MiB);
   };
-  CHECK_FALSE(pool.all.allocate(pool.state(1), 3 * MiB, 256));
+  CHECK_FALSE(pool.all.allocate(pool.state(1), {3 * MiB, 256}));
   CHECK(pool.streams.host_waits == 1);
   pool.give(0, first, 2 * MiB);
 }
@@ -175,7 +175,7 @@ TEST_CASE("pool: no other thread is asked to mark a thread's default stream") {
       pool.all.add_dependency(own, pool.state(0));
       // Parts of the memory that it waits for and of the memory made for it stay free.
       for (const std::size_t bytes : {1 * MiB, 3 * MiB}) {
-        const auto at = pool.all.allocate(own, bytes, 256);
+        const auto at = pool.all.allocate(own, {bytes, 256});
         REQUIRE(at);
         pool.memory.use(1, *at, bytes);
       }
@@ -285,7 +285,7 @@ TEST_CASE("pool: what a captured stream freed waits for the capture's end, and h
   }
   SUBCASE("memory is short") {
     pool.all.set_limit(4 * MiB);
-    CHECK_FALSE(pool.all.allocate(pool.state(1), 1 * MiB, 256));
+    CHECK_FALSE(pool.all.allocate(pool.state(1), {1 * MiB, 256}));
   }
   CHECK(pool.streams.waits == 0);
   CHECK_THROWS_AS(pool.all.forget(hand_driven_streams::name(0)), std::invalid_argument);

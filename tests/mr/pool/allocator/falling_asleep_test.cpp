@@ -19,12 +19,12 @@ struct falling_asleep : pool_of {
     const std::uint64_t created = memory.created;
     const std::size_t mappings = memory.mappings();
     const std::size_t used = all.counters().used_current;
-    CHECK_THROWS_AS(static_cast<void>(all.allocate(user, bytes, 256)), std::logic_error);
+    CHECK_THROWS_AS(static_cast<void>(all.allocate(user, {bytes, 256})), std::logic_error);
     CHECK(memory.created == created);
     CHECK(memory.mappings() == mappings);
     CHECK(all.counters().used_current == used);
     all.wake();
-    const auto at = all.allocate(user, bytes, 256);
+    const auto at = all.allocate(user, {bytes, 256});
     REQUIRE(at);
     if (user.is_idle()) memory.require_idle(*at, bytes);
   }

@@ -19,7 +19,7 @@ TEST_CASE("pool: where chunks cost descriptors there are no more than half of th
     pool.memory.chunk_budget = budget;
     pool.all.set_limit(64 * GiB);
     for (std::size_t held = 0; held < 64 * GiB; held += 64 * MiB) {
-      REQUIRE(pool.all.allocate(pool.state(0), 64 * MiB, 256));
+      REQUIRE(pool.all.allocate(pool.state(0), {64 * MiB, 256}));
       REQUIRE(pool.memory.created <= budget);
       // Beyond need by no more than an eighth of the memory held, and a chunk of a small pool.
       if (held > GiB) REQUIRE(pool.memory.held() <= (held + 64 * MiB) / 4 * 5 + 64 * MiB);

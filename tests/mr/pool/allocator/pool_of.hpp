@@ -27,7 +27,7 @@ struct pool_of {
   }
   /// Memory for `stream`, which uses it at once.
   std::size_t take(std::size_t stream, std::size_t bytes, std::size_t alignment = 256) {
-    const std::optional<std::size_t> at = all.allocate(state(stream), bytes, alignment);
+    const std::optional<std::size_t> at = all.allocate(state(stream), {bytes, alignment});
     REQUIRE(at);
     memory.use(stream, *at, bytes);
     return *at;
@@ -43,7 +43,7 @@ struct pool_of {
   }
   /// Memory for all streams.
   std::size_t take_idle(std::size_t bytes) {
-    const std::optional<std::size_t> at = all.allocate(all.idle(), bytes, 256);
+    const std::optional<std::size_t> at = all.allocate(all.idle(), {bytes, 256});
     REQUIRE(at);
     return *at;
   }

@@ -206,7 +206,7 @@ class driver {
     std::mt19937 random{seed};
     for (int i = 0; i < 3; ++i) {
       const std::size_t bytes = (random() % 32768 + 1) * 256;
-      if (!pool_.allocate(pool_.state_of(first_stream()), bytes, 256))
+      if (!pool_.allocate(pool_.state_of(first_stream()), {bytes, 256}))
         throw std::runtime_error{"out of memory for the blocks of a seed"};
       requested_ += bytes;
     }

@@ -99,7 +99,7 @@ TEST_CASE("pool: what a thread's default stream gains is in order for all others
     pool.streams.wait(1, 0);
     pool.all.add_dependency(own, pool.state(0));
     // Two chunks that stream 0 still uses move, of which a part stays free.
-    const auto at = pool.all.allocate(own, 3 * MiB, 256);
+    const auto at = pool.all.allocate(own, {3 * MiB, 256});
     REQUIRE(at);
     pool.memory.use(1, *at, 3 * MiB);
   }}.join();
