@@ -46,8 +46,8 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
       memory{std::move(from)},
       maximum{maximum_bytes},
       fences{owner, options.forgets_streams},
-      address_bytes{memory->address_bytes()},
-      on_slabs{!memory->moves_chunks()},
+      address_bytes{memory->traits.address_bytes},
+      on_slabs{!memory->traits.moves_chunks},
       allocator{*memory, fences, memory->base()},
       threshold{options.release_threshold},
       reuse{options.reuse} {
@@ -105,11 +105,11 @@ void* pool_state::serve(const pool::request& wanted, Allocate allocate) {
 
 void* pool_state::allocate(pool::stream_state& user, const pool::request& wanted) {
   constexpr std::size_t unit = pool::block_allocator::unit;
-  if (on_slabs && wanted.alignment > memory->granularity())
+  if (on_slabs && wanted.alignment > memory->traits.granularity)
     throw unsupported{
         texts.name + (": an alignment of " + std::to_string(wanted.alignment)) +
         " bytes, more than the slabs have that its memory consists of: ask for at most " +
-        std::to_string(memory->granularity())};
+        std::to_string(memory->traits.granularity)};
   return serve(wanted, [&](pool::slab_supply* supply) -> std::optional<std::size_t> {
     // The allocator gets no request beyond the addresses, because its sums would overflow.
     if (wanted.bytes > maximum || wanted.alignment > address_bytes) return std::nullopt;

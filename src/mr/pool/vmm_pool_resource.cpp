@@ -92,16 +92,16 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
                                 .tag = options.tag,
                                 .registrar = options.registrar};
     auto from = make_backend(owner, wanted, chunks, options.fallback);
-    if (options.tag && !from->moves_chunks())
+    if (options.tag && !from->traits.moves_chunks)
       throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +
                         from->explain() + "; leave the tag out"};
-    if (options.registrar && !from->moves_chunks())
+    if (options.registrar && !from->traits.moves_chunks)
       throw unsupported{
           "pool_options::registrar: memory is registered by its chunks, and the pool has none: " +
           from->explain() + "; leave it out, and register the blocks"};
     from->set_access(options.access);
     const std::size_t allowed =
-        maximum_of(options, std::min(wanted, from->address_bytes()), from->granularity());
+        maximum_of(options, std::min(wanted, from->traits.address_bytes), from->traits.granularity);
     return std::make_unique<state>(owner, std::move(from), allowed, options);
   }
 
@@ -168,7 +168,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     };
     // Elsewhere a chunk that moved would stay behind the addresses of this pool, of no use to
     // requests for other sizes.
-    if (memory->returns_memory())
+    if (memory->traits.returns_memory)
       trim(std::max(floor, held - std::min(held, wanted.bytes)),
            wanted.taker == nullptr ? nullptr : &gift);
     // Chunks are released whole.
@@ -192,7 +192,7 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
   keep_to_process();
   state_->note_users(options.access);
   if (options.initial_bytes != 0) state_->require_use();
-  state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
+  state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->traits.granularity));
   if (state_->allocator.physical_bytes() < options.initial_bytes)
     throw out_of_memory{state_->explain({options.initial_bytes, default_alignment}, std::nullopt)};
 }

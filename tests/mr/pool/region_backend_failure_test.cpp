@@ -34,14 +34,14 @@ TEST_CASE("region_backend: a chunk that cannot be detached stays mapped" *
   HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the process without memory");
   const device_ref device = test::first_device;
   region_backend memory{device, std::size_t{64} << 20, {}};
-  const std::size_t unit = memory.granularity();
+  const std::size_t unit = memory.traits.granularity;
   memory.create(0, unit, unit);
   memory.create(unit, unit, unit);
   const auto detached_chunk = detach_without_memory([&] { return memory.detach(unit, unit); });
   REQUIRE(detached_chunk != nullptr);
   CHECK(detached_chunk->release());
   memory.create(unit, unit, unit);
-  if (!memory.has_aliases()) return;
+  if (!memory.traits.has_aliases) return;
   memory.alias({unit}, 4 * unit);
   const auto old = detach_without_memory([&] { return memory.detach_old_mapping(unit); });
   REQUIRE(old != nullptr);

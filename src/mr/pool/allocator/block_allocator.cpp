@@ -172,7 +172,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
 }
 
 std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t returned) {
-  if (returned == 0 || bytes_to_keep == 0 || backing_.memory.returns_memory()) return returned;
+  if (returned == 0 || bytes_to_keep == 0 || backing_.memory.traits.returns_memory) return returned;
   const std::size_t held = physical_bytes();
   if (held >= bytes_to_keep) return returned;
   const std::size_t used = counters().used_current;  // which others took meanwhile

@@ -225,7 +225,8 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
   blocks_.streams.record_missing_fences(states, nullptr);
   poll_fences(states);
   static_cast<void>(unmap_old_addresses());
-  if (!backing_.memory.returns_memory()) return trim_with_addresses(bytes_to_keep, are_in_transit);
+  if (!backing_.memory.traits.returns_memory)
+    return trim_with_addresses(bytes_to_keep, are_in_transit);
   // Memory that other threads release now counts as held: it is released once.
   const std::size_t leaving = turn_.leaving_bytes();
   if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
@@ -251,7 +252,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
     const bool in_use = is_free_memory_in_use();
     // Some tens of microseconds each. Of many more go, because each turn visits all.
     const std::size_t most_chunks =
-        std::max(backing_.memory.prices().chunks_of_trim(), found.size() / 64);
+        std::max(backing_.memory.traits.prices.chunks_of_trim(), found.size() / 64);
     const auto is_asked = [gift](const idle_chunk& each) {
       return gift != nullptr && each.bytes == gift->asked.chunk_bytes;
     };

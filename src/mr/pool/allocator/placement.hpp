@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "mr/pool/allocator/block_index.hpp"
+#include "mr/pool/backend/backend.hpp"
 
 // Search for places of a request, and for the steps that each place needs: functions of the index
 // and of numbers, which change nothing.
 namespace hipvmm::mr::pool {
-
-class slab_supply;
 
 /// The bytes and the address alignment that a caller requests.
 struct request {
@@ -39,11 +38,7 @@ class block_filter {
 };
 
 /// Constraints on chunks, in bytes.
-struct chunk_rules {
-  std::size_t granularity;
-  std::size_t least_slab;   ///< minimum if chunks are apart; 0: no rule
-  std::size_t most_chunks;  ///< 0: any number
-  bool moves_chunks;
+struct chunk_rules : backend_traits {
   std::size_t equal_chunk;  ///< the one size of all; 0: sizes may differ
   std::size_t limit;        ///< of all chunks
   std::size_t planned;      ///< bytes of it that others are about to create

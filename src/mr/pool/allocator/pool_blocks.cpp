@@ -12,9 +12,7 @@ void pool_blocks::require_awake() const {
 }
 
 chunk_rules pool_blocks::rules() const {
-  return {memory.granularity(),  memory.least_slab(), memory.most_chunks(),
-          memory.moves_chunks(), equal_chunk,         limit,
-          planned_bytes,         largest_chunk};
+  return {memory.traits, equal_chunk, limit, planned_bytes, largest_chunk};
 }
 
 std::optional<growth_plan> pool_blocks::plan(const request& wanted, const placement_scan& found,
@@ -40,7 +38,7 @@ std::optional<growth_plan> pool_blocks::plan(const request& wanted, const placem
 }
 
 void pool_blocks::choose_equal_chunk(std::size_t available) {
-  if (memory.has_equal_chunks() && index.unmapped_bytes() == index.address_bytes())
+  if (memory.traits.has_equal_chunks && index.unmapped_bytes() == index.address_bytes())
     equal_chunk = equal_chunk_bytes(available, rules());
 }
 

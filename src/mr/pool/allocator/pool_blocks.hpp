@@ -34,9 +34,9 @@ struct pool_blocks {
 
   pool_blocks(const memory_backend& backend, fence_source& fences, std::uintptr_t base)
       : memory{backend},
-        small_blocks{backend.address_bytes()},
+        small_blocks{backend.traits.address_bytes},
         streams{fences, mutex},
-        index{backend.address_bytes(), base, streams.idle()} {}
+        index{backend.traits.address_bytes, base, streams.idle()} {}
   /// The trees unlink the blocks, which are destroyed first.
   ~pool_blocks() {
     for (stream_state& each : streams.states()) each.free().clear();

@@ -18,7 +18,7 @@ using microseconds = std::chrono::duration<double, std::micro>;
 /// How long a request waits for memory that streams have freed, rather than take new memory.
 microseconds patience_for(pool_blocks& blocks, const memory_backend& memory,
                           const request& wanted) {
-  const microseconds cost_of_chunk = memory.prices().patience();
+  const microseconds cost_of_chunk = memory.traits.prices.patience();
   constexpr double most_held_by_needed = 4;  // the work may itself wait for this thread
   const pool_blocks::state_lock lock{blocks.mutex};
   if (!blocks.reuse.allow_opportunistic) return microseconds{0};
@@ -308,7 +308,7 @@ bool slow_path::may_be_ordered(const stream_state& owner) const {
 }
 
 bool slow_path::may_unmap(const block& one) const {
-  return one.state == block_state::leaving && may_unmap_ && !backing_.memory.unmap_waits() &&
+  return one.state == block_state::leaving && may_unmap_ && !backing_.memory.traits.unmap_waits &&
          owner_of(one).has_passed(one.epoch);
 }
 

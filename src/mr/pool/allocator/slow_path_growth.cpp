@@ -91,7 +91,8 @@ bool slow_path::may_move_sources(growth& work) {
   // Memory that work in flight still uses keeps its old address until that work has passed. The
   // caller waits, which costs less than new memory, if the backend has no aliases or if the user is
   // a per-thread stream: other threads cannot query its progress.
-  const bool may_stay = backing_.memory.has_aliases() && user_.is_stream() && user_.thread() == 0;
+  const bool may_stay =
+      backing_.memory.traits.has_aliases && user_.is_stream() && user_.thread() == 0;
   for (const auto& source : work.sources) {
     if (!(may_stay ? make_user_wait(source.around) : wait_for(source.around))) return false;
   }
@@ -259,7 +260,7 @@ std::size_t slow_path::finish(growth& work) noexcept {
 }
 
 void slow_path::choose_equal_chunk() {
-  if (!backing_.memory.has_equal_chunks()) return;
+  if (!backing_.memory.traits.has_equal_chunks) return;
   if (const state_lock lock{blocks_.mutex};
       blocks_.index.unmapped_bytes() != blocks_.index.address_bytes())
     return;
@@ -275,7 +276,7 @@ std::optional<std::size_t> slow_path::grow() {
   try {
     if (!begin(work)) return std::nullopt;
     require_awake();
-    backing_.memory.has_aliases() ? move_by_alias(work) : move_by_remap(work);
+    backing_.memory.traits.has_aliases ? move_by_alias(work) : move_by_remap(work);
     const growth_plan& plan = work.plan;
     // The device may still have enough for the request alone.
     if (!detail::attempt([&] { create(work, plan.wanted - work.mapped); },

@@ -138,14 +138,14 @@ class idle_memory final : block_filter {
 
 std::size_t idle_memory::largest_place() const {
   std::size_t result = longest();
-  if (blocks_.memory.moves_chunks()) {
+  if (blocks_.memory.traits.moves_chunks) {
     for_each_place([&](const block& first, const block& last) {
       result = std::max(result, last.end() - first.offset);
     });
     return result;
   }
   // Chunks lie apart: a place keeps a margin on both sides.
-  const std::size_t margins = 2 * blocks_.memory.granularity();
+  const std::size_t margins = 2 * blocks_.memory.traits.granularity;
   for (const block& gap : blocks_.index.unmapped())
     result = std::max(result, gap.bytes - std::min(gap.bytes, margins));
   return result;
@@ -156,7 +156,7 @@ bool idle_memory::can_serve(std::size_t bytes, std::optional<new_memory> fresh) 
   chunk_rules rules = blocks_.rules();
   rules.moves_small_chunks = fresh.has_value();  // as after the source refused
   placement_scan found;
-  if (blocks_.memory.moves_chunks()) found.sources = chunks_;
+  if (blocks_.memory.traits.moves_chunks) found.sources = chunks_;
   scan_gaps(blocks_.index, wanted, *this, rules, found);
   const auto plan = blocks_.plan(wanted, found, rules);
   if (!plan) return false;
@@ -175,7 +175,7 @@ std::size_t idle_memory::largest_with_new(std::size_t served, std::size_t most,
   if (most <= served) return served;
   if (fits(most)) return most;
   // Not monotonic: a larger request may get another place, or chunks too large for it.
-  while (most - served > blocks_.memory.granularity()) {
+  while (most - served > blocks_.memory.traits.granularity) {
     const std::size_t half = align_down(served + (most - served) / 2, block_index::unit);
     (fits(half) ? served : most) = half;
   }
@@ -186,7 +186,7 @@ std::size_t idle_memory::largest_after_release(std::size_t fresh, std::size_t ro
   const auto& chunks = blocks_.index.chunks();
   const std::size_t idle = whole_chunks();
   const std::size_t others = blocks_.physical_bytes() + blocks_.planned_bytes - idle;
-  const std::size_t unit = std::max(blocks_.memory.granularity(), blocks_.equal_chunk);
+  const std::size_t unit = std::max(blocks_.memory.traits.granularity, blocks_.equal_chunk);
   room = std::min({room, blocks_.limit - std::min(blocks_.limit, others), add_bytes(fresh, idle)});
   room = align_down(room, unit);
   std::size_t result = 0;
@@ -304,7 +304,7 @@ usage usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
   // The largest place, or all memory without a user, bounds each request.
   const std::size_t most = std::min(seen.largest_place, seen.reserved_current - seen.used_current);
   seen.largest_moved = seen.largest_now;
-  if (memory.moves_chunks())
+  if (memory.traits.moves_chunks)
     seen.largest_moved = idle.largest_with_new(seen.largest_now, most, std::nullopt);
   const auto in_classes = [&seen] {
     for (std::size_t* const each : {&seen.largest_now, &seen.largest_moved, &seen.largest_possible})
@@ -313,12 +313,12 @@ usage usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
   };
   if (!fresh) return in_classes();
   // Slabs never move: the pool releases idle ones for a request that none of them holds.
-  if (!memory.moves_chunks()) fresh->bytes = add_bytes(fresh->bytes, whole);
+  if (!memory.traits.moves_chunks) fresh->bytes = add_bytes(fresh->bytes, whole);
   const std::size_t room = blocks.limit - std::min(blocks.limit, seen.used_current);
   seen.largest_possible = idle.largest_with_new(
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
-  if (memory.moves_chunks() && memory.returns_memory()) {
+  if (memory.traits.moves_chunks && memory.traits.returns_memory) {
     // Chunks are larger mostly, so more may fit if their number is limited.
     constexpr std::size_t small_chunk = 2 * MiB;
     const std::size_t most_created =
@@ -336,8 +336,8 @@ bool may_release_serve(pool_blocks& blocks, std::size_t bytes, std::size_t fresh
   seen.used_current = blocks.index.used_bytes();
   const idle_memory idle{blocks, seen};
   if (bytes > blocks.limit - std::min(blocks.limit, seen.used_current)) return false;
-  if (!blocks.memory.moves_chunks()) return true;
-  if (!blocks.memory.returns_memory())
+  if (!blocks.memory.traits.moves_chunks) return true;
+  if (!blocks.memory.traits.returns_memory)
     return seen.used_current == 0 && bytes <= add_bytes(fresh, blocks.physical_bytes());
   for (const block* at = &blocks.index.front(); at != nullptr; at = at->next)
     if (at->state == block_state::busy) return true;

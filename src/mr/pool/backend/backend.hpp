@@ -42,41 +42,42 @@ struct new_memory {
   std::size_t chunks = static_cast<std::size_t>(-1);  ///< at most so many
 };
 
+/// Properties of a backend.
+struct backend_traits {
+  std::size_t address_bytes = 0;
+  std::size_t granularity = 0;  ///< unit of all offsets and sizes
+  /// Whether a chunk can move to another address. Otherwise each chunk stays apart from all others,
+  /// with unbacked addresses between them, and is released from the address of its creation.
+  bool moves_chunks = true;
+  std::size_t least_slab = 0;     ///< minimum of a chunk if they are apart; 0: the pool chooses
+  std::size_t most_chunks = 0;    ///< maximum number of chunks; 0: any number
+  bool has_equal_chunks = false;  ///< all chunks must have one size
+  bool has_aliases = false;       ///< one chunk can be mapped at two addresses at the same time
+  detail::call_prices prices{};   ///< of calls for chunks; zero if the backend has no chunks
+  /// Whether no request may wait for an unmap, because it waits for work of other streams or is
+  /// slow.
+  bool unmap_waits = false;
+  /// Whether releasing a chunk returns its memory to the device while the pool keeps its addresses.
+  bool returns_memory = true;
+};
+
 /// Provides chunks of memory behind a pool's addresses. One thread at a time uses it, under the
 /// slow-path lock, except reclaim() and the result of detach().
 class memory_backend {
  public:
+  explicit memory_backend(const backend_traits& properties) : traits{properties} {}
   virtual ~memory_backend() = default;
 
-  [[nodiscard]] virtual std::size_t address_bytes() const = 0;
-  /// Unit of all offsets and sizes below.
-  [[nodiscard]] virtual std::size_t granularity() const = 0;
-  /// Whether a chunk can move to another address. Otherwise each chunk stays apart from all others,
-  /// with unbacked addresses between them, and is released from the address of its creation.
-  [[nodiscard]] virtual bool moves_chunks() const { return true; }
-  /// Minimum bytes of a new chunk if chunks are apart; 0: the pool chooses.
-  [[nodiscard]] virtual std::size_t least_slab() const { return 0; }
-  /// Maximum number of chunks; 0: any number.
-  [[nodiscard]] virtual std::size_t most_chunks() const { return 0; }
-  /// Whether all chunks must have one size.
-  [[nodiscard]] virtual bool has_equal_chunks() const { return false; }
+  backend_traits traits;  // constant once a pool uses it
+
   /// The most memory that the source could give now, as far as that is known.
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
-  /// Whether one chunk can be mapped at two addresses at the same time.
-  [[nodiscard]] virtual bool has_aliases() const { return false; }
-  /// The costs of calls for chunks; zero if the backend has no chunks.
-  [[nodiscard]] virtual detail::call_prices prices() const { return {}; }
-  /// Whether no request may wait for an unmap, because it waits for work of other streams or is
-  /// slow.
-  [[nodiscard]] virtual bool unmap_waits() const { return false; }
-  /// Whether releasing a chunk returns its memory to the device while the pool keeps its addresses.
-  [[nodiscard]] virtual bool returns_memory() const { return true; }
 
   /// Sets the supply of the request that calls create() next; nullptr: it has none.
   virtual void use_supply(slab_supply* supply) noexcept { static_cast<void>(supply); }
   /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest:
   /// set-aside chunks of these sizes, in the order of creation, or else new ones. Does not wait for
-  /// retired memory. Pre: there is one chunk unless moves_chunks().
+  /// retired memory. Pre: there is one chunk unless traits.moves_chunks.
   /// Throws: out_of_memory, hip_error; then nothing changed.
   virtual void create(std::size_t offset, std::size_t bytes, std::size_t chunk) = 0;
   /// Waits until memory being released to the device may relieve `shortage`. `seen`: the value of
@@ -94,7 +95,7 @@ class memory_backend {
   [[nodiscard]] virtual std::size_t reclaims_left() const { return 0; }
 
   /// Unmaps the chunk at `offset` and sets it aside for create().
-  /// Pre: nothing in flight uses it, it has no other address, and moves_chunks().
+  /// Pre: nothing in flight uses it, it has no other address, and traits.moves_chunks.
   /// Throws: hip_error; then nothing changed.
   virtual void set_aside(std::size_t, std::size_t) { refuse_another_address(); }
   /// Releases all set-aside chunks to the device.
@@ -113,7 +114,8 @@ class memory_backend {
                                                                 std::size_t bytes) = 0;
 
   /// Backs neighbouring addresses from `to` on with the chunks at `from`, which keep the old ones
-  /// too until detach_old_mapping(). Pre: has_aliases(). Throws: hip_error; then nothing changed.
+  /// too until detach_old_mapping(). Pre: traits.has_aliases. Throws: hip_error; then nothing
+  /// changed.
   virtual void alias(const std::vector<std::size_t>&, std::size_t) { refuse_another_address(); }
   /// Memory that create() or alias() left mapped on failure, because HIP refused to undo it.
   struct left_mapped {
@@ -135,8 +137,8 @@ class memory_backend {
   }
 
   /// Reserves new addresses, with a different start, and detaches the old ones with all their
-  /// chunks, to be released without a lock. Pre: not returns_memory(); nothing in flight uses them.
-  /// Throws: out_of_memory; then nothing changed.
+  /// chunks, to be released without a lock. Pre: not traits.returns_memory; nothing in flight uses
+  /// them. Throws: out_of_memory; then nothing changed.
   [[nodiscard]] virtual std::unique_ptr<pending_release> renew() { return nullptr; }
   /// The address of offset 0; 0 if addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }

@@ -16,13 +16,15 @@ namespace hipvmm::mr::pool {
 /// A memory backend with addresses that callers can use.
 class addressed_backend : public memory_backend {
  public:
+  using memory_backend::memory_backend;
+
   [[nodiscard]] virtual std::string explain() const = 0;
   /// Whether all memory comes from the pool's device, whose size is then a limit.
   [[nodiscard]] virtual bool is_of_device() const noexcept { return false; }
 
   /// The address of `offset`. Pre: it is backed. Thread-safe.
   [[nodiscard]] virtual std::uintptr_t address_of(std::size_t offset) const noexcept = 0;
-  /// The offset of `address`; at least address_bytes() when it is not one of the backend's
+  /// The offset of `address`; at least traits.address_bytes when it is not one of the backend's
   /// addresses. Thread-safe.
   [[nodiscard]] virtual std::size_t offset_of(std::uintptr_t address) const noexcept = 0;
 };
@@ -31,6 +33,8 @@ class addressed_backend : public memory_backend {
 /// missing, slabs.
 class device_backend : public addressed_backend {
  public:
+  using addressed_backend::addressed_backend;
+
   [[nodiscard]] bool is_of_device() const noexcept override { return true; }
   /// As region::grant.
   virtual void grant(device_ref device, access_right right) = 0;

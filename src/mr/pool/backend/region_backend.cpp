@@ -115,18 +115,22 @@ region_backend::region_backend(device_ref device, std::size_t address_bytes,
 
 region_backend::region_backend(const detail::memory_strategy& strategy, device_ref device,
                                std::size_t address_bytes, const region_options& chunks)
-    : device_{device},
+    : device_backend{{
+          .most_chunks = chunks_for_descriptors(strategy),
+          .has_equal_chunks = !strategy.rights.takes_any_mapping,  // needed by regions with holes
+          .prices = strategy.prices,
+          .unmap_waits =
+              detail::rules_of_runtime().unmap_waits || !strategy.prices.unmaps_in_requests(),
+          .returns_memory = !strategy.pins_memory,
+      }},
+      device_{device},
       chunks_{chunks},
-      returns_memory_{!strategy.pins_memory},
-      set_aside_{returns_memory_ ? std::numeric_limits<std::size_t>::max() : 0},
-      addresses_{make_region(device, address_bytes, chunks_, set_aside_)},
-      granularity_{addresses_.granularity()},
-      address_bytes_{addresses_.max_bytes()},
-      most_chunks_{chunks_for_descriptors(strategy)},
-      has_equal_chunks_{!strategy.rights.takes_any_mapping},
-      has_aliases_{addresses_.can_move_chunks()},
-      prices_{strategy.prices},
-      unmap_waits_{detail::rules_of_runtime().unmap_waits || !prices_.unmaps_in_requests()} {}
+      set_aside_{traits.returns_memory ? std::numeric_limits<std::size_t>::max() : 0},
+      addresses_{make_region(device, address_bytes, chunks_, set_aside_)} {
+  traits.address_bytes = addresses_.max_bytes();
+  traits.granularity = addresses_.granularity();
+  traits.has_aliases = addresses_.can_move_chunks();
+}
 
 region_backend::~region_backend() { addresses_.retire(); }
 
@@ -134,10 +138,10 @@ std::string region_backend::explain() const {
   return std::string{
              "chunks of virtual memory in one range of addresses; chunks that work in flight "
              "uses "} +
-         (has_aliases_ ? "move without a wait" : "move when it has passed") +
-         (returns_memory_ ? ""
-                          : "; memory is released to the device only when all of the pool is "
-                            "idle, because HIP frees it only with its addresses");
+         (traits.has_aliases ? "move without a wait" : "move when it has passed") +
+         (traits.returns_memory ? ""
+                                : "; memory is released to the device only when all of the pool is "
+                                  "idle, because HIP frees it only with its addresses");
 }
 
 const device_allocation& region_backend::slab_at(std::size_t) const {
@@ -162,7 +166,7 @@ void region_backend::create(std::size_t offset, std::size_t bytes, std::size_t c
 
 new_memory region_backend::available() const {
   const detail::creatable_memory fresh =
-      detail::creatable(device_, std::max(granularity_, 2 * MiB));
+      detail::creatable(device_, std::max(traits.granularity, 2 * MiB));
   return {fresh.bytes, fresh.chunks};
 }
 
@@ -180,7 +184,7 @@ bool region_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) 
 void region_backend::release_set_aside() noexcept { set_aside_.trim(); }
 
 std::size_t region_backend::pinned_bytes() const noexcept {
-  return returns_memory_ ? 0 : set_aside_.statistics().bytes;
+  return traits.returns_memory ? 0 : set_aside_.statistics().bytes;
 }
 
 std::size_t region_backend::set_aside_bytes(std::size_t chunk) const {
@@ -228,10 +232,10 @@ std::unique_ptr<pending_release> region_backend::detach_old_mapping(std::size_t 
 
 std::unique_ptr<pending_release> region_backend::renew() {
   const detail::without_reclaim now;
-  region fresh = make_region(device_, address_bytes_, chunks_, set_aside_);
-  if (fresh.max_bytes() < address_bytes_)
-    throw out_of_memory{exhausted::addresses, device_.ordinal(), address_bytes_, fresh.max_bytes(),
-                        "the pool keeps its memory"};
+  region fresh = make_region(device_, traits.address_bytes, chunks_, set_aside_);
+  if (fresh.max_bytes() < traits.address_bytes)
+    throw out_of_memory{exhausted::addresses, device_.ordinal(), traits.address_bytes,
+                        fresh.max_bytes(), "the pool keeps its memory"};
   fresh.set_access(rights().list());
   auto old = std::make_unique<detached_region>(std::move(addresses_));
   addresses_ = std::move(fresh);

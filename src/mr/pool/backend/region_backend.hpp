@@ -21,14 +21,6 @@ class region_backend final : public device_backend {
   /// Releases everything when all work that the devices with access have now is done.
   ~region_backend() override;
 
-  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
-  [[nodiscard]] std::size_t granularity() const override { return granularity_; }
-  [[nodiscard]] std::size_t most_chunks() const override { return most_chunks_; }
-  [[nodiscard]] bool has_equal_chunks() const override { return has_equal_chunks_; }
-  [[nodiscard]] bool has_aliases() const override { return has_aliases_; }
-  [[nodiscard]] detail::call_prices prices() const override { return prices_; }
-  [[nodiscard]] bool unmap_waits() const override { return unmap_waits_; }
-  [[nodiscard]] bool returns_memory() const override { return returns_memory_; }
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
   [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
   [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
@@ -74,19 +66,10 @@ class region_backend final : public device_backend {
   device_ref device_;
   region_options chunks_;
   std::atomic<std::size_t> missing_{0};  // in the last create() that the device refused
-  bool returns_memory_;
   // Also takes what others give during reclaim(), for the next create(). If addresses pin memory,
   // keeps only chunks that are pinned, by the addresses of any object.
   chunk_cache set_aside_;
   region addresses_;
-  std::size_t granularity_;
-  std::size_t address_bytes_;
-  std::size_t most_chunks_;
-  // Needed by some regions with holes.
-  bool has_equal_chunks_;
-  bool has_aliases_;
-  detail::call_prices prices_;
-  bool unmap_waits_;
   std::shared_ptr<detached_run> run_;  // of the thread that detached last
 };
 

@@ -27,9 +27,11 @@ struct detached_slab final : pending_release {
 
 slab_backend::slab_backend(device_ref device, std::size_t address_bytes,
                            const region_options& chunks)
-    : device_{device},
+    : device_backend{{.address_bytes = align_up(address_bytes, 2 * MiB),
+                      .granularity = 2 * MiB,
+                      .moves_chunks = false}},
+      device_{device},
       why_{detail::why_no_chunks(device, "pool_options::fallback is without_vmm::always")},
-      address_bytes_{align_up(address_bytes, granularity())},
       rights_{device} {
   detail::require_not_shareable(chunks.shareable, "pool_options::shareable", device, why_);
   if (chunks.memory != chunk_memory::standard)
@@ -61,17 +63,17 @@ device_allocation slab_backend::allocate(std::size_t bytes) {
   };
   if (is_aligned_) {
     device_allocation memory = take(bytes);
-    if (reinterpret_cast<std::uintptr_t>(memory.get()) % granularity() == 0) return memory;
+    if (reinterpret_cast<std::uintptr_t>(memory.get()) % traits.granularity == 0) return memory;
     is_aligned_ = false;
     detail::release_when_unused(std::move(memory));
   }
-  return take(bytes + granularity());
+  return take(bytes + traits.granularity);
 }
 
 void slab_backend::create(std::size_t offset, std::size_t bytes, std::size_t) {
   device_allocation memory = allocate(bytes);
   const std::uintptr_t start =
-      align_up(reinterpret_cast<std::uintptr_t>(memory.get()), granularity());
+      align_up(reinterpret_cast<std::uintptr_t>(memory.get()), traits.granularity);
   slabs_.add(offset, memory, start, bytes);
 }
 

@@ -26,9 +26,6 @@ class slab_backend final : public device_backend {
   /// Releases everything when all work that the devices with access have now is done.
   ~slab_backend() override;
 
-  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
-  [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
-  [[nodiscard]] bool moves_chunks() const override { return false; }
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
   [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
   [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
@@ -47,13 +44,13 @@ class slab_backend final : public device_backend {
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] new_memory available() const override {
     const std::size_t free = device_.free_memory();
-    return {is_aligned_ ? free : free - std::min(free, granularity())};
+    return {is_aligned_ ? free : free - std::min(free, traits.granularity)};
   }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return slabs_.address_of(offset);
   }
   [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override {
-    return slabs_.offset_of(address, address_bytes_);
+    return slabs_.offset_of(address, traits.address_bytes);
   }
 
  private:
@@ -62,7 +59,6 @@ class slab_backend final : public device_backend {
 
   device_ref device_;
   std::string why_;  // no chunks
-  std::size_t address_bytes_;
   detail::malloc_rights rights_;
   // Until hipMalloc returns an address that is no multiple of the granularity; after that each slab
   // is a granule larger.

@@ -58,9 +58,13 @@ upstream_slab* slab_supply::find(std::size_t bytes) {
 
 upstream_backend::upstream_backend(memory_resource& upstream, std::size_t address_bytes,
                                    std::size_t least_slab)
-    : upstream_{upstream},
-      address_bytes_{align_up(address_bytes, memory_resource::default_alignment)},
-      least_slab_{least_slab} {}
+    // Of the upstream's addresses nothing else is certain than the default alignment.
+    : addressed_backend{{.address_bytes =
+                             align_up(address_bytes, memory_resource::default_alignment),
+                         .granularity = memory_resource::default_alignment,
+                         .moves_chunks = false,
+                         .least_slab = least_slab}},
+      upstream_{upstream} {}
 
 void upstream_backend::create(std::size_t offset, std::size_t bytes, std::size_t) {
   upstream_slab* const brought = supply_->find(bytes);

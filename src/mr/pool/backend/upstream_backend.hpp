@@ -61,13 +61,6 @@ class upstream_backend final : public addressed_backend {
   /// Uses slabs of at least `least_slab` bytes; 0: the pool chooses the size.
   upstream_backend(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
 
-  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
-  /// The only guarantee about the upstream's addresses.
-  [[nodiscard]] std::size_t granularity() const override {
-    return memory_resource::default_alignment;
-  }
-  [[nodiscard]] bool moves_chunks() const override { return false; }
-  [[nodiscard]] std::size_t least_slab() const override { return least_slab_; }
   void use_supply(slab_supply* supply) noexcept override { supply_ = supply; }
   /// Pre: a supply is set. Throws: slab_needed.
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
@@ -76,18 +69,16 @@ class upstream_backend final : public addressed_backend {
 
   [[nodiscard]] std::string explain() const override;
   /// The free memory of an upstream cannot be queried.
-  [[nodiscard]] new_memory available() const override { return {address_bytes_}; }
+  [[nodiscard]] new_memory available() const override { return {traits.address_bytes}; }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return slabs_.address_of(offset);
   }
   [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override {
-    return slabs_.offset_of(address, address_bytes_);
+    return slabs_.offset_of(address, traits.address_bytes);
   }
 
  private:
   memory_resource& upstream_;
-  std::size_t address_bytes_;
-  std::size_t least_slab_;
   slab_supply* supply_ = nullptr;
   slab_table<upstream_slab> slabs_;
 };

@@ -179,7 +179,7 @@ TEST_CASE("pool: growths that wait at once have the blocks that each needs to en
 
 TEST_CASE("pool: addresses that cannot be renewed leave all memory to be used") {
   pool_of pool;
-  pool.memory.keeps_addresses = true;
+  pool.memory.traits.returns_memory = false;
   pool.give(0, pool.take(0, 8 * MiB), 8 * MiB);
   pool.streams.finish_all();
   pool.memory.fails_at = 1;

@@ -74,7 +74,7 @@ TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
 
 TEST_CASE("pool: a trim counts memory that others took while all addresses went as kept") {
   pool_of pool;
-  pool.memory.keeps_addresses = true;
+  pool.memory.traits.returns_memory = false;
   pool.all.set_largest_chunk(2 * MiB);
   pool.take_freed(0, 16 * MiB);
   pool.streams.finish_all();

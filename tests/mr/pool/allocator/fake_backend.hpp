@@ -182,15 +182,11 @@ class watched_memory final : public mr::pool::memory_backend {
 
   explicit watched_memory(hand_driven_streams& streams, bool aliases = false,
                           std::size_t address_bytes = 64 * GiB)
-      : streams_{streams}, aliases_{aliases}, address_bytes_{address_bytes} {}
+      : memory_backend{{.address_bytes = address_bytes,
+                        .granularity = 2 * MiB,
+                        .has_aliases = aliases}},
+        streams_{streams} {}
 
-  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
-  [[nodiscard]] std::size_t granularity() const override { return unit; }
-  [[nodiscard]] bool has_aliases() const override { return aliases_; }
-  [[nodiscard]] std::size_t most_chunks() const override { return chunk_budget; }
-  [[nodiscard]] bool has_equal_chunks() const override { return has_one_size; }
-  [[nodiscard]] bool unmap_waits() const override { return waits_to_unmap; }
-  [[nodiscard]] bool returns_memory() const override { return !keeps_addresses; }
   [[nodiscard]] std::unique_ptr<mr::pool::pending_release> renew() override {
     may_fail();
     return std::make_unique<left_addresses>(*this, std::exchange(mapped_, {}));
@@ -251,7 +247,7 @@ class watched_memory final : public mr::pool::memory_backend {
   }
   void alias(const std::vector<std::size_t>& from, std::size_t to) override {
     may_fail();
-    REQUIRE(aliases_);
+    REQUIRE(traits.has_aliases);
     for (const std::size_t each : from) {
       const auto at = mapped_.find(each);
       REQUIRE(at != mapped_.end());
@@ -292,13 +288,6 @@ class watched_memory final : public mr::pool::memory_backend {
   std::uint64_t created = 0;
   /// The call, from 1, that fails next; 0: none.
   std::uint64_t fails_at = 0;
-  /// Most chunks there may be; 0: any number.
-  std::size_t chunk_budget = 0;
-  bool has_one_size = false;
-  std::size_t unit = 2 * MiB;
-  bool waits_to_unmap = false;
-  /// Memory comes back only with its addresses.
-  bool keeps_addresses = false;
   /// Called when the device has a chunk back.
   std::function<void()> when_released = [] {};
   /// The next unmap of detached chunks fails.
@@ -344,8 +333,8 @@ class watched_memory final : public mr::pool::memory_backend {
     if (fails_at == 0) throw hip_error{1, "hipMemMap", "", 0};
   }
   void require_free(std::size_t offset, std::size_t bytes) const {
-    REQUIRE(offset % granularity() == 0);
-    REQUIRE(bytes % granularity() == 0);
+    REQUIRE(offset % traits.granularity == 0);
+    REQUIRE(bytes % traits.granularity == 0);
     const auto next = mapped_.lower_bound(offset);
     if (next != mapped_.end()) REQUIRE(offset + bytes <= next->first);
     if (next != mapped_.begin()) {
@@ -376,8 +365,6 @@ class watched_memory final : public mr::pool::memory_backend {
   }
 
   hand_driven_streams& streams_;
-  bool aliases_;
-  std::size_t address_bytes_;
   std::size_t held_ = 0;
   mappings_by_offset mapped_;
   std::vector<std::shared_ptr<chunk>> set_aside_;

@@ -19,7 +19,7 @@ struct rules_of_epochs final : block_filter {
 };
 
 chunk_rules rules_for(const block_index& index) {
-  return {granule, 0, 0, true, 0, index.address_bytes(), 0};
+  return {{.granularity = granule}, 0, index.address_bytes(), 0};
 }
 
 /// scan_placements by a walk over all blocks in the order of their addresses.

@@ -16,7 +16,7 @@ TEST_CASE("pool: where chunks cost descriptors there are no more than half of th
     CAPTURE(budget);
     pool_of pool{2, true, 512 * GiB};
     pool.memory.capacity = 64 * GiB;
-    pool.memory.chunk_budget = budget;
+    pool.memory.traits.most_chunks = budget;
     pool.all.set_limit(64 * GiB);
     for (std::size_t held = 0; held < 64 * GiB; held += 64 * MiB) {
       REQUIRE(pool.all.allocate(pool.state(0), {64 * MiB, 256}));
@@ -139,7 +139,7 @@ TEST_CASE("pool: a request takes four chunks, of 8 to 256 MiB") {
 
 TEST_CASE("pool: a growth has 2 MiB at least where the granularity is smaller") {
   pool_of pool{1, true};
-  pool.memory.unit = 4 * KiB;
+  pool.memory.traits.granularity = 4 * KiB;
   pool.take(0, KiB);
   CHECK(pool.memory.held() == 2 * MiB);
   pool.take(0, 2 * MiB);
@@ -158,7 +158,7 @@ TEST_CASE("pool: largest_chunk bounds both parts") {
 TEST_CASE("pool: one size for all chunks is the power of two below a 128th of the limit") {
   const auto size_below = [](std::size_t limit, std::size_t largest = 1024 * GiB) {
     pool_of pool{1, true, 512 * GiB};
-    pool.memory.has_one_size = true;
+    pool.memory.traits.has_equal_chunks = true;
     pool.memory.capacity = limit;
     pool.all.set_limit(limit);
     pool.all.set_largest_chunk(largest);
@@ -176,7 +176,7 @@ TEST_CASE("pool: an old address that nothing uses any more is a place like unmap
   // Eight chunks, of which every other one is idle, at the end of all addresses but one chunk's.
   const auto worn = [](bool waits) {
     auto pool = std::make_unique<pool_of>(2, true, 26 * MiB);
-    pool->memory.waits_to_unmap = waits;
+    pool->memory.traits.unmap_waits = waits;
     std::vector<std::size_t> parts;
     for (int i = 0; i < 8; ++i) parts.push_back(pool->take(0, 2 * MiB));
     for (std::size_t i = 0; i < 8; i += 2) pool->give(0, parts[i], 2 * MiB);

@@ -71,11 +71,11 @@ constexpr price_list price_lists[] = {{"H100", 15, 50, 1, 30, 35, 21, 78},
 /// Chunks that only count the calls that they cost.
 class counted_memory final : public memory_backend {
  public:
-  counted_memory(bool aliases, bool equal) : aliases_{aliases}, equal_{equal} {}
-  [[nodiscard]] std::size_t address_bytes() const override { return std::size_t{1} << 40; }
-  [[nodiscard]] std::size_t granularity() const override { return std::size_t{2} << 20; }
-  [[nodiscard]] bool has_aliases() const override { return aliases_; }
-  [[nodiscard]] bool has_equal_chunks() const override { return equal_; }
+  counted_memory(bool aliases, bool equal)
+      : memory_backend{{.address_bytes = std::size_t{1} << 40,
+                        .granularity = std::size_t{2} << 20,
+                        .has_equal_chunks = equal,
+                        .has_aliases = aliases}} {}
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override {
     for (std::size_t at = 0; at < bytes; at += chunk) {
       const std::size_t size = std::min(chunk, bytes - at);
@@ -143,8 +143,6 @@ class counted_memory final : public memory_backend {
     calls.access += (count + most - 1) / most;
     calls.mapped_bytes += bytes;
   }
-  bool aliases_;
-  bool equal_;
   std::size_t held_ = 0;
   std::multiset<std::size_t> set_aside_;
   std::unordered_map<std::size_t, std::size_t> chunks_;  // bytes by offset, old addresses too
