@@ -56,16 +56,4 @@ void resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
   do_deallocate_any(pointer, {std::nullopt, bytes, alignment});
 }
 
-std::optional<device_ref> resource_adaptor::do_device() const noexcept {
-  return upstream_->device();
-}
-
-bool resource_adaptor::do_is_device_accessible() const noexcept {
-  return upstream_->is_device_accessible();
-}
-
-bool resource_adaptor::do_is_host_accessible() const noexcept {
-  return upstream_->is_host_accessible();
-}
-
 }  // namespace hipvmm::mr

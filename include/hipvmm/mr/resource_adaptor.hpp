@@ -12,6 +12,7 @@ namespace hipvmm::mr {
 /// - The adaptor does not own the upstream, which must outlive it.
 /// - device() and the accessibility of the memory are those of the upstream. Exception: an adaptor
 ///   that keeps memory has a device, even if the upstream has none.
+/// - Each constructor throws std::invalid_argument when the upstream is nullptr.
 /// - An adaptor overrides only the functions that it changes.
 /// - Two adaptors are never equal, because each keeps its own records.
 class resource_adaptor : public memory_resource {
@@ -23,7 +24,6 @@ class resource_adaptor : public memory_resource {
 
  protected:
   /// Sets the upstream; `name` is the name of the adaptor.
-  /// Throws: std::invalid_argument when `upstream` is nullptr.
   resource_adaptor(const char* name, memory_resource* upstream);
 
   /// The arguments of an allocation or deallocation.
@@ -46,11 +46,17 @@ class resource_adaptor : public memory_resource {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
-  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override {
+    return upstream_->device();
+  }
 
  private:
-  [[nodiscard]] bool do_is_device_accessible() const noexcept final;
-  [[nodiscard]] bool do_is_host_accessible() const noexcept final;
+  [[nodiscard]] bool do_is_device_accessible() const noexcept final {
+    return upstream_->is_device_accessible();
+  }
+  [[nodiscard]] bool do_is_host_accessible() const noexcept final {
+    return upstream_->is_host_accessible();
+  }
 
   memory_resource* upstream_;
 };

@@ -24,13 +24,20 @@ aligned_resource_adaptor::aligned_resource_adaptor(memory_resource* upstream, st
 
 void* aligned_resource_adaptor::do_allocate_any(const request& wanted) {
   const request larger = upstream_request(wanted);
-  void* const given = resource_adaptor::do_allocate_any(larger);
+  void* const base = resource_adaptor::do_allocate_any(larger);
+  const std::size_t aligned = alignment_of(wanted.bytes, wanted.alignment);
+  if (aligned <= default_alignment) return base;
+  void* const pointer =
+      static_cast<char*>(base) + (-reinterpret_cast<std::uintptr_t>(base) & (aligned - 1));
+  const block given{base, larger.bytes, larger.alignment};
   try {
-    return place({given, larger.bytes, larger.alignment}, wanted);
+    const std::lock_guard held{lock_};
+    moved_.insert_or_assign(pointer, given);
   } catch (...) {
-    resource_adaptor::do_deallocate_any(given, larger);
+    resource_adaptor::do_deallocate_any(base, larger);
     throw;
   }
+  return pointer;
 }
 
 void aligned_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
@@ -54,16 +61,6 @@ resource_adaptor::request aligned_resource_adaptor::upstream_request(
     return {wanted.stream, most, default_alignment};
   const std::size_t rounded = (wanted.bytes + aligned - 1) & ~(aligned - 1);
   return {wanted.stream, rounded + aligned - default_alignment, default_alignment};
-}
-
-void* aligned_resource_adaptor::place(const block& given, const request& wanted) {
-  const std::size_t aligned = alignment_of(wanted.bytes, wanted.alignment);
-  if (aligned <= default_alignment) return given.pointer;
-  const auto address = reinterpret_cast<std::uintptr_t>(given.pointer);
-  void* const pointer = static_cast<char*>(given.pointer) + (-address & (aligned - 1));
-  const std::lock_guard held{lock_};
-  moved_.insert_or_assign(pointer, given);
-  return pointer;
 }
 
 std::optional<aligned_resource_adaptor::block> aligned_resource_adaptor::take(

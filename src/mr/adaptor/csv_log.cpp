@@ -227,7 +227,11 @@ void csv_log::add(std::string_view action, const void* pointer, std::size_t byte
   detail::report_exceptions([&] {
     const std::lock_guard lock{mutex_};
     if (failure_) return;
-    put_row(action, pointer, bytes, stream);
+    row_text row;
+    const auto thread = static_cast<std::size_t>(::gettid());
+    row.number(thread).text(",").text(time_of_day()).text(",").text(action).text(",");
+    row.address(pointer).text(",").number(bytes).text(",").address(stream.get()).text("\n");
+    rows_.append(row.view());
     if (rows_.size() > buffer_limit_) write_held_back();
   });
 }
@@ -236,15 +240,6 @@ void csv_log::flush() {
   const std::lock_guard lock{mutex_};
   if (failure_) std::rethrow_exception(failure_);
   write_held_back(true);
-}
-
-void csv_log::put_row(std::string_view action, const void* pointer, std::size_t bytes,
-                      stream_ref stream) {
-  row_text row;
-  const auto thread = static_cast<std::size_t>(::gettid());
-  row.number(thread).text(",").text(time_of_day()).text(",").text(action).text(",");
-  row.address(pointer).text(",").number(bytes).text(",").address(stream.get()).text("\n");
-  rows_.append(row.view());
 }
 
 // Behind the lock, so that times do not go back from row to row.

@@ -44,7 +44,6 @@ class csv_log {
  private:
   csv_log(std::string_view header, std::unique_ptr<sink> to, std::size_t buffer_limit);
 
-  void put_row(std::string_view action, const void* pointer, std::size_t bytes, stream_ref stream);
   std::string_view time_of_day();
   void write_held_back(bool through = false);
 

@@ -9,14 +9,6 @@
 #include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::mr {
-namespace {
-
-device_ref prefetch_target(const memory_resource& resource) {
-  const std::optional<device_ref> device = resource.device();
-  return device ? *device : device_ref::current();
-}
-
-}  // namespace
 
 prefetch_resource_adaptor::prefetch_resource_adaptor(memory_resource* upstream)
     : resource_adaptor{"prefetch_resource_adaptor", upstream} {
@@ -29,7 +21,8 @@ prefetch_resource_adaptor::prefetch_resource_adaptor(memory_resource* upstream)
 // Without a stream, in one of its own, and done at the end: memory that every stream may use is not
 // on its way.
 void* prefetch_resource_adaptor::do_allocate_any(const request& wanted) {
-  const device_ref target = prefetch_target(*this);
+  const std::optional<device_ref> owner = device();
+  const device_ref target = owner ? *owner : device_ref::current();
   const std::optional<stream> own = wanted.stream ? std::nullopt : std::optional<stream>{target};
   void* const pointer = resource_adaptor::do_allocate_any(wanted);
   try {

@@ -13,10 +13,6 @@
 namespace hipvmm::mr {
 namespace {
 
-device_ref device_of_arena(const memory_resource& upstream) {
-  return upstream.device().value_or(device_ref::current());
-}
-
 std::size_t limit_of_arena(std::optional<std::size_t> arena_size, device_ref device) {
   const std::size_t chosen = arena_size ? *arena_size : device.free_memory() / 2;
   const std::size_t limit =
@@ -40,7 +36,7 @@ std::string describe_arena(const pool_statistics& now, std::size_t maximum) {
 arena_resource::arena_resource(memory_resource* upstream, std::optional<std::size_t> arena_size,
                                bool dump_log_on_failure)
     : resource_adaptor{"arena_resource", upstream}, dumps_{dump_log_on_failure} {
-  const device_ref owner = device_of_arena(*upstream);
+  const device_ref owner = upstream->device().value_or(device_ref::current());
   const std::size_t limit = limit_of_arena(arena_size, owner);
   // Superblocks that come and go leave holes between the others.
   const std::size_t addresses = std::min(8 * limit, pool::most_upstream_addresses);

@@ -112,21 +112,15 @@ void* binning_resource::do_allocate_any(const request& wanted) {
   return pointer;
 }
 
-memory_resource* binning_resource::take_back(const void* pointer, std::size_t bytes) noexcept {
+void binning_resource::do_deallocate_any(void* pointer, const request& freed) noexcept {
   const auto owner = owners_->take(pointer);
-  if (!owner.empty()) return owner.mapped();
+  if (!owner.empty()) return freed.deallocate_to(*owner.mapped(), pointer);
   detail::report_exceptions([&] {
-    throw std::logic_error{"binning_resource: " + std::to_string(bytes) + " bytes at " +
+    throw std::logic_error{"binning_resource: " + std::to_string(freed.bytes) + " bytes at " +
                            detail::address_text(pointer) +
                            " are freed that are not allocated: they were freed before, or are from "
                            "elsewhere; free memory once, in the resource that allocated it"};
   });
-  return nullptr;
-}
-
-void binning_resource::do_deallocate_any(void* pointer, const request& freed) noexcept {
-  if (memory_resource* const owner = take_back(pointer, freed.bytes))
-    freed.deallocate_to(*owner, pointer);
 }
 
 }  // namespace hipvmm::mr

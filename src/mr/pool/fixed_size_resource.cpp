@@ -57,27 +57,23 @@ fixed_size_resource::~fixed_size_resource() {
     state_->finish();
 }
 
-void fixed_size_resource::require_fit(std::size_t bytes) const {
-  if (bytes <= block_size_) return;
-  throw out_of_memory{shortage{.cause = exhausted::limit,
-                               .device = state_->device.ordinal(),
-                               .requested = bytes,
-                               .available = block_size_,
-                               .owner = "fixed_size_resource::block_size",
-                               .most = block_size_,
-                               .context = "fixed_size_resource: its blocks have " +
-                                          std::to_string(block_size_) +
-                                          " bytes; take larger requests to another resource, as "
-                                          "binning_resource does"}};
-}
-
 pool_state& fixed_size_resource::live() const {
   require_own_process();
   return *state_;
 }
 
 void* fixed_size_resource::do_allocate_any(const request& wanted) {
-  require_fit(wanted.bytes);
+  if (wanted.bytes > block_size_)
+    throw out_of_memory{shortage{.cause = exhausted::limit,
+                                 .device = state_->device.ordinal(),
+                                 .requested = wanted.bytes,
+                                 .available = block_size_,
+                                 .owner = "fixed_size_resource::block_size",
+                                 .most = block_size_,
+                                 .context = "fixed_size_resource: its blocks have " +
+                                            std::to_string(block_size_) +
+                                            " bytes; take larger requests to another resource, as "
+                                            "binning_resource does"}};
   return state_->allocate(wanted.stream, held_bytes_, wanted.alignment);
 }
 

@@ -94,36 +94,31 @@ std::size_t graph_blocks::size_of(const void* pointer) const noexcept {
   return found != blocks_.end() && found->second.now == use::allocated ? found->second.bytes : 0;
 }
 
-std::size_t graph_blocks::deallocate(void* pointer, reuse next) noexcept {
+void graph_blocks::deallocate(void* pointer, reuse next) noexcept {
   const auto freed = find(pointer);
-  const std::size_t bytes = freed->second.bytes;
   freed->second.behind.clear();
   if (next == reuse::at_once) {
     static_cast<void>(set_free(freed));
   } else {
     freed->second.now = next == reuse::after_another ? use::freed_in_any : use::freed_in_capture;
   }
-  return bytes;
 }
 
-std::size_t graph_blocks::deallocate(void* pointer, stream_ref stream,
-                                     detail::capture_place place) noexcept {
+void graph_blocks::deallocate(void* pointer, stream_ref stream,
+                              detail::capture_place place) noexcept {
   const auto freed = find(pointer);
-  const std::size_t bytes = freed->second.bytes;
   freed->second.behind = std::move(place.last);
   // Without a node before it no work uses the block. Default streams of two threads have one name.
   freed->second.stream.reset();
   if (!freed->second.behind.empty() && !stream.is_per_thread_default())
     freed->second.stream = stream;
   static_cast<void>(set_free(freed));
-  return bytes;
 }
 
-std::size_t graph_blocks::deallocate_after(void* pointer, std::optional<event> passed) noexcept {
+void graph_blocks::deallocate_after(void* pointer, std::optional<event> passed) noexcept {
   block& freed = find(pointer)->second;
   freed.now = use::used_by_others;
   freed.passed = std::move(passed);
-  return freed.bytes;
 }
 
 void graph_blocks::free_passed() noexcept {

@@ -46,13 +46,13 @@ class graph_blocks {
   };
   /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
-  /// Returns the size of the block. With `place`, that of `stream` in the capture, `stream` has the
-  /// block from now on, and so have streams ordered after it. Pre: size_of() is not 0.
-  std::size_t deallocate(void* pointer, reuse next) noexcept;
-  std::size_t deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
+  /// With `place`, that of `stream` in the capture, `stream` has the block from now on, and so have
+  /// streams ordered after it. Pre: size_of() is not 0.
+  void deallocate(void* pointer, reuse next) noexcept;
+  void deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
   /// The same for a block that is free for its stream when `passed` is done; without an event when
   /// release_idle() is called.
-  std::size_t deallocate_after(void* pointer, std::optional<event> passed) noexcept;
+  void deallocate_after(void* pointer, std::optional<event> passed) noexcept;
   /// A capture has ended: blocks that other streams used are free.
   void end_capture() noexcept;
   /// Another capture begins, whose graph never runs beside the others': all that is not allocated

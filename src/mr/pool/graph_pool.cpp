@@ -46,13 +46,14 @@ struct graph_pool::state {
           "graph_pool: " + std::to_string(bytes) + " bytes at " + detail::address_text(pointer) +
           " were not deallocated: no allocation of this size begins there; it may have been freed "
           "or released before"};
+    used -= held;
     // Memory of earlier graphs too: streams that are not behind this must not have it.
     if (!place)
-      used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_another);
+      blocks.deallocate(pointer, pool::graph_blocks::reuse::after_another);
     else if (place->status == hipStreamCaptureStatusActive && enter(place->id))
-      used -= blocks.deallocate(pointer, stream, *std::move(place));
+      blocks.deallocate(pointer, stream, *std::move(place));
     else
-      used -= blocks.deallocate(pointer, pool::graph_blocks::reuse::after_the_capture);
+      blocks.deallocate(pointer, pool::graph_blocks::reuse::after_the_capture);
   }
 
   std::mutex mutex;  // not held while the upstream allocates

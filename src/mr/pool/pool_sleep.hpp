@@ -35,25 +35,22 @@ class pool_sleep final : detail::sleep_participant {
   void end() noexcept { membership_.end(); }
 
  private:
+  /// Runs `work` on the region while no other thread uses the backend.
+  template <typename Work>
+  auto with_chunks(Work work) const {
+    return blocks_.with_backend([&] { return work(chunks()); });
+  }
+
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
     // The pool may be awake, and a trim of another thread give it another region.
-    return blocks_.with_backend([this] {
-      const detail::sleep_participant& held = chunks();
-      return held.addresses_of();
-    });
+    return with_chunks([](const detail::sleep_participant& held) { return held.addresses_of(); });
   }
   [[nodiscard]] device_ref device() const noexcept override {
-    return blocks_.with_backend([this] {
-      const region& held = memory_.chunk_region();
-      return held.device();
-    });
+    return with_chunks([](const detail::sleep_participant& held) { return held.device(); });
   }
   void begin_asleep() noexcept override { blocks_.begin_sleep(refusal_); }
   [[nodiscard]] std::size_t held_bytes() override {
-    return blocks_.with_backend([this] {
-      detail::sleep_participant& held = chunks();
-      return held.held_bytes();
-    });
+    return with_chunks([](detail::sleep_participant& held) { return held.held_bytes(); });
   }
   void prepare_to_sleep(const detail::sleep_plan& plan) override;
   void stay_awake() noexcept override;
@@ -63,7 +60,7 @@ class pool_sleep final : detail::sleep_participant {
   }
   [[nodiscard]] std::vector<detail::sleeping_range> contents() override;
   [[nodiscard]] detail::chunks_that_stay_mapped staying(const detail::sleep_plan& plan) override {
-    return blocks_.with_backend([&] { return chunks().staying(plan); });
+    return with_chunks([&](detail::sleep_participant& held) { return held.staying(plan); });
   }
   void unmap_to_sleep(const detail::wait_until_saved& saved) override {
     chunks().unmap_to_sleep(saved);

@@ -49,12 +49,11 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
       address_bytes{memory->traits.address_bytes},
       on_slabs{!memory->traits.moves_chunks},
       allocator{*memory, fences, memory->base()},
-      threshold{options.release_threshold},
-      reuse{options.reuse} {
+      threshold{options.release_threshold} {
   allocator.set_limit(maximum);
   if (options.largest_chunk != 0) allocator.set_largest_chunk(options.largest_chunk);
   allocator.set_event_origin(origin());
-  allocator.set_reuse(reuse);
+  allocator.set_reuse(options.reuse);
   detail::log<log_level::info>([&] {
     return pool::name_of_pool(allocator.base()) + " has at most " + format_limit(maximum) +
            " of device " + std::to_string(device.ordinal()) + ": " + memory->explain();

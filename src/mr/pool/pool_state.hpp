@@ -162,7 +162,6 @@ struct pool_state {
   std::atomic<std::uint64_t> callbacks{0};
 
   std::mutex settings;
-  pool_reuse reuse;
   std::shared_ptr<const std::function<bool(std::size_t bytes)>> callback;
 
   std::chrono::microseconds pause{0};  // of the worker, before its next check

@@ -81,7 +81,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
                    allowed,
                    options},
         floor{std::max(options.initial_bytes, options.floor_bytes)},
-        priority{options.priority} {
+        idle{*this, device, detail::idle_membership::price::pooled, options.priority} {
     if (options.tag) sleep.emplace(options.tag, allocator, rights());
   }
 
@@ -182,9 +182,8 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
   }
 
   const std::size_t floor;  // bytes that no other holder gets
-  const int priority;
   std::optional<pool_sleep> sleep;
-  detail::idle_membership idle{*this, device, detail::idle_membership::price::pooled, priority};
+  detail::idle_membership idle;
 };
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
@@ -251,16 +250,9 @@ void vmm_pool_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
 
 void vmm_pool_resource::forget_stream(stream_ref stream) { live().allocator.forget(stream); }
 
-pool_reuse vmm_pool_resource::reuse() const {
-  const std::lock_guard lock{live().settings};
-  return state_->reuse;
-}
+pool_reuse vmm_pool_resource::reuse() const { return live().allocator.reuse(); }
 
-void vmm_pool_resource::set_reuse(pool_reuse reuse) {
-  const std::lock_guard lock{live().settings};
-  state_->reuse = reuse;
-  state_->allocator.set_reuse(reuse);
-}
+void vmm_pool_resource::set_reuse(pool_reuse reuse) { live().allocator.set_reuse(reuse); }
 
 std::size_t vmm_pool_resource::release_threshold() const noexcept { return state_->threshold; }
 

@@ -40,7 +40,7 @@ legacy_ipc_block export_legacy_block(const device_allocation& allocation, std::s
 }
 
 imported_legacy_block::imported_legacy_block(const legacy_ipc_block& block, device_ref device)
-    : device_{device} {
+    : allocation_{nullptr, deleter{device}} {
   require_device(device);
   hipIpcMemHandle_t handle{};
   std::memcpy(&handle, block.handle.data(), sizeof(handle));
@@ -54,10 +54,7 @@ imported_legacy_block::imported_legacy_block(const legacy_ipc_block& block, devi
         "of others only; use the pointer that was exported"};
   }
   detail::check_resources(result, "hipIpcOpenMemHandle", device, block.bytes);
-  // Owns the opened allocation, because an object whose constructor throws has no destructor call.
-  imported_legacy_block whole;
-  whole.allocation_ = opened;
-  whole.device_ = device;
+  allocation_.reset(opened);
   const void* base = nullptr;
   std::size_t present = 0;
   detail::check(detail::query_range(opened, base, present), "hipMemGetAddressRange");
@@ -65,32 +62,21 @@ imported_legacy_block::imported_legacy_block(const legacy_ipc_block& block, devi
     throw std::invalid_argument{"imported_legacy_block: " + named(block.offset, block.bytes) +
                                 " of an allocation of " + std::to_string(present) +
                                 " bytes; pass the whole result of export_legacy_block()"};
-  whole.offset_ = static_cast<std::size_t>(block.offset);
-  whole.bytes_ = static_cast<std::size_t>(block.bytes);
-  *this = std::move(whole);
+  offset_ = static_cast<std::size_t>(block.offset);
+  bytes_ = static_cast<std::size_t>(block.bytes);
 }
 
-imported_legacy_block::~imported_legacy_block() {
-  if (allocation_ == nullptr || process_.is_of_parent()) return;
+void imported_legacy_block::deleter::operator()(void* allocation) const noexcept {
+  if (process.is_of_parent()) return;
   const hipError_t closed = [&] {
-    const detail::device_wait counted{device_.ordinal()};
-    return hipIpcCloseMemHandle(allocation_);
+    const detail::device_wait counted{device.ordinal()};
+    return hipIpcCloseMemHandle(allocation);
   }();
   detail::report(closed, "hipIpcCloseMemHandle");
 }
 
-imported_legacy_block& imported_legacy_block::operator=(imported_legacy_block&& other) noexcept {
-  imported_legacy_block moved{std::move(other)};
-  std::swap(allocation_, moved.allocation_);
-  std::swap(device_, moved.device_);
-  std::swap(process_, moved.process_);
-  std::swap(offset_, moved.offset_);
-  std::swap(bytes_, moved.bytes_);
-  return *this;
-}
-
 void* imported_legacy_block::data() const noexcept {
-  return allocation_ == nullptr ? nullptr : static_cast<std::byte*>(allocation_) + offset_;
+  return empty() ? nullptr : static_cast<std::byte*>(allocation_.get()) + offset_;
 }
 
 }  // namespace hipvmm::mr

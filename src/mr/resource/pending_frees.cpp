@@ -170,10 +170,6 @@ void pending_frees::note_new(void* pointer) {
   larger_.erase(pointer);
 }
 
-void pending_frees::collect_passed(blocks& from, blocks& to) {
-  while (!from.empty() && from.front().has_passed()) to.splice(to.end(), from, from.begin());
-}
-
 // hipFreeAsync waits if the block's earlier free has not passed: all of them were in this stream.
 void pending_frees::free(blocks& passed) noexcept {
   if (passed.empty()) return;
@@ -218,8 +214,10 @@ void pending_frees::free_passed(std::optional<stream_ref> only) noexcept {
     const relaxed_captures relaxed;
     if (!freed_.is_done()) return;
     const auto collect = [&](streams::iterator of) {
-      collect_passed(of->second, passed);
-      return of->second.empty() ? kept_.erase(of) : std::next(of);
+      blocks& from = of->second;
+      while (!from.empty() && from.front().has_passed())
+        passed.splice(passed.end(), from, from.begin());
+      return from.empty() ? kept_.erase(of) : std::next(of);
     };
     if (!only) {
       for (auto of = kept_.begin(); of != kept_.end();) of = collect(of);

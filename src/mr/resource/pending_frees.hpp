@@ -101,7 +101,6 @@ class pending_frees {
   [[nodiscard]] void* take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
                                std::size_t bytes);
   [[nodiscard]] std::size_t forget_size(void* pointer, std::size_t bytes);
-  static void collect_passed(blocks& from, blocks& to);
   [[nodiscard]] static std::size_t bytes_of(const blocks& of) noexcept;
   /// Takes blocks out by `take(taken)`, waits for the work that uses them, and frees them. Those
   /// for which HIP refuses to wait return to their lists.

@@ -63,8 +63,7 @@ void set_pool_right(hipMemPool_t pool, device_ref owner, access_desc desc) {
 
 namespace hipvmm::mr {
 
-imported_pool::imported_pool(const shareable_handle& handle, device_ref device)
-    : pool_{nullptr}, device_{device} {
+imported_pool::imported_pool(const shareable_handle& handle, device_ref device) : device_{device} {
   detail::require_pools(device);
   if (handle.empty()) throw std::invalid_argument{"the import of a pool from an empty handle"};
   detail::require_open_descriptor(handle.get(), "the import of a pool");
@@ -73,21 +72,15 @@ imported_pool::imported_pool(const shareable_handle& handle, device_ref device)
   const scoped_device scope{device};
   void* const descriptor = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle.get()));
   const auto alone = detail::lock_for_pool_change();
+  hipMemPool_t pool = nullptr;
   detail::check_resources(hipMemPoolImportFromShareableHandle(
-                              &pool_, descriptor, hipMemHandleTypePosixFileDescriptor, 0),
+                              &pool, descriptor, hipMemHandleTypePosixFileDescriptor, 0),
                           "hipMemPoolImportFromShareableHandle", device, 0);
+  pool_.reset(pool);
 }
 
-imported_pool::~imported_pool() {
-  if (pool_ != nullptr && !process_.is_of_parent()) detail::destroy_pool(pool_);
-}
-
-imported_pool& imported_pool::operator=(imported_pool&& other) noexcept {
-  imported_pool moved{std::move(other)};
-  std::swap(pool_, moved.pool_);
-  std::swap(device_, moved.device_);
-  std::swap(process_, moved.process_);
-  return *this;
+void imported_pool::deleter::operator()(ihipMemPoolHandle_t* pool) const noexcept {
+  if (!process.is_of_parent()) detail::destroy_pool(pool);
 }
 
 device_allocation imported_pool::import_pointer(const exported_pointer& pointer,

@@ -22,7 +22,7 @@ namespace hipvmm::mr {
 class aligned_resource_adaptor final : public resource_adaptor {
  public:
   /// Aligns requests of `alignment_threshold` bytes or more to at least `alignment`.
-  /// Throws: std::invalid_argument when `upstream` is nullptr or `alignment` no power of two.
+  /// Throws: std::invalid_argument when `alignment` is no power of two.
   explicit aligned_resource_adaptor(memory_resource* upstream,
                                     std::size_t alignment = default_alignment,
                                     std::size_t alignment_threshold = 0);
@@ -40,9 +40,6 @@ class aligned_resource_adaptor final : public resource_adaptor {
 
   [[nodiscard]] std::size_t alignment_of(std::size_t bytes, std::size_t alignment) const noexcept;
   [[nodiscard]] request upstream_request(const request& wanted) const noexcept;
-  /// Records an upstream block and returns the aligned address within it. Throws: std::bad_alloc;
-  /// then nothing is recorded.
-  void* place(const block& given, const request& wanted);
   /// Removes and returns the upstream block of `pointer`; nullopt when there is none.
   std::optional<block> take(void* pointer, const request& freed) noexcept;
 

@@ -21,7 +21,7 @@ using failure_callback_t = std::function<bool(std::size_t bytes, void* callback_
 ///   figures of an out_of_memory, as with an alignment that the upstream cannot give.
 class failure_callback_resource_adaptor final : public resource_adaptor {
  public:
-  /// Throws: std::invalid_argument when `upstream` is nullptr or `callback` empty.
+  /// Throws: std::invalid_argument when `callback` is empty.
   failure_callback_resource_adaptor(memory_resource* upstream, failure_callback_t callback,
                                     void* callback_arg = nullptr);
 

@@ -30,7 +30,7 @@ class guard_resource_adaptor final : public resource_adaptor {
   static constexpr unsigned char fresh = guard_patterns::fresh;
   static constexpr unsigned char freed = guard_patterns::freed;
 
-  /// Throws: std::invalid_argument when `upstream` is nullptr or there are no canaries; hip_error.
+  /// Throws: std::invalid_argument when there are no canaries; hip_error.
   explicit guard_resource_adaptor(memory_resource* upstream, const guard_options& options = {});
   /// Checks all freed blocks, as flush(), and reports damage.
   ~guard_resource_adaptor() override;

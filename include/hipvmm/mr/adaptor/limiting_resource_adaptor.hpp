@@ -18,7 +18,7 @@ class limiting_resource_adaptor final : public resource_adaptor {
  public:
   /// Sets the limit to `allocation_limit` bytes; each request counts as a multiple of `alignment`
   /// bytes.
-  /// Throws: std::invalid_argument when `upstream` is nullptr or `alignment` no power of two.
+  /// Throws: std::invalid_argument when `alignment` is no power of two.
   limiting_resource_adaptor(memory_resource* upstream, std::size_t allocation_limit,
                             std::size_t alignment = default_alignment);
 

@@ -24,8 +24,8 @@ class logging_resource_adaptor final : public resource_adaptor {
   /// Logs to a file, which is created with its folders, or truncated. No other adaptor may be
   /// writing to it. With `auto_flush` each row is in the file when its call returns, which costs a
   /// system call. Otherwise rows are buffered until there are 64 KiB of them, flush(), or the end.
-  /// Throws: std::invalid_argument when `upstream` is nullptr, or as get_default_filename();
-  /// std::system_error that names the file when it cannot be written.
+  /// Throws: as get_default_filename(); std::system_error that names the file when it cannot be
+  /// written.
   explicit logging_resource_adaptor(memory_resource* upstream,
                                     const std::string& filename = get_default_filename(),
                                     bool auto_flush = false);

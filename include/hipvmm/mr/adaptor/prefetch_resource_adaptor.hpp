@@ -13,8 +13,8 @@ namespace hipvmm::mr {
 /// Cost: a HIP call for each allocation; allocate_sync() makes a stream and waits for it.
 class prefetch_resource_adaptor final : public resource_adaptor {
  public:
-  /// Throws: std::invalid_argument when `upstream` is nullptr or gives memory that the host cannot
-  /// use, which is never managed.
+  /// Throws: std::invalid_argument when `upstream` gives memory that the host cannot use, which is
+  /// never managed.
   explicit prefetch_resource_adaptor(memory_resource* upstream);
 
  private:

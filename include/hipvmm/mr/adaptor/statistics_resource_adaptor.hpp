@@ -46,7 +46,6 @@ class statistics_resource_adaptor final : public resource_adaptor {
   /// of none.
   using latencies = std::array<std::uint64_t, power_count>;
 
-  /// Throws: std::invalid_argument when `upstream` is nullptr.
   explicit statistics_resource_adaptor(memory_resource* upstream,
                                        latency_timing timing = latency_timing::off);
 

@@ -16,7 +16,6 @@ namespace hipvmm::mr {
 /// - device() and the accessibility queries do not take the lock.
 class thread_safe_resource_adaptor final : public resource_adaptor {
  public:
-  /// Throws: std::invalid_argument when `upstream` is nullptr.
   explicit thread_safe_resource_adaptor(memory_resource* upstream);
 
  private:

@@ -27,7 +27,6 @@ class tracking_resource_adaptor final : public resource_adaptor {
         strace;  ///< return addresses, the innermost first; empty unless requested
   };
 
-  /// Throws: std::invalid_argument when `upstream` is nullptr.
   explicit tracking_resource_adaptor(memory_resource* upstream, bool capture_stacks = false);
   /// Reports all outstanding allocations to the error handler, once.
   ~tracking_resource_adaptor() override;

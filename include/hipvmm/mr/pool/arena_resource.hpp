@@ -34,7 +34,7 @@ class arena_resource final : public resource_adaptor {
   /// memory of the upstream's device or, if it has none, of the current device. With
   /// `dump_log_on_failure` each refused request also reports the arena's state to the error
   /// handler.
-  /// Throws: std::invalid_argument for no upstream or no bytes.
+  /// Throws: std::invalid_argument for no bytes.
   explicit arena_resource(memory_resource* upstream,
                           std::optional<std::size_t> arena_size = std::nullopt,
                           bool dump_log_on_failure = false);

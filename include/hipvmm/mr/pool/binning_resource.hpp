@@ -26,12 +26,11 @@ namespace hipvmm::mr {
 /// Cost: one table lookup by address for each call; each part of the table has its own lock.
 class binning_resource final : public resource_adaptor {
  public:
-  /// Creates a resource without bins: all requests go to the upstream. Throws:
-  /// std::invalid_argument for no upstream.
+  /// Creates a resource without bins: all requests go to the upstream.
   explicit binning_resource(memory_resource* upstream);
   /// Creates bins of fixed_size_resource for 2^`min_size_exponent` up to 2^`max_size_exponent`
   /// bytes. Each bin allocates its first blocks from the upstream now.
-  /// Throws: std::invalid_argument for no upstream or exponents that are not 0 <= min <= max <= 40;
+  /// Throws: std::invalid_argument for exponents that are not 0 <= min <= max <= 40;
   /// out_of_memory.
   binning_resource(memory_resource* upstream, std::int8_t min_size_exponent,
                    std::int8_t max_size_exponent);
@@ -48,9 +47,6 @@ class binning_resource final : public resource_adaptor {
   struct owner_table;
 
   [[nodiscard]] memory_resource& resource_for(std::size_t bytes, std::size_t alignment) const;
-  /// Removes the record of `pointer` and returns its owner. Returns nullptr, after a report to the
-  /// error handler, when it was not allocated.
-  memory_resource* take_back(const void* pointer, std::size_t bytes) noexcept;
 
   void* do_allocate_any(const request& wanted) override;
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;

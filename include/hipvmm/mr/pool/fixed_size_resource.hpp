@@ -30,7 +30,7 @@ class fixed_size_resource final : public resource_adaptor {
   /// Allocates `blocks_to_preallocate` blocks of `block_size` bytes from the upstream now, and as
   /// many whenever no block is left. Allocates a single block when the upstream cannot provide so
   /// many.
-  /// Throws: std::invalid_argument for no upstream or a zero; out_of_memory.
+  /// Throws: std::invalid_argument for a zero; out_of_memory.
   explicit fixed_size_resource(memory_resource* upstream,
                                std::size_t block_size = default_block_size,
                                std::size_t blocks_to_preallocate = default_blocks_to_preallocate);
@@ -62,7 +62,6 @@ class fixed_size_resource final : public resource_adaptor {
   void* do_allocate_any(const request& wanted) override;
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;
   [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
-  void require_fit(std::size_t bytes) const;
 
   std::size_t block_size_;
   std::size_t held_bytes_;  // bytes held for each block

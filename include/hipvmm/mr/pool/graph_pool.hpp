@@ -39,7 +39,6 @@ struct graph_pool_statistics {
 /// HIP for the edges of the graph.
 class graph_pool final : public resource_adaptor {
  public:
-  /// Throws: std::invalid_argument for no upstream.
   explicit graph_pool(memory_resource* upstream);
   /// As release().
   ~graph_pool() override;

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <memory>
 
 #include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -45,25 +45,22 @@ class imported_legacy_block {
   /// block, because HIP does not open it, or if the block is not within the allocation;
   /// out_of_memory; hip_error, for example if the exporter has ended.
   imported_legacy_block(const legacy_ipc_block& block, device_ref device);
-  ~imported_legacy_block();
-  imported_legacy_block(imported_legacy_block&& other) noexcept
-      : allocation_{std::exchange(other.allocation_, nullptr)},
-        device_{other.device_},
-        process_{other.process_},
-        offset_{std::exchange(other.offset_, 0)},
-        bytes_{std::exchange(other.bytes_, 0)} {}
-  imported_legacy_block& operator=(imported_legacy_block&& other) noexcept;
 
   /// The block's first byte; nullptr when empty.
   [[nodiscard]] void* data() const noexcept;
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return empty() ? 0 : bytes_; }
   [[nodiscard]] bool empty() const noexcept { return allocation_ == nullptr; }
-  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] device_ref device() const noexcept { return allocation_.get_deleter().device; }
 
  private:
-  void* allocation_ = nullptr;
-  device_ref device_{0};
-  detail::process_mark process_;
+  struct deleter {
+    explicit deleter(device_ref of) noexcept : device{of} {}
+    device_ref device;
+    detail::process_mark process;
+    void operator()(void* allocation) const noexcept;
+  };
+
+  std::unique_ptr<void, deleter> allocation_{nullptr, deleter{device_ref{0}}};
   std::size_t offset_ = 0;
   std::size_t bytes_ = 0;
 };

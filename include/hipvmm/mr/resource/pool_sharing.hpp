@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstddef>
-#include <utility>
+#include <memory>
 
 #include <hipvmm/core/process_mark.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -33,12 +33,6 @@ class imported_pool {
   /// Throws: std::invalid_argument for an empty handle or no such device; hip_error when HIP
   /// refuses the descriptor, as it does any that is not a pool's.
   imported_pool(const shareable_handle& handle, device_ref device);
-  ~imported_pool();
-  imported_pool(imported_pool&& other) noexcept
-      : pool_{std::exchange(other.pool_, nullptr)},
-        device_{other.device_},
-        process_{other.process_} {}
-  imported_pool& operator=(imported_pool&& other) noexcept;
 
   /// Maps the exporter's block at an address of this process; `bytes` is its size as reported by
   /// the exporter.
@@ -58,12 +52,16 @@ class imported_pool {
 
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   /// HIP's pool; nullptr when moved from.
-  [[nodiscard]] ihipMemPoolHandle_t* get() const noexcept { return pool_; }
+  [[nodiscard]] ihipMemPoolHandle_t* get() const noexcept { return pool_.get(); }
 
  private:
-  ihipMemPoolHandle_t* pool_;
+  struct deleter {
+    detail::process_mark process;
+    void operator()(ihipMemPoolHandle_t* pool) const noexcept;
+  };
+
+  std::unique_ptr<ihipMemPoolHandle_t, deleter> pool_;
   device_ref device_;
-  detail::process_mark process_;
 };
 
 }  // namespace hipvmm::mr

@@ -14,9 +14,8 @@ namespace hipvmm::mr {
 /// - The system migrates pages as it chooses; runtime/managed_memory.hpp has advice.
 /// - Can allocate more than the device has.
 /// - All are equal, and equal to a new_delete_resource.
-/// Cost: deallocate() waits for its stream, deallocate_sync() for all devices that reach it. If a
-/// wait for a device fails, and in a stream that is being captured, the memory stays allocated and
-/// the error handler gets a report.
+/// Cost: deallocate() waits for its stream, deallocate_sync() for all devices that reach it.
+/// Failures are those of new_delete_resource.
 class system_resource final : public new_delete_resource {
  public:
   /// Throws: std::invalid_argument when there is no such device; unsupported unless it

@@ -230,11 +230,6 @@ void block_allocator::reserve(std::size_t bytes) {
   blocks_.index.lower_used_high(before.used_high, bytes);
 }
 
-bool block_allocator::is_asleep() {
-  const state_lock lock{blocks_.mutex};
-  return blocks_.refusal != nullptr;
-}
-
 void block_allocator::begin_sleep(const std::string& refusal) noexcept {
   // From here on caches keep nothing: a request would find memory there.
   ++blocks_.waiting_requests;
@@ -278,26 +273,6 @@ void block_allocator::release_idle(const char* function, bool may_wait) {
       function + (": " + format_bytes(bytes)) + " of " + name_of_pool(base()) +
       " are still mapped at addresses that their chunks have left, which work of a capture may use "
       "or HIP refused to unmap: try again when captures have ended"};
-}
-
-void block_allocator::set_reuse(pool_reuse reuse) {
-  const state_lock lock{blocks_.mutex};
-  blocks_.reuse = reuse;
-}
-
-void block_allocator::set_limit(std::size_t physical_bytes) {
-  const state_lock lock{blocks_.mutex};
-  blocks_.limit = physical_bytes;
-}
-
-void block_allocator::set_largest_chunk(std::size_t bytes) {
-  const state_lock lock{blocks_.mutex};
-  blocks_.largest_chunk = bytes;
-}
-
-void block_allocator::reset_highs() {
-  const state_lock lock{blocks_.mutex};
-  blocks_.index.reset_highs();
 }
 
 }  // namespace hipvmm::mr::pool

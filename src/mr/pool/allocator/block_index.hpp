@@ -56,7 +56,6 @@ class block_index {
   void end_growth() noexcept { --growths_; }
   /// The block at the lowest address.
   [[nodiscard]] block& front() const noexcept { return *front_; }
-  [[nodiscard]] std::size_t block_count() const noexcept { return blocks_.size() - spare_count_; }
   [[nodiscard]] std::size_t used_blocks() const noexcept { return used_.size(); }
   /// The used block that begins at `offset`; nullptr when none does.
   [[nodiscard]] block* find(std::size_t offset) noexcept;

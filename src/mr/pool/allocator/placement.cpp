@@ -167,14 +167,14 @@ class scanner {
     best.map_room = end - run.offset;
   }
 
+  [[nodiscard]] static place place_in(const gap& range, std::size_t at) {
+    return {.first = range.first, .at = at, .unmapped = range.first, .unmaps = range.unmaps};
+  }
+
   void scan_gap(const gap& range, block* run) {
     const std::size_t unit = rules_.granularity;
     if (!rules_.moves_chunks) return scan_inside_gap(range, unit);
-    place here;
-    here.unmapped = range.first;
-    here.unmaps = range.unmaps;
-    here.first = range.first;
-    here.at = aligned(range.offset());
+    place here = place_in(range, aligned(range.offset()));
     if (run != nullptr && aligned(run->offset) < range.offset()) {
       here.first = run;
       here.at = aligned(run->offset);
@@ -203,8 +203,7 @@ class scanner {
          next = next->next)
       end = next->end();
     if (end == range.end() || end - range.offset() < request_.bytes) return;
-    place here{.first = range.first, .unmapped = range.first, .unmaps = range.unmaps};
-    here.at = aligned(end - request_.bytes);
+    place here = place_in(range, aligned(end - request_.bytes));
     if (here.at + request_.bytes > end) here.at -= request_.alignment;
     if (here.at >= range.end()) return;
     here.map_bytes = align_up(range.end() - here.at, unit());
@@ -217,11 +216,7 @@ class scanner {
 
   /// The same if chunks are apart: with `margin` bytes left on both sides.
   void scan_inside_gap(const gap& range, std::size_t margin) {
-    place here;
-    here.unmapped = range.first;
-    here.unmaps = range.unmaps;
-    here.first = range.first;
-    here.at = aligned(range.offset() + margin);
+    place here = place_in(range, aligned(range.offset() + margin));
     here.map_at = align_down(here.at, rules_.granularity);
     here.map_bytes = align_up(here.at + request_.bytes - here.map_at, rules_.granularity);
     if (here.map_at + here.map_bytes + margin > range.end()) return;
@@ -241,25 +236,22 @@ class scanner {
     return sum;
   }
 
-  void note_fewest(const place& here) {
-    place& best = found_.fewest;
-    if (best.first == nullptr || std::pair{here.map_bytes + here.kept, here.unmapped->offset} <
-                                     std::pair{best.map_bytes + best.kept, best.unmapped->offset})
+  /// Makes `here` the best place if `cost` is lower there, or is the same at a lower address.
+  template <typename Cost>
+  static void note(place& best, const place& here, Cost cost) {
+    if (best.first == nullptr ||
+        std::pair{cost(here), here.unmapped->offset} < std::pair{cost(best), best.unmapped->offset})
       best = here;
   }
-
+  void note_fewest(const place& here) {
+    note(found_.fewest, here, [](const place& one) { return one.map_bytes + one.kept; });
+  }
   void note_place(place here) {
     here.kept = kept_in(here);
     note_fewest(here);
-    place& least = found_.least;
-    place& largest_gap = found_.largest_gap;
-    const std::size_t where = here.unmapped->offset;
-    if (least.first == nullptr ||
-        std::pair{here.map_bytes, where} < std::pair{least.map_bytes, least.unmapped->offset})
-      least = here;
-    if (largest_gap.first == nullptr || here.map_room > largest_gap.map_room ||
-        (here.map_room == largest_gap.map_room && where < largest_gap.unmapped->offset))
-      largest_gap = here;
+    note(found_.least, here, [](const place& one) { return one.map_bytes; });
+    const std::size_t all = index_.address_bytes();
+    note(found_.largest_gap, here, [all](const place& one) { return all - one.map_room; });
   }
 
   const block_index& index_;

@@ -134,14 +134,10 @@ class block_map {
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
     return known_at(offset).is_cached;
   }
-  /// The user in whose stream a caller took the block. Pre: it is a small block.
+  /// The user in whose stream a caller took the block, or whose cache has it. Pre: it is a small
+  /// block.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
     return known_at(offset).user;
-  }
-  /// The user whose cache has the block; `nobody` when none has.
-  [[nodiscard]] std::size_t cached_by(std::size_t offset) const noexcept {
-    const known found = known_at(offset);
-    return found.is_cached ? found.user : nobody;
   }
 
  private:

@@ -86,8 +86,7 @@ class idle_memory final : block_filter {
 
   [[nodiscard]] bool is_usable(const block& one) const override {
     return one.state == block_state::free ||
-           (one.state == block_state::used &&
-            blocks_.small_blocks.cached_by(one.offset) != block_map::nobody);
+           (one.state == block_state::used && blocks_.small_blocks.is_in_cache(one.offset));
   }
   [[nodiscard]] bool may_move(const block&) const override { return true; }
   [[nodiscard]] bool may_unmap(const block& one) const override {
@@ -238,8 +237,7 @@ pool_statistics counted(pool_blocks& blocks) {
 std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   switch (one.state) {
     case block_state::used:
-      return blocks.small_blocks.cached_by(one.offset) != block_map::nobody ? block_use::cached
-                                                                            : block_use::allocated;
+      return blocks.small_blocks.is_in_cache(one.offset) ? block_use::cached : block_use::allocated;
     case block_state::free:
       return owner_of(one).has_passed(one.epoch) ? block_use::idle : block_use::pending;
     case block_state::leaving:
@@ -293,9 +291,7 @@ usage usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
   const memory_backend& memory = blocks.memory;
   const pool_blocks::state_lock lock{blocks.mutex};
   if (fresh) blocks.choose_equal_chunk(fresh->bytes);
-  const block_index& index = blocks.index;
   usage seen{counted(blocks)};
-  seen.blocks = index.block_count();
   seen.states = blocks.streams.states().size();
   const idle_memory idle{blocks, seen};
   seen.largest_now = idle.longest();

@@ -16,7 +16,6 @@ namespace hipvmm::mr::pool {
 struct usage : pool_statistics {
   /// Longest run of addresses that one request could get, with new memory if there is none.
   std::size_t largest_place = 0;
-  std::size_t blocks = 0;
   std::size_t states = 0;
 };
 

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "core/check.hpp"
 #include "strategy/call_prices.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
@@ -32,6 +34,22 @@ class pending_release {
   /// for work of any stream, so it is called without a lock. Returns false when HIP refused: that
   /// is reported, and may be tried again.
   [[nodiscard]] virtual bool release(chunk_gift* gift = nullptr) noexcept = 0;
+};
+
+/// One whose memory `held` is released by a function.
+template <typename Held>
+class pending_release_of final : public pending_release {
+ public:
+  explicit pending_release_of(void (*how)(Held&), Held what = {})
+      : held{std::move(what)}, release_{how} {}
+  [[nodiscard]] bool release(chunk_gift*) noexcept override {
+    return detail::report_exceptions([this] { release_(held); });
+  }
+
+  Held held;
+
+ private:
+  void (*release_)(Held&);
 };
 
 class slab_supply;

@@ -10,6 +10,7 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "mr/pool/backend/backend.hpp"
+#include "region/retirement.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -36,6 +37,10 @@ class device_backend : public addressed_backend {
   using addressed_backend::addressed_backend;
 
   [[nodiscard]] bool is_of_device() const noexcept override { return true; }
+  [[nodiscard]] std::uint64_t reclaimed_so_far() const override {
+    return detail::reclaimed_so_far();
+  }
+  [[nodiscard]] std::size_t reclaims_left() const override { return detail::retirements_waiting(); }
   /// As region::grant.
   virtual void grant(device_ref device, access_right right) = 0;
   /// As region::set_access.

@@ -46,27 +46,7 @@ std::size_t chunks_for_descriptors(const detail::memory_strategy& strategy) {
   return each == 0 ? 0 : std::max<std::size_t>(1, detail::descriptor_limit() / 2 / each);
 }
 
-class detached_refused final : public pending_release {
- public:
-  explicit detached_refused(detail::refused_mappings taken) : taken_{std::move(taken)} {}
-  [[nodiscard]] bool release(chunk_gift*) noexcept override {
-    return detail::report_exceptions([&] { taken_.release(); });
-  }
-
- private:
-  detail::refused_mappings taken_;
-};
-
 }  // namespace
-
-struct region_backend::detached_region final : pending_release {
-  explicit detached_region(region&& detached) : all{std::move(detached)} {}
-  [[nodiscard]] bool release(chunk_gift*) noexcept override {
-    all.reset();
-    return true;
-  }
-  std::optional<region> all;
-};
 
 /// Mappings that one thread detached and has not released: the first release unmaps neighbours of
 /// all of them together. Only that thread uses it.
@@ -191,10 +171,6 @@ std::size_t region_backend::set_aside_bytes(std::size_t chunk) const {
   return detail::cache_registry::bytes_to_take(set_aside_, device_, chunk, chunks_.shareable);
 }
 
-std::uint64_t region_backend::reclaimed_so_far() const { return detail::reclaimed_so_far(); }
-
-std::size_t region_backend::reclaims_left() const { return detail::retirements_waiting(); }
-
 void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
   addresses_.decommit(offset, bytes);
 }
@@ -219,7 +195,9 @@ memory_backend::left_mapped region_backend::detach_refused(std::size_t offset, s
   detail::refused_mappings taken = detail::take_refused(addresses_, offset, bytes);
   if (taken.empty()) return {};
   const std::size_t held = taken.chunk_bytes();
-  return {std::make_unique<detached_refused>(std::move(taken)), held};
+  return {std::make_unique<pending_release_of<detail::refused_mappings>>(
+              [](detail::refused_mappings& left) { left.release(); }, std::move(taken)),
+          held};
 }
 
 void region_backend::alias(const std::vector<std::size_t>& from, std::size_t to) {
@@ -237,7 +215,9 @@ std::unique_ptr<pending_release> region_backend::renew() {
     throw out_of_memory{exhausted::addresses, device_.ordinal(), traits.address_bytes,
                         fresh.max_bytes(), "the pool keeps its memory"};
   fresh.set_access(rights().list());
-  auto old = std::make_unique<detached_region>(std::move(addresses_));
+  auto old = std::make_unique<pending_release_of<std::optional<region>>>(
+      [](std::optional<region>& all) { all.reset(); });
+  old->held = std::move(addresses_);
   addresses_ = std::move(fresh);
   return old;
 }

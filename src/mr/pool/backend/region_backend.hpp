@@ -23,8 +23,6 @@ class region_backend final : public device_backend {
 
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
   [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
-  [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
-  [[nodiscard]] std::size_t reclaims_left() const override;
   void set_aside(std::size_t offset, std::size_t bytes) override;
   void release_set_aside() noexcept override;
   [[nodiscard]] std::size_t pinned_bytes() const noexcept override;
@@ -57,7 +55,6 @@ class region_backend final : public device_backend {
   region_backend(const detail::memory_strategy& strategy, device_ref device,
                  std::size_t address_bytes, const region_options& chunks);
 
-  struct detached_region;
   struct detached_run;
   struct detached_mapping;
   template <typename Detach>

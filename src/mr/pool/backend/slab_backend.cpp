@@ -13,18 +13,6 @@
 #include "region/retirement.hpp"
 
 namespace hipvmm::mr::pool {
-namespace {
-
-struct detached_slab final : pending_release {
-  [[nodiscard]] bool release(chunk_gift*) noexcept override {
-    detail::release_when_unused(std::move(memory));
-    return true;
-  }
-  device_allocation memory;
-};
-
-}  // namespace
-
 slab_backend::slab_backend(device_ref device, std::size_t address_bytes,
                            const region_options& chunks)
     : device_backend{{.address_bytes = align_up(address_bytes, 2 * MiB),
@@ -82,13 +70,10 @@ bool slab_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
   return detail::reclaim_retired(shortage, seen);
 }
 
-std::uint64_t slab_backend::reclaimed_so_far() const { return detail::reclaimed_so_far(); }
-
-std::size_t slab_backend::reclaims_left() const { return detail::retirements_waiting(); }
-
 std::unique_ptr<pending_release> slab_backend::detach(std::size_t offset, std::size_t) {
-  auto one = std::make_unique<detached_slab>();
-  one->memory = std::move(slabs_.take(offset).mapped().memory);
+  auto one = std::make_unique<pending_release_of<device_allocation>>(
+      [](device_allocation& slab) { detail::release_when_unused(std::move(slab)); });
+  one->held = std::move(slabs_.take(offset).mapped().memory);
   return one;
 }
 

@@ -28,8 +28,6 @@ class slab_backend final : public device_backend {
 
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
   [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
-  [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
-  [[nodiscard]] std::size_t reclaims_left() const override;
   /// Detaches a slab; a thread of the library releases it to the device, because hipFree waits.
   [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t offset,
                                                         std::size_t bytes) override;

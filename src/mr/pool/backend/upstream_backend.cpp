@@ -11,18 +11,6 @@
 #include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr::pool {
-namespace {
-
-struct detached_upstream_slab final : pending_release {
-  [[nodiscard]] bool release(chunk_gift*) noexcept override {
-    memory.reset();
-    return true;
-  }
-  upstream_slab memory;
-};
-
-}  // namespace
-
 // Captures go on while the upstream is called, for slabs are no part of them.
 
 void upstream_deleter::operator()(void* memory) const noexcept {
@@ -73,8 +61,9 @@ void upstream_backend::create(std::size_t offset, std::size_t bytes, std::size_t
 }
 
 std::unique_ptr<pending_release> upstream_backend::detach(std::size_t offset, std::size_t) {
-  auto one = std::make_unique<detached_upstream_slab>();
-  one->memory = std::move(slabs_.take(offset).mapped().memory);
+  auto one = std::make_unique<pending_release_of<upstream_slab>>(
+      [](upstream_slab& slab) { slab.reset(); });
+  one->held = std::move(slabs_.take(offset).mapped().memory);
   return one;
 }
 

@@ -144,14 +144,15 @@ TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
   CHECK_FALSE(map.to_cache(at, 3, 7));
   map.add(at, 3, 7, false);
   CHECK(map.user_of(at) == 7);
-  CHECK(map.cached_by(at) == block_map::nobody);
+  CHECK_FALSE(map.is_in_cache(at));
   CHECK_FALSE(map.to_caller(at, 3, 7));
   CHECK_FALSE(map.to_cache(at, 4, 7));
   CHECK_FALSE(map.to_cache(at + 1, 3, 7));
   CHECK_FALSE(map.to_cache(at + 256, 3, 7));
   CHECK(map.to_cache(at, 3, 8));
   CHECK(map.is_in_cache(at));
-  CHECK(map.cached_by(at) == 8);
+  CHECK(map.is_in_cache(at));
+  CHECK(map.user_of(at) == 8);
   CHECK_FALSE(map.to_cache(at, 3, 7));
   CHECK(map.to_caller(at, 3, 9));
   CHECK(map.user_of(at) == 9);
