@@ -49,15 +49,11 @@ void downward_unmaps::finish() {
   for (std::size_t i = 0; i < count; ++i) run_[i]->unmap();
 }
 
-namespace {
-
 void unmap_all(backing_map& backings, const address_range& range) noexcept {
   unmap_runs(
       backings, [](auto& entry) -> mapping& { return entry.second.map; }, range);
   for (auto& entry : backings) entry.second.unmap_in(range);
 }
-
-}  // namespace
 
 void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
                  chunk_cache& cache) noexcept {

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <ranges>
 
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -51,6 +53,18 @@ struct backing {
 /// By offset in the region. Adjacent backings may touch, never overlap.
 using backing_map = std::map<std::size_t, backing>;
 
+/// Those of `map` that are partly in [offset, offset + bytes): of no bytes, the one around
+/// `offset`.
+template <class Map>
+[[nodiscard]] auto backings_within(Map& map, std::size_t offset, std::size_t bytes) noexcept {
+  auto first = map.upper_bound(offset);
+  if (first != map.begin()) {
+    const auto before = std::prev(first);
+    if (before->first + before->second.bytes() > offset) first = before;
+  }
+  return std::ranges::subrange{first, map.lower_bound(offset + bytes)};
+}
+
 /// Unmaps mappings in `range` from the highest address to the lowest. If the range allows that, one
 /// call unmaps 4 to 64 neighbours. Fewer than 4 are not worth it, because a failed call does not
 /// say which are still mapped; more than 64 would hold HIP's lock too long. If HIP refuses the call
@@ -87,9 +101,11 @@ void unmap_runs(Maps& maps, MapOf map_of, const address_range& range) noexcept {
   runs.finish();
 }
 
-/// Unmaps all `backings`, which are mapped in `range`, and then recycles their chunks to `cache`.
-/// If the caller is the last owner of `range`, its addresses are freed in between, so that they pin
-/// no memory. Mappings that HIP refuses to unmap are reported and kept in `range`.
+/// Unmaps all `backings`, which are mapped in `range`. Mappings that HIP refuses to unmap are
+/// reported and kept in `range`.
+void unmap_all(backing_map& backings, const address_range& range) noexcept;
+/// The same, and then recycles their chunks to `cache`. If the caller is the last owner of `range`,
+/// its addresses are freed in between, so that they pin no memory.
 void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
                  chunk_cache& cache) noexcept;
 /// The same, but releases the chunks to the device; `cache` keeps those with pinned memory.

@@ -48,17 +48,6 @@ address_reservation reserve_at(void* address, std::size_t bytes, device_ref devi
       .context = "others have some of these, or HIP ignores the address that it is asked for"}};
 }
 
-/// The first of `backings` that lies partly in [offset, offset + bytes), or the end.
-backing_map::const_iterator first_within(const backing_map& backings, std::size_t offset,
-                                         std::size_t bytes) {
-  auto at = backings.upper_bound(offset);
-  if (at != backings.begin()) {
-    const auto before = std::prev(at);
-    if (before->first + before->second.bytes() > offset) at = before;
-  }
-  return bytes != 0 && at != backings.end() && at->first < offset + bytes ? at : backings.end();
-}
-
 /// A multiple of the minimum granularity of each device, all of which are powers of two.
 std::size_t common_granularity(device_ref owner, const chunk_placement& placement) {
   std::size_t result = granularity_of(owner).minimum;
@@ -236,9 +225,7 @@ mapped_region::~mapped_region() {
   backings.merge(sleep.waking());
   const bool was_used = holds_memory || !backings.empty();
   if (!addresses) return;
-  unmap_runs(
-      backings, [](auto& entry) -> mapping& { return entry.second.map; }, *addresses);
-  for (auto& entry : backings) entry.second.unmap_in(*addresses);
+  unmap_all(backings, *addresses);
   if (was_used && !await_records()) addresses->mark_in_use();
   recycle_all(backings, std::move(addresses), cache());
 }
@@ -267,20 +254,16 @@ void mapped_region::merge(backing_map& made) noexcept {
   backings.merge(made);
 }
 
-backing_map::const_iterator mapped_region::chunk_with(std::size_t offset) const noexcept {
-  return first_within(backings, offset, 1);
-}
-
 bool mapped_region::is_backed_within(std::size_t offset, std::size_t bytes) const noexcept {
-  return first_within(backings, offset, bytes) != backings.end();
+  return bytes != 0 && !backings_within(backings, offset, bytes).empty();
 }
 
 void mapped_region::require_none_left_behind(const char* function, std::size_t offset,
                                              std::size_t bytes) const {
-  const auto at = first_within(old_mappings, offset, bytes);
-  if (at != old_mappings.end())
+  const auto found = backings_within(old_mappings, offset, bytes);
+  if (bytes != 0 && !found.empty())
     throw std::invalid_argument{std::string{"region::"} + function + ": a chunk that moved is " +
-                                "still mapped at offset " + std::to_string(at->first) +
+                                "still mapped at offset " + std::to_string(found.front().first) +
                                 " as well: end_move() there first"};
 }
 
@@ -334,8 +317,8 @@ void mapped_region::map_lost(const std::vector<backing_map::iterator>& lost) {
   wait_until(visible_if_mapped_now());
   // Exceptions of the registrar do not cost the bytes.
   for (const auto& at : lost)
-    if (!at->second.map.empty())
-      report_exceptions([&] { add_to_registrar(at->second.map, at->second.chunk); });
+    if (options.registrar && !at->second.map.empty())
+      report_exceptions([&] { at->second.map.register_with(options.registrar, at->second.chunk); });
   if (first_refusal) std::rethrow_exception(first_refusal);
 }
 

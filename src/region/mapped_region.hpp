@@ -288,17 +288,9 @@ class mapped_region final : idle_holder {
   /// Throws: std::invalid_argument unless each device of the rights reaches memory of `owner`.
   static void require_reach(const access_map& of, device_ref owner);
   class map_runs;
-  /// Maps `chunk` with the region's rights, or with `own` if they are its own, and registers it.
-  [[nodiscard]] mapping map_with_rights(const mapped_ranges& there, std::size_t offset,
-                                        const physical_chunk& chunk,
-                                        const access_map* own = nullptr) const;
-  /// The same without the registration, for mappings that the region does not keep.
-  [[nodiscard]] mapping map_unregistered(const mapped_ranges& there, std::size_t offset,
-                                         const physical_chunk& chunk, const access_map* own) const;
-  void add_to_registrar(mapping& made, const physical_chunk& chunk) const;
-  /// The same in the region's addresses; on failure these may hold memory.
-  [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk,
-                                 const access_map* own = nullptr);
+  /// Maps the chunk of `held` at `offset` with the region's rights. On any exception it is not
+  /// mapped.
+  void map_prepared(std::size_t offset, backing& held);
   /// The moment from which all work sees a mapping made now.
   [[nodiscard]] moment visible_if_mapped_now() const;
   /// Waits until all work sees the mappings in [offset, offset + bytes).
@@ -317,8 +309,10 @@ class mapped_region final : idle_holder {
   void recycle(physical_chunk chunk) noexcept {
     if (!addresses->refused().take_if_mapped(chunk)) cache().recycle(std::move(chunk));
   }
-  /// The chunk that contains `offset`, or the end.
-  [[nodiscard]] backing_map::const_iterator chunk_with(std::size_t offset) const noexcept;
+  /// The rights to one chunk: its own, or those of the region.
+  [[nodiscard]] const access_map& rights_to(const backing& held) const noexcept {
+    return held.own_rights ? *held.own_rights : rights;
+  }
   /// Throws: std::invalid_argument, for `function`, unless new chunks may be mapped in [offset,
   /// offset + bytes) of one reservation, and `offset` is no less than `from`.
   void require_free(const char* function, std::size_t offset, std::size_t bytes,

@@ -122,7 +122,7 @@ std::vector<mapped_region::rights_run> mapped_region::runs_of(const rights_chang
                          bytes,
                          held->map.device(),
                          is_of_all ? rights_for::all : rights_for::these,
-                         held->own_rights ? held->own_rights.get() : &rights,
+                         &rights_to(*held),
                          own ? own.get() : &next,
                          {bytes}};
     if (strategy->rights.takes_runs && !runs.empty()) {
@@ -234,16 +234,17 @@ std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size
   rights_changes changes;
   const std::size_t end = offset + bytes;
   for (std::size_t next = offset; next < end; next += changes.back().held->bytes()) {
-    const auto at = chunk_with(next);
-    if (at == backings.end())
+    const auto found = backings_within(backings, next, 1);
+    if (found.empty())
       throw std::invalid_argument{"region::set_access: nothing is backed at offset " +
                                   std::to_string(next) + ", in the " + std::to_string(bytes) +
                                   " bytes from offset " + std::to_string(offset) +
                                   ": name whole chunks that are there; what is backed later gets "
                                   "the rights of the whole region"};
-    if (at->first != next || at->first + at->second.bytes() > end)
-      refuse_cut("set_access", offset, bytes, *at);
-    changes.push_back({next, &backings.find(next)->second, own});
+    auto& [start, held] = found.front();
+    if (start != next || start + held.bytes() > end)
+      refuse_cut("set_access", offset, bytes, found.front());
+    changes.push_back({next, &held, own});
   }
   // Both addresses of a chunk that moves.
   const std::size_t count = changes.size();
@@ -254,43 +255,24 @@ std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size
 }
 
 const access_map& mapped_region::rights_at(std::size_t offset) const {
-  const auto at = chunk_with(offset);
-  if (at == backings.end())
+  const auto found = backings_within(backings, offset, 1);
+  if (found.empty())
     throw std::invalid_argument{"region::rights_at: nothing is backed at offset " +
                                 std::to_string(offset)};
-  return at->second.own_rights ? *at->second.own_rights : rights;
+  return rights_to(found.front().second);
 }
 
 std::vector<chunk_access> mapped_region::effective_access(std::size_t offset,
                                                           std::size_t bytes) const {
   const int devices = device_count();
   std::vector<chunk_access> result;
-  for (const auto& [start, held] : backings) {
-    if (start + held.bytes() <= offset || start >= offset + bytes) continue;
+  for (const auto& [start, held] : backings_within(backings, offset, bytes)) {
     std::vector<access_desc> found;
     for (int ordinal = 0; ordinal < devices; ++ordinal)
       found.push_back({device_ref{ordinal}, get_access(held.map.get(), device_ref{ordinal})});
     result.push_back({start, held.bytes(), access_list{std::move(found)}});
   }
   return result;
-}
-
-mapping mapped_region::map_with_rights(const mapped_ranges& there, std::size_t offset,
-                                       const physical_chunk& chunk, const access_map* own) const {
-  mapping result = map_unregistered(there, offset, chunk, own);
-  try {
-    add_to_registrar(result, chunk);
-  } catch (...) {
-    there.range.refused().unmap_or_defer(result, chunk.get());
-    throw;
-  }
-  return result;
-}
-
-void mapped_region::add_to_registrar(mapping& made, const physical_chunk& chunk) const {
-  if (!options.registrar) return;
-  wait_until(visible_if_mapped_now());
-  made.register_with(options.registrar, chunk);
 }
 
 // A device that reaches the region's need not reach that of one of its chunks.
@@ -306,20 +288,6 @@ void mapped_region::set_first_rights(const mapped_ranges& there, std::size_t off
                 [&](void* start, std::size_t length) {
                   detail::set_rights(start, length, own != nullptr ? *own : rights, owner);
                 });
-}
-
-mapping mapped_region::map_unregistered(const mapped_ranges& there, std::size_t offset,
-                                        const physical_chunk& chunk, const access_map* own) const {
-  const device_ref owner = chunk.device();
-  require_reach(own != nullptr ? *own : rights, owner);
-  mapping result = there.range.map(offset, chunk, strategy->answer, strategy->pins(owner));
-  try {
-    set_first_rights(there, offset, result.bytes(), owner, own);
-  } catch (...) {
-    there.range.refused().unmap_or_defer(result, chunk.get());
-    throw;
-  }
-  return result;
 }
 
 void mapped_region::require_grantable(std::size_t offset, const backing& held) const {
@@ -360,16 +328,6 @@ void region_sleep::require_mappable_again() const {
   }
 }
 
-mapping mapped_region::map_here(std::size_t offset, const physical_chunk& chunk,
-                                const access_map* own) {
-  try {
-    return map_with_rights(mapped_here(), offset, chunk, own);
-  } catch (...) {
-    holds_memory = true;
-    throw;
-  }
-}
-
 moment mapped_region::visible_if_mapped_now() const {
   if (strategy->visible_after.count() == 0) return {};
   return std::chrono::steady_clock::now() +
@@ -378,10 +336,8 @@ moment mapped_region::visible_if_mapped_now() const {
 
 void mapped_region::await_visible(std::size_t offset, std::size_t bytes) const noexcept {
   moment last{};
-  auto at = backings.upper_bound(offset);
-  if (at != backings.begin()) --at;
-  for (; at != backings.end() && at->first < offset + bytes; ++at)
-    last = std::max(last, at->second.visible);
+  for (const auto& [start, held] : backings_within(backings, offset, bytes))
+    last = std::max(last, held.visible);
   wait_until(last);
 }
 

@@ -96,10 +96,8 @@ exported_range mapped_region::export_range(std::size_t offset, std::size_t bytes
                                 std::to_string(std::min(bytes, committed_from(offset))) +
                                 " are backed: commit() them, and name at least one byte"};
   exported_range result{offset, bytes, {}};
-  // The chunk that contains `offset` begins at it or before.
-  for (auto at = std::prev(backings.upper_bound(offset));
-       at != backings.end() && at->first < offset + bytes; ++at)
-    result.chunks.push_back(export_one(at->first, at->second));
+  for (auto& [start, held] : backings_within(backings, offset, bytes))
+    result.chunks.push_back(export_one(start, held));
   return result;
 }
 

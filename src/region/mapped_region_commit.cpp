@@ -247,15 +247,12 @@ mapped_region::shifted_offsets::~shifted_offsets() {
 }
 
 std::size_t mapped_region::committed_from(std::size_t offset) const noexcept {
-  auto at = backings.upper_bound(offset);
-  if (at == backings.begin()) return 0;
-  --at;
-  const std::size_t start = offset;
-  while (at != backings.end() && at->first <= offset) {
-    offset = std::max(offset, at->first + at->second.bytes());
-    ++at;
+  std::size_t end = offset;
+  for (const auto& [start, held] : backings_within(backings, offset, max_bytes() - offset)) {
+    if (start > end) break;
+    end = start + held.bytes();
   }
-  return offset - start;
+  return end - offset;
 }
 
 }  // namespace hipvmm::detail

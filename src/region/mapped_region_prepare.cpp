@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "region/map_runs.hpp"
 #include "region/mapped_region.hpp"
 #include "vmm/physical_chunk.hpp"
 
@@ -67,15 +68,23 @@ backing_map mapped_region::make_ahead(const chunk_prefetch::order& wanted) {
     backing& one = made.try_emplace(wanted.offset).first->second;
     one.chunk = take_pinned(wanted.where, wanted.bytes, wanted.bytes);
     if (one.chunk.empty()) one.chunk = acquire(wanted.where, wanted.bytes, options.memory);
-    if (wanted.how == prefetch_level::mapped) {
-      one.map = map_here(wanted.offset, one.chunk);
-      one.visible = visible_if_mapped_now();
-    }
+    if (wanted.how == prefetch_level::mapped) map_prepared(wanted.offset, one);
   } catch (...) {
     release_all(made, *addresses, cache());
     throw;
   }
   return made;
+}
+
+void mapped_region::map_prepared(std::size_t offset, backing& held) {
+  try {
+    map_runs one{*this, mapped_here()};
+    one.add(offset, held.chunk, nullptr, held.map, &held.visible);
+    one.finish();
+  } catch (...) {
+    addresses->refused().unmap_or_defer(held.map, held.chunk.get());
+    throw;
+  }
 }
 
 given_memory mapped_region::give_idle(const idle_request& wanted) {
@@ -102,10 +111,7 @@ mapped_region::adoption::adoption(mapped_region& owner) : owner_{owner} {
   owner.prefetch.cancel_or_wait();
   if (owner.prefetch.ready().empty()) return;
   auto& [offset, held] = *owner.prefetch.ready().begin();
-  if (held.map.empty()) {
-    held.map = owner.map_here(offset, held.chunk);
-    held.visible = owner.visible_if_mapped_now();
-  }
+  if (held.map.empty()) owner.map_prepared(offset, held);
   offset_ = offset;
   owner.merge(owner.prefetch.ready());
 }

@@ -70,7 +70,7 @@ void mapped_region::copy_into(physical_chunk* fresh, const backing_map::iterator
   for (std::size_t i = 0; i < count; ++i) {
     const backing& held = old[i]->second;
     // AMD's runtime lets any device with access copy, whatever the stream.
-    wider[i] = widened_for_copy(held.own_rights ? *held.own_rights : rights, fresh[i].device());
+    wider[i] = widened_for_copy(rights_to(held), fresh[i].device());
     runs.add(end, fresh[i], wider[i] ? &*wider[i] : held.own_rights.get(), once.maps[i]);
     end += fresh[i].bytes();
   }
@@ -136,12 +136,8 @@ std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t off
                                                                  std::size_t bytes,
                                                                  memory_location to) {
   std::vector<backing_map::iterator> result;
-  auto at = backings.upper_bound(offset);
-  if (at != backings.begin()) {
-    const auto before = std::prev(at);
-    if (before->first + before->second.bytes() > offset) at = before;
-  }
-  for (; at != backings.end() && at->first < offset + bytes; ++at) {
+  const auto all = backings_within(backings, offset, bytes);
+  for (auto at = all.begin(); at != all.end(); ++at) {
     if (at->first < offset || at->first + at->second.bytes() > offset + bytes)
       refuse_cut("move_range", offset, bytes, *at);
     for (const auto& [from, left] : old_mappings)
@@ -207,9 +203,8 @@ std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, mem
                                 " has no right to write to the region whose bytes it is to hold: "
                                 "grant it read_write first"};
   for (const auto at : moving) {
-    const backing& held = at->second;
-    const access_map& kept = held.own_rights ? *held.own_rights : rights;
-    require_readable(kept, at->first, held.chunk.device());
+    const access_map& kept = rights_to(at->second);
+    require_readable(kept, at->first, at->second.chunk.device());
     if (to.device()) require_readable(kept, at->first, *to.device());
   }
   // A wait that HIP refuses, as during captures, is refused before anything was submitted.

@@ -150,8 +150,7 @@ void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
   // Another process would keep the old chunk.
   if (old.chunk.shared()) return;
   // Without a right to read, no stream of the owner can copy the bytes.
-  const access_map* const own = old.own_rights.get();
-  if ((own != nullptr ? *own : rights).get(device) != access_right::read_write) return;
+  if (rights_to(old).get(device) != access_right::read_write) return;
   // A chunk of another size could not be granted.
   if (!strategy->rights.takes_any_mapping &&
       std::any_of(backings.begin(), backings.end(),

@@ -62,8 +62,7 @@ void region_sleep::require_backed(const sleep_plan& plan) const {
 }
 
 bool region_sleep::can_copy(const backing& held) const {
-  const access_map& its = held.own_rights ? *held.own_rights : region_.rights;
-  return its.get(held.chunk.device()) == access_right::read_write;
+  return region_.rights_to(held).get(held.chunk.device()) == access_right::read_write;
 }
 
 region_sleep::mapping_of_chunk region_sleep::copied_by() const {
@@ -96,8 +95,7 @@ void region_sleep::choose_contents(const sleep_plan& plan) {
 void region_sleep::require_readable() const {
   region_.require_none_left_behind("save_checkpoint", 0, region_.max_bytes());
   for (const auto& [offset, held] : region_.backings) {
-    const access_map& its = held.own_rights ? *held.own_rights : region_.rights;
-    if (its.get(held.chunk.device()) == access_right::none)
+    if (region_.rights_to(held).get(held.chunk.device()) == access_right::none)
       throw std::invalid_argument{"save_checkpoint: the chunk at offset " + std::to_string(offset) +
                                   " of the region at " + address_text(region_.base()) +
                                   " gives device " + std::to_string(held.chunk.device().ordinal()) +
