@@ -172,6 +172,12 @@ class mapped_region final : idle_holder {
   /// Maps chunks that restore_lost() could not. Throws: out_of_memory, hip_error, which name the
   /// bytes that are still not mapped.
   void map_again();
+  /// For a call that needs the memory. Throws: std::logic_error while it sleeps; as map_again().
+  [[nodiscard]] mapped_region& awake(const char* function) {
+    membership.require_awake(function);
+    map_again();
+    return *this;
+  }
   /// See return_pinned_memory().
   void return_pinned_memory() noexcept;
   /// Frees the addresses, in which nothing is mapped, and reserves the same again. If another

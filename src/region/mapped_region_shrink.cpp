@@ -95,9 +95,7 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
   device_list devices = devices_of(users);
   std::optional<event> mark = record_event_in(stream, devices);
   if (!mark) return false;
-  std::list<retired_chunks> one;
-  backing_map& behind =
-      one.emplace_back(addresses, cache(), std::move(mark), std::move(devices)).backings;
+  backing_map behind;
   std::size_t bytes = 0;
   bool had_own_rights = false;
   for (auto at = first; at != last;) {
@@ -105,7 +103,7 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
     had_own_rights = had_own_rights || at->second.own_rights != nullptr;
     behind.insert(behind.end(), backings.extract(at++));
   }
-  if (!retire(one)) {
+  if (!retire_backings(behind, addresses, cache(), std::move(mark), std::move(devices))) {
     backings.merge(behind);
     return false;
   }
@@ -123,22 +121,15 @@ bool mapped_region::retire_all() noexcept {
   merge(prefetch.ready());
   backings.merge(old_mappings);
   backings.merge(sleep.waking());
-  bool retired = false;
   // If host memory is lacking for the list, the caller waits for the work itself.
   try {
-    std::list<retired_chunks> one;
-    retired_chunks& item = one.emplace_back(addresses, cache(), std::nullopt, devices_of(users));
-    item.owner = device;
-    backing_map& all = item.backings;
-    all.swap(backings);
-    retired = retire(one);
-    if (retired)
-      addresses.reset();
-    else
-      all.swap(backings);
+    if (!retire_backings(backings, addresses, cache(), std::nullopt, devices_of(users), device))
+      return false;
+    addresses.reset();
+    return true;
   } catch (const std::bad_alloc&) {
+    return false;
   }
-  return retired;
 }
 
 void mapped_region::replace_tail(std::size_t end, stream_ref stream) {

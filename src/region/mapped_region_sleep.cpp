@@ -31,7 +31,7 @@ constexpr std::size_t least_overlap = 8 * MiB;
 
 }  // namespace
 
-sleep_participant& sleep_participant_of(region& of) { return of.live().sleep; }
+sleep_participant& sleep_participant_of(region& of) { return implementation_of(of).sleep; }
 
 void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
                                      const owner_counts& owners) const {
@@ -325,12 +325,8 @@ void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
 void region_sleep::retire_waking() noexcept {
   // If they cannot be released, they stay mapped until the next resume() or the region's end.
   report_exceptions([this] {
-    std::list<retired_chunks> one;
-    retired_chunks& item = one.emplace_back(region_.addresses, region_.cache(), std::nullopt,
-                                            devices_of(region_.users));
-    item.owner = region_.device;
-    item.backings.swap(waking_);
-    if (!retire(one)) item.backings.swap(waking_);
+    static_cast<void>(retire_backings(waking_, region_.addresses, region_.cache(), std::nullopt,
+                                      devices_of(region_.users), region_.device));
   });
 }
 

@@ -153,11 +153,10 @@ detail::mapped_region& region::live() const {
 }
 
 detail::mapped_region& region::awake(const char* function) const {
-  detail::mapped_region& self = live();
-  self.membership.require_awake(function);
-  self.map_again();
-  return self;
+  return live().awake(function);
 }
+
+detail::mapped_region& detail::implementation_of(const region& of) { return of.live(); }
 
 bool region::is_asleep() const noexcept { return mapped_ && mapped_->membership.is_asleep(); }
 
@@ -189,7 +188,7 @@ void region::adopt(std::size_t offset, physical_chunk&& chunk) {
 }
 
 void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks) {
-  mapped_region& self = in.awake("region::adopt");
+  mapped_region& self = implementation_of(in).awake("region::adopt");
   const std::vector<device_ref> devices = devices_of(self.options.placement, self.device);
   std::size_t bytes = 0;
   for (const auto& [offset, chunk] : chunks) {

@@ -123,10 +123,9 @@ class retirement {
 
   lane& lane_of(device_ref device);
   bool pass_on(retired_list::iterator item) noexcept;
-  template <typename Visit>
-  void visit_items(Visit visit) const;
-  template <typename Predicate>
-  std::size_t count(Predicate matters) const;
+  /// The sum of `of(item)` of all; of a predicate, how many it is true for.
+  template <typename Of>
+  std::size_t sum(Of of) const;
   template <typename Predicate>
   std::size_t bytes_of(Predicate matters) const;
   /// Waits until no more than `most` of those that matter are left. Returns false when captures
@@ -217,33 +216,24 @@ bool retirement::pass_on(retired_list::iterator item) noexcept {
   return true;
 }
 
-template <typename Visit>
-void retirement::visit_items(Visit visit) const {
-  for (const retired_chunks& each : events_.items) visit(each);
-  for (const device_lane& of : devices_)
-    for (const retired_chunks& each : of.items) visit(each);
-}
-
-template <typename Predicate>
-std::size_t retirement::count(Predicate matters) const {
+template <typename Of>
+std::size_t retirement::sum(Of of) const {
   std::size_t result = 0;
-  visit_items([&](const retired_chunks& each) { result += matters(each) ? 1 : 0; });
+  for (const retired_chunks& each : events_.items) result += of(each);
+  for (const device_lane& lane : devices_)
+    for (const retired_chunks& each : lane.items) result += of(each);
   return result;
 }
 
 template <typename Predicate>
 std::size_t retirement::bytes_of(Predicate matters) const {
-  std::size_t result = 0;
-  visit_items([&](const retired_chunks& each) { result += matters(each) ? each.bytes : 0; });
-  return result;
+  return sum([&](const retired_chunks& each) { return matters(each) ? each.bytes : 0; });
 }
 
 std::size_t retirement::waiting_bytes_of(device_ref device) const {
   if (process_.is_of_parent()) return 0;
   const std::lock_guard lock{mutex_};
-  std::size_t result = 0;
-  visit_items([&](const retired_chunks& each) { result += each.bytes_of(device); });
-  return result;
+  return sum([&](const retired_chunks& each) { return each.bytes_of(device); });
 }
 
 template <typename Predicate>
@@ -258,8 +248,8 @@ bool retirement::wait_until_left(lock_type& lock, std::size_t most, Predicate ma
   bool few = false;
   ++waiting_callers_;
   changed_.wait(lock, [&] {
-    few = count(matters) <= most;
-    return few || count(goes_on) == 0;
+    few = sum(matters) <= most;
+    return few || sum(goes_on) == 0;
   });
   --waiting_callers_;
   return few;
@@ -291,7 +281,7 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
               return held.second != 0 && is_relieved_by(shortage.why(), held.first.ordinal());
             }));
   };
-  const std::size_t before = count(relieves);
+  const std::size_t before = sum(relieves);
   if (before == 0) return reclaimed_so_far() != seen;
   if (wait_until_left(lock, before - 1, relieves)) return true;
   const std::size_t stuck = bytes_of(relieves);
@@ -411,40 +401,45 @@ void retired_chunks::release() noexcept {
   token.reset();
 }
 
-bool retire(std::list<retired_chunks>& one) noexcept {
-  bool taken = false;
-  report_exceptions([&] { taken = retirement::instance().add(one); });
-  return taken;
+namespace {
+
+/// Takes over `what` as the member `of` of `item`. Returns false and does not change `what` if
+/// that is impossible. If host memory is lacking for the list, the caller waits for the work
+/// itself.
+template <typename Held>
+bool retire_as(Held retired_chunks::*of, Held& what, retired_chunks item) noexcept {
+  try {
+    retirement& all = retirement::instance();
+    retired_list one;
+    one.push_back(std::move(item));
+    std::swap(one.front().*of, what);
+    if (all.add(one)) return true;
+    std::swap(one.front().*of, what);
+  } catch (const std::exception&) {
+  }
+  return false;
+}
+
+}  // namespace
+
+bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
+                     const chunk_cache& destination, std::optional<event> passed,
+                     device_list using_devices, std::optional<device_ref> owner) noexcept {
+  retired_chunks item{std::move(around), destination, std::move(passed), std::move(using_devices)};
+  item.owner = owner;
+  return retire_as(&retired_chunks::backings, backings, std::move(item));
 }
 
 bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                        device_list devices) noexcept {
-  bool retired = false;
-  // If host memory is lacking for the list, the caller waits for the work itself.
-  try {
-    std::list<retired_chunks> one;
-    retired_chunks& item = one.emplace_back(std::move(mark), std::move(devices));
-    item.allocation = std::move(allocation);
-    retired = retire(one);
-    if (!retired) allocation = std::move(item.allocation);
-  } catch (const std::bad_alloc&) {
-  }
-  return retired;
+  return retire_as(&retired_chunks::allocation, allocation, {std::move(mark), std::move(devices)});
 }
 
 bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
-  try {
-    std::list<retired_chunks> one;
-    const device_ref owner = devices.front();
-    retired_chunks& item = one.emplace_back(std::nullopt, std::move(devices));
-    item.owner = owner;
-    item.token = token;
-    if (!retire(one)) return false;
-    token.reset();
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
+  const device_ref owner = devices.front();
+  retired_chunks item{std::nullopt, std::move(devices)};
+  item.owner = owner;
+  return retire_as(&retired_chunks::token, token, std::move(item));
 }
 
 void release_when_unused(device_allocation unused, device_list devices) noexcept {

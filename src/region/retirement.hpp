@@ -74,10 +74,14 @@ struct retired_chunks {
   bool has_reported = false;  // that HIP failed to wait
 };
 
-/// Takes over the one element of `one`, which holds something, and releases it asynchronously.
-/// Returns false and does not change `one` if that is impossible, such as while the process
-/// exits: the caller must then wait itself.
-[[nodiscard]] bool retire(std::list<retired_chunks>& one) noexcept;
+/// Takes over `backings`, which are not empty, and releases them asynchronously: see
+/// retired_chunks. The thread of `owner` waits; without one, that of a chunk's device. Returns
+/// false and does not change `backings` if that is impossible, such as while the process exits: the
+/// caller must then wait itself.
+[[nodiscard]] bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
+                                   const chunk_cache& destination, std::optional<event> passed,
+                                   device_list using_devices,
+                                   std::optional<device_ref> owner = {}) noexcept;
 
 /// Frees `allocation` once `mark` and all work of `devices` are done. A thread of the library calls
 /// hipFree, because hipFree waits for the whole device. Returns false, nothing done, if there is

@@ -20,19 +20,8 @@ class region;
 
 namespace detail {
 class mapped_region;
-class detached_chunk;
-detached_chunk detach_chunk(region& from, std::size_t offset);
-detached_chunk detach_left_behind(region& from, std::size_t offset);
-void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
+mapped_region& implementation_of(const region& of);
 void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
-class refused_mappings;
-refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept;
-physical_chunk reference_chunk(region& of, std::size_t offset);
-void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
-void use_pinned_chunks(region& of);
-void return_pinned_memory(region& of) noexcept;
-class sleep_participant;
-sleep_participant& sleep_participant_of(region& of);
 region region_at(void* address, device_ref device, std::size_t max_bytes,
                  const region_options& options);
 }  // namespace detail
@@ -289,19 +278,7 @@ class region {
 
  private:
   // For vectors, pools, arenas and importers: src/region/chunks/region_chunks.hpp.
-  friend detail::detached_chunk detail::detach_chunk(region& from, std::size_t offset);
-  friend detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset);
-  friend void detail::move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
-  friend detail::refused_mappings detail::take_refused(region& from, std::size_t offset,
-                                                       std::size_t bytes) noexcept;
-  friend void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
-  friend physical_chunk detail::reference_chunk(region& of, std::size_t offset);
-  friend void detail::copy_chunks(region& in, const std::vector<std::size_t>& offsets,
-                                  stream_ref stream);
-  friend void detail::use_pinned_chunks(region& of);
-  friend void detail::return_pinned_memory(region& of) noexcept;
-  // For a pool: src/region/sleep/memory_tag.hpp.
-  friend detail::sleep_participant& detail::sleep_participant_of(region& of);
+  friend detail::mapped_region& detail::implementation_of(const region& of);
   friend region detail::region_at(void* address, device_ref device, std::size_t max_bytes,
                                   const region_options& options);
   region(device_ref device, std::size_t max_bytes, const region_options& options, void* address);

@@ -31,7 +31,7 @@ backing_map::iterator chunk_at(mapped_region& self, std::size_t offset) {
 }  // namespace
 
 detached_chunk detach_chunk(region& from, std::size_t offset) {
-  mapped_region& self = from.live();
+  mapped_region& self = implementation_of(from);
   self.drop_prepared();
   const auto found = chunk_at(self, offset);
   self.holds_memory = true;
@@ -42,7 +42,7 @@ detached_chunk detach_chunk(region& from, std::size_t offset) {
 }
 
 detached_chunk detach_left_behind(region& from, std::size_t offset) {
-  mapped_region& self = from.live();
+  mapped_region& self = implementation_of(from);
   const auto found = self.old_mappings.find(offset);
   if (found == self.old_mappings.end())
     throw std::invalid_argument{"no chunk that moved is still mapped at offset " +
@@ -54,21 +54,21 @@ detached_chunk detach_left_behind(region& from, std::size_t offset) {
 }
 
 void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to) {
-  in.awake("region::move_chunk").move_chunks(from, to);
+  implementation_of(in).awake("region::move_chunk").move_chunks(from, to);
 }
 
 refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept {
-  const auto& addresses = from.live().addresses;
+  const auto& addresses = implementation_of(from).addresses;
   return {addresses,
           addresses->refused().take(static_cast<char*>(addresses->base()) + offset, bytes)};
 }
 
 physical_chunk reference_chunk(region& of, std::size_t offset) {
-  return reference_to(chunk_at(of.live(), offset)->second.chunk);
+  return reference_to(chunk_at(implementation_of(of), offset)->second.chunk);
 }
 
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream) {
-  mapped_region& self = in.live();
+  mapped_region& self = implementation_of(in);
   self.map_again();
   std::vector<backing_map::iterator> replaced;
   replaced.reserve(offsets.size());
@@ -91,9 +91,9 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
   self.replace_chunks(replaced, fresh);
 }
 
-void use_pinned_chunks(region& of) { of.live().takes_pinned = true; }
+void use_pinned_chunks(region& of) { implementation_of(of).takes_pinned = true; }
 
-void return_pinned_memory(region& of) noexcept { of.live().return_pinned_memory(); }
+void return_pinned_memory(region& of) noexcept { implementation_of(of).return_pinned_memory(); }
 
 region region_at(void* address, device_ref device, std::size_t max_bytes,
                  const region_options& options) {
