@@ -58,12 +58,11 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
   const capability found = capability_of(device);
   const bool has_chunks = !from_resource && options.fallback != without_vmm::always &&
                           found.path() != memory_path::fallback;
-  std::unique_ptr<detail::storage_memory> result;
   if (has_chunks) {
     const bool moves = detail::memory_strategy{device}.pins_memory && !is_pinned;
     const std::size_t reserved =
         options.max_bytes != 0 ? wanted : detail::address_share(device, wanted, wanted);
-    result = std::make_unique<detail::region_storage>(
+    auto result = std::make_unique<detail::region_storage>(
         region{device, reserved, chunks}, is_pinned ? detail::held_memory::stays_for_life
                                           : moves   ? detail::held_memory::moves_data
                                                     : detail::held_memory::stays);
@@ -72,34 +71,28 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
                           result->max_bytes(),
                           "growth_options::max_bytes must be reserved in one piece; set less, or "
                           "zero for a share of the addresses that are left"};
-  } else if (!from_resource && options.fallback == without_vmm::refuse) {
+    return result;
+  }
+  if (!from_resource && options.fallback == without_vmm::refuse)
     throw unsupported{
         "growth_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
         " offers no virtual memory management that can be used: " + found.why_fallback() +
         "; set it to without_vmm::use_hip_malloc for a vector that copies when it grows"};
-  } else if (options.chunks.tag || options.chunks.registrar) {
+  if (options.chunks.tag || options.chunks.registrar)
     throw unsupported{
         (options.chunks.tag
              ? std::string{"growth_options::chunks.tag: memory sleeps by its chunks"}
              : std::
                    string{"growth_options::chunks.registrar: memory is registered by its chunks"}) +
-        ", and the vector has none: " +
-        detail::why_no_chunks(device, from_resource
-                                          ? "growth_options::resource is set"
-                                          : "growth_options::fallback is without_vmm::always") +
+        ", and the vector has none: " + detail::why_no_chunks(device, options.resource) +
         "; leave the " + (options.chunks.tag ? "tag" : "registrar") + " out"};
-  } else if (is_pinned && options.max_bytes == 0) {
+  if (is_pinned && options.max_bytes == 0)
     throw unsupported{
         "growth_options::past_max is refuse, which promises an address for life; on device " +
         std::to_string(device.ordinal()) + " that takes all memory at the first growth, for " +
-        detail::why_no_chunks(device, from_resource
-                                          ? "growth_options::resource is set"
-                                          : "growth_options::fallback is without_vmm::always") +
+        detail::why_no_chunks(device, options.resource) +
         "; set growth_options::max_bytes to the final size, or past_max to move"};
-  } else {
-    result = std::make_unique<detail::malloc_storage>(device, wanted, chunks, options.resource);
-  }
-  return result;
+  return std::make_unique<detail::malloc_storage>(device, wanted, chunks, options.resource);
 } catch (const std::length_error&) {
   throw std::length_error{"growth_options::max_bytes is " + std::to_string(options.max_bytes) +
                           ", which exceeds the address space in whole granules; set less, or "
@@ -117,8 +110,17 @@ const growth_options& checked(const growth_options& options) {
   return options;
 }
 
-detail::event_origin origin_of(const growable_storage& storage) noexcept {
-  return {memory_event_source::vector, storage.event_id(), storage.device().ordinal()};
+void report(const growable_storage& storage, memory_event_kind kind, std::size_t bytes,
+            int peer = -1) noexcept {
+  detail::report_event(
+      {memory_event_source::vector, storage.event_id(), storage.device().ordinal()}, kind,
+      {.address = detail::event_address(storage.data()), .bytes = bytes, .peer = peer});
+}
+
+void report_right(const growable_storage& storage, device_ref device, access_right right) noexcept {
+  report(storage,
+         right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant, 0,
+         device.ordinal());
 }
 
 std::size_t granule_of(device_ref device, const growth_options& options) {
@@ -280,8 +282,7 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
     } catch (const out_of_memory& error) {
       if (next != targets.end() - 1) continue;
       detail::log<log_level::error>([&] { return std::string{"a vector: "} + error.what(); });
-      detail::report_event(origin_of(*this), memory_event_kind::out_of_memory,
-                           {.address = detail::event_address(data()), .bytes = bytes});
+      report(*this, memory_event_kind::out_of_memory, bytes);
       throw;
     }
   }
@@ -295,8 +296,7 @@ void growable_storage::count_growth(const size_before& before, std::size_t bytes
   counts_.peak_bytes = std::max(counts_.peak_bytes, held_bytes());
   // A move to other addresses leaves out the erased bytes in front.
   const std::size_t grown = held_bytes() > before.held ? held_bytes() - before.held : 0;
-  detail::report_event(origin_of(*this), memory_event_kind::grow,
-                       {.address = detail::event_address(data()), .bytes = grown});
+  report(*this, memory_event_kind::grow, grown);
   detail::log<log_level::debug>([&] {
     return "a vector grew from " + format_bytes(before.held) + " to " + format_bytes(held_bytes()) +
            " of device " + std::to_string(device_.ordinal()) +
@@ -366,9 +366,7 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
       bytes == 0 && !is_for_life ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
   const std::size_t released = memory_->trim(kept, stream, tail);
   count_move(before, held, used);
-  if (released != 0)
-    detail::report_event(origin_of(*this), memory_event_kind::trim,
-                         {.address = detail::event_address(data()), .bytes = released});
+  if (released != 0) report(*this, memory_event_kind::trim, released);
   return released + scratch;
 }
 
@@ -390,18 +388,13 @@ void growable_storage::erase_front(std::size_t bytes, stream_ref stream, bool is
     memory_->erase_front(bytes, stream);
   }
   const std::size_t released = before - held_bytes();
-  if (released != 0)
-    detail::report_event(origin_of(*this), memory_event_kind::trim,
-                         {.address = detail::event_address(data()), .bytes = released});
+  if (released != 0) report(*this, memory_event_kind::trim, released);
 }
 
 void growable_storage::grant(device_ref device, access_right right) {
   if (!memory_) memory_ = reserve_memory(device_, options_);
   memory_->grant(device, right);
-  detail::report_event(
-      origin_of(*this),
-      right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
-      {.address = detail::event_address(data()), .peer = device.ordinal()});
+  report_right(*this, device, right);
 }
 
 void growable_storage::set_access(const access_list& rights) {
@@ -409,10 +402,7 @@ void growable_storage::set_access(const access_list& rights) {
   const access_map before = memory_->rights();
   memory_->set_access(rights);
   detail::for_each_change(before, memory_->rights(), [&](device_ref device, access_right right) {
-    detail::report_event(
-        origin_of(*this),
-        right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
-        {.address = detail::event_address(data()), .peer = device.ordinal()});
+    report_right(*this, device, right);
   });
 }
 

@@ -20,6 +20,12 @@
 
 namespace hipvmm::detail {
 
+std::string why_no_chunks(device_ref owner, const mr::memory_resource* resource) {
+  return why_no_chunks(owner, resource != nullptr
+                                  ? "growth_options::resource is set"
+                                  : "growth_options::fallback is without_vmm::always");
+}
+
 malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
                                const region_options& chosen, mr::memory_resource* resource)
     : rights_{owner},
@@ -27,11 +33,8 @@ malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
       granularity_{resource == nullptr ? unit_of(capability_of(owner)).minimum
                                        : mr::memory_resource::default_alignment},
       limit_{align_up(max_bytes, granularity_)} {
-  require_not_shareable(
-      chosen.shareable, "region_options::shareable", owner,
-      why_no_chunks(owner, resource_ != nullptr
-                               ? "growth_options::resource is set"
-                               : "growth_options::fallback is without_vmm::always"));
+  require_not_shareable(chosen.shareable, "region_options::shareable", owner,
+                        why_no_chunks(owner, resource));
   if (!chosen.placement.is_one_device())
     throw unsupported{"region_options::placement on device " + std::to_string(owner.ordinal()) +
                       ": chunks only can be placed, and the memory is one allocation of " +
@@ -98,10 +101,10 @@ void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
     try {
       const stream own{device()};
       // Work in flight may write to the old bytes.
-      wait_for_users(rights_.all());
+      wait_for_users(rights_.users());
       copy_to(larger, committed_bytes() - lead_, own);
     } catch (...) {
-      drop(std::move(larger), devices_of(rights_.all()));
+      drop(std::move(larger), devices_of(rights_.users()));
       throw;
     }
   }
@@ -133,7 +136,7 @@ void malloc_storage::release_all(stream_ref stream) {
   std::optional<event> mark;
   device_list devices;
   if (!stream.is_done()) {
-    devices = devices_of(rights_.all());
+    devices = devices_of(rights_.users());
     mark = record_event_in(stream, devices);
     if (!mark) stream.synchronize();
   }
@@ -147,7 +150,7 @@ void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
   try {
     copy_to(smaller, std::min(kept, committed_bytes() - lead_), stream);
   } catch (...) {
-    drop(std::move(smaller), devices_of(rights_.all()));
+    drop(std::move(smaller), devices_of(rights_.users()));
     throw;
   }
   replace(std::move(smaller));
@@ -163,7 +166,7 @@ bool malloc_storage::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 bool malloc_storage::retire_whole() noexcept {
   if (memory_.empty()) return true;
   try {
-    return retire_allocation(memory_, std::nullopt, devices_of(rights_.all()));
+    return retire_allocation(memory_, std::nullopt, devices_of(rights_.users()));
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -173,7 +176,7 @@ void malloc_storage::retire() noexcept {
   if (process_.is_of_parent()) static_cast<void>(memory_.release());
   if (resource_ != nullptr) return replace({});
   if (retire_whole()) return;
-  if (wait_past_captures(rights_.all())) return replace({});
+  if (wait_past_captures(rights_.users())) return replace({});
   // Work may still use it.
   const std::size_t bytes = memory_.bytes();
   static_cast<void>(memory_.release());

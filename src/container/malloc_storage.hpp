@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -12,6 +13,10 @@
 #include "region/malloc_rights.hpp"
 
 namespace hipvmm::detail {
+
+/// The reason for no chunks of a vector on `owner`, which takes its memory from `resource`, or from
+/// hipMalloc if that is null.
+[[nodiscard]] std::string why_no_chunks(device_ref owner, const mr::memory_resource* resource);
 
 /// Backing of a growable_storage on a device without usable virtual memory, or from a memory
 /// resource: one allocation, of hipMalloc or the resource, that holds [0, committed_bytes()).

@@ -15,6 +15,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "region/chunks/region_chunks.hpp"
+#include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
 
 namespace hipvmm::detail {
@@ -98,28 +99,27 @@ row_memory::row_memory(device_ref device, const slot_geometry& geometry,
       region_{reserve(device, geometry, options, &cache_)},
       rows_(geometry.plane / geometry.block) {}
 
-void row_memory::note_unclaimed(const row_state& row, std::size_t before) noexcept {
-  unclaimed_ = unclaimed_ - before + counts_as_unclaimed(row);
+template <typename Change>
+void row_memory::change(std::size_t row, Change how) {
+  row_state& state = rows_[row];
+  unclaimed_ -= counts_as_unclaimed(state);
+  how(state);
+  unclaimed_ += counts_as_unclaimed(state);
 }
 
 bool row_memory::back_next(std::size_t row) {
-  row_state& state = rows_[row];
-  if (state.backed_planes == geometry_.planes) return false;
-  region_.commit(offset(row, state.backed_planes), geometry_.block);
-  const std::size_t before = counts_as_unclaimed(state);
-  ++state.backed_planes;
-  note_unclaimed(state, before);
+  const std::size_t plane = rows_[row].backed_planes;
+  if (plane == geometry_.planes) return false;
+  region_.commit(offset(row, plane), geometry_.block);
+  change(row, [](row_state& state) { ++state.backed_planes; });
   return true;
 }
 
 void row_memory::back_run(std::size_t row, std::size_t count) {
   for (std::size_t plane = 0; plane < geometry_.planes; ++plane) {
     region_.commit(offset(row, plane), count * geometry_.block, geometry_.block);
-    for (std::size_t each = row; each < row + count; ++each) {
-      const std::size_t before = counts_as_unclaimed(rows_[each]);
-      ++rows_[each].backed_planes;
-      note_unclaimed(rows_[each], before);
-    }
+    for (std::size_t each = row; each < row + count; ++each)
+      change(each, [](row_state& state) { ++state.backed_planes; });
   }
 }
 
@@ -131,12 +131,9 @@ void row_memory::decommit(std::size_t row, std::size_t count) {
     if (!is_backed) continue;
     region_.decommit(offset(row, plane), count * geometry_.block);
     for (std::size_t each = row; each < row + count; ++each) {
-      row_state& state = rows_[each];
-      if (state.backed_planes <= plane) continue;
-      const std::size_t before = counts_as_unclaimed(state);
-      --state.backed_planes;
-      note_hidden(state, plane);
-      note_unclaimed(state, before);
+      if (rows_[each].backed_planes <= plane) continue;
+      change(each, [](row_state& state) { --state.backed_planes; });
+      note_hidden(rows_[each], plane);
     }
   }
   for (std::size_t each = row; each < row + count; ++each) leave_group(rows_[each]);
@@ -158,15 +155,11 @@ std::size_t row_memory::find_unclaimed() const noexcept {
 }
 
 void row_memory::claim(std::size_t row) noexcept {
-  const std::size_t before = counts_as_unclaimed(rows_[row]);
-  ++rows_[row].claims;
-  note_unclaimed(rows_[row], before);
+  change(row, [](row_state& state) { ++state.claims; });
 }
 
 bool row_memory::unclaim(std::size_t row) noexcept {
-  const std::size_t before = counts_as_unclaimed(rows_[row]);
-  --rows_[row].claims;
-  note_unclaimed(rows_[row], before);
+  change(row, [](row_state& state) { --state.claims; });
   return rows_[row].claims == 0;
 }
 
@@ -175,8 +168,8 @@ std::size_t row_memory::kept_bytes() const noexcept {
 }
 
 std::size_t row_memory::reusable_bytes(std::size_t most) const {
-  return own_cache_ ? cache_registry::bytes_to_take(cache_, region_.device(), geometry_.block,
-                                                    handle_type::none, most)
+  return own_cache_ ? cache_registry::of(cache_, region_.device())
+                          .bytes_to_take(geometry_.block, handle_type::none, most)
                     : 0;
 }
 
@@ -189,8 +182,8 @@ std::size_t row_memory::cached_bytes() const { return cache_.statistics(region_.
 std::size_t row_memory::usable_cached_bytes() const {
   if (own_cache_) return 0;
   if (strategy_.pins_memory)
-    return cache_registry::bytes_to_take(cache_, region_.device(), geometry_.block,
-                                         handle_type::none);
+    return cache_registry::of(cache_, region_.device())
+        .bytes_to_take(geometry_.block, handle_type::none);
   // creatable() counts the shared one.
   return &cache_ == &chunk_cache::shared() ? 0 : cached_bytes();
 }
@@ -204,7 +197,7 @@ void row_memory::give_kept(const idle_request& wanted, given_memory& given) {
   if (is_taker(wanted)) return;
   while (fits(wanted) && given.all() < wanted.bytes) {
     physical_chunk chunk =
-        cache_registry::take(cache_, region_.device(), wanted.chunk_bytes, wanted.shareable);
+        cache_registry::of(cache_, region_.device()).take(wanted.chunk_bytes, wanted.shareable);
     if (chunk.empty()) break;
     given.moved += chunk.bytes();
     wanted.taker->recycle(std::move(chunk));

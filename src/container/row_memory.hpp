@@ -161,7 +161,9 @@ class row_memory {
   /// One plane of the row shows, or no longer shows, the group's memory.
   void note_shown(row_state& row, std::size_t plane) noexcept;
   void note_hidden(row_state& row, std::size_t plane) noexcept;
-  void note_unclaimed(const row_state& row, std::size_t before) noexcept;
+  /// Changes the row by `how(state)`, and unclaimed() with it.
+  template <typename Change>
+  void change(std::size_t row, Change how);
   [[nodiscard]] static std::size_t counts_as_unclaimed(const row_state& row) noexcept {
     return row.claims == 0 && row.backed_planes != 0 ? 1 : 0;
   }

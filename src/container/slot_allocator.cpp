@@ -38,7 +38,7 @@ slot_allocator::slot_allocator(device_ref device, const slot_arena_options& opti
       floor_{options.floor_bytes},
       priority_{options.priority},
       rows_{device, geometry_, options},
-      devices_{devices_of(rows_.memory().rights())},
+      devices_{devices_of(users_of(rows_.memory().rights()))},
       slots_(geometry_.slots),
       capacities_(geometry_.slots),
       claims_(geometry_.slots),
@@ -204,18 +204,8 @@ void slot_allocator::release(std::size_t which, stream_ref stream) {
   slot& one = require_in_use("release", which, stream);
   require_outside_batch("release", which);
   mark("release", which, stream);
-  const auto release_now = [&] {
-    one.length.store(0, std::memory_order_relaxed);
-    one.in_use.store(false, std::memory_order_release);
-  };
-  if (has_shared_) {
-    // The next sequence must not see shared blocks.
-    const pause stopped{*this};
-    release_now();
-    set_claims(which, claims_[which].count);
-  } else {
-    release_now();
-  }
+  shorten(which, 0);
+  one.in_use.store(false, std::memory_order_release);
   if (may_prefetch_.exchange(true)) return;
   // A request made when nothing was to be prefetched runs no task.
   is_requested_.store(false);
@@ -233,13 +223,15 @@ void slot_allocator::truncate(std::size_t which, std::size_t length, stream_ref 
                                 ": commit() makes it longer"};
   if (length == present) return;
   mark("truncate", which, stream);
-  if (has_shared_) {
-    const pause stopped{*this};
-    one.length.store(length, std::memory_order_relaxed);
-    set_claims(which, claims_[which].count);
-  } else {
-    one.length.store(length, std::memory_order_relaxed);
-  }
+  shorten(which, length);
+}
+
+void slot_allocator::shorten(std::size_t which, std::size_t length) {
+  std::optional<pause> stopped;
+  if (has_shared_) stopped.emplace(*this);
+  slots_[which].length.store(length, std::memory_order_relaxed);
+  // The next bytes must not be in shared blocks.
+  if (has_shared_) set_claims(which, claims_[which].count);
 }
 
 std::vector<bool> slot_allocator::needed_rows(needed_by whom) const {
@@ -249,10 +241,15 @@ std::vector<bool> slot_allocator::needed_rows(needed_by whom) const {
     std::size_t bytes = one.length.load(std::memory_order_relaxed);
     if (whom == needed_by::slots_in_use && one.in_use.load(std::memory_order_relaxed))
       bytes = geometry_.most;
-    const std::size_t rows = geometry_.rows_for(which, bytes);
-    for (std::size_t i = 0; i < rows; ++i) needed[geometry_.first_row(which) + i] = true;
+    mark_rows(needed, which, bytes);
   }
   return needed;
+}
+
+void slot_allocator::mark_rows(std::vector<bool>& rows, std::size_t which,
+                               std::size_t bytes) const noexcept {
+  const std::size_t count = geometry_.rows_for(which, bytes);
+  for (std::size_t i = 0; i < count; ++i) rows[geometry_.first_row(which) + i] = true;
 }
 
 std::size_t slot_allocator::added_rows(std::size_t which, std::size_t length,
@@ -294,9 +291,7 @@ std::size_t slot_allocator::slots_that_fit(std::size_t length) {
     const std::size_t added = added_rows(which, length, needed);
     if (added > room) continue;
     room -= added;
-    const std::size_t first = geometry_.first_row(which);
-    const std::size_t rows = geometry_.rows_for(which, length);
-    for (std::size_t i = 0; i < rows; ++i) needed[first + i] = true;
+    mark_rows(needed, which, length);
     ++fitting;
   }
   return fitting;

@@ -189,6 +189,8 @@ class slot_allocator final : sleep_participant, idle_holder {
   /// Makes `stream` wait for the slot's event.
   void wait_in(const char* function, std::size_t which, stream_ref stream);
 
+  /// The slot has `length` bytes from now on, and no more.
+  void shorten(std::size_t which, std::size_t length);
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
   /// Throws: out_of_memory if the lengths need more than the budget, even if all others gave
@@ -260,6 +262,8 @@ class slot_allocator final : sleep_participant, idle_holder {
   /// Which rows have bytes of a slot, or may get bytes of one in use.
   enum class needed_by { lengths, slots_in_use };
   [[nodiscard]] std::vector<bool> needed_rows(needed_by whom = needed_by::lengths) const;
+  /// Marks those of the slot's first `bytes` bytes.
+  void mark_rows(std::vector<bool>& rows, std::size_t which, std::size_t bytes) const noexcept;
   /// How many rows of those for the slot's first `length` bytes are not among the needed ones.
   [[nodiscard]] std::size_t added_rows(std::size_t which, std::size_t length,
                                        const std::vector<bool>& needed) const noexcept;

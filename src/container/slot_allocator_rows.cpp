@@ -182,9 +182,7 @@ void slot_allocator::require_budget(const std::size_t* slots, const std::size_t*
   if (rows == 0 || rows * geometry_.row_bytes() <= room()) return;
   std::vector<bool> needed = needed_rows();
   const std::size_t before = needed_bytes(needed);
-  for (std::size_t i = 0; i < count; ++i)
-    for (std::size_t row = geometry_.rows_for(slots[i], lengths[i]); row-- != 0;)
-      needed[geometry_.first_row(slots[i]) + row] = true;
+  for (std::size_t i = 0; i < count; ++i) mark_rows(needed, slots[i], lengths[i]);
   const std::size_t after = needed_bytes(needed);
   if (const std::size_t most = limit(); after > most)
     throw out_of_memory{budget_shortage(after - before, most - std::min(most, before))};

@@ -38,18 +38,6 @@ bool visit_copying(device_ref owner, HasRight has_right, Visit visit) {
 
 /// The same for each device that may have work on the memory. Allocates nothing.
 template <typename Visit>
-bool visit_users(const access_map& rights, Visit visit) {
-  for (const access_desc& entry : rights.entries())
-    if (!visit(entry.device)) return false;
-  const auto visit_others = [&](device_ref owner) {
-    return visit_copying(
-        owner, [&](device_ref each) { return rights.get(each) != access_right::none; }, visit);
-  };
-  const std::vector<device_ref>& others = rights.other_owners();
-  return visit_others(rights.owner()) && std::all_of(others.begin(), others.end(), visit_others);
-}
-
-template <typename Visit>
 bool visit_users(const memory_users& users, Visit visit) {
   if (!std::all_of(users.devices.begin(), users.devices.end(), visit)) return false;
   return std::all_of(users.owners.begin(), users.owners.end(), [&](device_ref owner) {
@@ -62,8 +50,21 @@ bool visit_users(const memory_users& users, Visit visit) {
   });
 }
 
-template <typename Users>
-device_list list_users(const Users& users) {
+}  // namespace
+
+void wait_before_grant(const memory_users& users) {
+  if (rules_of_runtime().wait_before_grant && !waited_before_grant::is_set()) wait_for_users(users);
+}
+
+memory_users users_of(const access_map& rights) {
+  memory_users result{{}, {rights.owner()}};
+  for (const access_desc& entry : rights.entries()) result.devices.push_back(entry.device);
+  result.owners.insert(result.owners.end(), rights.other_owners().begin(),
+                       rights.other_owners().end());
+  return result;
+}
+
+device_list devices_of(const memory_users& users) {
   device_list result;
   visit_users(users, [&](device_ref device) {
     if (std::find(result.begin(), result.end(), device) == result.end()) result.push_back(device);
@@ -71,24 +72,6 @@ device_list list_users(const Users& users) {
   });
   return result;
 }
-
-template <typename Users>
-void wait_for_all(const Users& users) {
-  visit_users(users, [](device_ref device) {
-    device.synchronize();
-    return true;
-  });
-}
-
-}  // namespace
-
-void wait_before_grant(const memory_users& users) {
-  if (rules_of_runtime().wait_before_grant && !waited_before_grant::is_set()) wait_for_users(users);
-}
-
-device_list devices_of(const access_map& rights) { return list_users(rights); }
-
-device_list devices_of(const memory_users& users) { return list_users(users); }
 
 std::optional<event> record_event_in(stream_ref stream, const device_list& devices) {
   for (const device_ref device : devices) {
@@ -109,16 +92,15 @@ bool wait_for(const device_list& devices, bool& has_reported) noexcept {
                      [&](device_ref device) { return may_pass(device, has_reported); });
 }
 
-bool wait_for(const access_map& rights, bool& has_reported) noexcept {
-  return visit_users(rights, [&](device_ref device) { return may_pass(device, has_reported); });
-}
-
 bool wait_for(const memory_users& users, bool& has_reported) noexcept {
   return visit_users(users, [&](device_ref device) { return may_pass(device, has_reported); });
 }
 
-void wait_for_users(const access_map& rights) { wait_for_all(rights); }
-
-void wait_for_users(const memory_users& users) { wait_for_all(users); }
+void wait_for_users(const memory_users& users) {
+  visit_users(users, [](device_ref device) {
+    device.synchronize();
+    return true;
+  });
+}
 
 }  // namespace hipvmm::detail

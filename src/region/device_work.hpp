@@ -20,10 +20,11 @@ struct memory_users {
   device_list devices;  // each has a right to some chunk
   device_list owners;   // each has memory of some chunk
 };
+/// Those of memory with these rights.
+[[nodiscard]] memory_users users_of(const access_map& rights);
 
 /// Returns every device that may have work on the memory: first those with a right, then those
 /// without that the library copied to or from an owner, see runtime/peer_copies.hpp.
-[[nodiscard]] device_list devices_of(const access_map& rights);
 [[nodiscard]] device_list devices_of(const memory_users& users);
 
 /// Records an event in `stream`, of the one of `devices` that the stream belongs to. Empty when the
@@ -36,12 +37,10 @@ struct memory_users {
 ///   is then unknown, and a later wait may succeed.
 /// - Another failure is reported unless `has_reported`, which becomes true.
 [[nodiscard]] bool wait_for(const device_list& devices, bool& has_reported) noexcept;
-/// The same for devices_of(rights).
-[[nodiscard]] bool wait_for(const access_map& rights, bool& has_reported) noexcept;
+/// The same for devices_of(users).
 [[nodiscard]] bool wait_for(const memory_users& users, bool& has_reported) noexcept;
-/// Waits for all work of devices_of(rights).
+/// Waits for all work of devices_of(users).
 /// Throws: hip_error, among others if a capture forbids the wait.
-void wait_for_users(const access_map& rights);
 void wait_for_users(const memory_users& users);
 
 /// Call before rights to mapped memory change: waits as wait_for_users() if
@@ -57,7 +56,7 @@ using waited_before_grant = thread_mark<struct waited_before_grant_kind>;
 /// How long callers repeat waits for devices that HIP refuses, as it does during captures.
 inline constexpr std::chrono::milliseconds capture_patience{100};
 
-/// Waits for all work of `devices`: a device list, access rights or memory_users. Repeats the wait
+/// Waits for all work of `devices`: a device list or memory_users. Repeats the wait
 /// until HIP does not refuse it or capture_patience is over. Returns whether it waited.
 template <typename Devices>
 [[nodiscard]] bool wait_past_captures(const Devices& devices) noexcept {

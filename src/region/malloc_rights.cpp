@@ -26,9 +26,11 @@ void malloc_rights::change_to(access_map next) {
         ", which comes from hipMalloc: its own device may always read and write and others may "
         "both read and write or neither; ask for access_right::read_write, or leave the right as "
         "it is"};
+  memory_users users = users_of(next);
   for (const access_desc& each : wanted)
     if (rights_.get(each.device) == access_right::none) each.device.enable_peer_access(owner());
   rights_ = std::move(next);
+  users_ = std::move(users);
 }
 
 std::string why_no_chunks(device_ref owner, std::string_view chosen) {

@@ -7,6 +7,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "region/device_work.hpp"
 
 namespace hipvmm::detail {
 
@@ -14,7 +15,7 @@ namespace hipvmm::detail {
 /// they are permanent: granting enables a peer's access, revoking is recorded and changes nothing.
 class malloc_rights {
  public:
-  explicit malloc_rights(device_ref owner) : rights_{owner} {}
+  explicit malloc_rights(device_ref owner) : rights_{owner}, users_{users_of(rights_)} {}
 
   /// Grants `to` the right `right`.
   /// Throws: as access_map::set; unsupported for a right to read only, or none for the owner;
@@ -23,12 +24,14 @@ class malloc_rights {
   /// Replaces all rights by those that `wanted` asks for. Throws: as grant().
   void set_access(const access_list& wanted) { change_to(access_map{owner(), wanted}); }
   [[nodiscard]] const access_map& all() const noexcept { return rights_; }
+  [[nodiscard]] const memory_users& users() const noexcept { return users_; }
   [[nodiscard]] device_ref owner() const noexcept { return rights_.owner(); }
 
  private:
   void change_to(access_map next);
 
   access_map rights_;
+  memory_users users_;
 };
 
 /// The reason for no chunks on `owner`: a lack of its virtual memory, or the choice of the program,

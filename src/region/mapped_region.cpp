@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "region/retirement.hpp"
 #include "runtime/runtime_rules.hpp"
+#include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
 
 namespace hipvmm::detail {
@@ -90,14 +91,6 @@ memory_strategy::record_list require_placement(device_ref owner, const capabilit
   return known;
 }
 
-memory_users users_of(const access_map& rights) {
-  memory_users result{{}, {rights.owner()}};
-  for (const access_desc& entry : rights.entries()) result.devices.push_back(entry.device);
-  result.owners.insert(result.owners.end(), rights.other_owners().begin(),
-                       rights.other_owners().end());
-  return result;
-}
-
 }  // namespace
 
 access_map mapped_region::rights_of(device_ref owner, const access_list& wanted,
@@ -162,7 +155,7 @@ physical_chunk mapped_region::take_pinned(memory_location where, std::size_t byt
   // Chunks of several sizes would be beside the hole in front.
   if (!strategy->rights.takes_any_mapping && !backings.empty() && backings.begin()->first != 0)
     return {};
-  return cache_registry::take_pinned(cache(), *where.device(), bytes, most, options.shareable);
+  return cache_registry::of(cache(), *where.device()).take_pinned(bytes, most, options.shareable);
 }
 
 physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t offset,

@@ -228,16 +228,12 @@ std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, mem
   std::vector<physical_chunk> fresh;
   try {
     fresh = copies_of(moving, to, stream);
+    before.reset();
+    replace_chunks(moving, fresh);
   } catch (...) {
     forget_unused();
     // Nothing of it was mapped in the region's addresses.
     if (before) strategy = std::move(before);
-    throw;
-  }
-  try {
-    replace_chunks(moving, fresh);
-  } catch (...) {
-    forget_unused();
     throw;
   }
   forget_unused();

@@ -152,16 +152,12 @@ detail::mapped_region& region::live() const {
   return *mapped_;
 }
 
-detail::mapped_region& region::awake(const char* function) const {
-  return live().awake(function);
-}
-
 detail::mapped_region& detail::implementation_of(const region& of) { return of.live(); }
 
 bool region::is_asleep() const noexcept { return mapped_ && mapped_->membership.is_asleep(); }
 
 void region::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
-  detail::mapped_region& self = awake("region::commit");
+  detail::mapped_region& self = live().awake("region::commit");
   require_units(self, "commit", offset, bytes);
   if (largest_chunk != one_chunk && (largest_chunk == 0 || largest_chunk % self.granularity != 0))
     throw std::invalid_argument{"region::commit: chunks of " + std::to_string(largest_chunk) +
@@ -218,21 +214,21 @@ std::vector<chunk_view> region::chunks() const {
 }
 
 std::vector<exported_chunk> region::export_chunks(std::uint64_t since) {
-  return awake("region::export_chunks").export_chunks(since);
+  return live().awake("region::export_chunks").export_chunks(since);
 }
 
 std::vector<exported_fabric_chunk> region::export_fabric_chunks(std::uint64_t since) {
-  return awake("region::export_fabric_chunks").export_fabric_chunks(since);
+  return live().awake("region::export_fabric_chunks").export_fabric_chunks(since);
 }
 
 exported_range region::export_range(std::size_t offset, std::size_t bytes) {
-  detail::mapped_region& self = awake("region::export_range");
+  detail::mapped_region& self = live().awake("region::export_range");
   self.require_within("export_range", offset, bytes);
   return self.export_range(offset, bytes);
 }
 
 void region::prepare(std::size_t bytes, prefetch_level how) {
-  detail::mapped_region& self = awake("region::prepare");
+  detail::mapped_region& self = live().awake("region::prepare");
   require_units(self, "prepare", 0, bytes);
   self.prepare(bytes, how);
 }
@@ -245,13 +241,13 @@ std::size_t region::cancel_or_wait() noexcept {
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
-  detail::mapped_region& self = awake("region::decommit");
+  detail::mapped_region& self = live().awake("region::decommit");
   require_units(self, "decommit", offset, bytes);
   return report_trim(self, offset, [&] { return self.decommit(offset, bytes); });
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
-  detail::mapped_region& self = awake("region::decommit");
+  detail::mapped_region& self = live().awake("region::decommit");
   require_units(self, "decommit", offset, bytes);
   require_not_captured("decommit", stream);
   return report_trim(self, offset, [&] { return self.decommit(offset, bytes, stream); });
@@ -260,16 +256,16 @@ std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref s
 bool region::can_move_chunks() const noexcept { return mapped_ && mapped_->can_move_chunks(); }
 
 void region::move_chunk(std::size_t from, std::size_t to) {
-  detail::mapped_region& self = awake("region::move_chunk");
+  detail::mapped_region& self = live().awake("region::move_chunk");
   require_units(self, "move_chunk", to, 0);
   self.move_chunks({from}, to);
 }
 
-void region::end_move(std::size_t from) { awake("region::end_move").end_move(from); }
+void region::end_move(std::size_t from) { live().awake("region::end_move").end_move(from); }
 
 std::size_t region::move_range(std::size_t offset, std::size_t bytes, memory_location to,
                                stream_ref stream) {
-  detail::mapped_region& self = awake("region::move_range");
+  detail::mapped_region& self = live().awake("region::move_range");
   require_units(self, "move_range", offset, bytes);
   if (to.device()) require_device(*to.device());
   require_not_captured("move_range", stream);
@@ -277,36 +273,36 @@ std::size_t region::move_range(std::size_t offset, std::size_t bytes, memory_loc
 }
 
 void region::grant(device_ref device, access_right right) {
-  detail::mapped_region& self = awake("region::grant");
+  detail::mapped_region& self = live().awake("region::grant");
   self.grant(device, right);
   self.report(right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
               {.address = self.address_of(0), .peer = device.ordinal()});
 }
 
 void region::set_access(const access_list& rights) {
-  detail::mapped_region& self = awake("region::set_access");
+  detail::mapped_region& self = live().awake("region::set_access");
   report_changes(self, self.set_access(rights), {.address = self.address_of(0)});
 }
 
 void region::set_access(std::size_t offset, std::size_t bytes, const access_list& rights) {
-  detail::mapped_region& self = awake("region::set_access");
+  detail::mapped_region& self = live().awake("region::set_access");
   self.require_within("set_access", offset, bytes);
   report_changes(self, self.set_access(offset, bytes, rights),
                  {.address = self.address_of(offset), .bytes = bytes});
 }
 
 const access_map& region::rights_at(std::size_t offset) const {
-  return awake("region::rights_at").rights_at(offset);
+  return live().awake("region::rights_at").rights_at(offset);
 }
 
 std::vector<chunk_access> region::effective_access(std::size_t offset, std::size_t bytes) const {
-  detail::mapped_region& self = awake("region::effective_access");
+  detail::mapped_region& self = live().awake("region::effective_access");
   self.require_within("effective_access", offset, bytes);
   return self.effective_access(offset, bytes);
 }
 
 std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
-  detail::mapped_region& self = awake("region::trim");
+  detail::mapped_region& self = live().awake("region::trim");
   self.require_within("trim", bytes, 0);
   require_not_captured("trim", stream);
   return report_trim(self, bytes, [&] { return self.trim(bytes, stream, tail); });
@@ -329,7 +325,7 @@ void region::retire() noexcept {
 }
 
 bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
-  detail::mapped_region& self = awake("region::extend");
+  detail::mapped_region& self = live().awake("region::extend");
   const std::size_t present = self.max_bytes();
   const std::size_t wanted = align_up(max_bytes, self.granularity);
   const std::size_t least = align_up(commit_bytes, self.granularity);
@@ -346,7 +342,7 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 }
 
 void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
-  detail::mapped_region& self = awake("region::rebase");
+  detail::mapped_region& self = live().awake("region::rebase");
   require_units(self, "rebase", from, 0);
   const std::size_t wanted = align_up(max_bytes, self.granularity);
   const std::size_t least = align_up(commit_bytes, self.granularity);

@@ -7,7 +7,7 @@
 
 namespace hipvmm::detail {
 
-std::unique_ptr<kept_chunk> cached_chunks::take(std::size_t bytes, handle_type shareable) {
+physical_chunk cached_chunks::take(std::size_t bytes, handle_type shareable) {
   const std::lock_guard lock{mutex};
   // Memory that cannot return is used before memory that can.
   for (group* const each : {&pinned_, &free_}) {
@@ -15,11 +15,10 @@ std::unique_ptr<kept_chunk> cached_chunks::take(std::size_t bytes, handle_type s
     if (at == each->chunks.end() || at->chunk.bytes() != bytes ||
         at->chunk.shareable() != shareable)
       continue;
-    ++statistics.hits;
-    return std::unique_ptr<kept_chunk>{&take_out(*at)};
+    return take_chunk(*at);
   }
   ++statistics.misses;
-  return nullptr;
+  return {};
 }
 
 std::size_t cached_chunks::bytes_to_take(std::size_t bytes, handle_type shareable,
@@ -35,8 +34,8 @@ std::size_t cached_chunks::bytes_to_take(std::size_t bytes, handle_type shareabl
   return sum;
 }
 
-std::unique_ptr<kept_chunk> cached_chunks::take_pinned(std::size_t bytes, std::size_t most,
-                                                       handle_type shareable) {
+physical_chunk cached_chunks::take_pinned(std::size_t bytes, std::size_t most,
+                                          handle_type shareable) {
   const std::lock_guard lock{mutex};
   kept_chunk* best = nullptr;
   for (auto at = pinned_.chunks.lower_bound(kept_position{true, shareable, 0, 0});
@@ -48,9 +47,7 @@ std::unique_ptr<kept_chunk> cached_chunks::take_pinned(std::size_t bytes, std::s
     best = &*at;
     if (best->chunk.bytes() >= bytes) break;
   }
-  if (best == nullptr) return nullptr;
-  ++statistics.hits;
-  return std::unique_ptr<kept_chunk>{&take_out(*best)};
+  return best == nullptr ? physical_chunk{} : take_chunk(*best);
 }
 
 cached_chunks::outcome cached_chunks::keep(std::unique_ptr<kept_chunk> kept,
@@ -170,6 +167,12 @@ kept_chunk& cached_chunks::take_out(kept_chunk& kept) {
   statistics.bytes -= kept.chunk.bytes();
   --statistics.chunks;
   return kept;
+}
+
+physical_chunk cached_chunks::take_chunk(kept_chunk& kept) {
+  ++statistics.hits;
+  const std::unique_ptr<kept_chunk> taken{&take_out(kept)};
+  return std::move(taken->chunk);
 }
 
 void cached_chunks::drop(kept_chunk& kept, evicted_chunks& out) {

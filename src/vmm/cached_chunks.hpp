@@ -107,15 +107,15 @@ struct cached_chunks {
   cached_chunks(device_ref owner, cached_chunks* following) noexcept
       : device{owner}, next{following} {}
 
-  /// Takes out a chunk of these properties, a pinned one if there is one; null if none is kept.
-  std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
+  /// Takes out a chunk of these properties, a pinned one if there is one; an empty one if none is
+  /// kept.
+  physical_chunk take(std::size_t bytes, handle_type shareable);
   /// Bytes of the chunks that take() may return one by one, counted until they are `most`.
   [[nodiscard]] std::size_t bytes_to_take(std::size_t bytes, handle_type shareable,
-                                          std::size_t most) const;
+                                          std::size_t most = static_cast<std::size_t>(-1)) const;
   /// Takes out a pinned chunk for a gap of `bytes` bytes: the smallest of at least as many, up to
-  /// `most`, or else the largest; null if none is kept.
-  std::unique_ptr<kept_chunk> take_pinned(std::size_t bytes, std::size_t most,
-                                          handle_type shareable);
+  /// `most`, or else the largest; an empty one if none is kept.
+  physical_chunk take_pinned(std::size_t bytes, std::size_t most, handle_type shareable);
   enum class outcome {
     dropped,
     kept,
@@ -161,6 +161,7 @@ struct cached_chunks {
     return kept.came_pinned ? pinned_ : free_;
   }
   kept_chunk& take_out(kept_chunk& kept);
+  physical_chunk take_chunk(kept_chunk& kept);
   void drop(kept_chunk& kept, evicted_chunks& out);
   /// Drops chunks that are not pinned, the first recycled first, while more than `bytes` are kept.
   void drop_beyond(std::size_t bytes, evicted_chunks& out);

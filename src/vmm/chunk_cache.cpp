@@ -219,9 +219,8 @@ chunk_cache::~chunk_cache() = default;
 physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle_type shareable,
                                     chunk_memory memory) {
   cached_chunks& cache = state_->of(device);
-  if (memory == chunk_memory::standard)
-    if (const auto kept = cache.take(bytes, shareable)) return std::move(kept->chunk);
   physical_chunk made;
+  if (memory == chunk_memory::standard) made = cache.take(bytes, shareable);
   for (detail::retry_rounds rounds; made.empty();) {
     const std::uint64_t seen = state_->times_released;
     static_cast<void>(detail::attempt(
@@ -327,10 +326,8 @@ bool cache_registry::keep_pinned(chunk_cache& cache, physical_chunk& chunk) noex
   return is_pinned(chunk) && cache.keep(chunk, chunk_cache::purpose::release);
 }
 
-physical_chunk cache_registry::take_pinned(chunk_cache& cache, device_ref device, std::size_t bytes,
-                                           std::size_t most, handle_type shareable) {
-  const auto kept = cache.state_->of(device).take_pinned(bytes, most, shareable);
-  return kept ? std::move(kept->chunk) : physical_chunk{};
+cached_chunks& cache_registry::of(const chunk_cache& cache, device_ref device) {
+  return cache.state_->of(device);
 }
 
 // The caches that kept pinned chunks, for when these are pinned no longer.
@@ -353,18 +350,6 @@ void cache_registry::list(const std::shared_ptr<chunk_cache::state>& state) noex
     states.push_back(state);
     state->is_listed = true;
   });
-}
-
-physical_chunk cache_registry::take(chunk_cache& cache, device_ref device, std::size_t bytes,
-                                    handle_type shareable) {
-  const auto kept = cache.state_->of(device).take(bytes, shareable);
-  return kept ? std::move(kept->chunk) : physical_chunk{};
-}
-
-std::size_t cache_registry::bytes_to_take(const chunk_cache& cache, device_ref device,
-                                          std::size_t bytes, handle_type shareable,
-                                          std::size_t most) {
-  return cache.state_->of(device).bytes_to_take(bytes, shareable, most);
 }
 
 void cache_registry::release_unpinned() noexcept {

@@ -10,6 +10,8 @@
 
 namespace hipvmm::detail {
 
+struct cached_chunks;
+
 /// Chunk cache functions for other parts of the library.
 struct cache_registry {
   /// How often memory kept by chunk_cache::shared() was released so far.
@@ -21,18 +23,9 @@ struct cache_registry {
   /// Takes over `chunk`, which is to be released, if addresses pin its memory: `cache` counts
   /// it, may return it, and releases it when the memory returns. Returns whether it did.
   static bool keep_pinned(chunk_cache& cache, physical_chunk& chunk) noexcept;
-  /// Takes a pinned chunk of the device out of `cache`, as cached_chunks::take_pinned(); an empty
-  /// one if none is kept.
-  [[nodiscard]] static physical_chunk take_pinned(chunk_cache& cache, device_ref device,
-                                                  std::size_t bytes, std::size_t most,
-                                                  handle_type shareable);
-  /// Takes a chunk of exactly these properties out of `cache`; an empty one if none is kept.
-  [[nodiscard]] static physical_chunk take(chunk_cache& cache, device_ref device, std::size_t bytes,
-                                           handle_type shareable);
-  /// Bytes of the chunks that take() would return one by one, counted until they are `most`.
-  [[nodiscard]] static std::size_t bytes_to_take(const chunk_cache& cache, device_ref device,
-                                                 std::size_t bytes, handle_type shareable,
-                                                 std::size_t most = static_cast<std::size_t>(-1));
+  /// The chunks of the device in `cache`. Throws: std::invalid_argument when there is no such
+  /// device.
+  [[nodiscard]] static cached_chunks& of(const chunk_cache& cache, device_ref device);
   /// After addresses were freed: has each cache release chunks that it kept only because of them.
   static void release_unpinned() noexcept;
   /// For the end of the process: the shared cache releases all and keeps nothing more.

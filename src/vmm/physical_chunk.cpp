@@ -79,11 +79,6 @@ class handle_counts {
     has_some_ = !counts_.empty();
     return true;
   }
-  [[nodiscard]] bool has(hipMemGenericAllocationHandle_t handle) noexcept {
-    if (!has_some_) return false;
-    const std::lock_guard lock{mutex_};
-    return counts_.find(handle) != counts_.end();
-  }
   [[nodiscard]] std::size_t count(hipMemGenericAllocationHandle_t handle) noexcept {
     if (!has_some_) return 0;
     const std::lock_guard lock{mutex_};
@@ -228,7 +223,7 @@ std::size_t detail::owners_of(const physical_chunk& chunk) noexcept {
 }
 
 bool detail::is_retained_by_address(const physical_chunk& chunk) noexcept {
-  return handle_counts::retained().has(chunk.get());
+  return handle_counts::retained().count(chunk.get()) != 0;
 }
 
 void detail::set_pinned_chunk_keeper(bool (*keep)(physical_chunk&)) noexcept {
@@ -240,8 +235,7 @@ bool detail::is_pinned(const physical_chunk& chunk) noexcept {
 }
 
 bool detail::is_retained(const physical_chunk& chunk) noexcept {
-  return handle_counts::retained().has(chunk.get()) ||
-         handle_counts::further_owners().has(chunk.get());
+  return is_retained_by_address(chunk) || owners_of(chunk) > 1;
 }
 
 physical_chunk::~physical_chunk() {

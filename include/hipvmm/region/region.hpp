@@ -283,7 +283,6 @@ class region {
                                   const region_options& options);
   region(device_ref device, std::size_t max_bytes, const region_options& options, void* address);
   [[nodiscard]] detail::mapped_region& live() const;
-  [[nodiscard]] detail::mapped_region& awake(const char* function) const;
 
   std::unique_ptr<detail::mapped_region> mapped_;
 };

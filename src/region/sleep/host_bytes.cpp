@@ -12,10 +12,10 @@ namespace hipvmm::detail {
 void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
   // All but the last that one call adds have so many.
   constexpr std::size_t block_bytes = 64 * MiB;
-  const std::size_t before = bytes_;
+  const std::size_t before = end();
   try {
-    while (bytes_ < bytes) {
-      block one{bytes_, std::min(bytes, bytes_ + block_bytes), {}, {}};
+    while (end() < bytes) {
+      block one{end(), std::min(bytes, end() + block_bytes), {}, {}};
       const std::size_t here = one.end - one.start;
       if (user) {
         // On ROCm 6 the device that is current here copies, and needs a right to what it copies.
@@ -26,7 +26,6 @@ void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
         if (!one.pageable) throw_out_of_host_memory(bytes, "operator new");
       }
       blocks_.push_back(std::move(one));
-      bytes_ = blocks_.back().end;
     }
   } catch (...) {
     shrink(before);
@@ -36,17 +35,13 @@ void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
 
 void host_bytes::shrink(std::size_t bytes) noexcept {
   while (!blocks_.empty() && blocks_.back().start >= bytes) blocks_.pop_back();
-  bytes_ = blocks_.empty() ? 0 : blocks_.back().end;
-  freed_ = std::min(freed_, bytes_);
 }
 
 void host_bytes::free_until(std::size_t offset) noexcept {
   for (block& each : blocks_) {
     if (each.start >= offset) return;
-    if (each.end <= freed_) continue;
     each.pinned = {};
     each.pageable.reset();
-    freed_ = each.end;
   }
 }
 
@@ -55,7 +50,7 @@ void host_bytes::abandon() noexcept {
     one.pinned.abandon();
     static_cast<void>(one.pageable.release());
   }
-  *this = {};
+  blocks_.clear();
 }
 
 }  // namespace hipvmm::detail

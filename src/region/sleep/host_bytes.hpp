@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <hipvmm/runtime/device.hpp>
@@ -17,19 +16,6 @@ namespace hipvmm::detail {
 /// Owns memory of the host for contents, in blocks that are freed one by one, from the first on.
 class host_bytes {
  public:
-  host_bytes() noexcept = default;
-  host_bytes(host_bytes&& other) noexcept
-      : blocks_{std::move(other.blocks_)},
-        bytes_{std::exchange(other.bytes_, 0)},
-        freed_{std::exchange(other.freed_, 0)} {}
-  host_bytes& operator=(host_bytes&& other) noexcept {
-    blocks_ = std::move(other.blocks_);
-    bytes_ = std::exchange(other.bytes_, 0);
-    freed_ = std::exchange(other.freed_, 0);
-    return *this;
-  }
-  ~host_bytes() = default;
-
   /// Adds blocks until there are so many bytes: of memory that is pinned for copies of `user`, or
   /// of operator new. Throws: out_of_memory, hip_error; then none is added.
   void grow(std::size_t bytes, std::optional<device_ref> user);
@@ -44,17 +30,21 @@ class host_bytes {
   /// Bytes from `offset` to the end of its block, and from the start of its block to `end`; without
   /// a block there, any.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
-    return offset < bytes_ ? block_of(offset)->end - offset : offset_of_none;
+    return offset < end() ? block_of(offset)->end - offset : offset_of_none;
   }
   [[nodiscard]] std::size_t longest_before(std::size_t end) const noexcept {
-    return end <= bytes_ ? end - block_of(end - 1)->start : offset_of_none;
+    return end <= this->end() ? end - block_of(end - 1)->start : offset_of_none;
   }
   /// Whether a block ends there.
   [[nodiscard]] bool ends_at(std::size_t offset) const noexcept {
-    return offset != 0 && offset <= bytes_ && block_of(offset - 1)->end == offset;
+    return offset != 0 && offset <= end() && block_of(offset - 1)->end == offset;
   }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ - freed_; }
-  [[nodiscard]] std::size_t freed() const noexcept { return freed_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return end() - freed(); }
+  /// Bytes in front that were freed.
+  [[nodiscard]] std::size_t freed() const noexcept {
+    const auto first = std::ranges::find_if_not(blocks_, &block::is_freed);
+    return first == blocks_.end() ? end() : first->start;
+  }
   [[nodiscard]] bool is_pinned() const noexcept {
     return !blocks_.empty() && blocks_.back().pinned.get() != nullptr;
   }
@@ -71,15 +61,18 @@ class host_bytes {
     std::size_t end;
     pinned_memory pinned;
     std::unique_ptr<std::byte[]> pageable;
+
+    [[nodiscard]] bool is_freed() const noexcept { return !pageable && pinned.get() == nullptr; }
   };
+  [[nodiscard]] std::size_t end() const noexcept {
+    return blocks_.empty() ? 0 : blocks_.back().end;
+  }
   [[nodiscard]] std::vector<block>::const_iterator block_of(std::size_t offset) const noexcept {
     return std::partition_point(blocks_.begin(), blocks_.end(),
                                 [offset](const block& each) { return each.end <= offset; });
   }
 
   std::vector<block> blocks_;
-  std::size_t bytes_ = 0;
-  std::size_t freed_ = 0;
 };
 
 }  // namespace hipvmm::detail

@@ -121,6 +121,8 @@ class tag_state::turn {
   void enter(tag_phase next) noexcept { of_.phase_.store(next, std::memory_order_release); }
 
  private:
+  const callbacks_wait later_;
+  const relaxed_captures others_;
   tag_state& of_;
 };
 
@@ -204,9 +206,6 @@ std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options
         "prepare_suspend: pinned memory alone is made ahead, for it takes longer to make than to "
         "fill: suspend() makes pageable memory and files"};
   const sleep_plan plan{what, options.ranges};
-  process_.require_own();
-  const callbacks_wait later;
-  const relaxed_captures others;
   turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal("prepare_suspend")};
   require_members_have(plan.ranges());
@@ -216,9 +215,6 @@ std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options
 std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   require_not_captured("suspend", options.stream);
   const sleep_plan plan{what, options.ranges};
-  process_.require_own();
-  const callbacks_wait later;
-  const relaxed_captures others;
   turn mine{*this};
   return finish_suspend(mine, plan, options, false);
 }
@@ -226,8 +222,6 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
 std::optional<std::size_t> tag_state::evict(keep what, const suspend_options& options,
                                             bool is_unchanged) {
   const sleep_plan plan{what, options.ranges, false};
-  const callbacks_wait later;
-  const relaxed_captures others;
   std::unique_lock lock{mutex_};
   if (is_turn_) return std::nullopt;
   turn mine{*this, lock};
@@ -238,9 +232,6 @@ std::optional<std::size_t> tag_state::evict(keep what, const suspend_options& op
 void tag_state::read_awake(const char* function, const std::optional<stream_ref>& stream,
                            const std::function<void(const member_list&)>& body) {
   require_not_captured(function, stream);
-  process_.require_own();
-  const callbacks_wait later;
-  const relaxed_captures others;
   const turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal(function)};
   const sleep_plan plan = sleep_plan::to_read();
@@ -397,9 +388,6 @@ void tag_state::free_copied(member& one, slow_copies& slow) {
 }
 
 std::size_t tag_state::resume(std::chrono::steady_clock::time_point evicts_until) {
-  process_.require_own();
-  const callbacks_wait later;
-  const relaxed_captures others;
   turn mine{*this};
   if (!is_asleep()) return 0;
   return is_torn_ ? end_torn_sleep(mine) : wake_all(mine, evicts_until);

@@ -16,6 +16,7 @@
 #include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/test.hpp"
+#include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
@@ -183,7 +184,7 @@ class pinning_holder final : detail::idle_holder {
 
  private:
   detail::given_memory give_idle(const detail::idle_request& wanted) override {
-    physical_chunk given = detail::cache_registry::take(kept_, first_device, bytes_, {});
+    physical_chunk given = detail::cache_registry::of(kept_, first_device).take(bytes_, {});
     if (wanted.taker == nullptr || given.empty()) return {};
     wanted.taker->recycle(std::move(given));
     meanwhile();

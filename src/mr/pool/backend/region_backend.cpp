@@ -21,6 +21,7 @@
 #include "region/retirement.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "strategy/memory_strategy.hpp"
+#include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
@@ -168,7 +169,7 @@ std::size_t region_backend::pinned_bytes() const noexcept {
 }
 
 std::size_t region_backend::set_aside_bytes(std::size_t chunk) const {
-  return detail::cache_registry::bytes_to_take(set_aside_, device_, chunk, chunks_.shareable);
+  return detail::cache_registry::of(set_aside_, device_).bytes_to_take(chunk, chunks_.shareable);
 }
 
 void region_backend::set_aside(std::size_t offset, std::size_t bytes) {

@@ -31,7 +31,7 @@ slab_backend::slab_backend(device_ref device, std::size_t address_bytes,
 slab_backend::~slab_backend() {
   try {
     for (auto& entry : slabs_.all()) {
-      detail::device_list users = detail::devices_of(rights_.all());
+      detail::device_list users = detail::devices_of(rights_.users());
       detail::release_when_unused(std::move(entry.second.memory), std::move(users));
     }
   } catch (const std::bad_alloc&) {
