@@ -213,8 +213,8 @@ typedef enum hipvmm_tail HIPVMM_C_ENUM {
 
 /** Makes an empty buffer, which grows in place. Reserves addresses and backs none of them.
  * Options: max, past_max, step_limit, granule, ahead, ahead_watermark, ahead_budget, shareable,
- * access, when_empty, stripes, stripe_bytes, spill, sleep_tag, without_vmm (docs/guides/c_api.md).
- */
+ * access, when_empty, stripes, stripe_bytes, spill, memory, sleep_tag, without_vmm
+ * (docs/guides/c_api.md). */
 hipvmm_status hipvmm_buffer_create(int device, const char* options, hipvmm_buffer* buffer);
 /** Makes a buffer whose memory is one allocation of `resource`, which growth replaces: for small
  * buffers. The resource lives as long as the buffer. */
@@ -286,8 +286,8 @@ hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm
                                           void* stream);
 hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_t* count);
 
-/** Attaches to the publication of another process. Options: right, peers (as `access`), device,
- * users, timeout (milliseconds); element_size, element_align and tag of a C++ owner's elements. */
+/** Attaches to another process's publication. Options: right, peers (as `access`), device,
+ * other_devices, users, timeout (milliseconds); element_size, element_align and tag of elements. */
 hipvmm_status hipvmm_attach(const char* path, const char* options, hipvmm_attachment* attachment);
 /** Unmaps. Nothing in flight may use the memory. */
 hipvmm_status hipvmm_attachment_destroy(hipvmm_attachment attachment);
