@@ -305,8 +305,8 @@ class known_devices {
     std::shared_ptr<const record> given;
     std::chrono::steady_clock::time_point tried;
 
-    void put(device_ref device, record what, const capability_override& request) {
-      given = finish(what, request);
+    void put(device_ref device, record what, const capability_override& asked) {
+      given = finish(what, asked);
       follow_strictest(device,
                        {given->has(trait::counts_ending_streams), given->has(trait::free_waits)});
       found = std::move(what);
