@@ -287,11 +287,16 @@ inline void check_communicator(communicator& ranks) {
   check_all_gather(ranks);
 }
 
+/// `tries`: of several calls one must end in time, because a busy machine may hold up the others.
 template <typename Call>
-void check_ends_by_rank_error(Call call, std::chrono::milliseconds within) {
-  const auto start = std::chrono::steady_clock::now();
-  CHECK_THROWS_AS(call(), rank_error);
-  CHECK(std::chrono::steady_clock::now() - start < within);
+void check_ends_by_rank_error(Call call, std::chrono::milliseconds within, int tries = 1) {
+  bool is_in_time = false;
+  for (; !is_in_time && tries != 0; --tries) {
+    const auto start = std::chrono::steady_clock::now();
+    CHECK_THROWS_AS(call(), rank_error);
+    is_in_time = std::chrono::steady_clock::now() - start < within;
+  }
+  CHECK(is_in_time);
 }
 
 /// Rank 0 leaves, the others find that within the limit, and each later call throws too. `limit`
@@ -302,8 +307,8 @@ inline void check_absent_rank(communicator& ranks, std::chrono::milliseconds lim
   std::vector<int> all(static_cast<std::size_t>(ranks.size()));
   const auto call = [&] { ranks.all_gather(&mine, all.data(), sizeof(int)); };
   check_ends_by_rank_error(call, limit + std::chrono::seconds{10});
-  check_ends_by_rank_error(call, limit);
-  check_ends_by_rank_error([&] { ranks.all_to_all(all.data(), all.data(), 0); }, limit);
+  check_ends_by_rank_error(call, limit, 5);
+  check_ends_by_rank_error([&] { ranks.all_to_all(all.data(), all.data(), 0); }, limit, 5);
 }
 
 /// Rank 0 calls another function than the others.

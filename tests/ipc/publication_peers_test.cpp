@@ -278,10 +278,11 @@ TEST_CASE("attached_region: owners that come and go are there, or not, and nothi
   CHECK(open_descriptors() == before + 1);
 }
 
-TEST_CASE("publication: who asks again and again, and unmaps nothing, keeps no lease") {
+/// Whether an importer that asks again and again, and unmaps nothing, is told that its lease is
+/// over.
+bool is_told_after(std::chrono::milliseconds lease) {
   publication_options options;
-  // So long that this thread, which asks, is not held up.
-  options.lease = 200ms;
+  options.lease = lease;
   published_region memory{options};
   raw_importer failing{memory.path};
   failing.send(detail::hello_packet{detail::own_identity()});
@@ -303,8 +304,13 @@ TEST_CASE("publication: who asks again and again, and unmaps nothing, keeps no l
       is_told |= std::holds_alternative<detail::expired_packet>(next.content);
     }
   }));
-  CHECK(is_told);
   CHECK(memory.published.wait_until_withdrawn(0ms));
+  return is_told;
+}
+
+TEST_CASE("publication: who asks again and again, and unmaps nothing, keeps no lease") {
+  // A busy machine may hold up this thread, which asks, for as long.
+  CHECK((is_told_after(200ms) || is_told_after(1s) || is_told_after(5s)));
 }
 
 TEST_CASE("attached_region: refuses owners that do not keep to the protocol") {
