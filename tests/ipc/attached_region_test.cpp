@@ -40,11 +40,11 @@ struct busy_stream {
 };
 
 TEST_CASE("attached_region: an importer that waits for its own stream is not dropped") {
-  constexpr std::size_t count = 64;
+  constexpr std::size_t count = 40;
   const temporary_folder folder;
   const stream stream;
   region owned{first_device, count * granule(), shareable_chunks()};
-  publication published{path_in(folder), first_device, count * granule(), {}, {.patience = 200ms}};
+  publication published{path_in(folder), first_device, count * granule(), {}, {.patience = 1s}};
   const auto replace_all = [&] {
     owned.decommit(0, count * granule());
     for (std::size_t i = 0; i < count; ++i) owned.commit(i * granule(), granule());
@@ -55,7 +55,7 @@ TEST_CASE("attached_region: an importer that waits for its own stream is not dro
   attached_region seen{path_in(folder)};
   replace_all();
   {
-    const busy_stream busy{1s};
+    const busy_stream busy{3s};
     CHECK(seen.refresh(busy.stream) == count * granule());
   }
   CHECK(seen.is_open());
