@@ -220,8 +220,8 @@ template <typename Of>
 std::size_t retirement::sum(Of of) const {
   std::size_t result = 0;
   for (const retired_chunks& each : events_.items) result += of(each);
-  for (const device_lane& lane : devices_)
-    for (const retired_chunks& each : lane.items) result += of(each);
+  for (const device_lane& of_device : devices_)
+    for (const retired_chunks& each : of_device.items) result += of(each);
   return result;
 }
 
