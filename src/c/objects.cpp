@@ -25,14 +25,25 @@ std::shared_ptr<resource_object> pool_object(device_ref device, const mr::pool_o
       "pool", nullptr, std::make_unique<mr::vmm_pool_resource>(device, options));
 }
 
-void call_mutex::lock() {
+void call_mutex::require_usable() const {
   process_.require_own();
   if (is_of_caller())
     throw bad_argument{
         "the object is in use by the call from which this one comes: a callback or an error "
         "handler may not use it"};
+}
+
+void call_mutex::lock() {
+  require_usable();
   mutex_.lock();
   owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+bool call_mutex::try_lock() {
+  require_usable();
+  if (!mutex_.try_lock()) return false;
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  return true;
 }
 
 void call_mutex::unlock() noexcept {
@@ -84,7 +95,6 @@ std::vector<std::shared_ptr<call_mutex>> named_tag::alive() {
   std::vector<std::shared_ptr<call_mutex>> found;
   for (const auto& each : objects_)
     if (auto object = each.lock()) found.push_back(std::move(object));
-  std::ranges::sort(found);
   return found;
 }
 

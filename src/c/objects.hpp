@@ -84,6 +84,7 @@ struct resource_object {
 class call_mutex {
  public:
   void lock();
+  [[nodiscard]] bool try_lock();
   void unlock() noexcept;
   /// Returns whether the calling thread has locked it, in this process.
   [[nodiscard]] bool is_of_caller() const noexcept {
@@ -92,6 +93,8 @@ class call_mutex {
   }
 
  private:
+  void require_usable() const;
+
   std::mutex mutex_;
   std::atomic<std::thread::id> owner_{};
   const detail::process_mark process_;
@@ -193,6 +196,7 @@ class named_tag {
   /// Returns the object that `make` makes, which carries the tag.
   template <typename Make>
   [[nodiscard]] auto add(Make make) {
+    const detail::events_wait until_unlocked;
     const std::lock_guard lock{mutex_};
     forget_ended();
     objects_.emplace_back();
@@ -203,16 +207,27 @@ class named_tag {
   /// Runs `body` with the tag, while no call uses an object that carries it.
   template <typename Body>
   void with_all(Body body) {
-    const std::lock_guard lock{mutex_};
-    const auto objects = alive();
-    std::vector<std::unique_lock<call_mutex>> locks;
-    for (const auto& each : objects) locks.emplace_back(*each);
-    body(tag_);
+    const detail::events_wait until_unlocked;
+    for (std::shared_ptr<call_mutex> busy;;) {
+      // Nothing is locked meanwhile: a callback of the call that has it may need the others.
+      if (busy) const std::lock_guard passed{*busy};
+      const std::lock_guard lock{mutex_};
+      const auto objects = alive();
+      std::vector<std::unique_lock<call_mutex>> locks;
+      busy = nullptr;
+      for (const auto& each : objects) {
+        locks.emplace_back(*each, std::try_to_lock);
+        if (locks.back()) continue;
+        busy = each;
+        break;
+      }
+      if (!busy) return body(tag_);
+    }
   }
 
  private:
   void forget_ended();
-  /// The locks, in the order in which they are to be locked.
+  /// The locks of the objects.
   [[nodiscard]] std::vector<std::shared_ptr<call_mutex>> alive();
 
   const memory_tag tag_;

@@ -64,7 +64,8 @@ hipvmm_counters counters_of(const mr::statistics_resource_adaptor::counter& byte
 }
 
 std::size_t kept(const mr::fixed_size_resource& blocks, std::size_t bytes) {
-  return (bytes + blocks.get_block_size() - 1) / blocks.get_block_size();
+  const std::size_t size = blocks.get_block_size();
+  return bytes / size + (bytes % size != 0 ? 1 : 0);
 }
 template <typename Pool>
 std::size_t kept(const Pool&, std::size_t bytes) {

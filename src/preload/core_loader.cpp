@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -41,14 +42,22 @@ void say_once(const char* what, const char* why) noexcept {
   if (!is_said.exchange(true)) say(what, why);
 }
 
+char own_path[PATH_MAX];  // empty if the loader found the library in its own folders
+
+// The name may be relative, and the program may be in another folder at its first call.
+[[gnu::constructor]] void note_own_path() noexcept {
+  const link_map* const own = library_of(reinterpret_cast<const void*>(&load_core));
+  if (own == nullptr || std::strchr(own->l_name, '/') == nullptr) return;
+  if (::realpath(own->l_name, own_path) == nullptr) own_path[0] = 0;
+}
+
 const core_calls* load() noexcept {
   if (is_off()) return nullptr;
-  const link_map* const own = library_of(reinterpret_cast<const void*>(&load_core));
-  char path[4096];
-  const char* const slash = own == nullptr ? nullptr : std::strrchr(own->l_name, '/');
-  const int folder = slash == nullptr ? 0 : static_cast<int>(slash - own->l_name) + 1;
-  std::snprintf(path, sizeof path, "%.*slibhipvmm_preload_core.so", folder,
-                own == nullptr ? "" : own->l_name);
+  if (own_path[0] == 0) note_own_path();  // a call before the constructor
+  char path[PATH_MAX + 32];
+  const char* const slash = std::strrchr(own_path, '/');
+  const int folder = slash == nullptr ? 0 : static_cast<int>(slash - own_path) + 1;
+  std::snprintf(path, sizeof path, "%.*slibhipvmm_preload_core.so", folder, own_path);
   void* const core = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (core == nullptr) {
     say_once("nothing is replaced", dlerror());

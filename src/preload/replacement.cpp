@@ -15,6 +15,7 @@
 #include "core/check.hpp"
 #include "runtime/device.hpp"
 #include "runtime/stream.hpp"
+#include "runtime/stream_watch.hpp"
 
 namespace hipvmm::preload {
 namespace {
@@ -336,13 +337,8 @@ int replacement::ipc_handle(const real_calls& real, void* handle, void* pointer)
 
 void replacement::end_stream(stream_ref stream) noexcept {
   if (is_child_ || stream.is_default() || stream.is_per_thread_default()) return;
-  for_each_pool([&](pool& each) {
-    try {
-      each.forget_stream(stream);
-    } catch (const std::exception&) {
-      // It is captured or does not exist: HIP reports it.
-    }
-  });
+  // Pools forget it even if they cannot mark its end: the next stream may have its handle.
+  detail::note_stream_end(stream.get());
 }
 
 void replacement::write_statistics() noexcept {

@@ -109,8 +109,10 @@ TEST_CASE("C pool: a trim of blocks keeps no fewer bytes than it is to keep") {
   for (void* const each : memory) require_ok(hipvmm_deallocate(blocks, each, 4 * KiB, 0, nullptr));
   require_ok(hipvmm_synchronize(nullptr));
   std::size_t released = 77;
-  require_ok(hipvmm_pool_trim(blocks, 16 * KiB + 1, 1000, &released));
-  CHECK(released == 0);
+  for (const std::size_t keep : {std::numeric_limits<std::size_t>::max(), 16 * KiB + 1}) {
+    require_ok(hipvmm_pool_trim(blocks, keep, 1000, &released));
+    CHECK(released == 0);
+  }
   require_ok(hipvmm_pool_trim(blocks, 16 * KiB, 1000, &released));
   CHECK(released >= 16 * KiB);
 }

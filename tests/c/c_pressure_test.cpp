@@ -90,6 +90,36 @@ TEST_CASE("c pressure: a callback ends its subscription, and may call the librar
   CHECK(state.calls == 1);
 }
 
+TEST_CASE("c pressure: a callback uses the memory that sleeps, wakes and is loaded") {
+  struct shared {
+    owned_buffer buffer;
+    std::vector<hipvmm_status> sized = {};
+  } state{make_buffer("max=256MiB,step_limit=0,sleep_tag=c_pressed")};
+  const auto callback = [](const hipvmm_pressure_note*, void* argument) {
+    auto& of = *static_cast<shared*>(argument);
+    std::size_t bytes = 0;
+    of.sized.push_back(hipvmm_buffer_size(of.buffer, &bytes));
+    hipvmm_tag_statistics now{};
+    now.struct_size = sizeof now;
+    of.sized.push_back(hipvmm_tag_get_statistics("c_pressed", &now));
+  };
+  hipvmm_pressure pressure = nullptr;
+  require_ok(hipvmm_pressure_subscribe(0, within_64(",delivery=requesting_thread").c_str(),
+                                       callback, &state, &pressure));
+  const auto check_called = [&state] {
+    CHECK(!state.sized.empty());
+    for (const hipvmm_status each : std::exchange(state.sized, {})) CHECK(each == HIPVMM_OK);
+  };
+  require_ok(hipvmm_buffer_resize(state.buffer, 50 * MiB, nullptr));
+  check_called();
+  require_ok(hipvmm_suspend("c_pressed", HIPVMM_KEEP_CONTENTS, nullptr, nullptr));
+  require_ok(hipvmm_drain_retired_memory());
+  check_called();
+  require_ok(hipvmm_resume("c_pressed", nullptr));
+  check_called();
+  require_ok(hipvmm_pressure_end(pressure));
+}
+
 TEST_CASE("c pressure: a wait ends with the subscription, and bad options are refused") {
   hipvmm_pressure pressure = nullptr;
   require_ok(hipvmm_pressure_subscribe(0, within_64("").c_str(), nullptr, nullptr, &pressure));

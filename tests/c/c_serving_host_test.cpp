@@ -5,6 +5,7 @@
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
+#include "support/host/foreign_stream.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
@@ -45,6 +46,29 @@ TEST_CASE("C sleep: work in streams that suspend is not given is not waited for"
   CHECK(ended);
   CHECK(suspended.get() == HIPVMM_OK);
   require_ok(hipvmm_resume("c_one_stream", nullptr));
+}
+
+TEST_CASE("C device memory: a stream is forgotten in the bins of its resource too") {
+  const owned_resource upstream = make_pool("forgets_streams=on");
+  const owned_resource bin = make_pool("forgets_streams=on");
+  owned_resource bins;
+  require_ok(hipvmm_binning_create(upstream, nullptr, bins.out()));
+  require_ok(hipvmm_binning_add_bin(bins, 4 * KiB));
+  require_ok(hipvmm_binning_add_bin_resource(bins, MiB, bin));
+  require_ok(hipvmm_set_device_resource(0, bins));
+  const stale_stream_calls stale;
+  for (const std::size_t bytes : {4 * KiB, MiB, 2 * MiB}) {
+    foreign_stream user;
+    hipvmm_device_deallocate(user.get(), hipvmm_device_allocate(user.get(), bytes, 0), 0);
+    require_ok(hipvmm_device_forget_stream(user.get()));
+    user.end();
+    const foreign_stream next;
+    hipvmm_device_deallocate(next.get(), hipvmm_device_allocate(next.get(), bytes, 0), 0);
+    CAPTURE(bytes);
+    CHECK(stale.count() == 0);
+    require_ok(hipvmm_device_forget_stream(next.get()));
+  }
+  require_ok(hipvmm_reset_device_resource(0));
 }
 
 /// The arena of the handler below, and the results of its calls there.

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
+#include "support/process/child_process.hpp"
 #include "support/test.hpp"
+#include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -210,6 +214,30 @@ TEST_CASE("C slots: an eviction callback makes room") {
   const std::size_t length = 1;
   CHECK(fails(hipvmm_slot_arena_commit(full.arena, &slot, &length, 1, nullptr),
               HIPVMM_ERROR_OUT_OF_MEMORY, "budget"));
+}
+
+// A watchdog ends the process.
+HIPVMM_TEST_CASE_IN("C slots: an eviction callback uses objects that a suspend waits for too", {}) {
+  ::alarm(20);
+  const char* const options = "max=64MiB,sleep_tag=full_c_arena";
+  std::vector<owned_buffer> buffers;
+  for (int i = 0; i < 8; ++i) buffers.push_back(make_buffer(options));
+  full_arena full;
+  for (int i = 0; i < 8; ++i) buffers.push_back(make_buffer(options));
+  hipvmm_status slept = HIPVMM_ERROR_INTERNAL;
+  std::optional<watched_thread> sleeper;
+  full.evict = [&](std::size_t) {
+    sleeper.emplace(
+        [&] { slept = hipvmm_suspend("full_c_arena", HIPVMM_KEEP_CONTENTS, nullptr, nullptr); });
+    CHECK(sleeper->comes_to_wait());
+    for (const owned_buffer& each : buffers) CHECK(size_of(each) == 0);
+    buffers.push_back(make_buffer(options));
+    return hipvmm_slot_arena_release(full.arena, 1, nullptr);
+  };
+  require_ok(full.grow());
+  sleeper->join();
+  CHECK(slept == HIPVMM_OK);
+  require_ok(hipvmm_resume("full_c_arena", nullptr));
 }
 
 TEST_CASE("C slots: what an eviction callback returns is what the commit returns") {

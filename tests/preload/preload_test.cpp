@@ -93,6 +93,19 @@ TEST_CASE("preload: frees of no allocation are HIP's to refuse") {
   CHECK(inside.counts["passed"]["no_allocation"] == 1);
 }
 
+TEST_CASE("preload: a path that is relative stays the library's when the program moves") {
+  const std::filesystem::path library{PRELOAD_LIBRARY};
+  const std::string start = "cd " + library.parent_path().string() +
+                            " && LD_PRELOAD=\"$LD_PRELOAD:./" + library.filename().string() +
+                            "\" exec " PRELOAD_MEMORY_PROGRAM " moves";
+  const temporary_file json;
+  const outcome ended =
+      run("/bin/sh", {"-c", start}, {.environment = {"HIPVMM_PRELOAD=json=" + json.path()}});
+  CHECK(ended.out == run_plain("moves").out);
+  CHECK(ended.err.empty());
+  CHECK(contains(json.contents(), "\"allocations\":"));
+}
+
 TEST_CASE("preload: hipFree waits for the device unless it is told to return") {
   CHECK(run_replaced({}, "waits").out == "hipFree waited\n");
   CHECK(run_replaced({"--free", "returns"}, "waits").out == "hipFree returned\n");

@@ -13,6 +13,7 @@
 #include "support/happens.hpp"
 #include "support/host/device_contexts.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/foreign_stream.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
@@ -193,6 +194,37 @@ TEST_CASE("preload: where HIP does not say whose pool is the current one, it ser
   CHECK(reported.count() == 1);
   REQUIRE(hipDeviceSetMemPool(0, mr::hip_async_resource::default_pool(device)) == hipSuccess);
   CHECK_FALSE(goes_to_hip());
+}
+
+HIPVMM_TEST_CASE_IN("preload: a stream that ends without a mark leaves no memory to the next",
+                    {"HIPVMM_HOST_REUSE_HANDLES=1"}) {
+  for (const bool is_captured : {false, true}) {
+    CAPTURE(is_captured);
+    const error_recorder reported;
+    preload::replacement calls{preload::settings{}};
+    foreign_stream user;
+    ihipStream_t* const handle = user.get();
+    void* memory = nullptr;
+    REQUIRE(calls.allocate_async(hip_calls, &memory, MiB, user) == 0);
+    held_streams held;
+    REQUIRE(hipMemsetAsync(memory, 1, MiB, handle) == hipSuccess);
+    REQUIRE(calls.free_async(hip_calls, memory, user) == 0);
+    if (is_captured) {
+      REQUIRE(hipStreamBeginCapture(handle, hipStreamCaptureModeRelaxed) == hipSuccess);
+    } else {
+      hipvmm_host_fail_call("hipEventCreateWithFlags", 1, hipErrorUnknown);
+    }
+    calls.end_stream(user);
+    user.end();
+    CHECK(reported.count() == 1);
+    const foreign_stream next;
+    CHECK(next.get() == handle);
+    void* got = nullptr;
+    REQUIRE(calls.allocate_async(hip_calls, &got, MiB, next) == 0);
+    CHECK(got != memory);
+    held.release();
+    CHECK(calls.free_async(hip_calls, got, next) == 0);
+  }
 }
 
 // CUDA's driver ends with the exit handlers, before the libraries' destructors.

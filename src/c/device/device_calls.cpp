@@ -12,6 +12,7 @@
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/mr/pool/arena_resource.hpp>
+#include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
@@ -39,7 +40,14 @@ void forget_in(const resource_object& object, stream_ref stream) {
   forget(dynamic_cast<mr::vmm_pool_resource*>(object.resource));
   forget(dynamic_cast<mr::arena_resource*>(object.resource));
   forget(dynamic_cast<mr::fixed_size_resource*>(object.resource));
+  forget(dynamic_cast<mr::binning_resource*>(object.resource));
   if (object.upstream != nullptr) forget_in(*object.upstream, stream);
+  std::vector<std::shared_ptr<resource_object>> bins;
+  {
+    const std::lock_guard lock{resource_object::bins_mutex()};
+    bins = object.bins;
+  }
+  for (const auto& each : bins) forget_in(*each, stream);
 }
 
 /// The table of allocations for libraries that free by pointer alone. Thread-safe.

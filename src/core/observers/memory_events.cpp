@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/observers/memory_events.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,6 +133,12 @@ struct event_thread {
   bool ends = false;
 };
 constinit thread_local event_thread this_event_thread;
+
+// A child has no other thread that could report, and none that could say that it no longer does.
+[[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+  for (thread_record* each = all_records.load(); each != nullptr; each = each->next)
+    if (each != this_event_thread.record) each->is_reporting.store(false);
+});
 
 /// Makes a thread's record another's when the thread ends.
 struct record_return {

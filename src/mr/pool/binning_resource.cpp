@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -83,6 +84,15 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
   owned_.reserve(owned_.size() + 1);
   bins_.emplace(bytes, bin_resource);
   if (made) owned_.push_back(std::move(made));
+}
+
+void binning_resource::forget_stream(stream_ref stream) {
+  std::vector<fixed_size_resource*> own;  // bins stay
+  {
+    const std::shared_lock lock{mutex_};
+    for (const auto& each : owned_) own.push_back(each.get());
+  }
+  for (fixed_size_resource* const each : own) each->forget_stream(stream);
 }
 
 // Bins stay, so that the result does too.

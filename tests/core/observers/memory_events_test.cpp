@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <hipvmm/core/observers/memory_events.hpp>
 
 #include "core/observers/memory_events.hpp"
@@ -220,6 +223,34 @@ TEST_CASE("memory_event_subscription: its end waits for callbacks in other threa
   CHECK(has_returned);
   reporter.join();
   opener.join();
+}
+
+TEST_CASE("memory_event_subscription: it ends in a child of fork() that lacks a reporting thread") {
+  std::atomic<bool> is_called{false};
+  std::atomic<bool> may_return{false};
+  auto all = std::make_unique<memory_event_subscription>([&](const memory_event&) {
+    is_called = true;
+    while (!may_return) std::this_thread::yield();
+  });
+  std::thread reporter{[] { send(1); }};
+  while (!is_called) std::this_thread::yield();
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    all.reset();
+    std::size_t seen = 0;
+    {
+      const memory_event_subscription own{[&](const memory_event&) { ++seen; }};
+      std::thread{[] { send(2); }}.join();
+      send(3);
+    }
+    ::_exit(seen == 2 ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  may_return = true;
+  reporter.join();
 }
 
 TEST_CASE("memory_event_subscription: it begins and ends beside threads that report") {

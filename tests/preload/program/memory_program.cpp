@@ -353,6 +353,13 @@ void ended() {
   std::printf("ended\n");
 }
 
+/// The program's folder is another one before its first call.
+void moves() {
+  if (::chdir("/") != 0) std::exit(1);
+  REQUIRE(hipFree(allocate(mib)));
+  std::printf("moved\n");
+}
+
 /// Memory of a stream that ends goes to others only when its work is done.
 void ended_streams() {
   for (int round = 0; round < 3; ++round) {
@@ -379,6 +386,7 @@ int main(int argc, char** argv) {
                                                 {"devices", devices},   {"resets", resets},
                                                 {"handles", handles},   {"pools", pools},
                                                 {"waits", waits},       {"streams", ended_streams},
+                                                {"moves", moves},
                                                 {"nothing", [] {}}};
   const auto found = tasks.find(argc == 2 ? argv[1] : "");
   if (found == tasks.end()) return 2;

@@ -42,6 +42,8 @@ class binning_resource final : public resource_adaptor {
   /// Throws: std::invalid_argument for no bytes, more than 1 TiB or a resource of another device;
   /// out_of_memory.
   void add_bin(std::size_t allocation_size, memory_resource* bin_resource = nullptr);
+  /// As fixed_size_resource::forget_stream(), in the bins that this created.
+  void forget_stream(stream_ref stream);
 
  private:
   struct owner_table;
