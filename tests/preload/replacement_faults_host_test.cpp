@@ -14,6 +14,7 @@
 #include "support/host/device_contexts.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/foreign_stream.hpp"
+#include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
@@ -198,6 +199,7 @@ TEST_CASE("preload: where HIP does not say whose pool is the current one, it ser
 
 HIPVMM_TEST_CASE_IN("preload: a stream that ends without a mark leaves no memory to the next",
                     {"HIPVMM_HOST_REUSE_HANDLES=1"}) {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
   for (const bool is_captured : {false, true}) {
     CAPTURE(is_captured);
     const error_recorder reported;

@@ -299,9 +299,10 @@ void pool_state::deallocate(void* pointer) {
 
 void pool_state::report_allocation(void* pointer, std::size_t bytes,
                                    std::optional<stream_ref> stream) {
-  if (const auto made = is_noted ? allocator.find(*offset_of(pointer)) : std::nullopt)
-    note_in(stream, device,
-            [&](auto... in) { detail::note_allocation(pointer, made->bytes, in...); });
+  if (const auto made = is_noted ? allocator.find(*offset_of(pointer)) : std::nullopt) {
+    const std::size_t held = made->bytes;
+    note_in(stream, device, [&](auto... in) { detail::note_allocation(pointer, held, in...); });
+  }
   report_event(memory_event_kind::allocate, {.address = detail::event_address(pointer),
                                              .bytes = bytes,
                                              .stream = stream ? stream->get() : nullptr});
