@@ -82,6 +82,8 @@ std::optional<passed> replacement::reason_to_pass(void** pointer,
   if (has_context_) return passed::own_context;
   if (pointer == nullptr || bytes == 0) return passed::argument;
   if (bytes < settings_.threshold) return passed::too_small;
+  // If the program has hipvmm itself, that waits by the free of such an allocation.
+  if (bytes == detail::bytes_of_wait_by_free && !settings_.free_waits) return passed::too_small;
   if (bytes > settings_.most) return passed::too_large;
   return std::nullopt;
 }

@@ -27,6 +27,7 @@ int driver_version();
 
 /// Calls hipDeviceSynchronize, which device_ref::synchronize() avoids. Throws: hip_error.
 void synchronize_device(device_ref device);
+inline constexpr std::size_t bytes_of_wait_by_free = 1;
 /// Waits for all work of `device` by freeing a small allocation. Returns false, without a wait,
 /// if no memory of the device is free. Defined with hipFree. Throws: hip_error.
 [[nodiscard]] bool wait_by_free(device_ref device);

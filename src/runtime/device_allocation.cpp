@@ -103,7 +103,7 @@ bool detail::wait_by_free(device_ref device) {
   const relaxed_captures relaxed;
   const scoped_device scope{device};
   void* pointer = nullptr;
-  const hipError_t made = hipMalloc(&pointer, 1);
+  const hipError_t made = hipMalloc(&pointer, bytes_of_wait_by_free);
   if (made == hipErrorOutOfMemory) {
     clear_last_error();
     return false;

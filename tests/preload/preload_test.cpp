@@ -109,6 +109,9 @@ TEST_CASE("preload: a path that is relative stays the library's when the program
 TEST_CASE("preload: hipFree waits for the device unless it is told to return") {
   CHECK(run_replaced({}, "waits").out == "hipFree waited\n");
   CHECK(run_replaced({"--free", "returns"}, "waits").out == "hipFree returned\n");
+  for (const char* const how : {"waits", "returns"})
+    CHECK(run(PRELOAD_RUN_PROGRAM, {"--free", how, PRELOAD_LIBRARY_PROGRAM}).out ==
+          "synchronize waited\n");
 }
 
 TEST_CASE("preload: memory of the pool has no handle for other processes, and that is said") {

@@ -386,8 +386,7 @@ int main(int argc, char** argv) {
                                                 {"devices", devices},   {"resets", resets},
                                                 {"handles", handles},   {"pools", pools},
                                                 {"waits", waits},       {"streams", ended_streams},
-                                                {"moves", moves},
-                                                {"nothing", [] {}}};
+                                                {"moves", moves},       {"nothing", [] {}}};
   const auto found = tasks.find(argc == 2 ? argv[1] : "");
   if (found == tasks.end()) return 2;
   found->second();
