@@ -28,10 +28,15 @@ struct gate {
   }
 };
 
-// Never destroyed: workers outlive main.
-gate*& worker_gate() {
-  static gate* now = new gate;
-  return now;
+// Never destroyed: workers outlive main. No static of the function: fork() beside the thread that
+// makes it would leave it locked in the child.
+constinit std::atomic<gate*> the_gate{nullptr};
+
+gate& worker_gate() {
+  gate* found = the_gate.load();
+  if (found != nullptr) return *found;
+  auto made = std::make_unique<gate>();
+  return the_gate.compare_exchange_strong(found, made.get()) ? *made.release() : *found;
 }
 
 stream_number next_number() noexcept {
@@ -169,10 +174,10 @@ void stream_queue::close() {
   }
 }
 
-void stream_queue::hold_all() { worker_gate()->holds.fetch_add(1, std::memory_order_release); }
+void stream_queue::hold_all() { worker_gate().holds.fetch_add(1, std::memory_order_release); }
 
 void stream_queue::release_all() {
-  gate& workers = *worker_gate();
+  gate& workers = worker_gate();
   {
     const std::lock_guard lock{workers.mutex};
     const unsigned holds = workers.holds.load(std::memory_order_relaxed);
@@ -183,7 +188,7 @@ void stream_queue::release_all() {
 
 void stream_queue::leave_workers() {
   inside_host_function = false;
-  worker_gate() = new gate;
+  the_gate = new gate;
 }
 
 stream_clock stream_queue::clock_behind(const std::vector<position>& after) const {
@@ -233,7 +238,7 @@ void stream_queue::work_until_closed() {
       entries_.pop_front();
       lock.unlock();
       for (const position& each : next.after) each.wait();
-      worker_gate()->pass();
+      worker_gate().pass();
       finish(next.work->execute(*this));
     }
     lock.lock();
