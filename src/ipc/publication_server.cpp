@@ -77,7 +77,10 @@ published_memory describe(device_ref device, const std::vector<device_ref>& othe
   std::size_t granule = 0;
   for (const device_ref each : result.devices)
     granule = std::max(granule, granularity_of(each).minimum);
-  if (max_bytes == 0) throw std::invalid_argument{"publication: max_bytes is zero"};
+  if (max_bytes == 0)
+    throw std::invalid_argument{
+        "publication: max_bytes is 0: give the bytes of addresses that importers reserve, such as "
+        "region::max_bytes()"};
   const bool has_align = elements.align != 0 && (elements.align & (elements.align - 1)) == 0;
   if (elements.size != 0 && (!has_align || elements.size % elements.align != 0))
     throw std::invalid_argument{"publication: elements of " + std::to_string(elements.size) +

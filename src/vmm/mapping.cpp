@@ -121,7 +121,8 @@ bool detail::is_freshly_mapped(const void* address, device_ref owner) {
 
 mapping::mapping(const address_reservation& reservation, std::size_t offset,
                  const physical_chunk& chunk, map_answer answer) {
-  if (chunk.empty()) throw std::invalid_argument{"a mapping of an empty chunk"};
+  if (chunk.empty())
+    throw std::invalid_argument{"a mapping of an empty chunk: create or import one first"};
   chunk.process_.require_own();
   reservation.process_.require_own();
   if (offset > reservation.bytes() || chunk.bytes() > reservation.bytes() - offset)

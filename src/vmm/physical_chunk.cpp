@@ -112,8 +112,10 @@ std::uint64_t next_creation_index() {
 
 allocation_granularity granularity_of(device_ref device) {
   if (!device.supports_virtual_memory())
-    throw unsupported{"device " + std::to_string(device.ordinal()) +
-                      " offers no virtual memory management (its HIP attribute says 0)"};
+    throw unsupported{
+        "device " + std::to_string(device.ordinal()) +
+        " offers no virtual memory management (its HIP attribute says 0): use a vector or "
+        "pool, which stand on hipMalloc there, or mr::hip_resource"};
   const hipMemAllocationProp wanted = properties(device, handle_type::none);
   allocation_granularity result{};
   check(

@@ -123,7 +123,8 @@ void require_bytes_behind(const shareable_handle& handle) {
 
 physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
                                device_ref device) {
-  if (handle.empty()) throw std::invalid_argument{"the import of an empty handle"};
+  if (handle.empty())
+    throw std::invalid_argument{"the import of an empty handle: pass one that was received"};
   require_open_descriptor(handle.get(), "the import of a chunk");
   require_bytes_behind(handle);
   // ROCm gives an imported chunk the calling thread's device.
