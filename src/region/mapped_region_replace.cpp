@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The part of region that gives addresses another chunk, or chunks other addresses.
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <new>
 #include <optional>

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <list>
 #include <optional>
 #include <set>
 #include <stdexcept>
