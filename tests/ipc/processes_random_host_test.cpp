@@ -65,6 +65,7 @@ class random_process {
       }
     }
   }
+  ~random_process() { withdraw(); }
 
  private:
   std::size_t below(std::size_t limit) { return test::below(generator_, limit); }
@@ -93,11 +94,23 @@ class random_process {
     for (; bytes != 0 && !given_.empty(); given_.pop_back())
       bytes -= std::min(bytes, given_.back().committed_bytes());
   }
+  /// Ends the publication and its memory behind the work on that, for which its end does not wait.
+  void withdraw() {
+    published_.reset();
+    for (bool is_done = false; !is_done;) {
+      try {
+        stream_.synchronize();
+        is_done = true;
+      } catch (const hip_error&) {
+        CHECK(faults_);
+      }
+    }
+    owned_.reset();
+  }
   void join() {
     // Memory from before the join counts even beyond the limit.
     trim(std::numeric_limits<std::size_t>::max());
-    published_.reset();
-    owned_.reset();
+    withdraw();
     release_idle_memory();
     const int priority = static_cast<int>(below(3));
     const bool trims = below(3) != 0;
@@ -188,8 +201,7 @@ class random_process {
             kept_.emplace(publication::keep(path_of(below(places), false), path_of(place_, true)));
           });
         } else if (below(3) == 0) {
-          published_.reset();
-          owned_.reset();
+          withdraw();
         }
         break;
       default:
