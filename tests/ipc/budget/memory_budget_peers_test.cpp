@@ -350,17 +350,18 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a death is noticed while others 
   memory_budget budget{first_device, "shared", unit, waits(20s)};
   const auto file = detail::budget_file::look_at(only_file(path()).filename());
   std::atomic<bool> ends{false};
-  auto changes = std::async(std::launch::async, [&] {
+  std::thread changes{[&] {
     for (int i = 0; !ends; ++i) {
       if (i == 20) ::kill(other_process(), SIGKILL);
       detail::change_and_wake(file->shared().header.changes);
       std::this_thread::sleep_for(5ms);
     }
-  });
+  }};
   const auto start = std::chrono::steady_clock::now();
   CHECK(budget.make_room(unit));
   CHECK(std::chrono::steady_clock::now() - start < 1500ms);
   ends = true;
+  changes.join();
 }
 
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: nobody trims for what a killed process held") {
