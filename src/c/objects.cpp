@@ -39,9 +39,9 @@ void call_mutex::lock() {
   owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
 }
 
-bool call_mutex::try_lock() {
+bool call_mutex::try_lock_for(std::chrono::milliseconds patience) {
   require_usable();
-  if (!mutex_.try_lock()) return false;
+  if (!mutex_.try_lock_for(patience)) return false;
   owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   return true;
 }

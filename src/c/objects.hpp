@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -84,7 +85,7 @@ struct resource_object {
 class call_mutex {
  public:
   void lock();
-  [[nodiscard]] bool try_lock();
+  [[nodiscard]] bool try_lock_for(std::chrono::milliseconds patience);
   void unlock() noexcept;
   /// Returns whether the calling thread has locked it, in this process.
   [[nodiscard]] bool is_of_caller() const noexcept {
@@ -95,7 +96,7 @@ class call_mutex {
  private:
   void require_usable() const;
 
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::atomic<std::thread::id> owner_{};
   const detail::process_mark process_;
 };
@@ -207,16 +208,18 @@ class named_tag {
   /// Runs `body` with the tag, while no call uses an object that carries it.
   template <typename Body>
   void with_all(Body body) {
+    constexpr std::chrono::milliseconds patience{100};
     const detail::events_wait until_unlocked;
     for (std::shared_ptr<call_mutex> busy;;) {
-      // Nothing is locked meanwhile: a callback of the call that has it may need the others.
+      // Nothing is locked meanwhile: a callback of the call that has it may need the others. Short
+      // calls are waited for below, or objects that are always in use would keep this out.
       if (busy) const std::lock_guard passed{*busy};
       const std::lock_guard lock{mutex_};
       const auto objects = alive();
       std::vector<std::unique_lock<call_mutex>> locks;
       busy = nullptr;
       for (const auto& each : objects) {
-        locks.emplace_back(*each, std::try_to_lock);
+        locks.emplace_back(*each, patience);
         if (locks.back()) continue;
         busy = each;
         break;

@@ -232,9 +232,9 @@ void take_answers(record& kept, const record& found, const record& before) {
   if (before.costs.create == 0 && found.costs.create != 0) kept.costs = found.costs;
 }
 
-/// Writes the answers that `found` has beside `before` to disk, where others stay: another process
-/// may have found more, or have corrected them. Returns the file, or the reason for none, to be
-/// added to the origin.
+/// Writes the answers that `found` has beside `before` to disk. Others there stay, because another
+/// process may have found more, or have corrected them. Returns the file, or the reason for none,
+/// to be added to the origin.
 std::string keep(const record& found, const record& before) {
   if (found.from_named_file)
     return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";

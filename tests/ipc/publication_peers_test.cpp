@@ -308,7 +308,7 @@ bool is_told_after(std::chrono::milliseconds lease) {
   return is_told;
 }
 
-TEST_CASE("publication: who asks again and again, and unmaps nothing, keeps no lease") {
+TEST_CASE("publication: an importer that only asks, and unmaps nothing, keeps no lease") {
   // A busy machine may hold up this thread, which asks, for as long.
   CHECK((is_told_after(200ms) || is_told_after(1s) || is_told_after(5s)));
 }

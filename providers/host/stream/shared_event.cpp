@@ -22,7 +22,7 @@ namespace hipvmm::host_provider {
 namespace {
 
 constexpr std::uint64_t event_mark = 0x6869706576656e74;  // other files lack it
-// A record waits for the one so many before it, whose place it takes.
+// A record takes the place of the one so many before it, and waits for that.
 constexpr std::size_t records_kept = 64;
 // How often a waiting process looks whether the recording one still lives.
 constexpr timespec look_after{0, 100'000'000};

@@ -133,7 +133,7 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   /// Holds back every worker before its next operation; nests.
   static void hold_all();
   static void release_all();
-  /// In a child after fork, where there are no workers: nothing holds those to come, and the thread
+  /// In a child after fork, which has no workers: nothing holds those to come, and the thread
   /// runs no host function.
   static void leave_workers();
 
