@@ -96,7 +96,7 @@ class call_mutex {
  private:
   void require_usable() const;
 
-  std::timed_mutex mutex_;
+  std::mutex mutex_;
   std::atomic<std::thread::id> owner_{};
   const detail::process_mark process_;
 };
