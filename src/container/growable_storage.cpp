@@ -269,16 +269,16 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
   }
   for (auto next = targets.begin();; ++next) {
     if (next != targets.end() - 1 && *next == next[1]) continue;
-    const size_before before{data(), held_bytes(), capacity_bytes(),
-                             held_bytes() + memory_->cancel_or_wait()};
-    counts_.peak_bytes = std::max(counts_.peak_bytes, before.ready);
+    const std::size_t ready = held_bytes() + memory_->cancel_or_wait();
+    const size_before before = sizes();
+    counts_.peak_bytes = std::max(counts_.peak_bytes, ready);
     try {
       if (*next > limit_bytes()) {
         move_to_fit(*next);
       } else {
         memory_->commit(before.held, *next - before.held);
       }
-      return count_growth(before, *next);
+      return count_growth(before, *next <= ready);
     } catch (const out_of_memory& error) {
       if (next != targets.end() - 1) continue;
       detail::log<log_level::error>([&] { return std::string{"a vector: "} + error.what(); });
@@ -288,11 +288,11 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
   }
 }
 
-void growable_storage::count_growth(const size_before& before, std::size_t bytes) {
+void growable_storage::count_growth(const size_before& before, bool was_ready) {
   ++counts_.growth_steps;
   if (options_.grow_ahead.prepare != prefetch_level::off)
-    ++(bytes <= before.ready ? counts_.ahead_hits : counts_.ahead_misses);
-  count_move(before.data, before.held, before.used);
+    ++(was_ready ? counts_.ahead_hits : counts_.ahead_misses);
+  count_move(before);
   counts_.peak_bytes = std::max(counts_.peak_bytes, held_bytes());
   // A move to other addresses leaves out the erased bytes in front.
   const std::size_t grown = held_bytes() > before.held ? held_bytes() - before.held : 0;
@@ -306,13 +306,13 @@ void growable_storage::count_growth(const size_before& before, std::size_t bytes
 
 // The first address is no move, nor is the loss of it. Mappings move without a copy; an allocation
 // of `held` bytes lives until the rest of the `used` ones is copied to the next.
-void growable_storage::count_move(const void* before, std::size_t held, std::size_t used) noexcept {
-  if (before == nullptr || data() == nullptr || data() == before) return;
+void growable_storage::count_move(const size_before& before) noexcept {
+  if (before.data == nullptr || data() == nullptr || data() == before.data) return;
   ++counts_.base_moves;
   if (memory_->is_address_stable()) return;
   retire_scratch();  // graphs that use it use the old address too
-  counts_.copied_bytes += std::min(used, capacity_bytes());
-  counts_.peak_bytes = std::max(counts_.peak_bytes, held + held_bytes());
+  counts_.copied_bytes += std::min(before.used, capacity_bytes());
+  counts_.peak_bytes = std::max(counts_.peak_bytes, before.held + held_bytes());
 }
 
 // Reserves for a moved-from storage, and refuses growth that the options forbid.
@@ -356,16 +356,14 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
   require_awake("a growable vector");
   const std::size_t scratch = release_scratch(stream);
   if (!memory_ || is_pinned()) return scratch;
-  const void* const before = data();
-  const std::size_t held = held_bytes();
-  const std::size_t used = capacity_bytes();
-  counts_.peak_bytes = std::max(counts_.peak_bytes, held + memory_->prepared_bytes());
+  const size_before before = sizes();
+  counts_.peak_bytes = std::max(counts_.peak_bytes, before.held + memory_->prepared_bytes());
   // Without a byte in use, erased bytes go too, unless data() is for life.
   const bool is_for_life = options_.past_max == past_max_size::refuse;
   const std::size_t kept =
       bytes == 0 && !is_for_life ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
   const std::size_t released = memory_->trim(kept, stream, tail);
-  count_move(before, held, used);
+  count_move(before);
   if (released != 0) report(*this, memory_event_kind::trim, released);
   return released + scratch;
 }

@@ -245,9 +245,9 @@ std::size_t growable_storage::move_range(std::size_t offset, std::size_t bytes, 
     throw std::out_of_range{"move_range: " + std::to_string(bytes) + " bytes at offset " +
                             std::to_string(offset) + " of a vector that has no memory yet"};
   }
-  const void* const before = data();
+  const size_before before = sizes();
   const std::size_t moved = memory_->chunk_region().move_range(offset, bytes, to, stream);
-  count_move(before, held_bytes(), capacity_bytes());
+  count_move(before);
   return moved;
 }
 

@@ -377,10 +377,8 @@ class mapped_region final : idle_holder {
   /// As drop_prepared() if the chunks up to `last` are to be released, unless one stays behind
   /// them: the prepared chunk is behind that.
   void drop_prepared_behind(backing_map::const_iterator last);
-  /// Takes out the chunks after `end`, to be released when `stream` has passed this point. Returns
-  /// false, nothing done, if the caller must wait for the stream itself.
-  [[nodiscard]] bool retire_behind(std::size_t end, stream_ref stream);
-  /// The same for the chunks [first, last).
+  /// Takes out the chunks [first, last), to be released when `stream` has passed this point.
+  /// Returns false, nothing done, if the caller must wait for the stream itself.
   [[nodiscard]] bool retire_chunks(backing_map::iterator first, backing_map::iterator last,
                                    stream_ref stream);
   /// Returns the end of the chunks from `first` on that end at `end_offset` or before. Throws

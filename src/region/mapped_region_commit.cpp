@@ -27,30 +27,24 @@ backing_map mapped_region::make_missing(const address_range& range, std::size_t 
   const std::size_t end = offset + bytes;
   backing_map made;
   try {
-    auto next = backings.upper_bound(offset);
-    if (next != backings.begin()) {
-      const auto previous = std::prev(next);
-      offset = std::max(offset, previous->first + previous->second.bytes());
-    }
     while (offset < end) {
-      const std::size_t gap_end = next == backings.end() ? end : std::min(end, next->first);
-      while (offset < gap_end) {
-        const chunk_place place = place_at(offset, &made);
-        const std::size_t size =
-            std::min({gap_end - offset, range.longest_at(offset), place.bytes, largest_chunk});
-        // Chunks that are still to be released hold on to the region's addresses.
-        if (addresses.use_count() > 1) finish_retired(range, offset, size);
-        physical_chunk chunk =
-            make_chunk(range, offset, size, place, gap_end - offset,
-                       size == gap_end - offset && next == backings.end() && end >= this->end());
-        const std::size_t backed = chunk.bytes();
-        made.try_emplace(offset).first->second.chunk = std::move(chunk);
-        offset += backed;
+      if (const auto there = backings_within(backings, offset, 1); !there.empty()) {
+        offset = there.front().first + there.front().second.bytes();
+        continue;
       }
-      if (next != backings.end()) {
-        offset = next->first + next->second.bytes();
-        ++next;
-      }
+      const auto next = backings.lower_bound(offset);
+      const std::size_t gap = (next == backings.end() ? end : std::min(end, next->first)) - offset;
+      const chunk_place place = place_at(offset, &made);
+      const std::size_t size =
+          std::min({gap, range.longest_at(offset), place.bytes, largest_chunk});
+      // Chunks that are still to be released hold on to the region's addresses.
+      if (addresses.use_count() > 1) finish_retired(range, offset, size);
+      physical_chunk chunk =
+          make_chunk(range, offset, size, place, gap,
+                     size == gap && next == backings.end() && end >= this->end());
+      const std::size_t backed = chunk.bytes();
+      made.try_emplace(offset).first->second.chunk = std::move(chunk);
+      offset += backed;
     }
     // After all chunks are made: if the device is full, nothing was mapped that addresses could
     // pin.

@@ -75,7 +75,8 @@ std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk
   drop_prepared();
   // Addresses can be renewed only when nothing is mapped in them any more.
   const bool empties = renews() && (backings.empty() || backings.begin()->first >= kept_end);
-  if (replace || empties || (!stream.is_done() && !retire_behind(kept_end, stream)))
+  if (replace || empties ||
+      (!stream.is_done() && !retire_chunks(backings.lower_bound(kept_end), backings.end(), stream)))
     stream.synchronize();
   decommit(kept_end, max_bytes() - kept_end);
   if (replace) {
@@ -83,10 +84,6 @@ std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk
     if (must_renew()) renew();
   }
   return before - committed;
-}
-
-bool mapped_region::retire_behind(std::size_t end, stream_ref stream) {
-  return retire_chunks(backings.lower_bound(end), backings.end(), stream);
 }
 
 bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iterator last,

@@ -248,10 +248,12 @@ class growable_storage {
     const void* data;
     std::size_t held;
     std::size_t used;
-    std::size_t ready;
   };
-  void count_growth(const size_before& before, std::size_t bytes);
-  void count_move(const void* before, std::size_t held, std::size_t used) noexcept;
+  [[nodiscard]] size_before sizes() const noexcept {
+    return {data(), held_bytes(), capacity_bytes()};
+  }
+  void count_growth(const size_before& before, bool was_ready);
+  void count_move(const size_before& before) noexcept;
   void move_to_fit(std::size_t bytes);
   void prepare_ahead(std::size_t bytes);
   [[nodiscard]] std::size_t step_limit() const;
