@@ -138,7 +138,7 @@ void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
       owner->second.blocks.allocate(bytes, mr::memory_resource::default_alignment, stream);
   try {
     // An existing entry is of a use that was recorded after the end of its allocation.
-    const auto [entry, made] = noted_.try_emplace(pointer);
+    const auto [entry, made] = recorded_uses_.try_emplace(pointer);
     if (made) ++entries_;
     entry->second = {owner, {}};
   } catch (...) {
@@ -161,17 +161,18 @@ void torch_pool::deallocate(void* pointer, std::size_t bytes, stream_ref stream)
 bool torch_pool::deallocate_now(void* pointer, std::size_t bytes, stream_ref stream) {
   if (entries_ == 0) return pool_.try_deallocate(stream, pointer, bytes);
   const std::lock_guard lock{mutex_};
-  const auto found = noted_.find(pointer);
-  if (found != noted_.end()) return deallocate_noted(found, bytes, stream);
+  const auto found = recorded_uses_.find(pointer);
+  if (found != recorded_uses_.end()) return deallocate_recorded(found, bytes, stream);
   // A stream that is being captured may not have it back before the capture has ended.
   if (!pool_choices_.empty()) return deallocate_after(pointer, bytes, stream, {});
   return pool_.try_deallocate(stream, pointer, bytes);
 }
 
-bool torch_pool::deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream) {
-  noted_map::node_type taken = noted_.extract(found);
+bool torch_pool::deallocate_recorded(use_map::iterator found, std::size_t bytes,
+                                     stream_ref stream) {
+  use_map::node_type taken = recorded_uses_.extract(found);
   --entries_;
-  noted& what = taken.mapped();
+  recorded_use& what = taken.mapped();
   what.users.erase(std::remove(what.users.begin(), what.users.end(), stream), what.users.end());
   if (what.owner == graphs_.end()) return deallocate_after(taken.key(), bytes, stream, what.users);
   graph_blocks& blocks = what.owner->second.blocks;
@@ -252,7 +253,7 @@ void torch_pool::retry_put_off() {
 
 void torch_pool::record_stream(void* pointer, stream_ref stream) {
   const std::lock_guard lock{mutex_};
-  const auto [found, made] = noted_.try_emplace(pointer, noted{graphs_.end(), {}});
+  const auto [found, made] = recorded_uses_.try_emplace(pointer, recorded_use{graphs_.end(), {}});
   if (made) ++entries_;
   std::vector<stream_ref>& users = found->second.users;
   if (std::ranges::find(users, stream) == users.end()) users.push_back(stream);
@@ -260,12 +261,12 @@ void torch_pool::record_stream(void* pointer, stream_ref stream) {
 
 void torch_pool::erase_stream(void* pointer, stream_ref stream) noexcept {
   const std::lock_guard lock{mutex_};
-  const auto found = noted_.find(pointer);
-  if (found == noted_.end()) return;
+  const auto found = recorded_uses_.find(pointer);
+  if (found == recorded_uses_.end()) return;
   std::vector<stream_ref>& users = found->second.users;
   users.erase(std::remove(users.begin(), users.end(), stream), users.end());
   if (!users.empty() || found->second.owner != graphs_.end()) return;
-  noted_.erase(found);
+  recorded_uses_.erase(found);
   --entries_;
 }
 

@@ -75,11 +75,11 @@ class torch_pool {
     std::shared_ptr<const stream_filter> filter;  // null: all streams
   };
   /// An allocation that PyTorch's own record of it is not enough for.
-  struct noted {
+  struct recorded_use {
     graphs_map::iterator owner;  // end(): the pool
     std::vector<stream_ref> users;
   };
-  using noted_map = std::unordered_map<void*, noted>;
+  using use_map = std::unordered_map<void*, recorded_use>;
   /// A deallocation that waits for the end of a capture.
   struct deferred_free {
     void* pointer;
@@ -112,7 +112,7 @@ class torch_pool {
   void* allocate_in_graphs(std::size_t bytes, stream_ref stream);
   /// These return false if the pool refused it. A postponed deallocation counts as deallocated.
   bool deallocate_now(void* pointer, std::size_t bytes, stream_ref stream);
-  bool deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream);
+  bool deallocate_recorded(use_map::iterator found, std::size_t bytes, stream_ref stream);
   bool deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
                         const std::vector<stream_ref>& users);
   /// Makes waiting_ wait for the present work of the streams. Returns false if one does not exist.
@@ -138,7 +138,7 @@ class torch_pool {
   std::mutex mutex_;
   graphs_map graphs_;
   std::vector<pool_choice> pool_choices_;
-  noted_map noted_;
+  use_map recorded_uses_;
   std::vector<deferred_free> deferred_frees_;
   // Waits for all streams that used an allocation, in place of any of them.
   std::optional<stream> waiting_;
