@@ -38,10 +38,10 @@ chunk_placement placement_on(const std::vector<device_ref>& devices, std::size_t
 }  // namespace
 
 /// The implementation of an attached_region: the chunks of a subscription, mapped.
-class attachment final : private subscription {
+class import_session final : private subscription {
  public:
-  attachment(const std::string& path, const attach_options& options,
-             const element_identity& elements);
+  import_session(const std::string& path, const attach_options& options,
+                 const element_identity& elements);
 
   // Like the functions of attached_region with these names.
   std::size_t refresh(stream_ref stream);
@@ -81,8 +81,8 @@ class attachment final : private subscription {
   std::string why_expired_;  // the owner has cut this process off; until the program was told
 };
 
-attachment::attachment(const std::string& path, const attach_options& options,
-                       const element_identity& elements)
+import_session::import_session(const std::string& path, const attach_options& options,
+                               const element_identity& elements)
     : subscription{path, options.other_users, options.timeout}, options_{options} {
   deadline until = deadline_in(options_.timeout);
   const welcome_packet welcome = connect(elements, until);
@@ -98,7 +98,7 @@ attachment::attachment(const std::string& path, const attach_options& options,
   subscription::refresh(until + (std::chrono::steady_clock::now() - began));
 }
 
-std::vector<device_ref> attachment::devices_here(const welcome_packet& from) const {
+std::vector<device_ref> import_session::devices_here(const welcome_packet& from) const {
   const std::vector<device_ref>& chosen = options_.other_devices;
   if (!chosen.empty() && chosen.size() != from.other_devices.size())
     throw std::invalid_argument{"attach_options::other_devices names " +
@@ -123,19 +123,19 @@ std::vector<device_ref> attachment::devices_here(const welcome_packet& from) con
   return result;
 }
 
-void attachment::let_go(const std::string& why) {
+void import_session::let_go(const std::string& why) {
   why_expired_ = why;
   disconnect();
   set_unreadable();
   unmap_expired();
 }
 
-void attachment::unmap_expired() {
+void import_session::unmap_expired() {
   withdraw_all();
   throw ipc_error{ipc_failure::expired, std::exchange(why_expired_, {})};
 }
 
-void attachment::add(std::vector<sent_chunk>& fresh) {
+void import_session::add(std::vector<sent_chunk>& fresh) {
   std::map<std::size_t, physical_chunk> chunks;
   for (sent_chunk& each : fresh) {
     physical_chunk chunk = import_chunk(each.handle, devices_[each.place.device]);
@@ -147,24 +147,24 @@ void attachment::add(std::vector<sent_chunk>& fresh) {
   adopt_chunks(*memory_, chunks);
 }
 
-bool attachment::refuses_holes() const {
+bool import_session::refuses_holes() const {
   return std::ranges::any_of(
       devices_, [](device_ref each) { return !memory_strategy{each}.rights.takes_any_mapping; });
 }
 
-void attachment::require_own_process(const char* function) const {
+void import_session::require_own_process(const char* function) const {
   if (process().is_of_parent())
     throw unsupported{std::string{"attached_region::"} + function +
                       " in a child of fork(): the connection is the parent's; attach anew in a "
                       "process that was started by exec"};
 }
 
-std::size_t attachment::refresh(stream_ref stream) {
+std::size_t import_session::refresh(stream_ref stream) {
   require_own_process("refresh");
   return refresh(stream, deadline_in(options_.timeout));
 }
 
-std::size_t attachment::refresh(stream_ref stream, deadline until) {
+std::size_t import_session::refresh(stream_ref stream, deadline until) {
   stream_ = stream;
   // Again, if it failed when this process was cut off.
   if (!why_expired_.empty()) unmap_expired();
@@ -172,7 +172,8 @@ std::size_t attachment::refresh(stream_ref stream, deadline until) {
   return bytes();
 }
 
-bool attachment::wait_for(std::size_t bytes, std::chrono::milliseconds timeout, stream_ref stream) {
+bool import_session::wait_for(std::size_t bytes, std::chrono::milliseconds timeout,
+                              stream_ref stream) {
   require_own_process("wait_for");
   const deadline until = deadline_in(timeout);
   auto pause = std::chrono::microseconds{10};
@@ -197,15 +198,15 @@ namespace hipvmm {
 
 attached_region::attached_region(const std::string& path, const attach_options& options,
                                  element_identity elements)
-    : attachment_{std::make_unique<detail::attachment>(path, options, elements)} {}
+    : session_{std::make_unique<detail::import_session>(path, options, elements)} {}
 attached_region::~attached_region() = default;
 attached_region::attached_region(attached_region&& other) noexcept = default;
 attached_region& attached_region::operator=(attached_region&& other) noexcept = default;
 
-detail::attachment& attached_region::live() const {
-  if (attachment_ == nullptr)
+detail::import_session& attached_region::live() const {
+  if (session_ == nullptr)
     throw std::invalid_argument{"the attached_region is empty: it was moved from"};
-  return *attachment_;
+  return *session_;
 }
 
 std::size_t attached_region::refresh(stream_ref stream) { return live().refresh(stream); }
@@ -214,17 +215,15 @@ bool attached_region::wait_for(std::size_t bytes, std::chrono::milliseconds time
   return live().wait_for(bytes, timeout, stream);
 }
 
-std::size_t attached_region::bytes() const noexcept {
-  return attachment_ ? attachment_->bytes() : 0;
-}
-void* attached_region::data() const noexcept { return attachment_ ? attachment_->data() : nullptr; }
+std::size_t attached_region::bytes() const noexcept { return session_ ? session_->bytes() : 0; }
+void* attached_region::data() const noexcept { return session_ ? session_->data() : nullptr; }
 std::size_t attached_region::max_bytes() const noexcept {
-  return attachment_ ? attachment_->memory().max_bytes() : 0;
+  return session_ ? session_->memory().max_bytes() : 0;
 }
 device_ref attached_region::device() const { return live().memory().device(); }
-bool attached_region::is_open() const noexcept { return attachment_ && attachment_->is_open(); }
+bool attached_region::is_open() const noexcept { return session_ && session_->is_open(); }
 std::vector<chunk_view> attached_region::chunks() const {
-  return attachment_ ? attachment_->memory().chunks() : std::vector<chunk_view>{};
+  return session_ ? session_->memory().chunks() : std::vector<chunk_view>{};
 }
 
 }  // namespace hipvmm

@@ -16,7 +16,7 @@
 namespace hipvmm {
 
 namespace detail {
-class attachment;
+class import_session;
 }  // namespace detail
 
 /// Memory that another process publishes, mapped in this process up to the last refresh(). Mappings
@@ -77,8 +77,8 @@ class attached_region {
   [[nodiscard]] std::vector<chunk_view> chunks() const;
 
  private:
-  [[nodiscard]] detail::attachment& live() const;
-  std::unique_ptr<detail::attachment> attachment_;
+  [[nodiscard]] detail::import_session& live() const;
+  std::unique_ptr<detail::import_session> session_;
 };
 
 /// A growable_device_vector<T> of another process, as attached_region.
