@@ -53,19 +53,19 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
                                  ? options.max_bytes
                                  : default_max_bytes(device, options.chunks.placement);
   region_options chunks = options.chunks;
-  const bool is_pinned = options.past_max == past_max_size::refuse;
-  if (is_pinned) chunks.when_empty = empty_policy::keeps_addresses;
+  const bool is_for_life = options.past_max == past_max_size::refuse;
+  if (is_for_life) chunks.when_empty = empty_policy::keeps_addresses;
   const capability found = capability_of(device);
   const bool has_chunks = !from_resource && options.fallback != without_vmm::always &&
                           found.path() != memory_path::fallback;
   if (has_chunks) {
-    const bool moves = detail::memory_strategy{device}.pins_memory && !is_pinned;
+    const bool moves = detail::memory_strategy{device}.pins_memory && !is_for_life;
     const std::size_t reserved =
         options.max_bytes != 0 ? wanted : detail::address_share(device, wanted, wanted);
     auto result = std::make_unique<detail::region_storage>(
-        region{device, reserved, chunks}, is_pinned ? detail::held_memory::stays_for_life
-                                          : moves   ? detail::held_memory::moves_data
-                                                    : detail::held_memory::stays);
+        region{device, reserved, chunks}, is_for_life ? detail::held_memory::stays_for_life
+                                          : moves     ? detail::held_memory::moves_data
+                                                      : detail::held_memory::stays);
     if (options.max_bytes > result->max_bytes())
       throw out_of_memory{exhausted::addresses, device.ordinal(), options.max_bytes,
                           result->max_bytes(),
@@ -86,7 +86,7 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
                    string{"growth_options::chunks.registrar: memory is registered by its chunks"}) +
         ", and the vector has none: " + detail::why_no_chunks(device, options.resource) +
         "; leave the " + (options.chunks.tag ? "tag" : "registrar") + " out"};
-  if (is_pinned && options.max_bytes == 0)
+  if (is_for_life && options.max_bytes == 0)
     throw unsupported{
         "growth_options::past_max is refuse, which promises an address for life; on device " +
         std::to_string(device.ordinal()) + " that takes all memory at the first growth, for " +
@@ -183,11 +183,15 @@ growable_storage::~growable_storage() { retire_memory(); }
 
 void* growable_storage::data() const noexcept { return memory_ ? memory_->base() : nullptr; }
 
-std::size_t growable_storage::capacity_bytes() const noexcept { return held_bytes() - lead(); }
+std::size_t growable_storage::capacity_bytes() const noexcept {
+  return held_bytes() - erased_bytes();
+}
 
-std::size_t growable_storage::max_bytes() const noexcept { return limit_bytes() - lead(); }
+std::size_t growable_storage::max_bytes() const noexcept { return limit_bytes() - erased_bytes(); }
 
-std::size_t growable_storage::lead() const noexcept { return memory_ ? memory_->lead() : 0; }
+std::size_t growable_storage::erased_bytes() const noexcept {
+  return memory_ ? memory_->erased_bytes() : 0;
+}
 
 std::size_t growable_storage::held_bytes() const noexcept {
   return memory_ ? memory_->committed_bytes() : 0;
@@ -231,17 +235,17 @@ void growable_storage::retire_memory() noexcept {
 
 void growable_storage::grow(std::size_t bytes) {
   reserve(bytes, growth_slack::allowed);
-  prepare_ahead(bytes == 0 ? 0 : lead() + bytes);
+  prepare_ahead(bytes == 0 ? 0 : erased_bytes() + bytes);
 }
 
 // True if the address must not change although memory cannot be added at its end.
-bool growable_storage::is_pinned() const noexcept {
+bool growable_storage::has_fixed_address() const noexcept {
   return memory_ && !memory_->is_address_stable() && options_.past_max == past_max_size::refuse;
 }
 
 // Whole granules, cut at the end of the reservation.
 std::size_t growable_storage::exact_for(std::size_t bytes) const {
-  if (is_pinned()) return limit_bytes();
+  if (has_fixed_address()) return limit_bytes();
   const std::size_t exact = align_up(bytes, granule_);
   return bytes <= limit_bytes() ? std::min(exact, limit_bytes()) : exact;
 }
@@ -251,7 +255,7 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
   require_awake("a growable vector");
   if (bytes <= capacity_bytes()) return;
   const detail::events_wait until_done;
-  bytes = add_bytes(lead(), bytes);
+  bytes = add_bytes(erased_bytes(), bytes);
   require_room(bytes);
   const std::size_t exact = exact_for(bytes);
   std::array targets{exact, exact, exact};
@@ -319,7 +323,7 @@ void growable_storage::count_move(const size_before& before) noexcept {
 void growable_storage::require_room(std::size_t bytes) {
   if (!memory_) memory_ = reserve_memory(device_, options_);
   if (bytes > limit_bytes() && options_.past_max == past_max_size::refuse)
-    throw std::length_error{"growth to " + format_bytes(bytes - lead()) + " exceeds the " +
+    throw std::length_error{"growth to " + format_bytes(bytes - erased_bytes()) + " exceeds the " +
                             format_bytes(max_bytes()) +
                             " reserved, and growth_options::past_max is refuse: set a larger "
                             "max_bytes, or let it move"};
@@ -355,13 +359,15 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
   const detail::events_wait until_done;
   require_awake("a growable vector");
   const std::size_t scratch = release_scratch(stream);
-  if (!memory_ || is_pinned()) return scratch;
+  if (!memory_ || has_fixed_address()) return scratch;
   const size_before before = sizes();
   counts_.peak_bytes = std::max(counts_.peak_bytes, before.held + memory_->prepared_bytes());
   // Without a byte in use, erased bytes go too, unless data() is for life.
   const bool is_for_life = options_.past_max == past_max_size::refuse;
   const std::size_t kept =
-      bytes == 0 && !is_for_life ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
+      bytes == 0 && !is_for_life
+          ? 0
+          : std::min(align_up(erased_bytes() + bytes, granule_), limit_bytes());
   const std::size_t released = memory_->trim(kept, stream, tail);
   count_move(before);
   if (released != 0) report(*this, memory_event_kind::trim, released);
@@ -369,7 +375,7 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
 }
 
 void growable_storage::undo_growth(std::size_t bytes) {
-  if (bytes < capacity_bytes()) memory_->undo_commit(lead() + bytes);
+  if (bytes < capacity_bytes()) memory_->undo_commit(erased_bytes() + bytes);
 }
 
 void growable_storage::erase_front(std::size_t bytes, stream_ref stream, bool is_all) {
@@ -416,7 +422,7 @@ growth_statistics growable_storage::statistics() const noexcept {
 }
 
 bool growable_storage::is_address_stable() const noexcept {
-  return memory_ && (memory_->is_address_stable() || is_pinned());
+  return memory_ && (memory_->is_address_stable() || has_fixed_address());
 }
 
 growable_storage growable_storage::empty_copy() const {

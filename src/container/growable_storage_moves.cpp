@@ -289,7 +289,7 @@ std::string growable_storage::explain() const {
   text += (is_mapped ? "reserved " : "at most ") + format_bytes(max_bytes()) + ", backed " +
           format_bytes(capacity_bytes()) + " in " + std::to_string(count) +
           (is_mapped ? " chunk" : " allocation") + (count == 1 ? "\n" : "s\n");
-  if (is_pinned()) {
+  if (has_fixed_address()) {
     text += "data() stays for life from the first growth on, which takes all of the memory\n";
   } else if (!is_mapped) {
     text += "data() changes when memory is added: " + std::to_string(counts_.base_moves) +

@@ -96,13 +96,13 @@ region& malloc_storage::chunk_region() {
 void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
   const std::size_t needed = offset + bytes;
   if (bytes == 0 || needed <= committed_bytes()) return;
-  device_allocation larger = allocate_or_explain(align_up(needed - lead_, granularity_));
+  device_allocation larger = allocate_or_explain(align_up(needed - erased_bytes_, granularity_));
   if (!memory_.empty()) {
     try {
       const stream own{device()};
       // Work in flight may write to the old bytes.
       wait_for_users(rights_.users());
-      copy_to(larger, committed_bytes() - lead_, own);
+      copy_to(larger, committed_bytes() - erased_bytes_, own);
     } catch (...) {
       drop(std::move(larger), devices_of(rights_.users()));
       throw;
@@ -120,7 +120,7 @@ std::size_t malloc_storage::trim(std::size_t bytes, stream_ref stream, tail_chun
   if (bytes == 0) {
     release_all(stream);
   } else if (tail == tail_chunk::replace) {
-    const std::size_t kept = align_up(bytes - lead_, granularity_);
+    const std::size_t kept = align_up(bytes - erased_bytes_, granularity_);
     if (before > kept && before - kept > kept / 8) shorten_to(kept, stream);
   }
   return before - committed_bytes();
@@ -148,7 +148,7 @@ void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
   device_allocation smaller;
   if (!attempt([&] { smaller = allocate(kept); })) return;
   try {
-    copy_to(smaller, std::min(kept, committed_bytes() - lead_), stream);
+    copy_to(smaller, std::min(kept, committed_bytes() - erased_bytes_), stream);
   } catch (...) {
     drop(std::move(smaller), devices_of(rights_.users()));
     throw;
@@ -207,7 +207,7 @@ void malloc_storage::copy_to(const device_allocation& to, std::size_t bytes,
 
 void malloc_storage::replace(device_allocation next) noexcept {
   std::swap(memory_, next);
-  lead_ = 0;
+  erased_bytes_ = 0;
   drop(std::move(next));
 }
 

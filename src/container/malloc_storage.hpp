@@ -46,8 +46,8 @@ class malloc_storage final : public storage_memory {
   std::size_t trim(std::size_t bytes, stream_ref stream,
                    tail_chunk tail = tail_chunk::keep) override;
   /// Releases nothing: the next commit() that adds, or trim() that replaces, does.
-  void erase_front(std::size_t bytes, stream_ref) override { lead_ += bytes; }
-  void erase_all(std::size_t bytes, stream_ref) override { lead_ += bytes; }
+  void erase_front(std::size_t bytes, stream_ref) override { erased_bytes_ += bytes; }
+  void erase_all(std::size_t bytes, stream_ref) override { erased_bytes_ += bytes; }
   void retire() noexcept override;
   void grant(device_ref to, access_right right = access_right::read_write) override;
   void set_access(const access_list& wanted) override;
@@ -55,9 +55,9 @@ class malloc_storage final : public storage_memory {
   [[noreturn]] region& chunk_region() override;
   /// nullptr while nothing is allocated.
   [[nodiscard]] void* base() const noexcept override {
-    return memory_.empty() ? nullptr : static_cast<char*>(memory_.get()) + lead_;
+    return memory_.empty() ? nullptr : static_cast<char*>(memory_.get()) + erased_bytes_;
   }
-  [[nodiscard]] std::size_t lead() const noexcept override { return lead_; }
+  [[nodiscard]] std::size_t erased_bytes() const noexcept override { return erased_bytes_; }
   [[nodiscard]] std::size_t granularity() const noexcept override { return granularity_; }
   [[nodiscard]] std::size_t max_bytes() const noexcept override { return limit_; }
   [[nodiscard]] std::size_t committed_bytes() const noexcept override { return memory_.bytes(); }
@@ -89,7 +89,7 @@ class malloc_storage final : public storage_memory {
   mr::memory_resource* resource_;
   std::size_t granularity_;
   std::size_t limit_;
-  std::size_t lead_ = 0;
+  std::size_t erased_bytes_ = 0;
   // Holds allocations of the resource too: every way out of this class is drop(), or releases.
   device_allocation memory_;
 };

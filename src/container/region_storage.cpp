@@ -37,21 +37,21 @@ void region_storage::leave_front(std::size_t max_bytes, std::size_t commit_bytes
 std::size_t region_storage::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   const bool begins_again = bytes == 0 && held_ != held_memory::stays_for_life;
   const std::size_t released = region_.trim(begins_again ? 0 : start_ + bytes, stream, tail);
-  if (begins_again) start_ = lead_ = 0;
+  if (begins_again) start_ = erased_bytes_ = 0;
   return released;
 }
 
 void region_storage::erase_front(std::size_t bytes, stream_ref stream) {
-  const std::size_t lead = lead_ + bytes;
+  const std::size_t erased = erased_bytes_ + bytes;
   std::size_t released = 0;
   for (;;) {
     const std::size_t chunk = region_.chunk_bytes_at(start_ + released);
-    if (chunk == 0 || released + chunk > lead || released + chunk == committed_bytes()) break;
+    if (chunk == 0 || released + chunk > erased || released + chunk == committed_bytes()) break;
     released += chunk;
   }
   if (released != 0) region_.decommit(start_, released, stream);
   start_ += released;
-  lead_ = lead - released;
+  erased_bytes_ = erased - released;
 }
 
 }  // namespace hipvmm::detail

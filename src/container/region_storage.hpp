@@ -40,7 +40,7 @@ class region_storage final : public storage_memory {
   void erase_front(std::size_t bytes, stream_ref stream) override;
   void erase_all(std::size_t, stream_ref stream) override {
     region_.trim(0, stream, tail_chunk::keep);
-    start_ = lead_ = 0;
+    start_ = erased_bytes_ = 0;
   }
   void retire() noexcept override { region_.retire(); }
   void prepare(std::size_t bytes, prefetch_level how) override { region_.prepare(bytes, how); }
@@ -57,9 +57,9 @@ class region_storage final : public storage_memory {
   [[nodiscard]] region& chunk_region() override { return region_; }
   [[nodiscard]] bool is_address_stable() const noexcept override { return true; }
   [[nodiscard]] void* base() const noexcept override {
-    return static_cast<char*>(region_.base()) + start_ + lead_;
+    return static_cast<char*>(region_.base()) + start_ + erased_bytes_;
   }
-  [[nodiscard]] std::size_t lead() const noexcept override { return lead_; }
+  [[nodiscard]] std::size_t erased_bytes() const noexcept override { return erased_bytes_; }
   [[nodiscard]] std::size_t granularity() const noexcept override { return region_.granularity(); }
   [[nodiscard]] std::size_t max_bytes() const noexcept override {
     return region_.max_bytes() - start_;
@@ -75,7 +75,7 @@ class region_storage final : public storage_memory {
   region region_;
   held_memory held_;
   std::size_t start_ = 0;  // offset of the first chunk in the region
-  std::size_t lead_ = 0;
+  std::size_t erased_bytes_ = 0;
 };
 
 }  // namespace hipvmm::detail

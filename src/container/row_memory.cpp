@@ -102,9 +102,9 @@ row_memory::row_memory(device_ref device, const slot_geometry& geometry,
 template <typename Change>
 void row_memory::change(std::size_t row, Change how) {
   row_state& state = rows_[row];
-  unclaimed_ -= counts_as_unclaimed(state);
+  unclaimed_rows_ -= counts_as_unclaimed(state);
   how(state);
-  unclaimed_ += counts_as_unclaimed(state);
+  unclaimed_rows_ += counts_as_unclaimed(state);
 }
 
 bool row_memory::back_next(std::size_t row) {
@@ -140,7 +140,7 @@ void row_memory::decommit(std::size_t row, std::size_t count) {
 }
 
 void row_memory::decommit_unclaimed() {
-  while (unclaimed_ != 0) {
+  while (unclaimed_rows_ != 0) {
     const std::size_t first = find_unclaimed();
     std::size_t end = first + 1;
     while (end < rows_.size() && counts_as_unclaimed(rows_[end]) != 0) ++end;

@@ -72,7 +72,7 @@ class row_memory {
     return rows_[row].backed_planes == 0 && is_private(row);
   }
   /// Unclaimed rows that are backed, wholly or in part.
-  [[nodiscard]] std::size_t unclaimed() const noexcept { return unclaimed_; }
+  [[nodiscard]] std::size_t unclaimed_rows() const noexcept { return unclaimed_rows_; }
   /// One of them. Pre: there is one.
   [[nodiscard]] std::size_t find_unclaimed() const noexcept;
 
@@ -161,7 +161,7 @@ class row_memory {
   /// One plane of the row shows, or no longer shows, the group's memory.
   void note_shown(row_state& row, std::size_t plane) noexcept;
   void note_hidden(row_state& row, std::size_t plane) noexcept;
-  /// Changes the row by `how(state)`, and unclaimed() with it.
+  /// Changes the row by `how(state)`, and unclaimed_rows() with it.
   template <typename Change>
   void change(std::size_t row, Change how);
   [[nodiscard]] static std::size_t counts_as_unclaimed(const row_state& row) noexcept {
@@ -177,7 +177,7 @@ class row_memory {
   const memory_strategy strategy_;  // like the region's, by the record of that time
   region region_;
   std::vector<row_state> rows_;
-  std::size_t unclaimed_ = 0;
+  std::size_t unclaimed_rows_ = 0;
   std::size_t grouped_ = 0;  // rows with a group
   std::size_t aliases_ = 0;  // mappings of chunks beyond the first of each
 };

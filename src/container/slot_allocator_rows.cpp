@@ -321,7 +321,7 @@ std::optional<std::size_t> slot_allocator::unclaim_spare(asker who, spare which)
 
 bool slot_allocator::evict_row(asker who, spare which) {
   const std::optional<std::size_t> row =
-      rows_.unclaimed() != 0 ? rows_.find_unclaimed() : unclaim_spare(who, which);
+      rows_.unclaimed_rows() != 0 ? rows_.find_unclaimed() : unclaim_spare(who, which);
   if (row) rows_.decommit(*row);
   return row.has_value();
 }
@@ -455,10 +455,10 @@ void slot_allocator::release_down_to(std::size_t bytes) {
   // Rows of which others show the memory return none.
   while (rows_.held_bytes() > bytes) {
     const std::size_t excess = rows_.held_bytes() - bytes;
-    while (rows_.unclaimed() * geometry_.row_bytes() < excess &&
+    while (rows_.unclaimed_rows() * geometry_.row_bytes() < excess &&
            unclaim_spare(asker::owner, spare::any)) {
     }
-    if (rows_.unclaimed() == 0) break;
+    if (rows_.unclaimed_rows() == 0) break;
     rows_.decommit_unclaimed();
     trim_kept();
   }

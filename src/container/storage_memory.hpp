@@ -31,7 +31,7 @@ class storage_memory {
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
   /// Moves base() on by `bytes`. Releases whole chunks before it, but the last chunk of all, once
-  /// `stream` has passed this point. Pre: lead() + bytes <= committed_bytes(). Throws: as
+  /// `stream` has passed this point. Pre: erased_bytes() + bytes <= committed_bytes(). Throws: as
   /// region::decommit; then nothing has changed.
   virtual void erase_front(std::size_t bytes, stream_ref stream) = 0;
   /// The same of all elements; chunks are all released, and base() is the first address again.
@@ -53,7 +53,7 @@ class storage_memory {
   /// The first byte that was not erased; nullptr while there are neither addresses nor memory.
   [[nodiscard]] virtual void* base() const noexcept = 0;
   /// Bytes before base() that are backed still.
-  [[nodiscard]] virtual std::size_t lead() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t erased_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t granularity() const noexcept = 0;
   [[nodiscard]] virtual std::size_t max_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t committed_bytes() const noexcept = 0;

@@ -234,11 +234,11 @@ class growable_storage {
 
  private:
   // Sizes in private functions are counted from the first backed byte, erased bytes included.
-  [[nodiscard]] std::size_t lead() const noexcept;
+  [[nodiscard]] std::size_t erased_bytes() const noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   [[nodiscard]] std::size_t limit_bytes() const noexcept;
   [[nodiscard]] std::size_t exact_for(std::size_t bytes) const;
-  [[nodiscard]] bool is_pinned() const noexcept;
+  [[nodiscard]] bool has_fixed_address() const noexcept;
   [[nodiscard]] std::vector<device_ref> owners() const;
   /// The device other than device() that HIP has copy between chunks on the host, if there is one.
   [[nodiscard]] std::optional<device_ref> carrier_of_host_chunks() const;
