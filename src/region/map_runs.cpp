@@ -25,7 +25,7 @@ void mapped_region::map_runs::add(std::size_t offset, const physical_chunk& chun
   try {
     const device_ref owner = chunk.device();
     mapped_region::require_reach(own != nullptr ? *own : of_.rights, owner);
-    to = there_.range.map(offset, chunk, of_.strategy->answer, of_.strategy->pins(owner));
+    to = there_.range.map(offset, chunk, of_.strategy->mapping_check, of_.strategy->pins(owner));
   } catch (...) {
     if (&there_.range == of_.addresses.get()) of_.holds_memory = true;
     throw;

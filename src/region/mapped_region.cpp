@@ -299,7 +299,7 @@ void mapped_region::map_lost(const std::vector<backing_map::iterator>& lost) {
   };
   for_each_lost([this](std::size_t offset, backing& held) {
     const device_ref owner = held.chunk.device();
-    held.map = addresses->map(offset, held.chunk, strategy->answer, strategy->pins(owner));
+    held.map = addresses->map(offset, held.chunk, strategy->mapping_check, strategy->pins(owner));
   });
   for_each_lost([this](std::size_t offset, const backing& held) {
     if (!held.map.empty())

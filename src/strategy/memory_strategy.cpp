@@ -74,7 +74,8 @@ memory_strategy::memory_strategy(record_list owners)
       pins_memory{any_needs(owners_, quirk::re_reserve)},
       returns_memory{returns_memory_of(owners_)},
       rights{rights_of(owners_)},
-      answer{any_needs(owners_, quirk::verify_maps) ? map_answer::verified : map_answer::believed},
+      mapping_check{any_needs(owners_, quirk::verify_maps) ? map_check::verified
+                                                           : map_check::trusted},
       visible_after{longest_delay(owners_)},
       second_address{ability_of_all(owners_, trait::coherent_aliases,
                                     "does not show the same bytes at two addresses of one chunk")},

@@ -69,7 +69,7 @@ class memory_strategy {
   const rights_setting rights;
 
   /// Whether each map is verified.
-  const map_answer answer;
+  const map_check mapping_check;
   /// Work may miss a new mapping until this time has passed.
   const std::chrono::nanoseconds visible_after;
 

@@ -66,7 +66,7 @@ class address_range final : public detail::refused_end {
   /// Maps `chunk` at `offset`. `pins`: its device returns memory only with the addresses.
   /// Pre: the chunk is within one part, see longest_at().
   /// Throws: as mapping; as hipMemUnmap if something is mapped there that HIP refuses to unmap.
-  [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk, map_answer answer,
+  [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk, map_check check,
                             bool pins) const {
     refused_.retry(static_cast<char*>(base()) + offset, chunk.bytes());
     if (size_of_all_ == 0) size_of_all_ = chunk.bytes();
@@ -76,8 +76,8 @@ class address_range final : public detail::refused_end {
     while (offset >= start + part->bytes) start += (part++)->bytes;
     const bool is_new = pins && part->pins.add(chunk);
     try {
-      mapping made{part->addresses, offset - start, chunk, map_answer::believed};
-      if (answer == map_answer::verified) refused_.verify_or_keep(made, chunk, part->addresses);
+      mapping made{part->addresses, offset - start, chunk, map_check::trusted};
+      if (check == map_check::verified) refused_.verify_or_keep(made, chunk, part->addresses);
       return made;
     } catch (...) {
       // If HIP did not answer the query, the chunk may be mapped.

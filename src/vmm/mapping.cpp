@@ -120,7 +120,7 @@ bool detail::is_freshly_mapped(const void* address, device_ref owner) {
 }
 
 mapping::mapping(const address_reservation& reservation, std::size_t offset,
-                 const physical_chunk& chunk, map_answer answer) {
+                 const physical_chunk& chunk, map_check check) {
   if (chunk.empty())
     throw std::invalid_argument{"a mapping of an empty chunk: create or import one first"};
   chunk.process_.require_own();
@@ -136,7 +136,7 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
   if (result != hipSuccess) throw_refused_map(result, address, chunk);
   // A chunk that is not mapped is not unmapped: up to ROCm 6.4 that ends the process. If HIP does
   // not answer, a chunk that may be mapped stays: that costs memory.
-  if (answer == map_answer::verified && !detail::is_freshly_mapped(address, chunk.device())) {
+  if (check == map_check::verified && !detail::is_freshly_mapped(address, chunk.device())) {
     detail::note_failed_map(reservation);
     throw_refused_map(hipErrorInvalidValue, address, chunk);
   }

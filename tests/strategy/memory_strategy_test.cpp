@@ -31,7 +31,7 @@ TEST_CASE("memory_strategy: devices without defects need nothing") {
   CHECK(!all.unmaps_runs(device_ref{2}));
   CHECK(all.rights.takes_any_mapping);
   CHECK(all.rights.takes_runs);
-  CHECK(all.answer == map_answer::believed);
+  CHECK(all.mapping_check == map_check::trusted);
   CHECK(all.visible_after.count() == 0);
   CHECK(all.second_address);
   CHECK(all.extends_in_place);
@@ -64,7 +64,7 @@ TEST_CASE("memory_strategy: the strictest answer of the devices counts, in any o
     CHECK(all.rights.takes_runs);
     CHECK(all.rights.refusing == lacking);
     CHECK(*all.rights.why == "seen: no tail_access");
-    CHECK(all.answer == map_answer::verified);
+    CHECK(all.mapping_check == map_check::verified);
     CHECK(all.visible_after > std::chrono::nanoseconds{0});
     CHECK(!all.second_address);
     CHECK(!all.extends_in_place);

@@ -83,7 +83,7 @@ HIPVMM_TEST_CASE_IN("address_reservation: addresses are met once more for each m
       const mapping map{addresses, 0, chunk};
       set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
       for (int i = 0; i < failed; ++i)
-        CHECK_THROWS_AS((mapping{addresses, 0, chunk, map_answer::verified}), hip_error);
+        CHECK_THROWS_AS((mapping{addresses, 0, chunk, map_check::verified}), hip_error);
     }
     const auto calls = static_cast<std::uint64_t>(failed);
     const call_counter frees{"hipMemAddressFree"};

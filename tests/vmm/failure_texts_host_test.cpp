@@ -272,13 +272,13 @@ TEST_CASE("mapping: the text of a second mapping names what is there") {
   const physical_chunk other{first_device, 2 * granule()};
   check_text(
       [&] {
-        const mapping again{reservation, granule(), chunk, map_answer::verified};
+        const mapping again{reservation, granule(), chunk, map_check::verified};
       },
       {"hipMemMap", std::to_string(granule()) + " bytes", at(map.get()), "device 0",
        "is mapped already", "unmap"});
   check_text(
       [&] {
-        const mapping across{reservation, 0, other, map_answer::verified};
+        const mapping across{reservation, 0, other, map_check::verified};
       },
       {"at " + at(reservation.get()), "is mapped already"});
 }

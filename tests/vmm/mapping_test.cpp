@@ -47,11 +47,11 @@ TEST_CASE("mapping: an address that is taken throws hip_error") {
   const mapping map{reservation, granule(), chunk};
   set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
   const physical_chunk other{first_device, granule()};
-  CHECK_THROWS_AS((mapping{reservation, granule(), other, map_answer::verified}), hip_error);
+  CHECK_THROWS_AS((mapping{reservation, granule(), other, map_check::verified}), hip_error);
   const physical_chunk large{first_device, 2 * granule()};
-  CHECK_THROWS_AS((mapping{reservation, 0, large, map_answer::verified}), hip_error);
+  CHECK_THROWS_AS((mapping{reservation, 0, large, map_check::verified}), hip_error);
   CHECK(get_access(map.get(), first_device) == access_right::read_write);
-  CHECK_NOTHROW(mapping{reservation, 0, other, map_answer::verified});
+  CHECK_NOTHROW(mapping{reservation, 0, other, map_check::verified});
 }
 
 /// Maps four chunks at `reservation` and gives the device access from the first on.
@@ -63,7 +63,7 @@ void check_holds_mappings(const address_reservation& reservation) {
   std::array<mapping, 4> maps;
   for (std::size_t index = 0; index < maps.size(); ++index) {
     CAPTURE(index);
-    maps[index] = mapping{reservation, index * granule(), chunks[index], map_answer::verified};
+    maps[index] = mapping{reservation, index * granule(), chunks[index], map_check::verified};
     set_access(reservation.get(), (index + 1) * granule(),
                {first_device, access_right::read_write});
     write_bytes(stream, maps[index].get(), pattern(granule(), static_cast<std::uint32_t>(index)));
@@ -84,7 +84,7 @@ void refuse_maps(const address_reservation& reservation, int maps, std::size_t b
   set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
   const physical_chunk other{first_device, bytes};
   for (int i = 0; i < maps; ++i)
-    CHECK_THROWS_AS((mapping{reservation, 0, other, map_answer::verified}), hip_error);
+    CHECK_THROWS_AS((mapping{reservation, 0, other, map_check::verified}), hip_error);
 }
 
 TEST_CASE("mapping: addresses of refused maps are as good as any once they are freed") {

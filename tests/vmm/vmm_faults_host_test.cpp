@@ -43,11 +43,11 @@ TEST_CASE("address_reservation: free that fails keeps the addresses") {
 }
 
 TEST_CASE("mapping: a construction that fails leaves nothing") {
-  for (const map_answer answer : {map_answer::believed, map_answer::verified})
-    fault_sweep{"mapping"}.run([answer] {
+  for (const map_check check : {map_check::trusted, map_check::verified})
+    fault_sweep{"mapping"}.run([check] {
       const physical_chunk chunk{other_device, granule()};
       const address_reservation reservation{2 * granule()};
-      const mapping value{reservation, granule(), chunk, answer};
+      const mapping value{reservation, granule(), chunk, check};
     });
 }
 
@@ -118,7 +118,7 @@ HIPVMM_TEST_CASE_IN("mapping: one that fails unseen is found though the question
   for (const bool fails : {false, true}) {
     CAPTURE(fails);
     const planned_fault fault{"hipMemGetAccess", fails ? 1U : 1000U, hipErrorUnknown};
-    CHECK_THROWS_WITH_AS((mapping{there.reservation, 0, chunk, map_answer::verified}),
+    CHECK_THROWS_WITH_AS((mapping{there.reservation, 0, chunk, map_check::verified}),
                          doctest::Contains("hipMemMap failed"), hip_error);
     CHECK(fault.struck() == fails);
   }

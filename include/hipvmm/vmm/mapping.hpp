@@ -22,10 +22,12 @@ void unmap_together(mapping* const* run, std::size_t count);
 }  // namespace detail
 
 /// Whether a success of hipMemMap is verified.
-enum class map_answer {
-  believed,
+enum class map_check {
+  trusted,
   verified,  ///< HIP is queried for the mapping
+  believed [[deprecated("Use trusted")]] = trusted,
 };
+using map_answer [[deprecated("Use map_check")]] = map_check;
 
 /// Owns one mapping: one whole chunk mapped at one address (one hipMemMap, undone by one
 /// hipMemUnmap of exactly that range, or together with its neighbours).
@@ -41,10 +43,10 @@ class mapping {
   /// Throws:
   /// - std::invalid_argument when either is empty or the chunk does not fit there.
   /// - hip_error when HIP refuses, as it does if something is mapped already. ROCm 6.1 to 7.13
-  ///   report success then (ROCm/rocm-systems#7685). This is detected when `answer` is `verified`,
+  ///   report success then (ROCm/rocm-systems#7685). This is detected when `check` is `verified`,
   ///   except for a chunk mapped right there to which no device has a right.
   mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk,
-          map_answer answer = map_answer::believed);
+          map_check check = map_check::trusted);
   ~mapping();
   mapping(mapping&& other) noexcept
       : address_{std::exchange(other.address_, nullptr)},
