@@ -84,7 +84,7 @@ void fixed_size_resource::do_deallocate_any(void* pointer, const request& freed)
 }
 
 fixed_size_resource::block_counts fixed_size_resource::statistics() const {
-  const pool::usage seen = live().allocator.usage_snapshot();
+  const pool::allocator_statistics seen = live().allocator.usage_snapshot();
   return {seen.reserved_current / held_bytes_, seen.used_current / held_bytes_};
 }
 

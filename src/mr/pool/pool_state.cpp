@@ -132,7 +132,7 @@ out_of_memory pool_state::explain(const pool::request& wanted,
   if (refused) why = refused->why();
   // The caller gets out_of_memory even if HIP does not report the free memory.
   detail::report_exceptions([&] {
-    const pool::usage now = allocator.usage_snapshot(memory->available());
+    const pool::allocator_statistics now = allocator.usage_snapshot(memory->available());
     const std::uintptr_t base = on_slabs ? 0 : allocator.base();
     const std::uintptr_t first =
         (base + wanted.alignment - 1) / wanted.alignment * wanted.alignment;

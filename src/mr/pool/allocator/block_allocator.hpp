@@ -206,7 +206,8 @@ class block_allocator {
   void reset_highs() {
     with_lock([this] { blocks_.index.reset_highs(); });
   }
-  [[nodiscard]] usage usage_snapshot(std::optional<new_memory> fresh = std::nullopt) {
+  [[nodiscard]] allocator_statistics usage_snapshot(
+      std::optional<new_memory> fresh = std::nullopt) {
     return pool::usage_snapshot(blocks_, fresh);
   }
   [[nodiscard]] bool may_release_serve(std::size_t bytes, std::size_t fresh) {

@@ -316,7 +316,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
     for (const block_index::blocks& claimed : around) blocks_.index.unclaim(claimed);
   };
   try {
-    if (!detail::attempt([&] { old = backing_.memory.renew(); })) {
+    if (!detail::attempt([&] { old = backing_.memory.replace_addresses(); })) {
       // The process has too few addresses: the memory stays, and counts as held.
       keep_all();
       return {0, false};

@@ -157,7 +157,7 @@ class scanner {
   void scan_run(block& run, std::size_t end) {
     const std::size_t at = aligned(run.offset);
     if (at + request_.bytes > end) return;
-    place& best = found_.free_run;
+    candidate& best = found_.free_run;
     // The room of a run is compared in map_room, which runs have no other use for.
     if (best.first != nullptr &&
         std::pair{best.map_room, best.first->offset} < std::pair{end - run.offset, run.offset})
@@ -167,14 +167,14 @@ class scanner {
     best.map_room = end - run.offset;
   }
 
-  [[nodiscard]] static place place_in(const gap& range, std::size_t at) {
+  [[nodiscard]] static candidate candidate_in(const gap& range, std::size_t at) {
     return {.first = range.first, .at = at, .unmapped = range.first, .unmaps = range.unmaps};
   }
 
   void scan_gap(const gap& range, block* run) {
     const std::size_t unit = rules_.granularity;
     if (!rules_.moves_chunks) return scan_inside_gap(range, unit);
-    place here = place_in(range, aligned(range.offset()));
+    candidate here = candidate_in(range, aligned(range.offset()));
     if (run != nullptr && aligned(run->offset) < range.offset()) {
       here.first = run;
       here.at = aligned(run->offset);
@@ -193,7 +193,7 @@ class scanner {
       }
       here.map_bytes = here.map_room;
     }
-    note_place(here);
+    note_candidate(here);
   }
 
   /// The request ends with the usable run behind the gap.
@@ -203,7 +203,7 @@ class scanner {
          next = next->next)
       end = next->end();
     if (end == range.end() || end - range.offset() < request_.bytes) return;
-    place here = place_in(range, aligned(end - request_.bytes));
+    candidate here = candidate_in(range, aligned(end - request_.bytes));
     if (here.at + request_.bytes > end) here.at -= request_.alignment;
     if (here.at >= range.end()) return;
     here.map_bytes = align_up(range.end() - here.at, unit());
@@ -211,21 +211,21 @@ class scanner {
     here.map_at = range.end() - here.map_bytes;
     here.map_room = here.map_bytes;
     here.kept = kept_in(here);
-    note_fewest(here);
+    note_creation(here);
   }
 
   /// The same if chunks are apart: with `margin` bytes left on both sides.
   void scan_inside_gap(const gap& range, std::size_t margin) {
-    place here = place_in(range, aligned(range.offset() + margin));
+    candidate here = candidate_in(range, aligned(range.offset() + margin));
     here.map_at = align_down(here.at, rules_.granularity);
     here.map_bytes = align_up(here.at + request_.bytes - here.map_at, rules_.granularity);
     if (here.map_at + here.map_bytes + margin > range.end()) return;
     here.map_room = range.end() - margin - here.map_at;
-    note_place(here);
+    note_candidate(here);
   }
 
   /// The bytes of idle chunks that would stay because they lie in the place.
-  [[nodiscard]] std::size_t kept_in(const place& here) const {
+  [[nodiscard]] std::size_t kept_in(const candidate& here) const {
     const std::size_t end = here.at + request_.bytes;
     std::size_t sum = 0;
     for (auto each = std::partition_point(
@@ -238,20 +238,21 @@ class scanner {
 
   /// Makes `here` the best place if `cost` is lower there, or is the same at a lower address.
   template <typename Cost>
-  static void note(place& best, const place& here, Cost cost) {
+  static void note(candidate& best, const candidate& here, Cost cost) {
     if (best.first == nullptr ||
         std::pair{cost(here), here.unmapped->offset} < std::pair{cost(best), best.unmapped->offset})
       best = here;
   }
-  void note_fewest(const place& here) {
-    note(found_.fewest, here, [](const place& one) { return one.map_bytes + one.kept; });
+  void note_creation(const candidate& here) {
+    note(found_.smallest_creation, here,
+         [](const candidate& one) { return one.map_bytes + one.kept; });
   }
-  void note_place(place here) {
+  void note_candidate(candidate here) {
     here.kept = kept_in(here);
-    note_fewest(here);
-    note(found_.least, here, [](const place& one) { return one.map_bytes; });
+    note_creation(here);
+    note(found_.smallest_need, here, [](const candidate& one) { return one.map_bytes; });
     const std::size_t all = index_.address_bytes();
-    note(found_.largest_gap, here, [all](const place& one) { return all - one.map_room; });
+    note(found_.largest_gap, here, [all](const candidate& one) { return all - one.map_room; });
   }
 
   const block_index& index_;
@@ -262,7 +263,7 @@ class scanner {
 };
 
 /// The chunks of at least `least` bytes to be moved to `target`, in the order of their creation.
-std::vector<idle_chunk> sources_for(const place& target, const request& wanted,
+std::vector<idle_chunk> sources_for(const candidate& target, const request& wanted,
                                     const placement_scan& found, std::size_t least) {
   const std::size_t end = target.at + wanted.bytes;
   std::vector<idle_chunk> sources = found.sources;
@@ -285,7 +286,7 @@ std::vector<idle_chunk> sources_for(const place& target, const request& wanted,
   return sources;
 }
 
-std::optional<growth_plan> plan_at(const place& target, const block_index& index,
+std::optional<growth_plan> plan_at(const candidate& target, const block_index& index,
                                    const request& wanted, const placement_scan& found,
                                    const chunk_rules& rules, std::size_t least_moved) {
   if (target.first == nullptr) return std::nullopt;
@@ -344,7 +345,8 @@ std::optional<growth_plan> plan_growth(const block_index& index, const request& 
   const std::size_t new_chunk = chunk_share(index, rules);
   for (const std::size_t least : {new_chunk, std::size_t{0}}) {
     if (least != 0 && rules.moves_small_chunks) continue;
-    for (const place* const target : {&found.least, &found.largest_gap, &found.fewest})
+    for (const candidate* const target :
+         {&found.smallest_need, &found.largest_gap, &found.smallest_creation})
       if (auto plan =
               plan_at(*target, index, wanted, found, rules, std::min(least, target->map_bytes)))
         return plan;

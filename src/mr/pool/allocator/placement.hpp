@@ -56,7 +56,7 @@ struct idle_chunk {
 };
 
 /// A possible place for a request.
-struct place {
+struct candidate {
   block* first = nullptr;     ///< block that it begins in; nullptr: there is no such place
   std::size_t at = 0;         ///< offset that it begins at
   block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr if all of it is free
@@ -69,10 +69,10 @@ struct place {
 
 /// Result of a scan for a request.
 struct placement_scan {
-  place free_run;     ///< smallest run of adjacent usable blocks that holds it
-  place least;        ///< place for it that needs the least backing
-  place largest_gap;  ///< place for it with the most that can be backed
-  place fewest;  ///< place for it with the least to be created if all idle chunks beside it move
+  candidate free_run;               ///< smallest run of adjacent usable blocks that holds it
+  candidate smallest_need;          ///< place for it that needs the least backing
+  candidate largest_gap;            ///< place for it with the most that can be backed
+  candidate smallest_creation;      ///< place that creates least if all idle chunks beside it move
   std::vector<idle_chunk> sources;  ///< chunks that could be moved
 };
 /// Throws: std::bad_alloc.
@@ -84,7 +84,7 @@ void scan_gaps(const block_index& index, const request& wanted, const block_filt
 
 /// Plan to serve a request at a place that needs backing.
 struct growth_plan {
-  place target;
+  candidate target;
   std::vector<idle_chunk> sources;  ///< to be moved there, in the order of their creation
   std::size_t least = 0;            ///< bytes to be backed that the request needs
   std::size_t wanted = 0;           ///< bytes to be backed

@@ -208,7 +208,7 @@ std::optional<std::size_t> slow_path::take_run() {
     {
       const state_lock lock{blocks_.mutex};
       blocks_.require_awake();
-      place found = one_free_block();
+      candidate found = one_free_block();
       if (found.first == nullptr)
         found = scan_placements(blocks_.index, request_, *this, blocks_.rules()).free_run;
       if (found.first == nullptr) return std::nullopt;
@@ -233,8 +233,8 @@ std::optional<std::size_t> slow_path::take_run() {
   }
 }
 
-place slow_path::one_free_block() {
-  place best;
+candidate slow_path::one_free_block() {
+  candidate best;
   for (stream_state* const each : states_) {
     block* const one = blocks_.index.best_fit(*each, request_.bytes, request_.alignment);
     if (one == nullptr || !is_usable(*one)) continue;

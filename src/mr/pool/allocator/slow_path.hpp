@@ -108,7 +108,7 @@ class slow_path final : block_filter {
   /// Whether the user's work is ordered after the work on a free block.
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
-  [[nodiscard]] place one_free_block();
+  [[nodiscard]] candidate one_free_block();
   /// Frees a busy block that got backing: it becomes the user's, but not as memory freed by the
   /// user.
   void free_surplus(block& gained) noexcept;

@@ -65,7 +65,7 @@ void slow_path::claim_all(growth& work) {
     moved += each.bytes;
   }
   blocks_.index.prepare_for(6 + 2 * work.sources.size());
-  const place& target = work.plan.target;
+  const candidate& target = work.plan.target;
   block& gap = *target.unmapped;
   block* const behind = gap.next;
   const std::size_t end = target.at + request_.bytes;
@@ -246,7 +246,7 @@ std::size_t slow_path::finish(growth& work) noexcept {
   index.end_growth();
   if (work.mapped < work.gap->bytes) index.make_unmapped(index.cut(*work.gap, work.mapped));
   // Backed memory before and behind the request stays free.
-  const place& target = work.plan.target;
+  const candidate& target = work.plan.target;
   const std::size_t end = target.at + request_.bytes;
   if (work.gap->end() > end) free_surplus(index.cut(*work.gap, end - work.gap->offset));
   block* first = target.first == target.unmapped ? work.gap : work.around.front();

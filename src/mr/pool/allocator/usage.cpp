@@ -16,10 +16,10 @@ namespace {
 
 /// Free memory, and that of caches, as a request finds it when all work is done: a miss empties
 /// caches.
-class idle_memory final : block_filter {
+class free_memory_scan final : block_filter {
  public:
   /// Subtracts the blocks of caches from `seen.used_current`, and fills in `seen.streams`.
-  idle_memory(pool_blocks& blocks, usage& seen) : blocks_{blocks} {
+  free_memory_scan(pool_blocks& blocks, allocator_statistics& seen) : blocks_{blocks} {
     std::vector<std::size_t> shares(blocks.streams.states().size());  // by the states' index
     for (stream_state& each : blocks.streams.states()) {
       shares[each.index()] += each.free_bytes();
@@ -135,7 +135,7 @@ class idle_memory final : block_filter {
   std::vector<idle_chunk> chunks_;  // in these
 };
 
-std::size_t idle_memory::largest_place() const {
+std::size_t free_memory_scan::largest_place() const {
   std::size_t result = longest();
   if (blocks_.memory.traits.moves_chunks) {
     for_each_place([&](const block& first, const block& last) {
@@ -150,7 +150,7 @@ std::size_t idle_memory::largest_place() const {
   return result;
 }
 
-bool idle_memory::can_serve(std::size_t bytes, std::optional<new_memory> fresh) const {
+bool free_memory_scan::can_serve(std::size_t bytes, std::optional<new_memory> fresh) const {
   const request wanted{bytes, block_index::unit};
   chunk_rules rules = blocks_.rules();
   rules.moves_small_chunks = fresh.has_value();  // as after the source refused
@@ -167,8 +167,8 @@ bool idle_memory::can_serve(std::size_t bytes, std::optional<new_memory> fresh) 
   return plan->least <= moved || (plan->least - moved - 1) / plan->chunk < fresh->chunks;
 }
 
-std::size_t idle_memory::largest_with_new(std::size_t served, std::size_t most,
-                                          std::optional<new_memory> fresh) const {
+std::size_t free_memory_scan::largest_with_new(std::size_t served, std::size_t most,
+                                               std::optional<new_memory> fresh) const {
   const auto fits = [&](std::size_t bytes) { return can_serve(bytes, fresh); };
   most = align_down(most, block_index::unit);
   if (most <= served) return served;
@@ -181,7 +181,7 @@ std::size_t idle_memory::largest_with_new(std::size_t served, std::size_t most,
   return served;
 }
 
-std::size_t idle_memory::largest_after_release(std::size_t fresh, std::size_t room) const {
+std::size_t free_memory_scan::largest_after_release(std::size_t fresh, std::size_t room) const {
   const auto& chunks = blocks_.index.chunks();
   const std::size_t idle = whole_chunks();
   const std::size_t others = blocks_.physical_bytes() + blocks_.planned_bytes - idle;
@@ -287,21 +287,21 @@ pool_usage held_and_used(pool_blocks& blocks) {
   return found;
 }
 
-usage usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
+allocator_statistics usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
   const memory_backend& memory = blocks.memory;
   const pool_blocks::state_lock lock{blocks.mutex};
   if (fresh) blocks.choose_equal_chunk(fresh->bytes);
-  usage seen{counted(blocks)};
+  allocator_statistics seen{counted(blocks)};
   seen.states = blocks.streams.states().size();
-  const idle_memory idle{blocks, seen};
-  seen.largest_now = idle.longest();
-  seen.largest_place = idle.largest_place();
-  const std::size_t whole = idle.whole_chunks();
+  const free_memory_scan scan{blocks, seen};
+  seen.largest_now = scan.longest();
+  seen.largest_place = scan.largest_place();
+  const std::size_t whole = scan.whole_chunks();
   // The largest place, or all memory without a user, bounds each request.
   const std::size_t most = std::min(seen.largest_place, seen.reserved_current - seen.used_current);
   seen.largest_moved = seen.largest_now;
   if (memory.traits.moves_chunks)
-    seen.largest_moved = idle.largest_with_new(seen.largest_now, most, std::nullopt);
+    seen.largest_moved = scan.largest_with_new(seen.largest_now, most, std::nullopt);
   const auto in_classes = [&seen] {
     for (std::size_t* const each : {&seen.largest_now, &seen.largest_moved, &seen.largest_possible})
       *each = classes.largest_in(*each);
@@ -311,7 +311,7 @@ usage usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
   // Slabs never move: the pool releases idle ones for a request that none of them holds.
   if (!memory.traits.moves_chunks) fresh->bytes = add_bytes(fresh->bytes, whole);
   const std::size_t room = blocks.limit - std::min(blocks.limit, seen.used_current);
-  seen.largest_possible = idle.largest_with_new(
+  seen.largest_possible = scan.largest_with_new(
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
   if (memory.traits.moves_chunks && memory.traits.returns_memory) {
@@ -321,23 +321,23 @@ usage usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
         fresh->chunks < blocks.limit / small_chunk ? fresh->chunks * small_chunk : blocks.limit;
     seen.largest_possible =
         std::max(seen.largest_possible,
-                 std::min(room, idle.largest_after_release(fresh->bytes, most_created)));
+                 std::min(room, scan.largest_after_release(fresh->bytes, most_created)));
   }
   return in_classes();
 }
 
 bool may_release_serve(pool_blocks& blocks, std::size_t bytes, std::size_t fresh) {
   const pool_blocks::state_lock lock{blocks.mutex};
-  usage seen{};
+  allocator_statistics seen{};
   seen.used_current = blocks.index.used_bytes();
-  const idle_memory idle{blocks, seen};
+  const free_memory_scan scan{blocks, seen};
   if (bytes > blocks.limit - std::min(blocks.limit, seen.used_current)) return false;
   if (!blocks.memory.traits.moves_chunks) return true;
   if (!blocks.memory.traits.returns_memory)
     return seen.used_current == 0 && bytes <= add_bytes(fresh, blocks.physical_bytes());
   for (const block* at = &blocks.index.front(); at != nullptr; at = at->next)
     if (at->state == block_state::busy) return true;
-  return bytes <= idle.largest_after_release(fresh, blocks.limit);
+  return bytes <= scan.largest_after_release(fresh, blocks.limit);
 }
 
 }  // namespace hipvmm::mr::pool

@@ -13,7 +13,7 @@
 namespace hipvmm::mr::pool {
 
 /// The statistics of a pool, but for its callbacks, and numbers for its parts alone.
-struct usage : pool_statistics {
+struct allocator_statistics : pool_statistics {
   /// Longest run of addresses that one request could get, with new memory if there is none.
   std::size_t largest_place = 0;
   std::size_t states = 0;
@@ -22,8 +22,8 @@ struct usage : pool_statistics {
 /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
 /// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
 /// `fresh`: the bytes that the source can create; computes largest_possible, which is 0 otherwise.
-[[nodiscard]] usage usage_snapshot(pool_blocks& blocks,
-                                   std::optional<new_memory> fresh = std::nullopt);
+[[nodiscard]] allocator_statistics usage_snapshot(pool_blocks& blocks,
+                                                  std::optional<new_memory> fresh = std::nullopt);
 
 /// Whether the pool may serve a request of `bytes` after the release of all idle chunks, if the
 /// source gives `fresh` bytes more. False is certain: the limit, the source or the places between

@@ -157,7 +157,7 @@ class memory_backend {
   /// Reserves new addresses, with a different start, and detaches the old ones with all their
   /// chunks, to be released without a lock. Pre: not traits.returns_memory; nothing in flight uses
   /// them. Throws: out_of_memory; then nothing changed.
-  [[nodiscard]] virtual std::unique_ptr<pending_release> renew() { return nullptr; }
+  [[nodiscard]] virtual std::unique_ptr<pending_release> replace_addresses() { return nullptr; }
   /// The address of offset 0; 0 if addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
 

@@ -209,7 +209,7 @@ std::unique_ptr<pending_release> region_backend::detach_old_mapping(std::size_t 
   return detach_by([&] { return detail::detach_left_behind(addresses_, from); });
 }
 
-std::unique_ptr<pending_release> region_backend::renew() {
+std::unique_ptr<pending_release> region_backend::replace_addresses() {
   const detail::without_reclaim now;
   region fresh = make_region(device_, traits.address_bytes, chunks_, set_aside_);
   if (fresh.max_bytes() < traits.address_bytes)

@@ -32,7 +32,7 @@ class region_backend final : public device_backend {
   [[nodiscard]] left_mapped detach_refused(std::size_t offset, std::size_t bytes) override;
   void alias(const std::vector<std::size_t>& from, std::size_t to) override;
   [[nodiscard]] std::unique_ptr<pending_release> detach_old_mapping(std::size_t from) override;
-  [[nodiscard]] std::unique_ptr<pending_release> renew() override;
+  [[nodiscard]] std::unique_ptr<pending_release> replace_addresses() override;
 
   void grant(device_ref device, access_right right) override { addresses_.grant(device, right); }
   void set_access(const access_list& rights) override { addresses_.set_access(rights); }

@@ -22,7 +22,7 @@ struct worn_pool : pool_of {
   }
   /// Whether every byte that is held is in use or free.
   void verify() {
-    const usage seen = all.usage_snapshot();
+    const allocator_statistics seen = all.usage_snapshot();
     std::size_t free_bytes = 0;
     for (const auto& each : seen.streams) free_bytes += each.free_bytes;
     CHECK(seen.reserved_current == memory.held());

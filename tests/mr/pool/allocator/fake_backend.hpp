@@ -187,7 +187,7 @@ class watched_memory final : public mr::pool::memory_backend {
                         .has_aliases = aliases}},
         streams_{streams} {}
 
-  [[nodiscard]] std::unique_ptr<mr::pool::pending_release> renew() override {
+  [[nodiscard]] std::unique_ptr<mr::pool::pending_release> replace_addresses() override {
     may_fail();
     return std::make_unique<left_addresses>(*this, std::exchange(mapped_, {}));
   }

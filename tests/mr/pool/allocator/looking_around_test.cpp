@@ -52,14 +52,14 @@ class full_walk {
   }
   void add_run(block& run, std::size_t end) {
     const std::size_t at = index_.aligned(run.offset, wanted_.alignment);
-    place& best = found.free_run;
+    candidate& best = found.free_run;
     if (at + wanted_.bytes > end) return;
     if (best.first != nullptr && best.map_room <= end - run.offset) return;
     best = {&run, at};
     best.map_room = end - run.offset;
   }
   const block* add_gap(block& first, block* run) {
-    place here{&first, index_.aligned(first.offset, wanted_.alignment), &first};
+    candidate here{&first, index_.aligned(first.offset, wanted_.alignment), &first};
     const block* last = &first;
     here.unmaps = first.state != block_state::unmapped;
     while (last->next != nullptr && is_gap(*last->next)) {
@@ -81,7 +81,8 @@ class full_walk {
       if (next == nullptr || !filter_.is_usable(*next)) return last;
       reached = next->end();
     }
-    if (found.least.first == nullptr || here.map_bytes < found.least.map_bytes) found.least = here;
+    if (found.smallest_need.first == nullptr || here.map_bytes < found.smallest_need.map_bytes)
+      found.smallest_need = here;
     if (found.largest_gap.first == nullptr || here.map_room > found.largest_gap.map_room)
       found.largest_gap = here;
     return last;
@@ -92,7 +93,7 @@ class full_walk {
   rules_of_epochs filter_;
 };
 
-void check_same(const place& a, const place& b) {
+void check_same(const candidate& a, const candidate& b) {
   REQUIRE(a.first == b.first);
   if (a.first == nullptr) return;
   REQUIRE(a.at == b.at);
@@ -109,7 +110,7 @@ void check_same_scan(const block_index& index, const request& wanted) {
   placement_scan quick = scan_placements(index, wanted, rules_of_epochs{}, rules_for(index));
   full_walk slow{index, wanted};
   check_same(quick.free_run, slow.found.free_run);
-  check_same(quick.least, slow.found.least);
+  check_same(quick.smallest_need, slow.found.smallest_need);
   check_same(quick.largest_gap, slow.found.largest_gap);
   const auto by_offset = [](const idle_chunk& a, const idle_chunk& b) {
     return a.offset < b.offset;
