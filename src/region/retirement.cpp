@@ -23,7 +23,7 @@ namespace hipvmm {
 namespace detail {
 namespace {
 
-using retired_list = std::list<retired_chunks>;
+using retired_list = std::list<retired_item>;
 using clock = std::chrono::steady_clock;
 
 std::atomic<std::uint64_t> released_count{0};
@@ -34,7 +34,7 @@ using releasing = thread_mark<struct releasing_kind>;
 enum class work { pending, passed, not_to_be_waited_for };
 
 /// The known state of the work that uses the chunks. Pre: they have a mark.
-work work_on(retired_chunks& item) noexcept {
+work work_on(retired_item& item) noexcept {
   bool passed = false;
   const bool known = report_exceptions([&] {
     try {
@@ -50,7 +50,7 @@ work work_on(retired_chunks& item) noexcept {
   return passed ? work::passed : work::pending;
 }
 
-void note_refusal(retired_chunks& item) noexcept {
+void note_refusal(retired_item& item) noexcept {
   if (!item.refused_since) item.refused_since = clock::now();
 }
 
@@ -67,7 +67,7 @@ device_ref owner_of(const backing_map& backings) {
   return chunk->second.chunk.device();
 }
 
-void add_bytes_of(retired_chunks& item, device_ref device, std::size_t bytes) {
+void add_bytes_of(retired_item& item, device_ref device, std::size_t bytes) {
   for (auto& [each, held] : item.of_devices) {
     if (each != device) continue;
     held += bytes;
@@ -78,15 +78,15 @@ void add_bytes_of(retired_chunks& item, device_ref device, std::size_t bytes) {
 
 /// The retired memory of the process and the threads that release it. One thread queries all events
 /// in turn, so that no stream delays another's memory; one thread for each device waits for it.
-class retirement {
+class retirement_queue {
  public:
-  static retirement& instance() {
+  static retirement_queue& instance() {
     // Never destroyed: regions of static storage end after it has stopped.
-    static never_destroyed<retirement> only;
+    static never_destroyed<retirement_queue> only;
     return only.get();
   }
 
-  retirement() {
+  retirement_queue() {
     set_retired_bytes_function(
         [](device_ref device) { return instance().waiting_bytes_of(device); });
   }
@@ -115,7 +115,7 @@ class retirement {
     background_thread thread;
   };
   struct device_lane : lane {
-    device_lane(retirement& all, device_ref waited_for)
+    device_lane(retirement_queue& all, device_ref waited_for)
         : lane{[this, &all](const std::stop_token& stop) { all.wait_for_devices(*this, stop); }},
           device{waited_for} {}
     device_ref device;
@@ -150,9 +150,9 @@ class retirement {
   const detail::process_mark process_;
 };
 
-bool retirement::add(retired_list& one) noexcept {
+bool retirement_queue::add(retired_list& one) noexcept {
   try {
-    retired_chunks& item = one.front();
+    retired_item& item = one.front();
     if (process_.is_of_parent()) return false;
     const std::lock_guard lock{mutex_};
     if (!open_) return false;
@@ -195,7 +195,7 @@ bool retirement::add(retired_list& one) noexcept {
   return true;
 }
 
-retirement::lane& retirement::lane_of(device_ref device) {
+retirement_queue::lane& retirement_queue::lane_of(device_ref device) {
   for (device_lane& each : devices_) {
     if (each.device == device) return each;
   }
@@ -203,7 +203,7 @@ retirement::lane& retirement::lane_of(device_ref device) {
 }
 
 // The device's thread calls hipFree: its wait for the device would delay other streams' memory.
-bool retirement::pass_on(retired_list::iterator item) noexcept {
+bool retirement_queue::pass_on(retired_list::iterator item) noexcept {
   try {
     lane& to = lane_of(*item->owner);
     if (!to.thread.start()) return false;
@@ -217,30 +217,30 @@ bool retirement::pass_on(retired_list::iterator item) noexcept {
 }
 
 template <typename Of>
-std::size_t retirement::sum(Of of) const {
+std::size_t retirement_queue::sum(Of of) const {
   std::size_t result = 0;
-  for (const retired_chunks& each : events_.items) result += of(each);
+  for (const retired_item& each : events_.items) result += of(each);
   for (const device_lane& of_device : devices_)
-    for (const retired_chunks& each : of_device.items) result += of(each);
+    for (const retired_item& each : of_device.items) result += of(each);
   return result;
 }
 
 template <typename Predicate>
-std::size_t retirement::bytes_of(Predicate matters) const {
-  return sum([&](const retired_chunks& each) { return matters(each) ? each.bytes : 0; });
+std::size_t retirement_queue::bytes_of(Predicate matters) const {
+  return sum([&](const retired_item& each) { return matters(each) ? each.bytes : 0; });
 }
 
-std::size_t retirement::waiting_bytes_of(device_ref device) const {
+std::size_t retirement_queue::waiting_bytes_of(device_ref device) const {
   if (process_.is_of_parent()) return 0;
   const std::lock_guard lock{mutex_};
-  return sum([&](const retired_chunks& each) { return each.bytes_of(device); });
+  return sum([&](const retired_item& each) { return each.bytes_of(device); });
 }
 
 template <typename Predicate>
-bool retirement::wait_until_left(lock_type& lock, std::size_t most, Predicate matters) {
+bool retirement_queue::wait_until_left(lock_type& lock, std::size_t most, Predicate matters) {
   const clock::time_point began = clock::now();
   // The threads notify after each refusal.
-  const auto goes_on = [&](const retired_chunks& item) {
+  const auto goes_on = [&](const retired_item& item) {
     return matters(item) &&
            (!item.refused_since ||
             clock::now() - std::max(began, *item.refused_since) < capture_patience);
@@ -256,11 +256,11 @@ bool retirement::wait_until_left(lock_type& lock, std::size_t most, Predicate ma
 }
 
 template <typename Predicate>
-void retirement::wait_while_any(Predicate matters) {
+void retirement_queue::wait_while_any(Predicate matters) {
   if (releasing::is_set()) return;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
-  const auto counts = [&](const retired_chunks& item) {
+  const auto counts = [&](const retired_item& item) {
     return item.number <= newest && matters(item);
   };
   if (wait_until_left(lock, 0, counts)) return;
@@ -270,11 +270,11 @@ void retirement::wait_while_any(Predicate matters) {
                   __FILE__, __LINE__};
 }
 
-bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
+bool retirement_queue::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
   if (releasing::is_set()) return false;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
-  const auto relieves = [&](const retired_chunks& item) {
+  const auto relieves = [&](const retired_item& item) {
     return item.number <= newest && !item.has_token &&
            (is_relieved_by(shortage.why(), item.owner->ordinal()) ||
             std::any_of(item.of_devices.begin(), item.of_devices.end(), [&](const auto& held) {
@@ -290,7 +290,7 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
 }
 
 // The lock is open while HIP and error handlers run, so that handlers may use the library.
-void retirement::release_item(lane& own, retired_list::iterator item, lock_type& lock) {
+void retirement_queue::release_item(lane& own, retired_list::iterator item, lock_type& lock) {
   lock.unlock();
   item->release();
   lock.lock();
@@ -305,7 +305,7 @@ void retirement::release_item(lane& own, retired_list::iterator item, lock_type&
   changed_.notify_all();
 }
 
-void retirement::poll_events(const std::stop_token& stop) {
+void retirement_queue::poll_events(const std::stop_token& stop) {
   using namespace std::chrono_literals;
   constexpr auto shortest = 20us;
   constexpr auto longest = 1000us;
@@ -333,7 +333,7 @@ void retirement::poll_events(const std::stop_token& stop) {
   }
 }
 
-void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
+void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) {
   using namespace std::chrono_literals;
   // Each try costs the captures that have begun since the last one.
   constexpr auto shortest = 1ms;
@@ -345,13 +345,13 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
   while (changed_.wait(lock, stop, [&] { return !items.empty(); })) {
     // The wait below does not see work on memory that is retired from now on.
     const std::uint64_t newest = last_number_;
-    retired_chunks& first = items.front();
+    retired_item& first = items.front();
     const device_list& devices = first.devices;
     lock.unlock();
     const bool passed = wait_for(devices, first.has_reported);
     lock.lock();
     if (!passed) {
-      for (retired_chunks& each : items) note_refusal(each);
+      for (retired_item& each : items) note_refusal(each);
       changed_.notify_all();
       // close() releases none of the remaining items.
       if (stop.stop_requested()) return;
@@ -360,7 +360,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
       continue;
     }
     delay = shortest;
-    for (retired_chunks& each : items) each.refused_since.reset();
+    for (retired_item& each : items) each.refused_since.reset();
     // Released last, because the others are compared with it.
     for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
       const auto item = next++;
@@ -370,14 +370,14 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
   }
 }
 
-void retirement::close() {
+void retirement_queue::close() {
   // An error handler may end the process in a thread that would wait for itself here.
   if (process_.is_of_parent() || releasing::is_set()) return;
   std::size_t left = 0;
   {
     lock_type lock{mutex_};
     open_ = false;
-    const auto all = [](const retired_chunks&) { return true; };
+    const auto all = [](const retired_item&) { return true; };
     if (!wait_until_left(lock, 0, all)) left = bytes_of(all);
   }
   events_.thread.stop();
@@ -391,7 +391,7 @@ void retirement::close() {
 
 }  // namespace
 
-void retired_chunks::release() noexcept {
+void retired_item::release() noexcept {
   {
     chunk_cache cache{std::move(cache_state)};
     if (addresses) recycle_all(backings, std::move(addresses), cache);
@@ -407,9 +407,9 @@ namespace {
 /// that is impossible. If host memory is lacking for the list, the caller waits for the work
 /// itself.
 template <typename Held>
-bool retire_as(Held retired_chunks::*of, Held& what, retired_chunks item) noexcept {
+bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
   try {
-    retirement& all = retirement::instance();
+    retirement_queue& all = retirement_queue::instance();
     retired_list one;
     one.push_back(std::move(item));
     std::swap(one.front().*of, what);
@@ -425,21 +425,21 @@ bool retire_as(Held retired_chunks::*of, Held& what, retired_chunks item) noexce
 bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
                      const chunk_cache& destination, std::optional<event> passed,
                      device_list using_devices, std::optional<device_ref> owner) noexcept {
-  retired_chunks item{std::move(around), destination, std::move(passed), std::move(using_devices)};
+  retired_item item{std::move(around), destination, std::move(passed), std::move(using_devices)};
   item.owner = owner;
-  return retire_as(&retired_chunks::backings, backings, std::move(item));
+  return retire_as(&retired_item::backings, backings, std::move(item));
 }
 
 bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                        device_list devices) noexcept {
-  return retire_as(&retired_chunks::allocation, allocation, {std::move(mark), std::move(devices)});
+  return retire_as(&retired_item::allocation, allocation, {std::move(mark), std::move(devices)});
 }
 
 bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
   const device_ref owner = devices.front();
-  retired_chunks item{std::nullopt, std::move(devices)};
+  retired_item item{std::nullopt, std::move(devices)};
   item.owner = owner;
-  return retire_as(&retired_chunks::token, token, std::move(item));
+  return retire_as(&retired_item::token, token, std::move(item));
 }
 
 void release_when_unused(device_allocation unused, device_list devices) noexcept {
@@ -458,13 +458,13 @@ void release_when_unused(device_allocation unused, device_list devices) noexcept
 }
 
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes) {
-  retirement::instance().wait_while_any([&](const retired_chunks& item) {
+  retirement_queue::instance().wait_while_any([&](const retired_item& item) {
     return item.range == &range && item.first < offset + bytes && offset < item.end;
   });
 }
 
 std::size_t retired_bytes(device_ref device) {
-  return retirement::instance().waiting_bytes_of(device);
+  return retirement_queue::instance().waiting_bytes_of(device);
 }
 
 std::size_t retirements_waiting() { return retired_memory().waiting; }
@@ -473,7 +473,8 @@ std::uint64_t retired_so_far() noexcept { return released_count; }
 
 bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const idle_request& asks) {
   if (without_reclaim::is_set()) return false;
-  if (ask_idle_holders(shortage, asks) || retirement::instance().wait_for_one(shortage, seen) ||
+  if (ask_idle_holders(shortage, asks) ||
+      retirement_queue::instance().wait_for_one(shortage, seen) ||
       outlast_wait_by_free(shortage.why()) || make_room_within_limit(shortage, asks.bytes))
     return true;
   struct shortage now = shortage.why();
@@ -484,10 +485,11 @@ bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const id
 
 }  // namespace detail
 
-retirement_statistics retired_memory() { return detail::retirement::instance().statistics(); }
+retirement_statistics retired_memory() { return detail::retirement_queue::instance().statistics(); }
 
 void drain_retired_memory() {
-  detail::retirement::instance().wait_while_any([](const detail::retired_chunks&) { return true; });
+  detail::retirement_queue::instance().wait_while_any(
+      [](const detail::retired_item&) { return true; });
   for (const auto met : {detail::refusals::pass, detail::refusals::wait})
     detail::retry_refused_ends(met);
 }

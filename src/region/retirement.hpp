@@ -25,20 +25,19 @@ namespace hipvmm::detail {
 
 /// Retired memory: chunks that have left their region and are still mapped, or the allocation of a
 /// region that has no chunks, together with the work that must be done before they are released.
-struct retired_chunks {
+struct retired_item {
   /// `around` outlives the mappings in it. `passed` is done when nothing uses the chunks any more.
   /// Without it, all work of `using_devices` must have finished.
-  retired_chunks(std::shared_ptr<address_range> around, const chunk_cache& destination,
-                 std::optional<event> passed, device_list using_devices)
+  retired_item(std::shared_ptr<address_range> around, const chunk_cache& destination,
+               std::optional<event> passed, device_list using_devices)
       : addresses{std::move(around)},
         cache_state{destination.state_},
         mark{std::move(passed)},
         devices{std::move(using_devices)} {}
 
   /// For an allocation, which the caller assigns to `allocation`.
-  retired_chunks(std::optional<event> passed, device_list using_devices)
-      : retired_chunks{nullptr, chunk_cache::shared(), std::move(passed),
-                       std::move(using_devices)} {}
+  retired_item(std::optional<event> passed, device_list using_devices)
+      : retired_item{nullptr, chunk_cache::shared(), std::move(passed), std::move(using_devices)} {}
 
   /// Unmaps, releases and frees. Refusals of HIP are reported. Then only host memory is left.
   void release() noexcept;
@@ -75,7 +74,7 @@ struct retired_chunks {
 };
 
 /// Takes over `backings`, which are not empty, and releases them asynchronously: see
-/// retired_chunks. The thread of `owner` waits; without one, that of a chunk's device. Returns
+/// retired_item. The thread of `owner` waits; without one, that of a chunk's device. Returns
 /// false and does not change `backings` if that is impossible, such as while the process exits: the
 /// caller must then wait itself.
 [[nodiscard]] bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,

@@ -12,7 +12,7 @@ namespace hipvmm {
 
 namespace detail {
 struct cache_registry;
-struct retired_chunks;
+struct retired_item;
 }  // namespace detail
 
 /// Keeps unmapped chunks for reuse, by device, bytes and handle type.
@@ -83,7 +83,7 @@ class chunk_cache {
 
  private:
   // Retired memory may be released after the program's cache is destroyed.
-  friend struct detail::retired_chunks;
+  friend struct detail::retired_item;
   friend struct detail::cache_registry;
   struct state;
   explicit chunk_cache(std::shared_ptr<state> shared) noexcept;
