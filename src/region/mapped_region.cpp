@@ -213,8 +213,8 @@ mapped_region::~mapped_region() {
   prefetch.cancel_or_wait();
   merge(prefetch.ready());
   backings.merge(old_mappings);
-  if (!sleep.waking().empty()) static_cast<void>(wait_past_captures(users));
-  backings.merge(sleep.waking());
+  if (!sleep.resumed_backings().empty()) static_cast<void>(wait_past_captures(users));
+  backings.merge(sleep.resumed_backings());
   const bool was_used = holds_memory || !backings.empty();
   if (!addresses) return;
   unmap_all(backings, *addresses);

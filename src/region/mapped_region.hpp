@@ -58,7 +58,7 @@ class region_sleep final : public sleep_participant {
 
   /// Memory that is made again and not yet part of the region, or that stay_asleep() left mapped
   /// because work may use it.
-  [[nodiscard]] backing_map& waking() noexcept { return waking_; }
+  [[nodiscard]] backing_map& resumed_backings() noexcept { return resumed_; }
 
  private:
   /// How many mappings of the region show each chunk.
@@ -93,14 +93,14 @@ class region_sleep final : public sleep_participant {
   void require_mappable_again() const;
   /// Frees and reserves the addresses if only that returns the memory.
   void renew() noexcept;
-  /// Takes out waking(), which may be in use, to be released when that has passed.
-  void retire_waking() noexcept;
+  /// Takes out resumed_backings(), which may be in use, to be released when that has passed.
+  void retire_resumed() noexcept;
 
   mapped_region& region_;
   // By offset, from prepare_to_sleep() on. Backed memory that is not listed stays.
-  std::map<std::size_t, sleeping_chunk> asleep_;
+  std::map<std::size_t, sleeping_chunk> chunks_;
   bool sleeps_with_contents_ = false;
-  backing_map waking_;
+  backing_map resumed_;
 };
 
 /// The implementation of a region: chunks mapped in reserved addresses, and the steps of its

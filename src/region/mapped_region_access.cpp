@@ -311,13 +311,13 @@ void region_sleep::require_mappable_again() const {
         held.own_rights ? mapped_region::rights_for::these : mapped_region::rights_for::all,
         [](void*, std::size_t) {});
   }
-  if (asleep_.size() == region_.backings.size()) return;
+  if (chunks_.size() == region_.backings.size()) return;
   // Each is mapped beside those that stay and those that sleep in front of it.
   std::map<std::size_t, mapped_sizes> there;  // by reservation
   for (const auto& [offset, held] : region_.backings)
-    if (asleep_.count(offset) == 0)
+    if (chunks_.count(offset) == 0)
       there[region_.addresses->part_start(offset)].add(offset, held.bytes());
-  for (const auto& [offset, one] : asleep_) {
+  for (const auto& [offset, one] : chunks_) {
     mapped_sizes& beside = there[region_.addresses->part_start(offset)];
     beside.add(offset, one.bytes);
     if (!rights_setting::can_add_to(beside))
@@ -342,10 +342,10 @@ void mapped_region::await_visible(std::size_t offset, std::size_t bytes) const n
 }
 
 void region_sleep::apply_rights() {
-  for (const auto& [offset, one] : asleep_) {
+  for (const auto& [offset, one] : chunks_) {
     if (!one.opens_late) continue;
     region_.change_access(
-        region_.mapped_here(&waking_), offset, one.bytes, mapped_region::rights_for::these,
+        region_.mapped_here(&resumed_), offset, one.bytes, mapped_region::rights_for::these,
         [&, &chunk = one](void* start, std::size_t length) {
           set_rights(start, length, *chunk.own_rights, chunk.device, &region_.rights);
         });

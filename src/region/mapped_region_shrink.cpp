@@ -112,12 +112,13 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
 
 bool mapped_region::retire_all() noexcept {
   membership.end();
-  if (backings.empty() && sleep.waking().empty() && !(holds_memory && frees_late_records()))
+  if (backings.empty() && sleep.resumed_backings().empty() &&
+      !(holds_memory && frees_late_records()))
     return true;
   prefetch.cancel_or_wait();
   merge(prefetch.ready());
   backings.merge(old_mappings);
-  backings.merge(sleep.waking());
+  backings.merge(sleep.resumed_backings());
   // If host memory is lacking for the list, the caller waits for the work itself.
   try {
     if (!retire_backings(backings, addresses, cache(), std::nullopt, devices_of(users), device))

@@ -76,8 +76,8 @@ region_sleep::mapping_of_chunk region_sleep::copied_by() const {
 
 void region_sleep::choose_contents(const sleep_plan& plan) {
   for (const auto& [chunk, offset] : copied_by()) {
-    const auto one = asleep_.find(offset);
-    if (one == asleep_.end()) continue;  // it stays
+    const auto one = chunks_.find(offset);
+    if (one == chunks_.end()) continue;  // it stays
     const backing& held = region_.backings.at(offset);
     const auto* const start = static_cast<const char*>(region_.base()) + offset;
     if (can_copy(held) || plan.is_all(keep::nothing, start, held.bytes())) continue;
@@ -107,7 +107,7 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
   region_.strategy->returns_memory.require("suspend");
   region_.require_none_left_behind("suspend", 0, region_.max_bytes());
   require_backed(plan);
-  asleep_.clear();
+  chunks_.clear();
   owner_counts owners;
   for (const auto& [offset, held] : region_.backings) ++owners[held.chunk.get()];
   std::map<ihipMemGenericAllocationHandle*, std::size_t> firsts;
@@ -121,10 +121,10 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
     if (plan.is_all(keep::mapped, start, held.bytes())) continue;
     require_can_sleep(offset, held, owners);
     const std::size_t first = firsts.try_emplace(held.chunk.get(), offset).first->second;
-    asleep_.emplace(offset, sleeping_chunk{held.bytes(), held.chunk.location(), held.chunk.device(),
+    chunks_.emplace(offset, sleeping_chunk{held.bytes(), held.chunk.location(), held.chunk.device(),
                                            held.chunk.memory(), held.own_rights, first});
   }
-  if (region_.strategy->pins_memory && !asleep_.empty() && asleep_.size() < region_.backings.size())
+  if (region_.strategy->pins_memory && !chunks_.empty() && chunks_.size() < region_.backings.size())
     throw unsupported{"suspend: memory of the region at " + address_text(region_.base()) +
                       " returns only with all of its addresses, of which " +
                       format_bytes(region_.committed - sleeping_bytes()) +
@@ -166,7 +166,7 @@ void region_sleep::wait_for_work() { wait_for_users(region_.users); }
 
 void region_sleep::each_asleep(
     const std::function<void(memory_location, std::size_t)>& found) const {
-  for (const auto& [offset, one] : asleep_)
+  for (const auto& [offset, one] : chunks_)
     if (one.first == offset) found(one.where, one.bytes);
 }
 
@@ -194,14 +194,14 @@ chunks_that_stay_mapped region_sleep::staying(const sleep_plan& plan) {
 }
 
 void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
-  if (!asleep_.empty()) region_.holds_memory = true;
+  if (!chunks_.empty()) region_.holds_memory = true;
   // From the end, so that no mapping is beside a new hole: HIP might refuse its rights when it is
   // mapped again.
   downward_unmaps unmaps{*region_.addresses};
   std::size_t pending = 0;
   for (auto at = region_.backings.end(); at != region_.backings.begin();) {
     --at;
-    if (asleep_.count(at->first) == 0) continue;
+    if (chunks_.count(at->first) == 0) continue;
     saved(static_cast<char*>(region_.base()) + at->first);
     region_.is_torn = true;
     mapping& each = at->second.map;
@@ -218,7 +218,7 @@ void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
 
 void region_sleep::finish_suspend() noexcept {
   backing_map released;
-  for (const auto& each : asleep_) released.insert(region_.backings.extract(each.first));
+  for (const auto& each : chunks_) released.insert(region_.backings.extract(each.first));
   release_all(released, *region_.addresses, region_.cache());
   region_.is_torn = false;
   renew();
@@ -253,16 +253,16 @@ void region_sleep::reacquire_addresses() {
 
 void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left) {
   // Memory that an earlier call left.
-  if (!waking_.empty()) {
+  if (!resumed_.empty()) {
     wait_for_users(region_.users);
-    release_all(waking_, *region_.addresses, region_.cache());
+    release_all(resumed_, *region_.addresses, region_.cache());
   }
   if (region_.addresses.use_count() > 1) finish_retired(*region_.addresses, 0, region_.max_bytes());
   const auto make = [&](std::size_t offset, const sleeping_chunk& one) {
-    backing& fresh = waking_.try_emplace(offset).first->second;
+    backing& fresh = resumed_.try_emplace(offset).first->second;
     fresh.own_rights = one.own_rights;
     if (one.first != offset) {
-      fresh.chunk = reference_to(waking_.at(one.first).chunk);
+      fresh.chunk = reference_to(resumed_.at(one.first).chunk);
       return;
     }
     std::size_t& left_there = left.bytes.at(one.where.device());
@@ -277,28 +277,28 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
   const bool makes_all_first =
       !region_.strategy->rights.takes_any_mapping || region_.strategy->pins_memory;
   const auto make_all = [&] {
-    for (auto next = asleep_.begin(); makes_all_first && next != asleep_.end(); ++next)
+    for (auto next = chunks_.begin(); makes_all_first && next != chunks_.end(); ++next)
       make(next->first, next->second);
-    auto hidden = asleep_.begin();  // the first that work may not see yet
+    auto hidden = chunks_.begin();  // the first that work may not see yet
     const auto show_until = [&](moment now) {
-      for (; hidden != asleep_.end(); ++hidden) {
-        const auto at = waking_.find(hidden->first);
-        if (at == waking_.end() || at->second.map.empty() || at->second.visible > now) return;
+      for (; hidden != chunks_.end(); ++hidden) {
+        const auto at = resumed_.find(hidden->first);
+        if (at == resumed_.end() || at->second.map.empty() || at->second.visible > now) return;
         each(static_cast<char*>(region_.base()) + at->first, at->second.bytes());
       }
     };
-    mapped_region::map_runs runs{region_, region_.mapped_here(&waking_)};
-    for (const auto& [offset, one] : asleep_) {
+    mapped_region::map_runs runs{region_, region_.mapped_here(&resumed_)};
+    for (const auto& [offset, one] : chunks_) {
       if (!makes_all_first) make(offset, one);
-      backing& fresh = waking_.at(offset);
+      backing& fresh = resumed_.at(offset);
       runs.add(offset, fresh.chunk, one.opens_late ? nullptr : one.own_rights.get(), fresh.map,
                &fresh.visible);
       if (sleeps_with_contents_ && runs.bytes() >= least_overlap) runs.finish();
       if (runs.bytes() == 0) show_until(std::chrono::steady_clock::now());
     }
     runs.finish();
-    if (!waking_.empty()) {
-      const moment last = waking_.rbegin()->second.visible;
+    if (!resumed_.empty()) {
+      const moment last = resumed_.rbegin()->second.visible;
       wait_until(last);
       show_until(last);
     }
@@ -310,21 +310,21 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
 }
 
 void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
-  if (waking_.empty()) return;
-  if (std::ranges::any_of(waking_, [](const auto& each) { return !each.second.map.empty(); }))
+  if (resumed_.empty()) return;
+  if (std::ranges::any_of(resumed_, [](const auto& each) { return !each.second.map.empty(); }))
     region_.holds_memory = true;
   if (may_be_in_use && !wait_past_captures(region_.users)) {
-    retire_waking();
+    retire_resumed();
     return;
   }
-  release_all(waking_, *region_.addresses, region_.cache());
+  release_all(resumed_, *region_.addresses, region_.cache());
   renew();
 }
 
-void region_sleep::retire_waking() noexcept {
+void region_sleep::retire_resumed() noexcept {
   // If they cannot be released, they stay mapped until the next resume() or the region's end.
   report_exceptions([this] {
-    static_cast<void>(retire_backings(waking_, region_.addresses, region_.cache(), std::nullopt,
+    static_cast<void>(retire_backings(resumed_, region_.addresses, region_.cache(), std::nullopt,
                                       devices_of(region_.users), region_.device));
   });
 }
@@ -333,8 +333,8 @@ void region_sleep::finish_waking() noexcept {
   const std::size_t bytes = sleeping_bytes();
   region_.committed = 0;
   for (const auto& [offset, held] : region_.backings) region_.committed += held.bytes();
-  region_.merge(waking_);
-  asleep_.clear();
+  region_.merge(resumed_);
+  chunks_.clear();
   if (bytes != 0)
     region_.report(memory_event_kind::grow, {.address = region_.address_of(0), .bytes = bytes});
 }

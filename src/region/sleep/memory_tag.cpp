@@ -209,7 +209,7 @@ std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options
   turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal("prepare_suspend")};
   require_members_have(plan.ranges());
-  return make_room(plan);
+  return pin_host_memory(plan);
 }
 
 std::size_t tag_state::suspend(keep what, const suspend_options& options) {

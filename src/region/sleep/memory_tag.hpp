@@ -264,7 +264,7 @@ class tag_state {
   /// Chooses the contents of each member to copy, and the chunks that stay.
   void choose_contents(const sleep_plan& plan);
   /// Gives each member as much pinned memory as its contents need. Returns the bytes.
-  std::size_t make_room(const sleep_plan& plan);
+  std::size_t pin_host_memory(const sleep_plan& plan);
   /// Submits the copies of all contents, but for those that pinned memory has if `is_unchanged`.
   void save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs);
   /// Waits for all copies if no event tells of one.

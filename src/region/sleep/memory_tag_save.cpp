@@ -98,7 +98,7 @@ void tag_state::choose_contents(const sleep_plan& plan) {
   }
 }
 
-std::size_t tag_state::make_room(const sleep_plan& plan) {
+std::size_t tag_state::pin_host_memory(const sleep_plan& plan) {
   std::vector<sleeping_range> needed;  // of each member, without an address
   std::size_t all = 0;
   for (member& each : members_) {
