@@ -9,8 +9,8 @@
 
 namespace hipvmm::detail {
 
-bool mapped_region::map_runs::joins(std::size_t offset, const physical_chunk& chunk,
-                                    const access_map* own) const {
+bool region_state::map_runs::joins(std::size_t offset, const physical_chunk& chunk,
+                                   const access_map* own) const {
   const one& last = run_[count_ - 1];
   const bool has_same_rights = own == own_ || (own != nullptr && own_ != nullptr && *own == *own_);
   return count_ < most && has_same_rights && last.chunk->device() == chunk.device() &&
@@ -19,12 +19,12 @@ bool mapped_region::map_runs::joins(std::size_t offset, const physical_chunk& ch
          of_.strategy->rights.takes_runs;
 }
 
-void mapped_region::map_runs::add(std::size_t offset, const physical_chunk& chunk,
-                                  const access_map* own, mapping& to, moment* visible) {
+void region_state::map_runs::add(std::size_t offset, const physical_chunk& chunk,
+                                 const access_map* own, mapping& to, moment* visible) {
   if (count_ != 0 && !joins(offset, chunk, own)) finish();
   try {
     const device_ref owner = chunk.device();
-    mapped_region::require_reach(own != nullptr ? *own : of_.rights, owner);
+    region_state::require_reach(own != nullptr ? *own : of_.rights, owner);
     to = there_.range.map(offset, chunk, of_.strategy->mapping_check, of_.strategy->pins(owner));
   } catch (...) {
     if (&there_.range == of_.addresses.get()) of_.holds_memory = true;
@@ -34,13 +34,13 @@ void mapped_region::map_runs::add(std::size_t offset, const physical_chunk& chun
   run_[count_++] = {offset, &chunk, &to, visible};
 }
 
-std::size_t mapped_region::map_runs::bytes() const noexcept {
+std::size_t region_state::map_runs::bytes() const noexcept {
   if (count_ == 0) return 0;
   const one& last = run_[count_ - 1];
   return last.offset + last.made->bytes() - run_[0].offset;
 }
 
-void mapped_region::map_runs::set_rights() {
+void region_state::map_runs::set_rights() {
   const auto set = [this](std::size_t offset, std::size_t bytes) {
     of_.set_first_rights(there_, offset, bytes, run_[0].chunk->device(), own_);
   };
@@ -56,7 +56,7 @@ void mapped_region::map_runs::set_rights() {
   for (std::size_t i = 0; i < count_; ++i) set(run_[i].offset, run_[i].made->bytes());
 }
 
-void mapped_region::map_runs::finish() {
+void region_state::map_runs::finish() {
   if (count_ == 0) return;
   try {
     set_rights();

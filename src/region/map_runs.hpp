@@ -4,18 +4,18 @@
 #include <array>
 #include <cstddef>
 
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 
 namespace hipvmm::detail {
 
 /// Maps chunks from lower to higher addresses. One call gives neighbours the same rights if HIP
 /// takes several mappings: on AMD that call costs more than a map.
-class mapped_region::map_runs {
+class region_state::map_runs {
  public:
   static constexpr std::size_t most = 64;
   /// Mappings that stay are added to the registrar, and the backings are at their addresses.
   enum class life { stays, ends };
-  map_runs(mapped_region& of, const mapped_ranges& there, life how_long = life::stays) noexcept
+  map_runs(region_state& of, const mapped_ranges& there, life how_long = life::stays) noexcept
       : of_{of}, there_{there}, stays_{how_long == life::stays} {}
   /// `to` is without rights until another run begins, or finish(). Pre: `to` and `visible` stay
   /// there until then. Throws: as hipMemMap and finish(); then the caller unmaps all.
@@ -37,7 +37,7 @@ class mapped_region::map_runs {
                            const access_map* own) const;
   void set_rights();
 
-  mapped_region& of_;
+  region_state& of_;
   mapped_ranges there_;
   bool stays_;
   const access_map* own_ = nullptr;

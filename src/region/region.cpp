@@ -18,15 +18,15 @@
 #include "core/observers/profiler_range.hpp"
 #include "core/process_mark.hpp"
 #include "region/device_work.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
 namespace {
 
 /// Keeps memory until the process ends, because work may still use it.
-void keep_mapped(std::unique_ptr<detail::mapped_region> ended) noexcept {
-  static detail::never_destroyed<std::vector<std::unique_ptr<detail::mapped_region>>> kept;
+void keep_mapped(std::unique_ptr<detail::region_state> ended) noexcept {
+  static detail::never_destroyed<std::vector<std::unique_ptr<detail::region_state>>> kept;
   static std::mutex mutex;
   const std::lock_guard lock{mutex};
   try {
@@ -36,7 +36,7 @@ void keep_mapped(std::unique_ptr<detail::mapped_region> ended) noexcept {
   }
 }
 
-void require_units(const detail::mapped_region& self, const char* function, std::size_t offset,
+void require_units(const detail::region_state& self, const char* function, std::size_t offset,
                    std::size_t bytes) {
   if (offset % self.granularity != 0 || bytes % self.granularity != 0)
     throw std::invalid_argument{std::string{"region::"} + function + ": offset " +
@@ -49,7 +49,7 @@ void require_units(const detail::mapped_region& self, const char* function, std:
 /// A call that adds memory from `offset` on: its end reports how much the region has gained.
 class growth {
  public:
-  growth(detail::mapped_region& of, std::size_t offset) noexcept
+  growth(detail::region_state& of, std::size_t offset) noexcept
       : of_{of}, offset_{offset}, before_{of.committed} {}
   ~growth() {
     if (of_.committed > before_)
@@ -74,14 +74,14 @@ class growth {
  private:
   const detail::events_wait until_done_;
   const detail::profiler_range range_{"hipvmm region: growth"};
-  detail::mapped_region& of_;
+  detail::region_state& of_;
   std::size_t offset_;
   std::size_t before_;
 };
 
 /// Runs `trim`, which returns how much it released from `offset` on, and reports that.
 template <typename Trim>
-std::size_t report_trim(const detail::mapped_region& self, std::size_t offset, Trim trim) {
+std::size_t report_trim(const detail::region_state& self, std::size_t offset, Trim trim) {
   const detail::events_wait until_done;
   const detail::profiler_range range{"hipvmm region: trim"};
   const std::size_t released = trim();
@@ -91,7 +91,7 @@ std::size_t report_trim(const detail::mapped_region& self, std::size_t offset, T
 }
 
 /// Reports the rights that changed, with `details` and the device.
-void report_changes(const detail::mapped_region& self, const std::vector<access_desc>& changed,
+void report_changes(const detail::region_state& self, const std::vector<access_desc>& changed,
                     detail::event_details details) noexcept {
   for (const access_desc& each : changed) {
     details.peer = each.device.ordinal();
@@ -111,7 +111,7 @@ void require_not_captured(const char* function, stream_ref stream) {
 
 /// Returns the number that `read` gives, while no eviction changes the region; 0 for an empty one.
 template <typename Read>
-std::size_t when_still(const detail::mapped_region* self, Read read) noexcept {
+std::size_t when_still(const detail::region_state* self, Read read) noexcept {
   if (self == nullptr) return 0;
   const auto still = self->membership.hold_still();
   return read(*self);
@@ -133,31 +133,31 @@ region::region(device_ref device, std::size_t max_bytes, const region_options& o
         "a region on device " + std::to_string(device.ordinal()) +
         ", which offers no virtual memory management that can be used: " + found.why_fallback() +
         "; growable_device_vector and vmm_pool_resource stand on hipMalloc there"};
-  mapped_ = std::make_unique<detail::mapped_region>(device, max_bytes, options, found, address);
+  state_ = std::make_unique<detail::region_state>(device, max_bytes, options, found, address);
 }
 
 region::~region() {
-  if (mapped_ && mapped_->process.is_of_parent()) static_cast<void>(mapped_.release());
+  if (state_ && state_->process.is_of_parent()) static_cast<void>(state_.release());
 }
 region::region(region&& other) noexcept = default;
 region& region::operator=(region&& other) noexcept {
   region moved{std::move(other)};
-  mapped_.swap(moved.mapped_);
+  state_.swap(moved.state_);
   return *this;
 }
 
-detail::mapped_region& region::live() const {
-  if (!mapped_) throw std::invalid_argument{"the region is empty: it was moved from"};
-  mapped_->process.require_own();
-  return *mapped_;
+detail::region_state& region::live() const {
+  if (!state_) throw std::invalid_argument{"the region is empty: it was moved from"};
+  state_->process.require_own();
+  return *state_;
 }
 
-detail::mapped_region& detail::implementation_of(const region& of) { return of.live(); }
+detail::region_state& detail::implementation_of(const region& of) { return of.live(); }
 
-bool region::is_asleep() const noexcept { return mapped_ && mapped_->membership.is_asleep(); }
+bool region::is_asleep() const noexcept { return state_ && state_->membership.is_asleep(); }
 
 void region::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
-  detail::mapped_region& self = live().awake("region::commit");
+  detail::region_state& self = live().awake("region::commit");
   require_units(self, "commit", offset, bytes);
   if (largest_chunk != one_chunk && (largest_chunk == 0 || largest_chunk % self.granularity != 0))
     throw std::invalid_argument{"region::commit: chunks of " + std::to_string(largest_chunk) +
@@ -184,7 +184,7 @@ void region::adopt(std::size_t offset, physical_chunk&& chunk) {
 }
 
 void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks) {
-  mapped_region& self = implementation_of(in).awake("region::adopt");
+  region_state& self = implementation_of(in).awake("region::adopt");
   const std::vector<device_ref> devices = devices_of(self.options.placement, self.device);
   std::size_t bytes = 0;
   for (const auto& [offset, chunk] : chunks) {
@@ -208,9 +208,9 @@ void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chu
 }
 
 std::vector<chunk_view> region::chunks() const {
-  if (!mapped_) return {};
-  const auto still = mapped_->membership.hold_still();
-  return mapped_->chunks();
+  if (!state_) return {};
+  const auto still = state_->membership.hold_still();
+  return state_->chunks();
 }
 
 std::vector<exported_chunk> region::export_chunks(std::uint64_t since) {
@@ -222,41 +222,41 @@ std::vector<exported_fabric_chunk> region::export_fabric_chunks(std::uint64_t si
 }
 
 exported_range region::export_range(std::size_t offset, std::size_t bytes) {
-  detail::mapped_region& self = live().awake("region::export_range");
+  detail::region_state& self = live().awake("region::export_range");
   self.require_within("export_range", offset, bytes);
   return self.export_range(offset, bytes);
 }
 
 void region::prepare(std::size_t bytes, prefetch_level how) {
-  detail::mapped_region& self = live().awake("region::prepare");
+  detail::region_state& self = live().awake("region::prepare");
   require_units(self, "prepare", 0, bytes);
   self.prepare(bytes, how);
 }
 
 std::size_t region::cancel_or_wait() noexcept {
-  if (!mapped_) return 0;
-  const auto still = mapped_->membership.hold_still();
-  mapped_->prefetch.cancel_or_wait();
-  return mapped_->prefetch.ready_bytes();
+  if (!state_) return 0;
+  const auto still = state_->membership.hold_still();
+  state_->prefetch.cancel_or_wait();
+  return state_->prefetch.ready_bytes();
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
-  detail::mapped_region& self = live().awake("region::decommit");
+  detail::region_state& self = live().awake("region::decommit");
   require_units(self, "decommit", offset, bytes);
   return report_trim(self, offset, [&] { return self.decommit(offset, bytes); });
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
-  detail::mapped_region& self = live().awake("region::decommit");
+  detail::region_state& self = live().awake("region::decommit");
   require_units(self, "decommit", offset, bytes);
   require_not_captured("decommit", stream);
   return report_trim(self, offset, [&] { return self.decommit(offset, bytes, stream); });
 }
 
-bool region::can_move_chunks() const noexcept { return mapped_ && mapped_->can_move_chunks(); }
+bool region::can_move_chunks() const noexcept { return state_ && state_->can_move_chunks(); }
 
 void region::move_chunk(std::size_t from, std::size_t to) {
-  detail::mapped_region& self = live().awake("region::move_chunk");
+  detail::region_state& self = live().awake("region::move_chunk");
   require_units(self, "move_chunk", to, 0);
   self.move_chunks({from}, to);
 }
@@ -265,7 +265,7 @@ void region::end_move(std::size_t from) { live().awake("region::end_move").end_m
 
 std::size_t region::move_range(std::size_t offset, std::size_t bytes, memory_location to,
                                stream_ref stream) {
-  detail::mapped_region& self = live().awake("region::move_range");
+  detail::region_state& self = live().awake("region::move_range");
   require_units(self, "move_range", offset, bytes);
   if (to.device()) require_device(*to.device());
   require_not_captured("move_range", stream);
@@ -273,19 +273,19 @@ std::size_t region::move_range(std::size_t offset, std::size_t bytes, memory_loc
 }
 
 void region::grant(device_ref device, access_right right) {
-  detail::mapped_region& self = live().awake("region::grant");
+  detail::region_state& self = live().awake("region::grant");
   self.grant(device, right);
   self.report(right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
               {.address = self.address_of(0), .peer = device.ordinal()});
 }
 
 void region::set_access(const access_list& rights) {
-  detail::mapped_region& self = live().awake("region::set_access");
+  detail::region_state& self = live().awake("region::set_access");
   report_changes(self, self.set_access(rights), {.address = self.address_of(0)});
 }
 
 void region::set_access(std::size_t offset, std::size_t bytes, const access_list& rights) {
-  detail::mapped_region& self = live().awake("region::set_access");
+  detail::region_state& self = live().awake("region::set_access");
   self.require_within("set_access", offset, bytes);
   report_changes(self, self.set_access(offset, bytes, rights),
                  {.address = self.address_of(offset), .bytes = bytes});
@@ -296,20 +296,20 @@ const access_map& region::rights_at(std::size_t offset) const {
 }
 
 std::vector<chunk_access> region::effective_access(std::size_t offset, std::size_t bytes) const {
-  detail::mapped_region& self = live().awake("region::effective_access");
+  detail::region_state& self = live().awake("region::effective_access");
   self.require_within("effective_access", offset, bytes);
   return self.effective_access(offset, bytes);
 }
 
 std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
-  detail::mapped_region& self = live().awake("region::trim");
+  detail::region_state& self = live().awake("region::trim");
   self.require_within("trim", bytes, 0);
   require_not_captured("trim", stream);
   return report_trim(self, bytes, [&] { return self.trim(bytes, stream, tail); });
 }
 
 void region::retire() noexcept {
-  std::unique_ptr<detail::mapped_region> ended = std::move(mapped_);
+  std::unique_ptr<detail::region_state> ended = std::move(state_);
   if (ended && ended->process.is_of_parent()) static_cast<void>(ended.release());
   if (!ended || ended->retire_all()) return;
   if (detail::wait_past_captures(ended->users)) return;
@@ -325,7 +325,7 @@ void region::retire() noexcept {
 }
 
 bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
-  detail::mapped_region& self = live().awake("region::extend");
+  detail::region_state& self = live().awake("region::extend");
   const std::size_t present = self.max_bytes();
   const std::size_t wanted = align_up(max_bytes, self.granularity);
   const std::size_t least = align_up(commit_bytes, self.granularity);
@@ -342,7 +342,7 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 }
 
 void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
-  detail::mapped_region& self = live().awake("region::rebase");
+  detail::region_state& self = live().awake("region::rebase");
   require_units(self, "rebase", from, 0);
   const std::size_t wanted = align_up(max_bytes, self.granularity);
   const std::size_t least = align_up(commit_bytes, self.granularity);
@@ -356,42 +356,42 @@ void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_
 }
 
 access_right region::access(device_ref device) const noexcept {
-  return mapped_ ? mapped_->rights.get(device) : access_right::none;
+  return state_ ? state_->rights.get(device) : access_right::none;
 }
 
 const access_map& region::rights() const { return live().rights; }
 
 std::size_t region::prepared_bytes() const noexcept {
-  return when_still(mapped_.get(), [](const auto& self) { return self.prefetch.ready_bytes(); });
+  return when_still(state_.get(), [](const auto& self) { return self.prefetch.ready_bytes(); });
 }
 
 std::size_t region::failed_preparations() const noexcept {
-  return mapped_ ? mapped_->prefetch.failures() : 0;
+  return state_ ? state_->prefetch.failures() : 0;
 }
 
-void* region::base() const noexcept { return mapped_ ? mapped_->base() : nullptr; }
+void* region::base() const noexcept { return state_ ? state_->base() : nullptr; }
 
-std::size_t region::max_bytes() const noexcept { return mapped_ ? mapped_->max_bytes() : 0; }
+std::size_t region::max_bytes() const noexcept { return state_ ? state_->max_bytes() : 0; }
 
 std::size_t region::committed_bytes() const noexcept {
-  return when_still(mapped_.get(), [](const auto& self) { return self.committed; });
+  return when_still(state_.get(), [](const auto& self) { return self.committed; });
 }
 
 std::size_t region::committed_from(std::size_t offset) const noexcept {
-  return when_still(mapped_.get(), [&](const auto& self) { return self.committed_from(offset); });
+  return when_still(state_.get(), [&](const auto& self) { return self.committed_from(offset); });
 }
 
 std::size_t region::chunk_count() const noexcept {
-  return when_still(mapped_.get(), [](const auto& self) { return self.chunk_count(); });
+  return when_still(state_.get(), [](const auto& self) { return self.chunk_count(); });
 }
 
 std::size_t region::chunk_bytes_at(std::size_t offset) const noexcept {
-  return when_still(mapped_.get(), [&](const auto& self) { return self.chunk_bytes_at(offset); });
+  return when_still(state_.get(), [&](const auto& self) { return self.chunk_bytes_at(offset); });
 }
 
-std::size_t region::granularity() const noexcept { return mapped_ ? mapped_->granularity : 0; }
+std::size_t region::granularity() const noexcept { return state_ ? state_->granularity : 0; }
 
-std::uint64_t region::event_id() const noexcept { return mapped_ ? mapped_->event_id : 0; }
+std::uint64_t region::event_id() const noexcept { return state_ ? state_->event_id : 0; }
 
 device_ref region::device() const { return live().device; }
 

@@ -19,8 +19,8 @@ namespace hipvmm {
 class region;
 
 namespace detail {
-class mapped_region;
-mapped_region& implementation_of(const region& of);
+class region_state;
+region_state& implementation_of(const region& of);
 void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 region region_at(void* address, device_ref device, std::size_t max_bytes,
                  const region_options& options);
@@ -278,13 +278,13 @@ class region {
 
  private:
   // For vectors, pools, arenas and importers: src/region/chunks/region_chunks.hpp.
-  friend detail::mapped_region& detail::implementation_of(const region& of);
+  friend detail::region_state& detail::implementation_of(const region& of);
   friend region detail::region_at(void* address, device_ref device, std::size_t max_bytes,
                                   const region_options& options);
   region(device_ref device, std::size_t max_bytes, const region_options& options, void* address);
-  [[nodiscard]] detail::mapped_region& live() const;
+  [[nodiscard]] detail::region_state& live() const;
 
-  std::unique_ptr<detail::mapped_region> mapped_;
+  std::unique_ptr<detail::region_state> state_;
 };
 
 }  // namespace hipvmm

@@ -12,7 +12,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/error.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "region/retirement.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/physical_chunk.hpp"
@@ -20,7 +20,7 @@
 namespace hipvmm::detail {
 namespace {
 
-backing_map::iterator chunk_at(mapped_region& self, std::size_t offset) {
+backing_map::iterator chunk_at(region_state& self, std::size_t offset) {
   const auto found = self.backings.find(offset);
   if (found == self.backings.end())
     throw std::invalid_argument{"no chunk of the region begins at offset " +
@@ -31,7 +31,7 @@ backing_map::iterator chunk_at(mapped_region& self, std::size_t offset) {
 }  // namespace
 
 detached_chunk detach_chunk(region& from, std::size_t offset) {
-  mapped_region& self = implementation_of(from);
+  region_state& self = implementation_of(from);
   self.drop_prepared();
   const auto found = chunk_at(self, offset);
   self.holds_memory = true;
@@ -42,7 +42,7 @@ detached_chunk detach_chunk(region& from, std::size_t offset) {
 }
 
 detached_chunk detach_left_behind(region& from, std::size_t offset) {
-  mapped_region& self = implementation_of(from);
+  region_state& self = implementation_of(from);
   const auto found = self.old_mappings.find(offset);
   if (found == self.old_mappings.end())
     throw std::invalid_argument{"no chunk that moved is still mapped at offset " +
@@ -68,7 +68,7 @@ physical_chunk reference_chunk(region& of, std::size_t offset) {
 }
 
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream) {
-  mapped_region& self = implementation_of(in);
+  region_state& self = implementation_of(in);
   self.map_again();
   std::vector<backing_map::iterator> replaced;
   replaced.reserve(offsets.size());

@@ -137,7 +137,7 @@ void return_pinned_memory(region& of) noexcept;
 /// reserve_private_range() has addresses.
 [[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
                                   const region_options& options);
-/// A region that begins at `address`, with all of `max_bytes`. Throws: as mapped_region's.
+/// A region that begins at `address`, with all of `max_bytes`. Throws: as region_state's.
 [[nodiscard]] region region_at(void* address, device_ref device, std::size_t max_bytes,
                                const region_options& options);
 

@@ -16,7 +16,7 @@
 #include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/map_runs.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "region/retirement.hpp"
 #include "vmm/physical_chunk.hpp"
 
@@ -287,7 +287,7 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
         each(static_cast<char*>(region_.base()) + at->first, at->second.bytes());
       }
     };
-    mapped_region::map_runs runs{region_, region_.mapped_here(&resumed_)};
+    region_state::map_runs runs{region_, region_.mapped_here(&resumed_)};
     for (const auto& [offset, one] : chunks_) {
       if (!makes_all_first) make(offset, one);
       backing& fresh = resumed_.at(offset);

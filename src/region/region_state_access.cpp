@@ -15,7 +15,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "region/device_work.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "region/retirement.hpp"
 #include "vmm/access.hpp"
 
@@ -39,8 +39,8 @@ void add_changes(std::vector<access_desc>& to, const access_map& before, const a
 }  // namespace
 
 template <class Change>
-void mapped_region::change_access(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
-                                  rights_for which, Change change) const {
+void region_state::change_access(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
+                                 rights_for which, Change change) const {
   const address_range& range = there.range;
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
   const std::uint64_t seen = retired_so_far();
@@ -102,7 +102,7 @@ void mapped_region::change_access(const mapped_ranges& there, std::size_t offset
                     "); leave no hole between what is committed, or commit in steps of one size"};
 }
 
-struct mapped_region::rights_run {
+struct region_state::rights_run {
   std::size_t offset;
   std::size_t bytes;
   device_ref owner;
@@ -112,8 +112,8 @@ struct mapped_region::rights_run {
   std::vector<std::size_t> sizes;  // of each mapping
 };
 
-std::vector<mapped_region::rights_run> mapped_region::runs_of(const rights_changes& changes,
-                                                              const access_map& next) const {
+std::vector<region_state::rights_run> region_state::runs_of(const rights_changes& changes,
+                                                            const access_map& next) const {
   std::vector<rights_run> runs;
   for (const auto& [offset, held, own] : changes) {
     const std::size_t bytes = held->bytes();
@@ -140,8 +140,8 @@ std::vector<mapped_region::rights_run> mapped_region::runs_of(const rights_chang
   return runs;
 }
 
-void mapped_region::set_run(const rights_run& run, const access_map& before,
-                            const access_map& after) const {
+void region_state::set_run(const rights_run& run, const access_map& before,
+                           const access_map& after) const {
   const auto set = [&](std::size_t offset, std::size_t bytes) {
     change_access(mapped_here(), offset, bytes, run.which, [&](void* start, std::size_t length) {
       detail::set_rights(start, length, after, run.owner, &before);
@@ -161,7 +161,7 @@ void mapped_region::set_run(const rights_run& run, const access_map& before,
   }
 }
 
-std::vector<access_desc> mapped_region::change_rights(rights_changes& changes, access_map next) {
+std::vector<access_desc> region_state::change_rights(rights_changes& changes, access_map next) {
   std::ranges::sort(changes, [](const auto& a, const auto& b) { return a.offset < b.offset; });
   memory_users next_users = users;
   add_users(next_users.devices, next);
@@ -192,7 +192,7 @@ std::vector<access_desc> mapped_region::change_rights(rights_changes& changes, a
 }
 
 template <class Own>
-std::vector<access_desc> mapped_region::change_all_rights(access_map next, Own own_of) {
+std::vector<access_desc> region_state::change_all_rights(access_map next, Own own_of) {
   // The prepared chunk gets the rights together with the rest.
   const adoption adopted{*this};
   rights_changes changes;
@@ -202,7 +202,7 @@ std::vector<access_desc> mapped_region::change_all_rights(access_map next, Own o
   return change_rights(changes, std::move(next));
 }
 
-void mapped_region::grant(device_ref to, access_right right) {
+void region_state::grant(device_ref to, access_right right) {
   prefetch.cancel_or_wait();
   forget_unused();
   access_map next = rights;
@@ -215,7 +215,7 @@ void mapped_region::grant(device_ref to, access_right right) {
   });
 }
 
-std::vector<access_desc> mapped_region::set_access(const access_list& wanted) {
+std::vector<access_desc> region_state::set_access(const access_list& wanted) {
   prefetch.cancel_or_wait();
   forget_unused();
   access_map next = rights_of(device, wanted, options.placement);
@@ -224,8 +224,8 @@ std::vector<access_desc> mapped_region::set_access(const access_list& wanted) {
                            [](const backing&) { return std::shared_ptr<const access_map>{}; });
 }
 
-std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size_t bytes,
-                                                   const access_list& wanted) {
+std::vector<access_desc> region_state::set_access(std::size_t offset, std::size_t bytes,
+                                                  const access_list& wanted) {
   prefetch.cancel_or_wait();
   // The devices that other chunks moved to do not matter to these.
   const access_map chosen = rights_of(device, wanted, options.placement);
@@ -254,7 +254,7 @@ std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size
   return change_rights(changes, rights);
 }
 
-const access_map& mapped_region::rights_at(std::size_t offset) const {
+const access_map& region_state::rights_at(std::size_t offset) const {
   const auto found = backings_within(backings, offset, 1);
   if (found.empty())
     throw std::invalid_argument{"region::rights_at: nothing is backed at offset " +
@@ -262,8 +262,8 @@ const access_map& mapped_region::rights_at(std::size_t offset) const {
   return rights_to(found.front().second);
 }
 
-std::vector<chunk_access> mapped_region::effective_access(std::size_t offset,
-                                                          std::size_t bytes) const {
+std::vector<chunk_access> region_state::effective_access(std::size_t offset,
+                                                         std::size_t bytes) const {
   const int devices = device_count();
   std::vector<chunk_access> result;
   for (const auto& [start, held] : backings_within(backings, offset, bytes)) {
@@ -276,21 +276,21 @@ std::vector<chunk_access> mapped_region::effective_access(std::size_t offset,
 }
 
 // A device that reaches the region's need not reach that of one of its chunks.
-void mapped_region::require_reach(const access_map& of, device_ref owner) {
+void region_state::require_reach(const access_map& of, device_ref owner) {
   if (owner == of.owner()) return;
   for (const access_desc& entry : of.entries()) detail::require_reach(entry.device, owner);
 }
 
-void mapped_region::set_first_rights(const mapped_ranges& there, std::size_t offset,
-                                     std::size_t bytes, device_ref owner,
-                                     const access_map* own) const {
+void region_state::set_first_rights(const mapped_ranges& there, std::size_t offset,
+                                    std::size_t bytes, device_ref owner,
+                                    const access_map* own) const {
   change_access(there, offset, bytes, own != nullptr ? rights_for::these : rights_for::all,
                 [&](void* start, std::size_t length) {
                   detail::set_rights(start, length, own != nullptr ? *own : rights, owner);
                 });
 }
 
-void mapped_region::require_grantable(std::size_t offset, const backing& held) const {
+void region_state::require_grantable(std::size_t offset, const backing& held) const {
   if (strategy->rights.takes_any_mapping) return;
   // The same rights once more: a right that HIP refuses here, it would refuse after the old chunk
   // was unmapped, to that chunk too.
@@ -308,7 +308,7 @@ void region_sleep::require_mappable_again() const {
       continue;
     region_.change_access(
         region_.mapped_here(), offset, held.bytes(),
-        held.own_rights ? mapped_region::rights_for::these : mapped_region::rights_for::all,
+        held.own_rights ? region_state::rights_for::these : region_state::rights_for::all,
         [](void*, std::size_t) {});
   }
   if (chunks_.size() == region_.backings.size()) return;
@@ -328,13 +328,13 @@ void region_sleep::require_mappable_again() const {
   }
 }
 
-moment mapped_region::visible_if_mapped_now() const {
+moment region_state::visible_if_mapped_now() const {
   if (strategy->visible_after.count() == 0) return {};
   return std::chrono::steady_clock::now() +
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(strategy->visible_after);
 }
 
-void mapped_region::await_visible(std::size_t offset, std::size_t bytes) const noexcept {
+void region_state::await_visible(std::size_t offset, std::size_t bytes) const noexcept {
   moment last{};
   for (const auto& [start, held] : backings_within(backings, offset, bytes))
     last = std::max(last, held.visible);
@@ -345,7 +345,7 @@ void region_sleep::apply_rights() {
   for (const auto& [offset, one] : chunks_) {
     if (!one.opens_late) continue;
     region_.change_access(
-        region_.mapped_here(&resumed_), offset, one.bytes, mapped_region::rights_for::these,
+        region_.mapped_here(&resumed_), offset, one.bytes, region_state::rights_for::these,
         [&, &chunk = one](void* start, std::size_t length) {
           set_rights(start, length, *chunk.own_rights, chunk.device, &region_.rights);
         });

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "region/map_runs.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "region/retirement.hpp"
 
 namespace hipvmm::detail {
@@ -32,12 +32,12 @@ std::uint64_t serials_of_process() noexcept {
 
 }  // namespace
 
-std::uint64_t mapped_region::next_serial() noexcept {
+std::uint64_t region_state::next_serial() noexcept {
   static std::atomic<std::uint64_t> last{serials_of_process()};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-std::vector<chunk_view> mapped_region::chunks() const {
+std::vector<chunk_view> region_state::chunks() const {
   std::vector<chunk_view> result;
   result.reserve(backings.size());
   for (const auto& [offset, held] : backings)
@@ -76,11 +76,11 @@ std::vector<Exported> export_since(backing_map& backings, std::uint64_t since, E
 
 }  // namespace
 
-std::vector<exported_chunk> mapped_region::export_chunks(std::uint64_t since) {
+std::vector<exported_chunk> region_state::export_chunks(std::uint64_t since) {
   return export_since<exported_chunk>(backings, since, export_one);
 }
 
-std::vector<exported_fabric_chunk> mapped_region::export_fabric_chunks(std::uint64_t since) {
+std::vector<exported_fabric_chunk> region_state::export_fabric_chunks(std::uint64_t since) {
   return export_since<exported_fabric_chunk>(
       backings, since, [](std::size_t offset, backing& held) {
         require_made("export_fabric_chunks", offset, held, handle_type::fabric, "fabric");
@@ -88,7 +88,7 @@ std::vector<exported_fabric_chunk> mapped_region::export_fabric_chunks(std::uint
       });
 }
 
-exported_range mapped_region::export_range(std::size_t offset, std::size_t bytes) {
+exported_range region_state::export_range(std::size_t offset, std::size_t bytes) {
   if (bytes == 0 || committed_from(offset) < bytes)
     throw std::invalid_argument{"region::export_range: of the " + std::to_string(bytes) +
                                 " bytes at offset " + std::to_string(offset) + " only " +
@@ -100,7 +100,7 @@ exported_range mapped_region::export_range(std::size_t offset, std::size_t bytes
   return result;
 }
 
-void mapped_region::adopt(std::map<std::size_t, physical_chunk>& chunks) {
+void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
   prefetch.cancel_or_wait();  // first: after a failure renew_if_empty() reads its chunk
   std::size_t end = 0;
   for (const auto& [offset, chunk] : chunks) {

@@ -6,12 +6,12 @@
 
 #include "core/error.hpp"
 #include "region/map_runs.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {
 
-void mapped_region::prepare(std::size_t bytes, prefetch_level how) {
+void region_state::prepare(std::size_t bytes, prefetch_level how) {
   if (how == prefetch_level::off) return;
   if (!idle)
     idle.emplace(static_cast<idle_holder&>(*this), device, idle_membership::price::prepared);
@@ -26,14 +26,14 @@ void mapped_region::prepare(std::size_t bytes, prefetch_level how) {
       {from, std::min({bytes, addresses->longest_at(from), place.bytes}), how, place.where});
 }
 
-std::size_t mapped_region::end() const noexcept {
+std::size_t region_state::end() const noexcept {
   if (backings.empty()) return 0;
   const auto& [offset, last] = *backings.rbegin();
   return offset + last.bytes();
 }
 
-backing_map mapped_region::make_ordered(std::size_t offset, std::size_t bytes,
-                                        std::size_t largest_chunk) {
+backing_map region_state::make_ordered(std::size_t offset, std::size_t bytes,
+                                       std::size_t largest_chunk) {
   const auto order = prefetch.take_cancelled();
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
@@ -43,7 +43,7 @@ backing_map mapped_region::make_ordered(std::size_t offset, std::size_t bytes,
   return made;
 }
 
-void mapped_region::drop_prepared() {
+void region_state::drop_prepared() {
   prefetch.cancel_or_wait();
   if (backing_map& ready = prefetch.ready(); !ready.empty()) {
     backing& held = ready.begin()->second;
@@ -56,12 +56,12 @@ void mapped_region::drop_prepared() {
   prefetch.allow();
 }
 
-void mapped_region::drop_prepared_behind(backing_map::const_iterator last) {
+void region_state::drop_prepared_behind(backing_map::const_iterator last) {
   if (last == backings.end()) return drop_prepared();
   prefetch.allow();
 }
 
-backing_map mapped_region::make_ahead(const chunk_prefetch::order& wanted) {
+backing_map region_state::make_ahead(const chunk_prefetch::order& wanted) {
   backing_map made;
   try {
     const scoped_device scope{device};
@@ -76,7 +76,7 @@ backing_map mapped_region::make_ahead(const chunk_prefetch::order& wanted) {
   return made;
 }
 
-void mapped_region::map_prepared(std::size_t offset, backing& held) {
+void region_state::map_prepared(std::size_t offset, backing& held) {
   try {
     map_runs one{*this, mapped_here()};
     one.add(offset, held.chunk, nullptr, held.map, &held.visible);
@@ -87,7 +87,7 @@ void mapped_region::map_prepared(std::size_t offset, backing& held) {
   }
 }
 
-given_memory mapped_region::give_idle(const idle_request& wanted) {
+given_memory region_state::give_idle(const idle_request& wanted) {
   given_memory given;
   prefetch.give([&](backing_map& ready) {
     backing& held = ready.begin()->second;
@@ -107,7 +107,7 @@ given_memory mapped_region::give_idle(const idle_request& wanted) {
   return given;
 }
 
-mapped_region::adoption::adoption(mapped_region& owner) : owner_{owner} {
+region_state::adoption::adoption(region_state& owner) : owner_{owner} {
   owner.prefetch.cancel_or_wait();
   if (owner.prefetch.ready().empty()) return;
   auto& [offset, held] = *owner.prefetch.ready().begin();
@@ -116,7 +116,7 @@ mapped_region::adoption::adoption(mapped_region& owner) : owner_{owner} {
   owner.merge(owner.prefetch.ready());
 }
 
-mapped_region::adoption::~adoption() {
+region_state::adoption::~adoption() {
   if (!offset_) return;
   auto node = owner_.backings.extract(*offset_);
   owner_.committed -= node.mapped().bytes();

@@ -7,13 +7,13 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/error.hpp"
 #include "region/device_work.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "region/retirement.hpp"
 
 namespace hipvmm::detail {
 
-backing_map::iterator mapped_region::require_whole_until(backing_map::iterator first,
-                                                         std::size_t end_offset) {
+backing_map::iterator region_state::require_whole_until(backing_map::iterator first,
+                                                        std::size_t end_offset) {
   auto last = first;
   while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
 
@@ -25,7 +25,7 @@ backing_map::iterator mapped_region::require_whole_until(backing_map::iterator f
   return last;
 }
 
-std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
+std::size_t region_state::decommit(std::size_t offset, std::size_t bytes) {
   prefetch.cancel_or_wait();
   const auto first = backings.lower_bound(offset);
   const auto last = require_whole_until(first, offset + bytes);
@@ -54,7 +54,7 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
   return returned;
 }
 
-std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
+std::size_t region_state::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
   const std::size_t before = committed;
   prefetch.cancel_or_wait();
   const auto first = backings.lower_bound(offset);
@@ -67,7 +67,7 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes, strea
   return before - committed;
 }
 
-std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+std::size_t region_state::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   require_none_left_behind("trim", 0, max_bytes());
   const std::size_t kept_end = align_up(bytes, granularity);
   const std::size_t before = committed;
@@ -86,8 +86,8 @@ std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk
   return before - committed;
 }
 
-bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iterator last,
-                                  stream_ref stream) {
+bool region_state::retire_chunks(backing_map::iterator first, backing_map::iterator last,
+                                 stream_ref stream) {
   if (first == last) return true;
   device_list devices = devices_of(users);
   std::optional<event> mark = record_event_in(stream, devices);
@@ -110,7 +110,7 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
   return true;
 }
 
-bool mapped_region::retire_all() noexcept {
+bool region_state::retire_all() noexcept {
   membership.end();
   if (backings.empty() && sleep.resumed_backings().empty() &&
       !(holds_memory && frees_late_records()))
@@ -130,7 +130,7 @@ bool mapped_region::retire_all() noexcept {
   }
 }
 
-void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
+void region_state::replace_tail(std::size_t end, stream_ref stream) {
   auto at = backings.lower_bound(end);
   if (at == backings.begin()) return;
   --at;

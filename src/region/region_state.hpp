@@ -31,13 +31,13 @@
 
 namespace hipvmm::detail {
 
-class mapped_region;
+class region_state;
 
 /// The part of a region that sleeps: releases its memory at suspend() of its tag, and makes it
 /// again at the same addresses.
 class region_sleep final : public sleep_participant {
  public:
-  explicit region_sleep(mapped_region& of) noexcept : region_{of} {}
+  explicit region_sleep(region_state& of) noexcept : region_{of} {}
 
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override;
   [[nodiscard]] device_ref device() const noexcept override;
@@ -96,7 +96,7 @@ class region_sleep final : public sleep_participant {
   /// Takes out resumed_backings(), which may be in use, to be released when that has passed.
   void retire_resumed() noexcept;
 
-  mapped_region& region_;
+  region_state& region_;
   // By offset, from prepare_to_sleep() on. Backed memory that is not listed stays.
   std::map<std::size_t, sleeping_chunk> chunks_;
   bool sleeps_with_contents_ = false;
@@ -105,14 +105,14 @@ class region_sleep final : public sleep_participant {
 
 /// The implementation of a region: chunks mapped in reserved addresses, and the steps of its
 /// operations. Its functions take arguments that region has checked.
-class mapped_region final : idle_holder {
+class region_state final : idle_holder {
  public:
   /// Begins at `at`, with all of `max_bytes`, unless that is null. Throws: as region; out_of_memory
   /// if others have some of these addresses.
-  mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
-                const capability& found, void* at = nullptr);
-  ~mapped_region();
-  mapped_region& operator=(mapped_region&&) = delete;
+  region_state(device_ref owner, std::size_t max_bytes, const region_options& chosen,
+               const capability& found, void* at = nullptr);
+  ~region_state();
+  region_state& operator=(region_state&&) = delete;
 
   // Like the functions of region with these names. A commit(), adopt() or extend() that fails may
   // leave memory in the addresses: renew_if_empty() follows.
@@ -173,7 +173,7 @@ class mapped_region final : idle_holder {
   /// bytes that are still not mapped.
   void map_again();
   /// For a call that needs the memory. Throws: std::logic_error while it sleeps; as map_again().
-  [[nodiscard]] mapped_region& awake(const char* function) {
+  [[nodiscard]] region_state& awake(const char* function) {
     membership.require_awake(function);
     map_again();
     return *this;
@@ -460,28 +460,28 @@ class mapped_region final : idle_holder {
   std::optional<idle_membership> idle;  // since the first prepare()
 };
 
-class mapped_region::shifted_offsets {
+class region_state::shifted_offsets {
  public:
-  shifted_offsets(mapped_region& owner, std::size_t from) noexcept;
+  shifted_offsets(region_state& owner, std::size_t from) noexcept;
   ~shifted_offsets();
   shifted_offsets& operator=(shifted_offsets&&) = delete;
   void keep() noexcept { from_ = 0; }
 
  private:
-  mapped_region& owner_;
+  region_state& owner_;
   std::size_t from_;
 };
 
-class mapped_region::adoption {
+class region_state::adoption {
  public:
   /// Cancels or waits for the preparation, and maps the chunk if it is not yet mapped.
-  explicit adoption(mapped_region& owner);
+  explicit adoption(region_state& owner);
   ~adoption();
   adoption& operator=(adoption&&) = delete;
   void keep() noexcept { offset_.reset(); }
 
  private:
-  mapped_region& owner_;
+  region_state& owner_;
   std::optional<std::size_t> offset_;
 };
 

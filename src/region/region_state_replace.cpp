@@ -17,7 +17,7 @@
 #include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/map_runs.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "region/retirement.hpp"
 
 namespace hipvmm::detail {
@@ -43,21 +43,21 @@ void require_readable(const access_map& rights, std::size_t offset, device_ref d
 
 }  // namespace
 
-std::size_t mapped_region::in_one_step(std::size_t count) const noexcept {
+std::size_t region_state::in_one_step(std::size_t count) const noexcept {
   const bool may_be_several = strategy->rights.begins_with_mapping(addresses->had_one_size());
   return std::min(count, may_be_several ? map_runs::most : 1);
 }
 
-void mapped_region::copy_into(std::vector<physical_chunk>& fresh,
-                              const std::vector<backing_map::iterator>& old, stream_ref stream) {
+void region_state::copy_into(std::vector<physical_chunk>& fresh,
+                             const std::vector<backing_map::iterator>& old, stream_ref stream) {
   for (std::size_t done = 0, count = 0; done < fresh.size(); done += count) {
     count = in_one_step(fresh.size() - done);
     copy_into(&fresh[done], &old[done], count, stream);
   }
 }
 
-void mapped_region::copy_into(physical_chunk* fresh, const backing_map::iterator* old,
-                              std::size_t count, stream_ref stream) {
+void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator* old,
+                             std::size_t count, stream_ref stream) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) bytes += fresh[i].bytes();
   auto elsewhere = make_range(acquire_with_retry([&] { return address_reservation{bytes}; }));
@@ -94,7 +94,7 @@ void mapped_region::copy_into(physical_chunk* fresh, const backing_map::iterator
   if (!await_records()) elsewhere->mark_in_use();
 }
 
-void mapped_region::swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count) {
+void region_state::swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count) {
   require_grantable(at[count - 1]->first, at[count - 1]->second);
   holds_memory = true;
   try {
@@ -120,8 +120,8 @@ void mapped_region::swap_in(backing_map::iterator* at, physical_chunk* fresh, st
   }
 }
 
-void mapped_region::swap_out(backing_map::iterator* at, physical_chunk* old,
-                             std::size_t count) noexcept {
+void region_state::swap_out(backing_map::iterator* at, physical_chunk* old,
+                            std::size_t count) noexcept {
   for (std::size_t i = count; i-- > 0;) {
     backing& held = at[i]->second;
     held.unmap_in(*addresses);
@@ -131,9 +131,9 @@ void mapped_region::swap_out(backing_map::iterator* at, physical_chunk* old,
   restore_lost();
 }
 
-std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t offset,
-                                                                 std::size_t bytes,
-                                                                 memory_location to) {
+std::vector<backing_map::iterator> region_state::chunks_to_move(std::size_t offset,
+                                                                std::size_t bytes,
+                                                                memory_location to) {
   std::vector<backing_map::iterator> result;
   const auto all = backings_within(backings, offset, bytes);
   for (auto at = all.begin(); at != all.end(); ++at) {
@@ -146,7 +146,7 @@ std::vector<backing_map::iterator> mapped_region::chunks_to_move(std::size_t off
   return result;
 }
 
-std::unique_ptr<const memory_strategy> mapped_region::add_memory_of(device_ref other) {
+std::unique_ptr<const memory_strategy> region_state::add_memory_of(device_ref other) {
   // Chunks with rights of their own are checked when they are mapped.
   access_map next = rights;
   next.add_owner(other);
@@ -170,7 +170,7 @@ std::unique_ptr<const memory_strategy> mapped_region::add_memory_of(device_ref o
   return before;
 }
 
-void mapped_region::forget_unused() noexcept {
+void region_state::forget_unused() noexcept {
   const std::vector<device_ref>& placed = options.placement.devices();
   std::erase_if(users.owners, [&](device_ref each) {
     const bool is_used = each == device || std::ranges::find(placed, each) != placed.end() ||
@@ -192,8 +192,8 @@ void mapped_region::forget_unused() noexcept {
   });
 }
 
-std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, memory_location to,
-                                      stream_ref stream) {
+std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memory_location to,
+                                     stream_ref stream) {
   std::vector<backing_map::iterator> moving = chunks_to_move(offset, bytes, to);
   if (moving.empty()) return 0;
   if (to.device() && rights.get(*to.device()) != access_right::read_write)
@@ -243,7 +243,7 @@ std::size_t mapped_region::move_range(std::size_t offset, std::size_t bytes, mem
   return moved;
 }
 
-std::vector<physical_chunk> mapped_region::copies_of(
+std::vector<physical_chunk> region_state::copies_of(
     const std::vector<backing_map::iterator>& moving, memory_location to, stream_ref stream) {
   std::vector<physical_chunk> fresh;
   fresh.reserve(moving.size());
@@ -262,8 +262,8 @@ std::vector<physical_chunk> mapped_region::copies_of(
   return fresh;
 }
 
-void mapped_region::replace_chunks(std::vector<backing_map::iterator>& moving,
-                                   std::vector<physical_chunk>& fresh) {
+void region_state::replace_chunks(std::vector<backing_map::iterator>& moving,
+                                  std::vector<physical_chunk>& fresh) {
   for (std::size_t done = 0, count = 0; done < moving.size(); done += count) {
     count = in_one_step(moving.size() - done);
     try {
@@ -279,7 +279,7 @@ void mapped_region::replace_chunks(std::vector<backing_map::iterator>& moving,
   }
 }
 
-void mapped_region::map_all(mapping_list& moved) {
+void region_state::map_all(mapping_list& moved) {
   moved.maps.resize(backings.size());
   map_runs runs{*this, {*moved.range, 0, nullptr}};
   auto next = moved.maps.begin();
@@ -288,7 +288,7 @@ void mapped_region::map_all(mapping_list& moved) {
   runs.finish();
 }
 
-void mapped_region::move_to(mapping_list& moved) noexcept {
+void region_state::move_to(mapping_list& moved) noexcept {
   const moment visible = visible_if_mapped_now();
   auto next = moved.maps.begin();
   for (auto& [offset, held] : backings) {
@@ -299,7 +299,7 @@ void mapped_region::move_to(mapping_list& moved) noexcept {
   holds_memory = false;
 }
 
-void mapped_region::renew() noexcept {
+void region_state::renew() noexcept {
   const auto change_to = [this](address_reservation&& fresh) {
     auto range = make_range(std::move(fresh));
     mapping_list moved{range};
@@ -321,7 +321,7 @@ void mapped_region::renew() noexcept {
   await_visible(0, max_bytes());
 }
 
-void mapped_region::return_pinned_memory() noexcept {
+void region_state::return_pinned_memory() noexcept {
   if (!backings.empty() || !old_mappings.empty() || !strategy->pins_memory) return;
   report_exceptions([this] {
     drop_prepared();
@@ -334,7 +334,7 @@ void mapped_region::return_pinned_memory() noexcept {
   });
 }
 
-void mapped_region::free_for_a_moment(const char* subject, const char* consequence) {
+void region_state::free_for_a_moment(const char* subject, const char* consequence) {
   if (addresses->renew() == renewal::refused) return;  // and reported; a later one may return it
   holds_memory = false;
   if (addresses->is_lost())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -92,8 +92,8 @@ memory_strategy::record_list require_placement(device_ref owner, const capabilit
 
 }  // namespace
 
-access_map mapped_region::rights_of(device_ref owner, const access_list& wanted,
-                                    const chunk_placement& placement) {
+access_map region_state::rights_of(device_ref owner, const access_list& wanted,
+                                   const chunk_placement& placement) {
   access_map result{owner, wanted};
   for (const device_ref each : placement.devices()) {
     result.add_owner(each);
@@ -102,8 +102,8 @@ access_map mapped_region::rights_of(device_ref owner, const access_list& wanted,
   return result;
 }
 
-void mapped_region::require_host_chunks(const char* what, const memory_strategy& devices,
-                                        handle_type shareable, memory_location where) {
+void region_state::require_host_chunks(const char* what, const memory_strategy& devices,
+                                       handle_type shareable, memory_location where) {
   (where.node() ? devices.host_node_chunks : devices.host_chunks).require(what);
   if (shareable != handle_type::none)
     throw unsupported{std::string{what} +
@@ -111,9 +111,9 @@ void mapped_region::require_host_chunks(const char* what, const memory_strategy&
                       "region_options::shareable at none"};
 }
 
-std::unique_ptr<const memory_strategy> mapped_region::strategy_for(device_ref owner,
-                                                                   const capability& found,
-                                                                   const region_options& chosen) {
+std::unique_ptr<const memory_strategy> region_state::strategy_for(device_ref owner,
+                                                                  const capability& found,
+                                                                  const region_options& chosen) {
   auto made = std::make_unique<memory_strategy>(require_placement(owner, found, chosen));
   if (chosen.placement.budget_bytes()) {
     require_host_chunks("region_options::placement", *made, chosen.shareable,
@@ -128,7 +128,7 @@ std::unique_ptr<const memory_strategy> mapped_region::strategy_for(device_ref ow
   return made;
 }
 
-chunk_place mapped_region::place_at(std::size_t offset, const backing_map* made) const noexcept {
+chunk_place region_state::place_at(std::size_t offset, const backing_map* made) const noexcept {
   std::size_t held = 0;
   if (options.placement.budget_bytes()) {
     for (const backing_map* const each : {&backings, &prefetch.ready(), made}) {
@@ -140,14 +140,14 @@ chunk_place mapped_region::place_at(std::size_t offset, const backing_map* made)
   return place_of(options.placement, device, placement_start + offset, held);
 }
 
-physical_chunk mapped_region::acquire(memory_location where, std::size_t bytes,
-                                      chunk_memory memory) const {
+physical_chunk region_state::acquire(memory_location where, std::size_t bytes,
+                                     chunk_memory memory) const {
   if (!where.device()) return physical_chunk{where, bytes, device};
   return cache().acquire(*where.device(), bytes, options.shareable, memory);
 }
 
-physical_chunk mapped_region::take_pinned(memory_location where, std::size_t bytes,
-                                          std::size_t most) const {
+physical_chunk region_state::take_pinned(memory_location where, std::size_t bytes,
+                                         std::size_t most) const {
   if (!takes_pinned || !where.device() || !strategy->pins(*where.device()) ||
       options.memory != chunk_memory::standard)
     return {};
@@ -157,9 +157,9 @@ physical_chunk mapped_region::take_pinned(memory_location where, std::size_t byt
   return cache_registry::of(cache(), *where.device()).take_pinned(bytes, most, options.shareable);
 }
 
-physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t offset,
-                                         std::size_t bytes, const chunk_place& place,
-                                         std::size_t gap, bool is_last_gap) const {
+physical_chunk region_state::make_chunk(const address_range& range, std::size_t offset,
+                                        std::size_t bytes, const chunk_place& place,
+                                        std::size_t gap, bool is_last_gap) const {
   // Retired chunks may still be mapped behind the gap.
   const std::size_t room = is_last_gap && prefetch.ready().empty() && addresses.use_count() == 1
                                ? std::min(range.longest_at(offset), place.bytes)
@@ -181,12 +181,12 @@ physical_chunk mapped_region::make_chunk(const address_range& range, std::size_t
   return kept;
 }
 
-address_reservation mapped_region::reserve(std::size_t bytes) const {
+address_reservation region_state::reserve(std::size_t bytes) const {
   return strategy->pins_memory || options.tag ? reserve_private_range(bytes)
                                               : address_reservation{bytes};
 }
 
-std::shared_ptr<address_range> mapped_region::make_range(address_reservation reserved) const {
+std::shared_ptr<address_range> region_state::make_range(address_reservation reserved) const {
   auto made = address_range::make(std::move(reserved));
   // ROCm before 7.0 keeps a reservation busy after an unmap that spans several mappings
   // (ROCm/ROCR-Runtime#285).
@@ -195,8 +195,8 @@ std::shared_ptr<address_range> mapped_region::make_range(address_reservation res
   return made;
 }
 
-mapped_region::mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
-                             const capability& found, void* at)
+region_state::region_state(device_ref owner, std::size_t max_bytes, const region_options& chosen,
+                           const capability& found, void* at)
     : device{owner},
       strategy{strategy_for(owner, found, chosen)},
       granularity{common_granularity(owner, chosen.placement)},
@@ -208,7 +208,7 @@ mapped_region::mapped_region(device_ref owner, std::size_t max_bytes, const regi
                         : reserve_most(align_up(max_bytes, granularity), granularity,
                                        [this](std::size_t bytes) { return reserve(bytes); }))} {}
 
-mapped_region::~mapped_region() {
+region_state::~region_state() {
   membership.end();
   prefetch.cancel_or_wait();
   merge(prefetch.ready());
@@ -225,7 +225,7 @@ mapped_region::~mapped_region() {
 // In clr up to 6.4 a command that used addresses holds their record. The free of addresses waits
 // for HIP's thread that drops finished commands, see address_reservation.cpp; here the devices are
 // waited for first, so that the commands are finished and handed to that thread.
-bool mapped_region::frees_late_records() noexcept {
+bool region_state::frees_late_records() noexcept {
   static const bool late = [] {
     bool found = true;
     report_exceptions([&] { found = rules_of_runtime().wait_before_address_free; });
@@ -234,11 +234,11 @@ bool mapped_region::frees_late_records() noexcept {
   return late;
 }
 
-bool mapped_region::await_records() const noexcept {
+bool region_state::await_records() const noexcept {
   return !frees_late_records() || wait_past_captures(users);
 }
 
-void mapped_region::merge(backing_map& made) noexcept {
+void region_state::merge(backing_map& made) noexcept {
   for (auto& entry : made) {
     committed += entry.second.bytes();
     entry.second.serial = next_serial();
@@ -246,12 +246,12 @@ void mapped_region::merge(backing_map& made) noexcept {
   backings.merge(made);
 }
 
-bool mapped_region::is_backed_within(std::size_t offset, std::size_t bytes) const noexcept {
+bool region_state::is_backed_within(std::size_t offset, std::size_t bytes) const noexcept {
   return bytes != 0 && !backings_within(backings, offset, bytes).empty();
 }
 
-void mapped_region::require_none_left_behind(const char* function, std::size_t offset,
-                                             std::size_t bytes) const {
+void region_state::require_none_left_behind(const char* function, std::size_t offset,
+                                            std::size_t bytes) const {
   const auto found = backings_within(old_mappings, offset, bytes);
   if (bytes != 0 && !found.empty())
     throw std::invalid_argument{std::string{"region::"} + function + ": a chunk that moved is " +
@@ -259,8 +259,8 @@ void mapped_region::require_none_left_behind(const char* function, std::size_t o
                                 " as well: end_move() there first"};
 }
 
-void mapped_region::require_free(const char* function, std::size_t offset, std::size_t bytes,
-                                 std::size_t from) const {
+void region_state::require_free(const char* function, std::size_t offset, std::size_t bytes,
+                                std::size_t from) const {
   require_none_left_behind(function, offset, bytes);
   if (offset < from || is_backed_within(offset, bytes) || addresses->longest_at(offset) < bytes)
     throw std::invalid_argument{std::string{"region::"} + function + ": the " +
@@ -268,8 +268,8 @@ void mapped_region::require_free(const char* function, std::size_t offset, std::
                                 " are partly backed already, or lie in two reservations"};
 }
 
-void mapped_region::refuse_cut(const char* function, std::size_t offset, std::size_t bytes,
-                               const backing_map::value_type& chunk) {
+void region_state::refuse_cut(const char* function, std::size_t offset, std::size_t bytes,
+                              const backing_map::value_type& chunk) {
   throw std::invalid_argument{
       std::string{"region::"} + function + ": the " + std::to_string(bytes) +
       " bytes from offset " + std::to_string(offset) + " cut the chunk from offset " +
@@ -277,14 +277,14 @@ void mapped_region::refuse_cut(const char* function, std::size_t offset, std::si
       ": name whole chunks, see chunks()"};
 }
 
-void mapped_region::restore_lost() noexcept {
+void region_state::restore_lost() noexcept {
   is_torn = true;
   report_exceptions([this] { map_again(); });
 }
 
 // All chunks are mapped before their rights are set, because HIP may refuse rights beside a hole.
 // Both go upwards, because rights depend on the mappings in front.
-void mapped_region::map_lost(const std::vector<backing_map::iterator>& lost) {
+void region_state::map_lost(const std::vector<backing_map::iterator>& lost) {
   std::exception_ptr first_refusal;
   const auto for_each_lost = [&](auto step) {
     for (const auto& at : lost) {
@@ -314,7 +314,7 @@ void mapped_region::map_lost(const std::vector<backing_map::iterator>& lost) {
   if (first_refusal) std::rethrow_exception(first_refusal);
 }
 
-void mapped_region::map_again() {
+void region_state::map_again() {
   if (!is_torn) return;
   try {
     std::vector<backing_map::iterator> lost;
@@ -333,8 +333,8 @@ void mapped_region::map_again() {
   }
 }
 
-void mapped_region::require_within(const char* function, std::size_t offset,
-                                   std::size_t bytes) const {
+void region_state::require_within(const char* function, std::size_t offset,
+                                  std::size_t bytes) const {
   if (offset > max_bytes() || bytes > max_bytes() - offset)
     throw std::out_of_range{std::string{"region::"} + function + ": " + std::to_string(bytes) +
                             " bytes at offset " + std::to_string(offset) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The calls of a region of mapped chunks, made of the steps in mapped_region.cpp.
+// The calls of a region of mapped chunks, made of the steps in region_state.cpp.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -16,13 +16,13 @@
 #include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/map_runs.hpp"
-#include "region/mapped_region.hpp"
+#include "region/region_state.hpp"
 #include "region/retirement.hpp"
 
 namespace hipvmm::detail {
 
-backing_map mapped_region::make_missing(const address_range& range, std::size_t offset,
-                                        std::size_t bytes, std::size_t largest_chunk) {
+backing_map region_state::make_missing(const address_range& range, std::size_t offset,
+                                       std::size_t bytes, std::size_t largest_chunk) {
   const std::size_t wanted_from = offset;
   const std::size_t end = offset + bytes;
   backing_map made;
@@ -68,8 +68,8 @@ backing_map mapped_region::make_missing(const address_range& range, std::size_t 
   }
 }
 
-std::string mapped_region::advice_for(const shortage& why, std::size_t offset,
-                                      std::size_t bytes) const {
+std::string region_state::advice_for(const shortage& why, std::size_t offset,
+                                     std::size_t bytes) const {
   std::string advice;
   if (why.cause == exhausted::device_memory) {
     const bool is_placed = !options.placement.is_one_device();
@@ -85,7 +85,7 @@ std::string mapped_region::advice_for(const shortage& why, std::size_t offset,
          advice;
 }
 
-void mapped_region::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
+void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
   require_none_left_behind("commit", offset, bytes);
   prefetch.cancel_or_wait();
   if (addresses->is_lost() && !addresses->take_back())
@@ -102,7 +102,7 @@ void mapped_region::commit(std::size_t offset, std::size_t bytes, std::size_t la
   await_visible(offset, bytes);
 }
 
-void mapped_region::move_chunks(const std::vector<std::size_t>& from, std::size_t to) {
+void region_state::move_chunks(const std::vector<std::size_t>& from, std::size_t to) {
   strategy->second_address.require("region::move_chunk");
   drop_prepared();
   std::size_t end = to;
@@ -145,7 +145,7 @@ void mapped_region::move_chunks(const std::vector<std::size_t>& from, std::size_
   await_visible(to, bytes);
 }
 
-void mapped_region::end_move(std::size_t from) {
+void region_state::end_move(std::size_t from) {
   const auto left = old_mappings.find(from);
   if (left == old_mappings.end())
     throw std::invalid_argument{"region::end_move: no chunk that moved is still mapped at offset " +
@@ -155,7 +155,7 @@ void mapped_region::end_move(std::size_t from) {
   holds_memory = true;
 }
 
-bool mapped_region::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {
+bool region_state::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {
   bool has_grown = false;
   const auto append = [&] {
     address_reservation behind{max_bytes - addresses->bytes(), 0, addresses->end()};
@@ -175,7 +175,7 @@ bool mapped_region::extend_in_place(std::size_t max_bytes, std::size_t commit_by
   return true;
 }
 
-bool mapped_region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
+bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   const std::size_t present = addresses->bytes();
   require_none_left_behind("extend", 0, present);
   if (max_bytes == present) {
@@ -191,7 +191,7 @@ bool mapped_region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   return true;
 }
 
-void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
+void region_state::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
   require_none_left_behind("rebase", 0, addresses->bytes());
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};
@@ -218,7 +218,7 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   await_visible(0, this->max_bytes());
 }
 
-mapped_region::shifted_offsets::shifted_offsets(mapped_region& owner, std::size_t from) noexcept
+region_state::shifted_offsets::shifted_offsets(region_state& owner, std::size_t from) noexcept
     : owner_{owner}, from_{from} {
   backing_map& all = owner_.backings;
   owner_.placement_start += from_;
@@ -230,7 +230,7 @@ mapped_region::shifted_offsets::shifted_offsets(mapped_region& owner, std::size_
   }
 }
 
-mapped_region::shifted_offsets::~shifted_offsets() {
+region_state::shifted_offsets::~shifted_offsets() {
   backing_map& all = owner_.backings;
   owner_.placement_start -= from_;
   for (auto at = all.end(); from_ != 0 && at != all.begin();) {
@@ -240,7 +240,7 @@ mapped_region::shifted_offsets::~shifted_offsets() {
   }
 }
 
-std::size_t mapped_region::committed_from(std::size_t offset) const noexcept {
+std::size_t region_state::committed_from(std::size_t offset) const noexcept {
   std::size_t end = offset;
   for (const auto& [start, held] : backings_within(backings, offset, max_bytes() - offset)) {
     if (start > end) break;
