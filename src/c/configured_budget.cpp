@@ -7,7 +7,7 @@
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 struct configured_budgets {
   std::mutex mutex;
   std::map<int, memory_budget> joined;
-  const detail::process_mark process;
+  const detail::owner_process process;
 
   // Never destroyed: the process takes part until it ends.
   static configured_budgets& shared() {

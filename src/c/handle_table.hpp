@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::c {
 
@@ -69,7 +69,7 @@ class handle_table {
     std::shared_ptr<void> object;  // null: free
     std::uint32_t generation = 1;
     handle_kind kind{};
-    detail::process_mark process;  // that made the object
+    detail::owner_process process;  // that made the object
     std::uint32_t next_free = 0;
   };
 

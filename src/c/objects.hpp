@@ -31,7 +31,7 @@
 #include "c/guard.hpp"
 #include "c/handle_table.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 // The objects behind the handles of the C interface.
 namespace hipvmm::c {
@@ -45,7 +45,7 @@ struct resource_object {
   std::vector<std::shared_ptr<resource_object>> bins;  // with bins_mutex()
   std::unique_ptr<mr::memory_resource> owned;  // null for one that C++ code of the program set
   mr::memory_resource* resource;
-  detail::process_mark process;
+  detail::owner_process process;
 
   resource_object(const char* name, std::shared_ptr<resource_object> from,
                   std::unique_ptr<mr::memory_resource> made) noexcept
@@ -98,7 +98,7 @@ class call_mutex {
 
   std::mutex mutex_;
   std::atomic<std::thread::id> owner_{};
-  const detail::process_mark process_;
+  const detail::owner_process process_;
 };
 
 struct buffer_object {

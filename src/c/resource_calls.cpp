@@ -12,7 +12,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "c/guard.hpp"
 #include "c/objects.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -26,7 +26,7 @@ std::size_t alignment_of(std::size_t alignment) {
 struct device_resources {
   std::mutex mutex;
   std::map<int, std::shared_ptr<resource_object>> set;
-  const detail::process_mark process;
+  const detail::owner_process process;
 
   static device_resources& shared() {
     static auto& resources = *new device_resources;

@@ -7,7 +7,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/error.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "runtime/device.hpp"
 
 namespace hipvmm::c {

@@ -8,7 +8,7 @@
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "container/storage_memory.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "region/device_work.hpp"
 #include "region/malloc_rights.hpp"
 
@@ -84,7 +84,7 @@ class malloc_storage final : public storage_memory {
   /// As region's, when there is memory for a record.
   [[nodiscard]] bool retire_whole() noexcept;
 
-  process_mark process_;
+  owner_process process_;
   malloc_rights rights_;
   mr::memory_resource* resource_;
   std::size_t granularity_;

@@ -17,7 +17,7 @@
 #include "container/row_memory.hpp"
 #include "core/background_task.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "region/device_work.hpp"
 #include "region/sleep/memory_tag.hpp"
 #include "vmm/idle/idle_memory.hpp"
@@ -61,7 +61,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   [[nodiscard]] const slot_geometry& geometry() const noexcept { return geometry_; }
   [[nodiscard]] void* base() const noexcept { return rows_.memory().base(); }
   [[nodiscard]] device_ref device() const noexcept override { return device_; }
-  [[nodiscard]] const process_mark& process() const noexcept { return process_; }
+  [[nodiscard]] const owner_process& process() const noexcept { return process_; }
 
  private:
   // A commit that needs no memory reads `slots_` and `capacities_`: few cache lines, of which the
@@ -281,7 +281,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   bool prefetch_rows();
   [[nodiscard]] bool lacks_rows(std::size_t which) const noexcept;
 
-  process_mark process_;
+  owner_process process_;
   device_ref device_;
   slot_geometry geometry_;
   std::function<void(std::size_t)> evict_;

@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "core/background_thread.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 

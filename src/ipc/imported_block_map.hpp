@@ -12,7 +12,7 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 
@@ -61,7 +61,7 @@ class imported_block_map {
   /// Unmaps [first, last), between which nothing else is mapped. Returns the bytes.
   std::size_t unmap(chunk_map::iterator first, chunk_map::iterator last);
 
-  const process_mark process_;
+  const owner_process process_;
   mutable std::mutex mutex_;
   region memory_;
   chunk_map mapped_;

@@ -24,7 +24,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "core/background_thread.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/path_lock.hpp"
 #include "ipc/publication_page.hpp"
@@ -151,7 +151,7 @@ class publication_server {
   void forget_applied();
   void wake() noexcept;
 
-  const process_mark process_;
+  const owner_process process_;
   publication_options options_;
   path_lock path_;
   published_memory memory_;

@@ -12,7 +12,7 @@
 
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/publication_page.hpp"
 #include "ipc/socket.hpp"
@@ -52,7 +52,7 @@ class subscription {
   /// alone.
   void disconnect() noexcept;
   /// The process that connected.
-  [[nodiscard]] const process_mark& process() const noexcept { return process_; }
+  [[nodiscard]] const owner_process& process() const noexcept { return process_; }
   /// Ends all chunks that are here.
   void withdraw_all() { withdraw(others_than({})); }
   [[noreturn]] void throw_malformed(const std::string& what) const;
@@ -99,7 +99,7 @@ class subscription {
   /// Makes the bytes of `range` readable that are backed here.
   void set_readable(byte_range range) noexcept;
 
-  const process_mark process_;
+  const owner_process process_;
   std::string path_;
   std::vector<unsigned> other_users_;
   std::chrono::milliseconds timeout_;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -15,7 +15,7 @@
 
 #include <hipvmm/version.hpp>
 #include "core/environment.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::preload {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/observers/profiler_range.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "region/device_work.hpp"
 #include "region/region_state.hpp"
 #include "vmm/chunk_placement.hpp"

@@ -19,7 +19,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "region/backing.hpp"
 #include "region/chunk_prefetch.hpp"
 #include "region/device_work.hpp"
@@ -412,7 +412,7 @@ class region_state final : idle_holder {
   void replace_tail(std::size_t end, stream_ref stream);
 
  public:
-  process_mark process;
+  owner_process process;
   const std::uint64_t event_id = next_event_id();
   device_ref device;
   // By the records as they were when the region was made, or a chunk first came to another device:

@@ -15,7 +15,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/background_thread.hpp"
 #include "core/check.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "runtime/check_resources.hpp"
 #include "vmm/chunk_limit.hpp"
 
@@ -147,7 +147,7 @@ class retirement_queue {
   bool closes_at_exit_ = false;
   bool open_ = true;
   // A child of fork() has none of the threads.
-  const detail::process_mark process_;
+  const detail::owner_process process_;
 };
 
 bool retirement_queue::add(retired_list& one) noexcept {

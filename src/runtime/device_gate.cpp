@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 namespace {

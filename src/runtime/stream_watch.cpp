@@ -10,7 +10,7 @@
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {

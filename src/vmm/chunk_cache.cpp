@@ -18,7 +18,7 @@
 #include "core/background_task.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/physical_chunk.hpp"
@@ -170,7 +170,7 @@ struct chunk_cache::state {
     if (oldest()) start_decay();
   }
 
-  const detail::process_mark process;
+  const detail::owner_process process;
   const lifetime ends_with;
   std::atomic<cached_chunks*> first{nullptr};  // the newest; none is removed
   std::atomic<std::size_t> devices{0};

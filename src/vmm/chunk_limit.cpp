@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 
@@ -84,7 +84,7 @@ class chunk_charge {
   std::size_t bytes_;
   bool is_created_ = false;
   std::atomic<bool> stays_{false};
-  process_mark process_;
+  owner_process process_;
 };
 
 /// After `shortage` and when this process has nothing left to release: has others make room, for

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "core/background_thread.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -119,7 +119,7 @@ class closing_threads {
     --threads_;
   }
 
-  const process_mark process_;
+  const owner_process process_;
   std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable done_;

@@ -107,7 +107,7 @@ class detail::registration {
   std::shared_ptr<memory_registrar> registrar_;
   mapped_memory memory_;
   bool is_added_ = false;
-  process_mark process_;
+  owner_process process_;
 };
 
 bool detail::is_freshly_mapped(const void* address, device_ref owner) {

@@ -17,7 +17,7 @@
 #include "core/error.hpp"
 #include "core/hip_compat.hpp"
 #include "core/logger.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "runtime/check_resources.hpp"
 #include "runtime/ends/refused_ends.hpp"
 #include "vmm/chunk_limit.hpp"

@@ -64,7 +64,7 @@ done < <(grep -oE '^TEST_SUITE_(BEGIN|END)' "${files[@]}" /dev/null |
   awk -F: '{ last[$1] = $2 } END { for (file in last) if (last[file] ~ /BEGIN/) print file }' | sort)
 
 # For tests, and parts of other public headers.
-not_in_umbrella='hipvmm/(container/(append_slots|growable_storage)|core/process_mark|ipc/ranks/communicator_parts)\.hpp'
+not_in_umbrella='hipvmm/(container/(append_slots|growable_storage)|core/owner_process|ipc/ranks/communicator_parts)\.hpp'
 umbrella=$(includes_of "$root/include/hipvmm/hipvmm.hpp" | sed 's/.*<\(.*\)>$/\1/' | sort)
 public=$(cpp_files include | sed "s|^$root/include/||" |
   grep -Ev '^hipvmm/(hipvmm\.hpp$|hipvmm\.h$|python\.h$|serving\.h$|torch\.h$|vector\.hpp$|pool\.hpp$|provider/|compat/|testing/)' |

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm {
@@ -46,7 +46,7 @@ class device_allocation {
  private:
   void* pointer_ = nullptr;
   device_ref device_{0};
-  detail::process_mark process_;
+  detail::owner_process process_;
   std::size_t bytes_ = 0;
 };
 

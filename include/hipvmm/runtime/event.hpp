@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 // The opaque struct behind hipEvent_t.
@@ -120,7 +120,7 @@ class event {
 
   ihipEvent_t* value_;
   device_ref device_;
-  detail::process_mark process_;
+  detail::owner_process process_;
   detail::recorded_order order_;
 };
 

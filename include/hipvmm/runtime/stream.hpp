@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 // The opaque structs behind hipStream_t and cudaStream_t: both convert without a vendor header.
@@ -108,7 +108,7 @@ class stream {
  private:
   ihipStream_t* value_;
   device_ref device_;
-  detail::process_mark process_;
+  detail::owner_process process_;
 };
 
 }  // namespace hipvmm

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 
 namespace hipvmm {
 
@@ -60,7 +60,7 @@ class address_reservation {
   void* base_ = nullptr;
   std::size_t bytes_ = 0;
   mutable std::atomic<unsigned> failed_maps_{0};  // each has left a record in HIP
-  detail::process_mark process_;
+  detail::owner_process process_;
 };
 
 }  // namespace hipvmm

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm {
@@ -89,7 +89,7 @@ class mapping {
   void* address_ = nullptr;
   std::size_t bytes_ = 0;
   int device_ = -1;  // of the chunk
-  detail::process_mark process_;
+  detail::owner_process process_;
   bool is_on_host_ = false;                           // the chunk is
   std::shared_ptr<detail::registration> registered_;  // null without a registrar
 };

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/memory_location.hpp>
 
@@ -149,7 +149,7 @@ class physical_chunk {
 
   ihipMemGenericAllocationHandle* handle_ = nullptr;
   device_ref device_{0};
-  detail::process_mark process_;
+  detail::owner_process process_;
   std::size_t bytes_ = 0;
   std::uint64_t creation_index_ = 0;
   handle_type shareable_ = handle_type::none;

@@ -26,7 +26,7 @@
 #include "c/settings.hpp"
 #include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "mr/resource/set_resource.hpp"
 
 namespace hipvmm::c {
@@ -90,7 +90,7 @@ class device_blocks {
   /// Null if `pointer` is null or, after a warning for `function`, no allocation.
   [[nodiscard]] std::optional<block> take(const char* function, void* pointer);
 
-  const detail::process_mark process_;
+  const detail::owner_process process_;
   std::mutex pools_mutex_;
   std::unordered_map<int, std::shared_ptr<resource_object>> pools_;
   std::mutex mutex_;

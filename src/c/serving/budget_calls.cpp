@@ -16,7 +16,7 @@
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::c {
 namespace {

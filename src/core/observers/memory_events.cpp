@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "core/check.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm {
 namespace {
@@ -275,7 +275,7 @@ class detail::event_receiver {
   static constinit inline std::atomic<std::uint64_t> last_number{0};
   static constinit inline std::atomic<event_receiver*> last_stayed{nullptr};
 
-  const process_mark process_;
+  const owner_process process_;
   const std::uint64_t number_ = ++last_number;
   const callback call_ = {};
   const std::size_t events_per_thread_ = 0;

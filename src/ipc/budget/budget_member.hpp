@@ -13,7 +13,7 @@
 #include <hipvmm/ipc/budget/budget_options.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "core/background_thread.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_table.hpp"
 #include "vmm/chunk_limit.hpp"
@@ -67,7 +67,7 @@ class budget_member final : public chunk_limit {
   /// Releases up to `bytes` of the memory in the shared chunk cache.
   void release_kept(std::size_t bytes) noexcept;
 
-  const process_mark process_;
+  const owner_process process_;
   const device_ref device_;
   const budget_key key_;
   const budget_options options_;

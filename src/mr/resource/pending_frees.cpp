@@ -10,7 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "mr/resource/misaligned.hpp"
 #include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"

@@ -15,7 +15,7 @@
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "region/sleep/memory_tag.hpp"  // IWYU pragma: keep: tag_state
 #include "vmm/idle/idle_memory.hpp"
 
@@ -159,7 +159,7 @@ struct evictable::state final : detail::idle_holder {
     return open == 0 ? claimed.tag.state()->bytes_to_evict(options.storage) : 0;
   }
 
-  const detail::process_mark process;
+  const detail::owner_process process;
   const tag_claim claimed;
   const device_ref device;
   const evictable_options options;

@@ -11,7 +11,7 @@
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "region/sleep/parallel_copies.hpp"
 
 namespace hipvmm {
@@ -23,7 +23,7 @@ struct sleeping_tags {
   std::mutex mutex;
   std::vector<tag_state*> all;
   std::atomic<std::size_t> count{0};
-  process_mark process;  // of the tags
+  owner_process process;  // of the tags
 
   static sleeping_tags& of_process() {
     // Never destroyed: tags may end after it.

@@ -22,7 +22,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/memory_location.hpp>
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "region/sleep/copy_jobs.hpp"
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/host_bytes.hpp"
@@ -287,7 +287,7 @@ class tag_state {
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;
-  const process_mark process_;
+  const owner_process process_;
   std::mutex mutex_;
   std::condition_variable turn_ended_;
   bool is_turn_ = false;

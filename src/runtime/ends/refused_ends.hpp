@@ -13,7 +13,7 @@
 
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 
@@ -55,7 +55,7 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   }
 
   const bool waits_;
-  process_mark mark_;
+  owner_process mark_;
 };
 
 /// Tries again to end what HIP refused to end, the first refused first. Refusals were reported, and

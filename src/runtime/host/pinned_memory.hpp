@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 
 namespace hipvmm::detail {
 
@@ -48,7 +48,7 @@ class pinned_memory {
  private:
   void* pointer_ = nullptr;
   std::size_t registered_ = 0;  // bytes of pages that hipHostRegister has pinned
-  process_mark process_;
+  owner_process process_;
 };
 
 }  // namespace hipvmm::detail

@@ -11,7 +11,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/idle/idle_memory.hpp>  // IWYU pragma: export
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm {
 
@@ -99,7 +99,7 @@ class idle_membership {
 
  private:
   friend class idle_holders;
-  process_mark process_;
+  owner_process process_;
   std::shared_ptr<record> record_;
 };
 

@@ -16,7 +16,7 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/idle/memory_pressure.hpp>
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 
@@ -78,7 +78,7 @@ class pressure_watch {
 
   const device_ref device;
   const pressure_options options;
-  const process_mark process;
+  const owner_process process;
   std::atomic<bool> is_for_thread{false};  // the library's thread looks next
 
  private:

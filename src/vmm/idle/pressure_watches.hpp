@@ -10,7 +10,7 @@
 
 #include "core/background_thread.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 #include "vmm/idle/pressure_watch.hpp"
 
 namespace hipvmm::detail {
@@ -41,7 +41,7 @@ class pressure_watches {
   [[nodiscard]] watch_list all();
   void serve(const std::stop_token& stop) noexcept;
 
-  const process_mark process_;
+  const owner_process process_;
   std::mutex mutex_;  // of these three; a watch's own may be taken with it
   watch_list watches_;
   bool is_woken_ = false;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 
@@ -56,7 +56,7 @@ class imported_legacy_block {
   struct deleter {
     explicit deleter(device_ref of) noexcept : device{of} {}
     device_ref device;
-    detail::process_mark process;
+    detail::owner_process process;
     void operator()(void* allocation) const noexcept;
   };
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <memory>
 
-#include <hipvmm/core/process_mark.hpp>
+#include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -56,7 +56,7 @@ class imported_pool {
 
  private:
   struct deleter {
-    detail::process_mark process;
+    detail::owner_process process;
     void operator()(ihipMemPoolHandle_t* pool) const noexcept;
   };
 

@@ -14,7 +14,7 @@ extern std::atomic<unsigned> process_number;
 /// Part of an object: the process that made it. In a child of fork() HIP does not know the object's
 /// resources, no thread of the library runs, and a lock may be held for ever: the object's
 /// resources must stay as they are. It moves with the resources. Cost: two loads.
-class process_mark {
+class owner_process {
  public:
   [[nodiscard]] bool is_of_parent() const noexcept {
     return process_number.load(std::memory_order_relaxed) != made_in_;

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include <hipvmm/core/process_mark.hpp>  // IWYU pragma: export
+#include <hipvmm/core/owner_process.hpp>  // IWYU pragma: export
 
 namespace hipvmm::detail {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "core/process_mark.hpp"
+#include "core/owner_process.hpp"
 
 #include <pthread.h>
 
