@@ -14,7 +14,7 @@ words=(errand rung reuse_rules physical_side stream_side addressed_side device_s
   outlast_refusals make_with_reclaim sleep_on begin_to_wake take_addresses_back fall_asleep
   'slow_path_turns?' leave_refused free_gain publisher_thread 'published_(shape|elements|state)'
   state_page block_mirror protocol_step 'budget_(duty|share)' slot_rows slot_table race_notes
-  kept_chunks)
+  kept_chunks mapped_region process_mark retired_chunks map_answer::believed detach_left_behind)
 
 mapfile -t files < <({ cpp_files include src testing providers tests samples bench; pages; } |
   grep -v -e "^$root/CHANGELOG.md" -e "^$root/bench/results/")

@@ -41,7 +41,7 @@ detached_chunk detach_chunk(region& from, std::size_t offset) {
   return detached;
 }
 
-detached_chunk detach_left_behind(region& from, std::size_t offset) {
+detached_chunk detach_old_mapping(region& from, std::size_t offset) {
   region_state& self = implementation_of(from);
   const auto found = self.old_mappings.find(offset);
   if (found == self.old_mappings.end())

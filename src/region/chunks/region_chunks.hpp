@@ -99,7 +99,7 @@ class refused_mappings {
 [[nodiscard]] detached_chunk detach_chunk(region& from, std::size_t offset);
 /// The same for the mapping that region::move_chunk() left at `offset`, instead of
 /// region::end_move().
-[[nodiscard]] detached_chunk detach_left_behind(region& from, std::size_t offset);
+[[nodiscard]] detached_chunk detach_old_mapping(region& from, std::size_t offset);
 
 /// Moves the chunks that begin at the offsets `from` to neighbouring addresses from `to` on, all or
 /// none. As region::move_chunk(), but neighbours get their rights by one call.

@@ -206,7 +206,7 @@ void region_backend::alias(const std::vector<std::size_t>& from, std::size_t to)
 }
 
 std::unique_ptr<pending_release> region_backend::detach_old_mapping(std::size_t from) {
-  return detach_by([&] { return detail::detach_left_behind(addresses_, from); });
+  return detach_by([&] { return detail::detach_old_mapping(addresses_, from); });
 }
 
 std::unique_ptr<pending_release> region_backend::replace_addresses() {
