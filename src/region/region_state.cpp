@@ -128,16 +128,17 @@ std::unique_ptr<const memory_strategy> region_state::strategy_for(device_ref own
   return made;
 }
 
-chunk_place region_state::place_at(std::size_t offset, const backing_map* made) const noexcept {
-  std::size_t held = 0;
+chunk_place region_state::place_at(std::size_t offset,
+                                   const backing_map* additions) const noexcept {
+  std::size_t sum = 0;
   if (options.placement.budget_bytes()) {
-    for (const backing_map* const each : {&backings, &prefetch.ready(), made}) {
+    for (const backing_map* const each : {&backings, &prefetch.ready(), additions}) {
       if (each == nullptr) continue;
       for (const auto& [at, one] : *each)
-        if (!one.chunk.empty() && one.chunk.location() == device) held += one.chunk.bytes();
+        if (!one.chunk.empty() && one.chunk.location() == device) sum += one.chunk.bytes();
     }
   }
-  return place_of(options.placement, device, placement_start + offset, held);
+  return place_of(options.placement, device, placement_start + offset, sum);
 }
 
 physical_chunk region_state::acquire(memory_location where, std::size_t bytes,
@@ -238,12 +239,12 @@ bool region_state::await_records() const noexcept {
   return !frees_late_records() || wait_past_captures(users);
 }
 
-void region_state::merge(backing_map& made) noexcept {
-  for (auto& entry : made) {
+void region_state::merge(backing_map& additions) noexcept {
+  for (auto& entry : additions) {
     committed += entry.second.bytes();
     entry.second.serial = next_serial();
   }
-  backings.merge(made);
+  backings.merge(additions);
 }
 
 bool region_state::is_backed_within(std::size_t offset, std::size_t bytes) const noexcept {

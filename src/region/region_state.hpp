@@ -216,9 +216,9 @@ class region_state final : idle_holder {
   [[nodiscard]] address_reservation reserve(std::size_t bytes) const;
   /// The same as a range that knows how its mappings are undone.
   [[nodiscard]] std::shared_ptr<address_range> make_range(address_reservation reserved) const;
-  /// The place of a new chunk that begins at `offset`, beside the present ones and `made`.
+  /// The place of a new chunk that begins at `offset`, beside the present ones and `additions`.
   [[nodiscard]] chunk_place place_at(std::size_t offset,
-                                     const backing_map* made = nullptr) const noexcept;
+                                     const backing_map* additions = nullptr) const noexcept;
   /// A pinned chunk for a gap of `bytes` bytes, of `most` bytes at most; empty if there is none,
   /// or without use_pinned_chunks().
   [[nodiscard]] physical_chunk take_pinned(memory_location where, std::size_t bytes,
@@ -249,15 +249,15 @@ class region_state final : idle_holder {
     return options.cache != nullptr ? *options.cache : chunk_cache::shared();
   }
 
-  /// The mappings in a range: the backings that begin before `backed_end`, and `made`. In the
+  /// The mappings in a range: the backings that begin before `backed_end`, and `additions`. In the
   /// region's own addresses also the prepared chunk, and mappings that moved chunks left behind.
   struct mapped_ranges {
     const address_range& range;
     std::size_t backed_end;
-    const backing_map* made = nullptr;
+    const backing_map* additions = nullptr;
   };
-  [[nodiscard]] mapped_ranges mapped_here(const backing_map* made = nullptr) const noexcept {
-    return {*addresses, addresses->bytes(), made};
+  [[nodiscard]] mapped_ranges mapped_here(const backing_map* additions = nullptr) const noexcept {
+    return {*addresses, addresses->bytes(), additions};
   }
   /// Whether rights are set for all mappings of the region alike, or for some of them.
   enum class rights_for { all, these };
@@ -308,8 +308,8 @@ class region_state final : idle_holder {
                                          std::size_t bytes, std::size_t largest_chunk);
   [[nodiscard]] std::string advice_for(const shortage& why, std::size_t offset,
                                        std::size_t bytes) const;
-  /// Makes `made` part of the region: each of its chunks gets a new serial.
-  void merge(backing_map& made) noexcept;
+  /// Makes `additions` part of the region: each of its chunks gets a new serial.
+  void merge(backing_map& additions) noexcept;
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
   /// Recycles a chunk without a mapping, unless HIP refused to unmap it.
   void recycle(physical_chunk chunk) noexcept {

@@ -73,7 +73,7 @@ void region_state::change_access(const mapped_ranges& there, std::size_t offset,
     }
   };
   add_all(backings, there.backed_end);
-  if (there.made != nullptr) add_all(*there.made, range.bytes());
+  if (there.additions != nullptr) add_all(*there.additions, range.bytes());
   if (is_own) {
     add_all(old_mappings, range.bytes());
     add_all(prefetch.ready(), range.bytes());
@@ -313,12 +313,12 @@ void region_sleep::require_mappable_again() const {
   }
   if (chunks_.size() == region_.backings.size()) return;
   // Each is mapped beside those that stay and those that sleep in front of it.
-  std::map<std::size_t, mapped_sizes> there;  // by reservation
+  std::map<std::size_t, mapped_sizes> sizes;  // by reservation
   for (const auto& [offset, held] : region_.backings)
     if (chunks_.count(offset) == 0)
-      there[region_.addresses->part_start(offset)].add(offset, held.bytes());
+      sizes[region_.addresses->part_start(offset)].add(offset, held.bytes());
   for (const auto& [offset, one] : chunks_) {
-    mapped_sizes& beside = there[region_.addresses->part_start(offset)];
+    mapped_sizes& beside = sizes[region_.addresses->part_start(offset)];
     beside.add(offset, one.bytes);
     if (!rights_setting::can_add_to(beside))
       throw unsupported{

@@ -113,25 +113,25 @@ void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
   drop_prepared();
   // Chunks that are still to be released hold on to the addresses.
   if (addresses.use_count() > 1) finish_retired(*addresses, start, end - start);
-  backing_map made;
+  backing_map additions;
   try {
-    map_runs runs{*this, mapped_here(&made)};
+    map_runs runs{*this, mapped_here(&additions)};
     for (const auto& [offset, chunk] : chunks) {
-      backing& one = made.try_emplace(offset).first->second;
+      backing& one = additions.try_emplace(offset).first->second;
       one.elsewhere = chunk.get();
       runs.add(offset, chunk, nullptr, one.map, &one.visible);
     }
     runs.finish();
   } catch (...) {
-    release_all(made, *addresses, cache());
+    release_all(additions, *addresses, cache());
     throw;
   }
-  auto next = made.begin();
+  auto next = additions.begin();
   for (auto& [offset, chunk] : chunks) {
     next->second.elsewhere = nullptr;
     (next++)->second.chunk = std::move(chunk);
   }
-  merge(made);
+  merge(additions);
   await_visible(start, end - start);
 }
 

@@ -25,16 +25,16 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
                                        std::size_t bytes, std::size_t largest_chunk) {
   const std::size_t wanted_from = offset;
   const std::size_t end = offset + bytes;
-  backing_map made;
+  backing_map additions;
   try {
     while (offset < end) {
-      if (const auto there = backings_within(backings, offset, 1); !there.empty()) {
-        offset = there.front().first + there.front().second.bytes();
+      if (const auto overlap = backings_within(backings, offset, 1); !overlap.empty()) {
+        offset = overlap.front().first + overlap.front().second.bytes();
         continue;
       }
       const auto next = backings.lower_bound(offset);
       const std::size_t gap = (next == backings.end() ? end : std::min(end, next->first)) - offset;
-      const chunk_place place = place_at(offset, &made);
+      const chunk_place place = place_at(offset, &additions);
       const std::size_t size =
           std::min({gap, range.longest_at(offset), place.bytes, largest_chunk});
       // Chunks that are still to be released hold on to the region's addresses.
@@ -43,19 +43,19 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
           make_chunk(range, offset, size, place, gap,
                      size == gap && next == backings.end() && end >= this->end());
       const std::size_t backed = chunk.bytes();
-      made.try_emplace(offset).first->second.chunk = std::move(chunk);
+      additions.try_emplace(offset).first->second.chunk = std::move(chunk);
       offset += backed;
     }
     // After all chunks are made: if the device is full, nothing was mapped that addresses could
     // pin.
-    map_runs runs{*this, {range, range.bytes(), &made}};
-    for (auto& [at, one] : made) runs.add(at, one.chunk, nullptr, one.map, &one.visible);
+    map_runs runs{*this, {range, range.bytes(), &additions}};
+    for (auto& [at, one] : additions) runs.add(at, one.chunk, nullptr, one.map, &one.visible);
     runs.finish();
-    return made;
+    return additions;
   } catch (...) {
     std::size_t undone = 0;
-    for (const auto& [at, one] : made) undone += one.chunk.bytes();
-    release_all(made, range, cache());
+    for (const auto& [at, one] : additions) undone += one.chunk.bytes();
+    release_all(additions, range, cache());
     // Any other exception goes on from here.
     const std::optional<out_of_memory> refused = refusal_of([] { throw; });
     shortage why = refused->why();
@@ -94,9 +94,9 @@ void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t lar
                             ", which were freed while nothing was backed so that memory returned"};
   std::optional<adoption> adopted;
   if (prefetch.is_ready_within(offset, bytes)) adopted.emplace(*this);
-  backing_map made = make_ordered(offset, bytes, largest_chunk);
-  if (made.empty()) made = make_missing(*addresses, offset, bytes, largest_chunk);
-  merge(made);
+  backing_map additions = make_ordered(offset, bytes, largest_chunk);
+  if (additions.empty()) additions = make_missing(*addresses, offset, bytes, largest_chunk);
+  merge(additions);
   if (adopted) adopted->keep();
   prefetch.allow();
   await_visible(offset, bytes);
@@ -106,13 +106,13 @@ void region_state::move_chunks(const std::vector<std::size_t>& from, std::size_t
   strategy->second_address.require("region::move_chunk");
   drop_prepared();
   std::size_t end = to;
-  backing_map made;  // the new mappings, then those that are left behind
+  backing_map additions;  // the new mappings, then those that are left behind
   for (const std::size_t each : from) {
     const auto moving = backings.find(each);
     if (moving == backings.end())
       throw std::invalid_argument{"region::move_chunk: no chunk begins at offset " +
                                   std::to_string(each)};
-    backing& one = made.try_emplace(end).first->second;
+    backing& one = additions.try_emplace(end).first->second;
     one.own_rights = moving->second.own_rights;
     one.elsewhere = moving->second.chunk.get();
     end += moving->second.bytes();
@@ -123,17 +123,17 @@ void region_state::move_chunks(const std::vector<std::size_t>& from, std::size_t
   if (addresses.use_count() > 1) finish_retired(*addresses, to, bytes);
 
   try {
-    map_runs runs{*this, mapped_here(&made)};
+    map_runs runs{*this, mapped_here(&additions)};
     auto next = from.begin();
-    for (auto& [at, one] : made)
+    for (auto& [at, one] : additions)
       runs.add(at, backings.at(*next++).chunk, one.own_rights.get(), one.map, &one.visible);
     runs.finish();
   } catch (...) {
-    release_all(made, *addresses, cache());
+    release_all(additions, *addresses, cache());
     throw;
   }
   for (const std::size_t each : from) {
-    auto left = made.extract(made.begin());
+    auto left = additions.extract(additions.begin());
     auto moved = backings.extract(each);
     std::swap(left.mapped().map, moved.mapped().map);
     moved.mapped().visible = left.mapped().visible;
@@ -199,18 +199,18 @@ void region_state::rebase(std::size_t from, std::size_t max_bytes, std::size_t c
   auto other = make_range(acquire_with_retry([&] { return reserve(std::max(max_bytes, end())); }));
   mapping_list moved{other};
   map_all(moved);
-  backing_map made = make_missing(*other, 0, commit_bytes, region::one_chunk);
+  backing_map additions = make_missing(*other, 0, commit_bytes, region::one_chunk);
   try {
     wait_for_users(users);
   } catch (...) {
-    release_all(made, *other, cache());
+    release_all(additions, *other, cache());
     throw;
   }
 
   move_to(moved);
   if (from != 0)
     for (auto& entry : backings) entry.second.serial = next_serial();
-  merge(made);
+  merge(additions);
   shifted.keep();
   adopted.keep();
   prefetch.take_cancelled();

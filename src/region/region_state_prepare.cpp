@@ -37,10 +37,10 @@ backing_map region_state::make_ordered(std::size_t offset, std::size_t bytes,
   const auto order = prefetch.take_cancelled();
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
-  backing_map made;
+  backing_map additions;
   static_cast<void>(
-      attempt([&] { made = make_missing(*addresses, offset, end - offset, largest_chunk); }));
-  return made;
+      attempt([&] { additions = make_missing(*addresses, offset, end - offset, largest_chunk); }));
+  return additions;
 }
 
 void region_state::drop_prepared() {
@@ -62,18 +62,18 @@ void region_state::drop_prepared_behind(backing_map::const_iterator last) {
 }
 
 backing_map region_state::make_ahead(const chunk_prefetch::order& wanted) {
-  backing_map made;
+  backing_map additions;
   try {
     const scoped_device scope{device};
-    backing& one = made.try_emplace(wanted.offset).first->second;
+    backing& one = additions.try_emplace(wanted.offset).first->second;
     one.chunk = take_pinned(wanted.where, wanted.bytes, wanted.bytes);
     if (one.chunk.empty()) one.chunk = acquire(wanted.where, wanted.bytes, options.memory);
     if (wanted.how == prefetch_level::mapped) map_prepared(wanted.offset, one);
   } catch (...) {
-    release_all(made, *addresses, cache());
+    release_all(additions, *addresses, cache());
     throw;
   }
-  return made;
+  return additions;
 }
 
 void region_state::map_prepared(std::size_t offset, backing& held) {

@@ -128,12 +128,12 @@ std::size_t tag_state::pin_host_memory(const sleep_plan& plan) {
         "sleep_storage::pageable or file");
   }
   next = needed.begin();
-  std::size_t there = 0;
+  std::size_t pinned_bytes = 0;
   for (member& each : members_) {
     each.saved.shrink(next++->bytes);
-    there += each.saved.bytes();
+    pinned_bytes += each.saved.bytes();
   }
-  return there;
+  return pinned_bytes;
 }
 
 void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs) {

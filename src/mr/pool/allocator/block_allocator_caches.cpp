@@ -82,14 +82,14 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
   // Takes as many as fit in the smallest hole that holds a quarter: a whole batch would come from
   // larger holes, and its blocks would keep the chunks there from moving. The rest of a small hole
   // is no loss, because freed small blocks merge again.
-  block* found = nullptr;
-  for (std::size_t least = std::max<std::size_t>(count / 4, 1); found == nullptr; least /= 2) {
+  block* hole = nullptr;
+  for (std::size_t least = std::max<std::size_t>(count / 4, 1); hole == nullptr; least /= 2) {
     if (least == 0) return 0;
-    found = blocks_.index.best_fit_or_idle(user, least * bytes, unit);
+    hole = blocks_.index.best_fit_or_idle(user, least * bytes, unit);
   }
-  count = std::min(count, found->bytes / bytes);
+  count = std::min(count, hole->bytes / bytes);
   blocks_.index.prepare_for(count + 2);
-  block* one = &blocks_.index.take(*found, found->offset, count * bytes);
+  block* one = &blocks_.index.take(*hole, hole->offset, count * bytes);
   for (std::size_t i = 0; i < count; ++i) {
     block* const rest = i + 1 < count ? &blocks_.index.cut(*one, bytes) : nullptr;
     blocks_.index.make_used(*one, one->end(), user, user.epoch());

@@ -106,14 +106,14 @@ void maintenance::detach_old_addresses(Predicate is_over, unmap_records& going) 
         continue;
       }
     }
-    unmap_records one;
-    one.push_back({nullptr, at->addresses, 0});
-    one.back().what = backing_.memory.detach_old_mapping(at->addresses->offset);
+    unmap_records records;
+    records.push_back({nullptr, at->addresses, 0});
+    records.back().what = backing_.memory.detach_old_mapping(at->addresses->offset);
     {
       const state_lock lock{blocks_.mutex};
       blocks_.index.take_leaving(*at->addresses);
     }
-    going.splice(going.end(), one);
+    going.splice(going.end(), records);
     at = backing_.old_mappings.erase(at);
   }
 }
@@ -168,15 +168,15 @@ void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around,
   // No work uses an old address of the chunk either: such work was submitted before the work that
   // has passed at the present address.
   detach_old_addresses([&chunk](const auto& one) { return one.order == chunk.order; }, going);
-  unmap_records one;
-  one.push_back({nullptr, around.front(), chunk.bytes});
-  one.back().what = backing_.memory.detach(chunk.offset, chunk.bytes);
+  unmap_records records;
+  records.push_back({nullptr, around.front(), chunk.bytes});
+  records.back().what = backing_.memory.detach(chunk.offset, chunk.bytes);
   {
     const state_lock lock{blocks_.mutex};
     blocks_.index.merge(*around.front(), chunk.offset + chunk.bytes);
   }
   around.clear();
-  going.splice(going.end(), one);
+  going.splice(going.end(), records);
 }
 
 std::vector<block_index::blocks> maintenance::claim(const std::vector<idle_chunk>& chosen) {

@@ -170,18 +170,18 @@ void slow_path::create(growth& work, std::size_t bytes) {
   if (bytes == 0) return;
   const std::size_t chunk = std::min(bytes, work.plan.chunk);
   const std::size_t start = work.gap->offset + work.mapped;
-  block_index::chunk_map made;
+  block_index::chunk_map chunks;
   for (std::size_t at = 0; at < bytes; at += chunk)
-    made.emplace(start + at, block_index::chunk{std::min(chunk, bytes - at), 0});
+    chunks.emplace(start + at, block_index::chunk{std::min(chunk, bytes - at), 0});
   backing_.memory.use_supply(request_.supply);
   backing_.memory.create(start, bytes, chunk);
   blocks_.report_event(memory_event_kind::grow, start, bytes,
                        user_.is_stream() ? user_.stream().get() : nullptr);
   const state_lock lock{blocks_.mutex};
-  for (; !made.empty(); ++blocks_.chunks_created) {
-    auto one = made.extract(made.begin());
-    const std::size_t offset = one.key();
-    blocks_.index.add_chunk(std::move(one), offset);
+  for (; !chunks.empty(); ++blocks_.chunks_created) {
+    auto node = chunks.extract(chunks.begin());
+    const std::size_t offset = node.key();
+    blocks_.index.add_chunk(std::move(node), offset);
   }
   blocks_.index.note_high(blocks_.physical_bytes());
   end_plan(work, bytes);
@@ -193,20 +193,20 @@ bool slow_path::defer_unmap(block& left) noexcept {
   bool is_refused = false;
   // If host memory is short, the place becomes free, and the backend unmaps it before the next map.
   detail::report_exceptions([&] {
-    std::list<pool_backing::unmap_record> one;
-    one.push_back({nullptr, &left, 0});
-    block_index::chunk_map made;
-    made.emplace(0, block_index::chunk{0, 0});
+    std::list<pool_backing::unmap_record> records;
+    records.push_back({nullptr, &left, 0});
+    block_index::chunk_map chunks;
+    chunks.emplace(0, block_index::chunk{0, 0});
     auto [what, bytes] = backing_.memory.detach_refused(left.offset, left.bytes);
     if (what == nullptr) return;
     is_refused = true;
-    one.back().what = std::move(what);
-    one.back().chunk_bytes = bytes;
+    records.back().what = std::move(what);
+    records.back().chunk_bytes = bytes;
     if (bytes != 0) {
-      made.begin()->second.bytes = bytes;
-      blocks_.index.add_chunk(made.extract(made.begin()), left.offset);
+      chunks.begin()->second.bytes = bytes;
+      blocks_.index.add_chunk(chunks.extract(chunks.begin()), left.offset);
     }
-    backing_.refused.splice(backing_.refused.end(), one);
+    backing_.refused.splice(backing_.refused.end(), records);
   });
   return is_refused;
 }

@@ -72,12 +72,12 @@ stream_state* stream_timeline::find(stream_ref stream) {
 
 stream_timeline::state_list stream_timeline::all() {
   const state_lock lock{state_mutex_};
-  state_list found;
-  found.reserve(states_.size());
+  state_list result;
+  result.reserve(states_.size());
   for (stream_state& each : states_) {
-    if (!each.is_vacant()) found.push_back(&each);
+    if (!each.is_vacant()) result.push_back(&each);
   }
-  return found;
+  return result;
 }
 
 stream_state* stream_timeline::with_id(std::size_t id) noexcept {
