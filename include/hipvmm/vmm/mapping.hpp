@@ -25,9 +25,9 @@ void unmap_together(mapping* const* run, std::size_t count);
 enum class map_check {
   trusted,
   verified,  ///< HIP is queried for the mapping
-  believed [[deprecated("Use trusted")]] = trusted,
+  believed [[deprecated("use trusted; until 0.4.0")]] = trusted,
 };
-using map_answer [[deprecated("Use map_check")]] = map_check;
+using map_answer [[deprecated("use map_check; until 0.4.0")]] = map_check;
 
 /// Owns one mapping: one whole chunk mapped at one address (one hipMemMap, undone by one
 /// hipMemUnmap of exactly that range, or together with its neighbours).
