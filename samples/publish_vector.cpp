@@ -43,7 +43,9 @@ bool follow(const std::string& path) {
     if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::sleep_for(1ms);
   }
-  hipvmm::attached_vector<int> numbers{path, {.timeout = patience}};
+  hipvmm::attach_options options;
+  options.timeout = patience;
+  hipvmm::attached_vector<int> numbers{path, options};
   const hipvmm::stream stream{numbers.device()};
   while (numbers.size() < steps * step_size) {
     if (!numbers.wait_for(numbers.size() + 1, patience, stream)) return false;
