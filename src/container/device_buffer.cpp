@@ -24,7 +24,7 @@ device_buffer::device_buffer(const void* source, std::size_t bytes, stream_ref s
   if (bytes == 0) return;
   if (source == nullptr)
     throw std::invalid_argument{"device_buffer: the source of " + std::to_string(bytes) +
-                                " bytes is nullptr"};
+                                " bytes is nullptr: pass their address"};
   copy_async(stream, data_, source, bytes);
 }
 

@@ -86,8 +86,7 @@ bool growable_storage::get_scratch(std::size_t bytes, std::size_t steps, stream_
       [&] {
         return "a vector of " + format_bytes(held) +
                " moves elements over a short distance through scratch memory, of " +
-               format_bytes(least) +
-               " at least; the vector stays as it was: free memory of the device";
+               format_bytes(least) + " at least; the vector stays as it was";
       });
   if (!is_backed && (!scratch_ || bytes / scratch_bytes() > most_steps)) return false;
   if (scratch_->rights() != memory_->rights()) scratch_->set_access(memory_->rights().list());

@@ -194,8 +194,7 @@ device_allocation malloc_storage::allocate_or_explain(std::size_t bytes) const {
                        return "the vector holds " + format_bytes(committed_bytes()) +
                               (resource_ == nullptr ? " of hipMalloc" : " of a resource") +
                               ", which must stay until they are copied to a larger "
-                              "allocation, and stays as it was: free memory of the device, or "
-                              "reserve() all at the start";
+                              "allocation, and stays as it was: reserve() all at the start";
                      });
 }
 

@@ -35,7 +35,8 @@ detail::slot_allocator& slot_arena::live() const {
 void slot_arena::require_same_size(std::size_t slots, std::size_t lengths) {
   if (slots != lengths)
     throw std::invalid_argument{"slot_arena::commit: " + std::to_string(slots) + " slots and " +
-                                std::to_string(lengths) + " lengths"};
+                                std::to_string(lengths) +
+                                " lengths: give one length for each slot"};
 }
 
 std::size_t slot_arena::acquire(stream_ref stream) { return live().acquire(stream); }

@@ -87,6 +87,8 @@ std::string shortage::text() const {
       if (!can_be_relieved())
         text += "; the request is larger than the device's memory of " + format_bytes(most) +
                 ": request less";
+      else if (requested != 0)
+        text += ": free memory there, or request less";
       break;
     case exhausted::addresses:
       text = "out of addresses: no free range of " + format_bytes(requested);
@@ -101,15 +103,17 @@ std::string shortage::text() const {
     case exhausted::descriptors:
       text = "descriptor limit reached: too few file descriptors are left";
       // Not for a chunk: no device.
-      if (device < 0) break;
-      text += (requested == 0 ? "" : " for a chunk of " + format_bytes(requested)) + " on device " +
-              std::to_string(device) + ", which has " + format_bytes(available) +
-              " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
-              "chunk_cache";
+      if (device >= 0)
+        text += (requested == 0 ? "" : " for a chunk of " + format_bytes(requested)) +
+                " on device " + std::to_string(device) + ", which has " + format_bytes(available) +
+                " free";
+      text += "; raise `ulimit -n`";
+      if (device >= 0)
+        text += ", use larger chunks (growth_options::granule_bytes) or trim chunk_cache";
       break;
     case exhausted::host_memory:
       text = "out of host memory: the host has " + format_bytes(available) + " free, and " +
-             format_bytes(requested) + " were requested";
+             format_bytes(requested) + " were requested: free memory there, or request less";
       break;
     case exhausted::limit:
     case exhausted::budget:

@@ -74,12 +74,11 @@ void discard_packet(int socket) {
 }
 
 [[noreturn]] void throw_too_few(std::size_t got, std::size_t promised) {
-  throw out_of_memory{exhausted::descriptors, -1, 0, 0,
-                      "of the descriptors of a packet, which says that it has " +
-                          std::to_string(promised) + ", " + std::to_string(got) +
-                          " could be received, and this process may have " +
-                          std::to_string(descriptor_limit()) +
-                          " (RLIMIT_NOFILE): raise ulimit -n, and receive it again"};
+  throw out_of_memory{
+      exhausted::descriptors, -1, 0, 0,
+      "of the descriptors of a packet, which says that it has " + std::to_string(promised) + ", " +
+          std::to_string(got) + " could be received, and this process may have " +
+          std::to_string(descriptor_limit()) + " (RLIMIT_NOFILE): receive it again then"};
 }
 
 [[noreturn]] void throw_malformed(const std::string& what) {
@@ -125,9 +124,8 @@ owned_descriptor::~owned_descriptor() { close_foreign(release()); }
 void throw_system(int code, const char* call, const std::string& subject) {
   const std::string reason = std::generic_category().message(code);
   if (code == EMFILE || code == ENFILE)
-    throw out_of_memory{
-        exhausted::descriptors, -1, 0, 0,
-        std::string{call} + " for " + subject + ": " + reason + "; raise ulimit -n"};
+    throw out_of_memory{exhausted::descriptors, -1, 0, 0,
+                        std::string{call} + " for " + subject + ": " + reason};
   throw ipc_error{ipc_failure::system,
                   std::string{call} + " failed for " + subject + ": " + reason};
 }

@@ -306,8 +306,7 @@ class region_state final : idle_holder {
   /// region holds.
   [[nodiscard]] backing_map make_missing(const address_range& range, std::size_t offset,
                                          std::size_t bytes, std::size_t largest_chunk);
-  [[nodiscard]] std::string advice_for(const shortage& why, std::size_t offset,
-                                       std::size_t bytes) const;
+  [[nodiscard]] std::string describe_refused(std::size_t offset, std::size_t bytes) const;
   /// Makes `additions` part of the region: each of its chunks gets a new serial.
   void merge(backing_map& additions) noexcept;
   [[nodiscard]] static std::uint64_t next_serial() noexcept;

@@ -64,25 +64,14 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
       why.requested += undone;
       why.available += undone;
     }
-    throw out_of_memory{out_of_memory{why}, advice_for(why, wanted_from, bytes)};
+    throw out_of_memory{out_of_memory{why}, describe_refused(wanted_from, bytes)};
   }
 }
 
-std::string region_state::advice_for(const shortage& why, std::size_t offset,
-                                     std::size_t bytes) const {
-  std::string advice;
-  if (why.cause == exhausted::device_memory) {
-    const bool is_placed = !options.placement.is_one_device();
-    advice = ": free memory of " +
-             (is_placed ? "device " + std::to_string(why.device) : "the device") +
-             ", or ask for less";
-  } else if (why.cause == exhausted::host_memory) {
-    advice = ": free memory of the host, or ask for less";
-  }
+std::string region_state::describe_refused(std::size_t offset, std::size_t bytes) const {
   return "the region holds " + format_bytes(committed) + " in " + std::to_string(backings.size()) +
          (backings.size() == 1 ? " chunk" : " chunks") + ", was asked to hold " +
-         format_bytes(bytes) + " from offset " + std::to_string(offset) + ", and stays as it was" +
-         advice;
+         format_bytes(bytes) + " from offset " + std::to_string(offset) + ", and stays as it was";
 }
 
 void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {

@@ -34,7 +34,7 @@ device_ref device_at(const void* address) {
     case detail::pointer_kind::managed:
       throw_no_chunk(address, "managed memory, which is in no chunk");
     case detail::pointer_kind::no_answer:
-      throw_no_chunk(address, "what HIP does not tell anything of");
+      throw_no_chunk(address, "memory of which HIP reports nothing");
     case detail::pointer_kind::device:
     case detail::pointer_kind::pinned:
       break;
@@ -45,9 +45,9 @@ device_ref device_at(const void* address) {
 void require_retaining(device_ref device) {
   const capability known = capability_of(device);
   if (known.path() == memory_path::fallback)
-    throw unsupported{
-        "retain_chunk: device " + std::to_string(device.ordinal()) +
-        " offers no virtual memory management that can be used: " + known.why_fallback()};
+    throw unsupported{"retain_chunk: device " + std::to_string(device.ordinal()) +
+                      " offers no virtual memory management that can be used: " +
+                      known.why_fallback() + "; copy instead"};
   const detail::memory_strategy strategy{{{device, known}}};
   strategy.retained_chunks.require("retain_chunk", "; let the owner export it, or copy");
   strategy.second_address.require("retain_chunk", "; copy instead");
@@ -69,7 +69,7 @@ bool is_mapped(const void* address, device_ref device) {
 }  // namespace
 
 retained_chunk retain_chunk(const void* address) {
-  if (address == nullptr) throw std::invalid_argument{"retain_chunk: the address is null"};
+  if (address == nullptr) throw_no_chunk(address, "no memory");
   const device_ref device = device_at(address);
   require_retaining(device);
   if (!is_mapped(address, device)) throw_no_chunk(address, not_of_a_chunk);
@@ -105,11 +105,13 @@ retained_chunk retain_chunk(const void* address) {
 }
 
 std::vector<retained_chunk> retain_chunks(const void* address, std::size_t bytes) {
-  if (bytes == 0) throw std::invalid_argument{"retain_chunks: no bytes"};
+  if (bytes == 0)
+    throw std::invalid_argument{"retain_chunks: 0 bytes from " + detail::address_text(address) +
+                                " on: name at least one"};
   if (bytes > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address))
     throw std::invalid_argument{"retain_chunks: " + std::to_string(bytes) + " bytes from " +
                                 detail::address_text(address) +
-                                " on reach past the end of all addresses"};
+                                " on reach past the end of all addresses: name fewer"};
   std::vector<retained_chunk> result;
   const char* const end = static_cast<const char*>(address) + bytes;
   for (const char* next = static_cast<const char*>(address); next < end;) {

@@ -47,7 +47,7 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
   if (left == enough) {
     std::string context = describe_retired(device);
     if (bytes == 0)
-      context = std::string{call} + " does not say how much it needs" +
+      context = std::string{call} + " does not say how much it needs: free memory" +
                 (context.empty() ? "" : "; " + context);
     throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(),
                         context};

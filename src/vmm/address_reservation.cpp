@@ -216,7 +216,8 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
   if (made.empty())
     throw unsupported{
         "hipMemAddressReserve succeeded and gave no addresses: this HIP runtime "
-        "offers no virtual memory management"};
+        "offers no virtual memory management; use a vector or pool, which stand on hipMalloc "
+        "there, or mr::hip_resource"};
   // ROCm up to 6.4 checks the alignment and then ignores it.
   if (alignment != 0 && reinterpret_cast<std::uintptr_t>(made.get()) % alignment != 0)
     throw unsupported{"hipMemAddressReserve ignored the alignment " + std::to_string(alignment) +

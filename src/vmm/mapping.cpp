@@ -126,10 +126,10 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
   chunk.process_.require_own();
   reservation.process_.require_own();
   if (offset > reservation.bytes() || chunk.bytes() > reservation.bytes() - offset)
-    throw std::invalid_argument{"a mapping of " + std::to_string(chunk.bytes()) +
-                                " bytes at offset " + std::to_string(offset) +
-                                " exceeds its reservation of " +
-                                std::to_string(reservation.bytes()) + " bytes"};
+    throw std::invalid_argument{
+        "a mapping of " + std::to_string(chunk.bytes()) + " bytes at offset " +
+        std::to_string(offset) + " exceeds its reservation of " +
+        std::to_string(reservation.bytes()) + " bytes: map it within, or reserve more"};
   void* const address = static_cast<char*>(reservation.get()) + offset;
   const hipError_t result =
       detail::timed{detail::memory_call::map}(hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0));

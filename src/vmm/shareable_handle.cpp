@@ -29,7 +29,7 @@ namespace {
 void require_exportable(const physical_chunk& chunk, handle_type wanted, const char* name) {
   if (chunk.empty())
     throw std::invalid_argument{
-        "the export of an empty chunk: it was moved from, or never created"};
+        "the export of an empty chunk: it was moved from, or never created; create one first"};
   if (!can_export(chunk.shareable(), wanted))
     throw std::invalid_argument{"the export of a chunk that was created without handle_type::" +
                                 std::string{name} + ": name that to its constructor"};

@@ -43,9 +43,9 @@ TEST_CASE("stream and event: a lack of memory is out_of_memory, which names the 
   const std::string free =
       "out of device memory: device 1 has " + format_bytes(other_device.free_memory()) + " free; ";
   CHECK(text_of("hipStreamCreateWithFlags", [] { const stream value{other_device}; }) ==
-        free + "hipStreamCreateWithFlags does not say how much it needs");
+        free + "hipStreamCreateWithFlags does not say how much it needs: free memory");
   CHECK(text_of("hipEventCreateWithFlags", [] { const event value{other_device}; }) ==
-        free + "hipEventCreateWithFlags does not say how much it needs");
+        free + "hipEventCreateWithFlags does not say how much it needs: free memory");
   const planned_fault other{"hipEventCreateWithFlags", 1, hipErrorUnknown};
   CHECK_THROWS_AS(event{other_device}, hip_error);
 }

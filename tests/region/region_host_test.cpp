@@ -155,8 +155,8 @@ TEST_CASE("region: a full device throws out_of_memory that tells what was held")
   CHECK(std::string{error.what()}.find(format_bytes(3 * granule())) != std::string::npos);
   CHECK(std::string{error.what()}.find("in 1 chunk, was asked to hold 2.00 GiB from offset") !=
         std::string::npos);
-  CHECK(std::string{error.what()}.find("stays as it was: free memory of the device, or ask for "
-                                       "less") != std::string::npos);
+  CHECK(std::string{error.what()}.find(
+            "2.00 GiB were requested: free memory there, or request less; ") != std::string::npos);
   CHECK(live_objects() == before);
   CHECK(region.committed_bytes() == 3 * granule());
 }

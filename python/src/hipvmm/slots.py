@@ -198,7 +198,8 @@ class SlotArena(Owner):
             if not hasattr(given, "__len__"):
                 raise TypeError(f"{name} is {type(given).__name__}, and must be a list of numbers")
         if len(slots) != len(lengths):
-            raise InvalidArgumentError(f"{len(slots)} slots and {len(lengths)} lengths")
+            raise InvalidArgumentError(
+                f"{len(slots)} slots and {len(lengths)} lengths: give one for each slot")
         lib().slot_arena_commit(self.handle, _numbers(slots, "slots"), _numbers(lengths, "lengths"),
                                 len(slots), stream_value(stream))
 

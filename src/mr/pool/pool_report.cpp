@@ -56,7 +56,7 @@ shortage shortage_of(const pool::request& request, const pool_statistics& now,
     if (bounds.maximum >= bounds.total || bytes > left_of(bounds.total)) {
       why.available = bounds.free;
       why.most = bounds.total;
-      if (bytes <= bounds.total) why.context = "what is in use leaves no room for it: free memory";
+      if (bytes <= bounds.total) why.context = "memory in use leaves no room for it";
       return why;
     }
     if (bounds.maximum >= bounds.addresses)

@@ -199,7 +199,9 @@ struct evictable::state::call {
 
 evictable::evictable(const memory_tag& tag, device_ref device, evictable_options options) {
   if (options.storage.stream)
-    throw std::invalid_argument{"evictable: storage.stream is set, and no eviction waits for one"};
+    throw std::invalid_argument{
+        "evictable: storage.stream is set, and no eviction waits for one: "
+        "leave it empty"};
   state_ = std::make_unique<state>(tag, device, std::move(options));
 }
 

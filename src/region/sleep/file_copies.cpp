@@ -94,7 +94,8 @@ void backup_file::take(const std::string& folder, std::size_t bytes, Make make) 
 backup_file::backup_file(const std::string& folder, std::size_t bytes) {
   if (folder.empty())
     throw std::invalid_argument{
-        "suspend: sleep_storage::file needs suspend_options::folder, which is empty"};
+        "suspend: sleep_storage::file needs suspend_options::folder, which is empty: "
+        "name a folder with room for the contents"};
   if (bytes == 0) return;
   backup_file made;
   made.take(folder, bytes, [&] { return open_unnamed(folder); });
@@ -117,9 +118,13 @@ backup_file backup_file::open(const std::string& path) {
   made.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   struct stat about {};
   if (made.empty() || ::fstat(made.descriptor_, &about) != 0) fail(errno, path);
-  if (!S_ISREG(about.st_mode) || about.st_uid != ::geteuid() ||
-      (about.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    throw std::invalid_argument{"it is no file of this user that nobody else may write"};
+  if (!S_ISREG(about.st_mode))
+    throw std::invalid_argument{"it is no regular file: name one that save_checkpoint() wrote"};
+  if (about.st_uid != ::geteuid())
+    throw std::invalid_argument{"it belongs to user " + std::to_string(about.st_uid) +
+                                ": name one of user " + std::to_string(::geteuid())};
+  if ((about.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    throw std::invalid_argument{"others may write it: if you trust its contents, `chmod go-w`"};
   made.bytes_ = static_cast<std::size_t>(about.st_size);
   return made;
 }

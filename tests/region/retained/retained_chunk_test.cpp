@@ -187,8 +187,10 @@ TEST_CASE("retain_chunk: what no chunk is mapped at is refused by its address") 
     CHECK_THROWS_WITH_AS(static_cast<void>(retain_chunk(each)),
                          doctest::Contains(text_of(each).c_str()), std::invalid_argument);
   }
-  CHECK_THROWS_AS(static_cast<void>(retain_chunk(nullptr)), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(retain_chunks(memory.base(), 0)), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(static_cast<void>(retain_chunk(nullptr)), doctest::Contains("at 0x0 is no"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(static_cast<void>(retain_chunks(memory.base(), 0)),
+                       doctest::Contains("name at least one"), std::invalid_argument);
   CHECK_THROWS_WITH_AS(static_cast<void>(retain_chunks(memory.base(), SIZE_MAX)),
                        doctest::Contains("past the end of all addresses"), std::invalid_argument);
   CHECK_THROWS_WITH_AS(static_cast<void>(retain_chunks(memory.base(), granule() + 1)),

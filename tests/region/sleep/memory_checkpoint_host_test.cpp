@@ -307,7 +307,7 @@ TEST_CASE("memory_checkpoint: files that others may have written are refused") {
   save_checkpoint(memory_tag{}, file.path);
   CHECK(load_checkpoint(file.path, first_device).regions.empty());
   REQUIRE(::chmod(file.path.c_str(), 0620) == 0);
-  refusal_of_load<std::invalid_argument>(file.path);
+  CHECK(refusal_of_load<std::invalid_argument>(file.path).find("chmod go-w") != std::string::npos);
   REQUIRE(::chmod(file.path.c_str(), 0600) == 0);
   const std::string link = file.path + "-link";
   std::filesystem::create_symlink(file.path, link);
