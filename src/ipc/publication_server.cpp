@@ -33,12 +33,14 @@ std::vector<device_ref> devices_of(device_ref device, const std::vector<device_r
   for (const device_ref each : others) {
     if (std::find(result.begin(), result.end(), each) != result.end())
       throw std::invalid_argument{"publication_options::other_devices names device " +
-                                  std::to_string(each.ordinal()) + " twice, or the publication's"};
+                                  std::to_string(each.ordinal()) +
+                                  " twice, or the publication's: name each other one once"};
     result.push_back(each);
   }
   if (result.size() > max_published_devices)
     throw std::invalid_argument{"publication: memory of " + std::to_string(result.size()) +
-                                " devices; it may be of " + std::to_string(max_published_devices)};
+                                " devices; it may be of " + std::to_string(max_published_devices) +
+                                ": publish several parts"};
   for (const device_ref each : result) require_device(each);
   return result;
 }
@@ -84,7 +86,8 @@ published_memory describe(device_ref device, const std::vector<device_ref>& othe
   const bool has_align = elements.align != 0 && (elements.align & (elements.align - 1)) == 0;
   if (elements.size != 0 && (!has_align || elements.size % elements.align != 0))
     throw std::invalid_argument{"publication: elements of " + std::to_string(elements.size) +
-                                " bytes cannot be aligned to " + std::to_string(elements.align)};
+                                " bytes cannot be aligned to " + std::to_string(elements.align) +
+                                ": give a power of two that divides the size"};
   publication_header& shape = result.shape;
   shape.device = uuid_of(device);
   shape.granularity = granule;
@@ -158,7 +161,8 @@ void publication_server::announce(
   if (const std::size_t backed = backed_bytes(chunks, begin); bytes > backed)
     throw std::invalid_argument{"publication::announce: " + std::to_string(bytes) +
                                 " bytes are to be read, and " + std::to_string(backed) +
-                                " are backed from offset " + std::to_string(begin) + " on"};
+                                " are backed from offset " + std::to_string(begin) +
+                                " on: announce no more, or commit first"};
   const std::vector<device_ref>& devices = memory_.devices;
   device_by_serial present;
   for (const chunk_view& each : chunks) {

@@ -40,9 +40,8 @@ void set_pool_right(hipMemPool_t pool, device_ref owner, access_desc desc) {
                                 "peer, or read_write"};
   if (desc.right == access_right::none) {
     if (pool_right(pool, desc.device) == access_right::none) return;
-  } else if (!desc.device.can_access_peer(owner)) {
-    throw unsupported{named(desc.device) + " cannot reach a pool on " + named(owner) +
-                      ": hipDeviceCanAccessPeer says there is no link between them"};
+  } else {
+    require_reach(desc.device, owner);
   }
   const hipMemAccessDesc wanted = to_hip(desc);
   const hipError_t result = hipMemPoolSetAccess(pool, &wanted, 1);
@@ -65,7 +64,9 @@ namespace hipvmm::mr {
 
 imported_pool::imported_pool(const shareable_handle& handle, device_ref device) : device_{device} {
   detail::require_pools(device);
-  if (handle.empty()) throw std::invalid_argument{"the import of a pool from an empty handle"};
+  if (handle.empty())
+    throw std::invalid_argument{
+        "imported_pool: the handle is empty: pass the one that export_handle() gave"};
   detail::require_open_descriptor(handle.get(), "the import of a pool");
   // Newer releases of ROCm give the pool the calling thread's device. The descriptor goes by value
   // in all, other than for chunks.
