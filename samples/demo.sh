@@ -5,17 +5,17 @@
 # bash samples/demo.sh
 # - The data is read once before, so that neither way waits for the disk.
 # - The two ways take turns, three times each; the time is the median.
-# HIPVMM_BUILD names a build that is there already; else it is made in build/.
+# HIPVMM_BUILD names a build that is there already; else it is made in build/quick/.
 set -euo pipefail
 shopt -s inherit_errexit
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
 folder=/usr/include
-build=${HIPVMM_BUILD:-$root/build}
+build=${HIPVMM_BUILD:-$root/build/quick}
 
 if [[ -z ${HIPVMM_BUILD:-} ]]; then
   require_packages
-  configure "$build"
+  configure "$build" "${quick_build[@]}"
   cmake --build "$build" --parallel "$(nproc)" --target ingest
 fi
 
