@@ -43,7 +43,7 @@ void call_mutex::lock() {
 
 bool call_mutex::try_lock_for(std::chrono::milliseconds patience) {
   require_usable();
-  // std::timed_mutex is reported as unlocked twice by ThreadSanitizer of Clang 16.
+  // ThreadSanitizer of Clang 16 reports a timed lock of std as unlocked twice.
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!mutex_.try_lock()) {
     if (std::chrono::steady_clock::now() >= end) return false;
