@@ -288,7 +288,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
   CHECK_THROWS_WITH_AS(memory.commit(4 * unit, 4 * unit),
                        doctest::Contains("the vector holds 8.00 MiB of hipMalloc"), out_of_memory);
   CHECK_THROWS_WITH_AS(memory.commit(4 * unit, 4 * unit),
-                       doctest::Contains("or reserve() all at the start"), out_of_memory);
+                       doctest::Contains("reserve() all at the start"), out_of_memory);
   CHECK(memory.base() == base);
   CHECK(memory.committed_bytes() == 4 * unit);
   check_tags(memory, 0, 4, 1, stream);
