@@ -46,7 +46,8 @@ void slot_allocator::share_prefix(std::size_t from, const std::size_t* to, std::
   const std::size_t present = source.length.load(std::memory_order_relaxed);
   if (bytes > present)
     throw std::invalid_argument{"slot_arena::share_prefix: slot " + std::to_string(from) + " has " +
-                                std::to_string(present) + " bytes, not " + std::to_string(bytes)};
+                                std::to_string(present) + " bytes, not " + std::to_string(bytes) +
+                                ": share no more"};
   for (std::size_t i = 0; i < count; ++i) {
     require_slot("share_prefix", to[i]);
     if (to[i] == from || slots_[to[i]].length.load(std::memory_order_relaxed) != 0 ||

@@ -104,7 +104,7 @@ std::vector<device_ref> import_session::devices_here(const welcome_packet& from)
     throw std::invalid_argument{"attach_options::other_devices names " +
                                 std::to_string(chosen.size()) + " devices, and the memory at " +
                                 path() + " is of " + std::to_string(from.other_devices.size()) +
-                                " besides the first"};
+                                " besides the first: name one for each"};
   const auto find = [this](const std::optional<device_ref>& named, const device_uuid& uuid) {
     if (named) {
       require_device(*named);

@@ -158,7 +158,7 @@ saved_object record_of(detail::sleep_participant& one, std::vector<detail::sleep
   if (detail::bytes_of(chunks.ranges) != chunks.bytes)
     throw unsupported{"save_checkpoint: memory of the object at " + detail::address_text(start) +
                       " is shown at several addresses, as share_prefix() does, and would come back "
-                      "as several"};
+                      "as several: release the slots that share it first"};
   auto next = result.contents.begin();
   for (const suspend_range& each : chunks.ranges) {
     const file_word at = saved_address(each.address);
@@ -206,11 +206,11 @@ void require_fits(const checkpoint_head& head, device_ref device, const region_o
     throw std::invalid_argument{"it is of a device " + head.device + " with a granularity of " +
                                 format_bytes(head.granularity) + ", and device " +
                                 std::to_string(device.ordinal()) + " is a " + device.name() +
-                                " with " + format_bytes(unit)};
+                                " with " + format_bytes(unit) + ": load it on one like its own"};
   if (options.access.find(device) && *options.access.find(device) != access_right::read_write)
-    throw std::invalid_argument{"region_options::access gives device " +
-                                std::to_string(device.ordinal()) +
-                                ", which copies the contents, no read_write"};
+    throw std::invalid_argument{
+        "region_options::access gives device " + std::to_string(device.ordinal()) +
+        ", which copies the contents, no read_write: give that, and less after the load"};
 }
 
 /// Returns the sum of the contents.
