@@ -12,8 +12,8 @@
  *   or not hipvmm's is HIPVMM_ERROR_INVALID_HANDLE, for any value.
  * - Any thread may call any function. Calls for one buffer, slot arena, publication or attachment
  *   wait for each other; a destroyed object ends when the last call under way for it has. A
- *   callback or an error handler that uses its own object gets HIPVMM_ERROR_INVALID_ARGUMENT,
- *   except hipvmm_slot_arena_set_eviction's.
+ *   callback that uses its own object gets HIPVMM_ERROR_INVALID_ARGUMENT, except
+ *   hipvmm_slot_arena_set_eviction's. A call runs error handlers when it uses no object any more.
  * - A child of fork() may destroy the parent's handles, without effect on the parent. Otherwise the
  *   parent's buffers, publications and attachments are HIPVMM_ERROR_UNSUPPORTED there.
  * - Streams are hipStream_t (or cudaStream_t) as void*; null is the legacy default stream, of the

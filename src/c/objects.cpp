@@ -31,8 +31,7 @@ void call_mutex::require_usable() const {
   process_.require_own();
   if (is_of_caller())
     throw bad_argument{
-        "the object is in use by the call from which this one comes: a callback or an error "
-        "handler may not use it"};
+        "the object is in use by the call from which this one comes: a callback may not use it"};
 }
 
 void call_mutex::lock() {

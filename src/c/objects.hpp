@@ -197,7 +197,7 @@ class named_tag {
   /// Returns the object that `make` makes, which carries the tag.
   template <typename Make>
   [[nodiscard]] auto add(Make make) {
-    const detail::events_wait until_unlocked;
+    const detail::callbacks_wait until_unlocked;
     const std::lock_guard lock{mutex_};
     forget_ended();
     objects_.emplace_back();
@@ -209,7 +209,7 @@ class named_tag {
   template <typename Body>
   void with_all(Body body) {
     constexpr std::chrono::milliseconds patience{100};
-    const detail::events_wait until_unlocked;
+    const detail::callbacks_wait until_unlocked;
     for (std::shared_ptr<call_mutex> busy;;) {
       // Nothing is locked meanwhile: a callback of the call that has it may need the others. Short
       // calls are waited for below, or objects that are always in use would keep this out.
@@ -258,7 +258,7 @@ template <typename Object, typename Body>
 hipvmm_status with_locked(const char* function, const void* handle, Body body) noexcept {
   return guarded(function, [&] {
     const auto object = find<Object>(handle);
-    const detail::events_wait until_unlocked;
+    const detail::callbacks_wait until_unlocked;
     const std::lock_guard lock{object->mutex};
     body(*object);
   });

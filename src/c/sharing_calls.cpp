@@ -32,7 +32,7 @@ hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, cons
     const auto object = find<buffer_object>(buffer);
     create(publication, "publication", [&] {
       publishing_settings settings = publication_settings(options);
-      const detail::events_wait until_unlocked;
+      const detail::callbacks_wait until_unlocked;
       const std::lock_guard lock{object->mutex};
       return std::make_shared<publication_object>(
           hipvmm::publication{path_of(path), object->bytes.device(), object->bytes.max_size(),
@@ -61,7 +61,7 @@ hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm
     const auto object = find<publication_object>(publication);
     const auto memory = find<buffer_object>(buffer);
     // In this order everywhere.
-    const detail::events_wait until_unlocked;
+    const detail::callbacks_wait until_unlocked;
     const std::lock_guard lock{object->mutex};
     const std::lock_guard memory_lock{memory->mutex};
     const default_stream_scope current{memory->bytes.device(), stream};

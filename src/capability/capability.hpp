@@ -31,6 +31,10 @@ namespace detail {
 /// The system clock's time, in seconds since 1970.
 [[nodiscard]] std::int64_t seconds_now() noexcept;
 
+/// The longest time that a dated finding holds, in seconds. A longer one on disk was written while
+/// the clock was ahead.
+inline constexpr std::int64_t longest_dated = 24 * 3600;
+
 /// How long traits that probes left open are not probed again. A try may cost a process: code that
 /// makes regions while memory is short would otherwise pay for one each time. Tests shorten it.
 inline std::atomic<std::chrono::seconds> reprobe_interval{std::chrono::minutes{1}};

@@ -20,7 +20,7 @@
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
 #include "core/environment.hpp"
-#include "core/file_size_signal.hpp"
+#include "core/write_signals.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -63,8 +63,7 @@ std::string read_all(int descriptor) {
   }
 }
 
-/// The text behind the mark in `line`: a finding that counts until its time has
-/// passed.
+/// The text behind the mark in `line`: a finding that counts until its time has passed.
 void read_dated(std::string_view line, capability::record& found) {
   std::int64_t until = 0;
   const std::string_view text = line.substr(until_mark.size());
@@ -75,7 +74,8 @@ void read_dated(std::string_view line, capability::record& found) {
                                 "\" holds until no time in seconds"};
   capability::record dated;
   read_line(text.substr(digits + 1), keys::all, persistence::dated, {}, dated);
-  if (until <= seconds_now()) return;
+  const std::int64_t left = until - seconds_now();
+  if (left <= 0 || left > longest_dated) return;
   for (std::size_t i = 0; i < trait_count; ++i)
     if (dated.persistences[i] == persistence::dated)
       found.set_until(static_cast<trait>(i), dated.findings[i], dated.reasons[i], until);
@@ -214,7 +214,7 @@ std::string write_record(const std::string& path, const capability::record& foun
   // Readable and writable for the user alone.
   const file_descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (file.get() < 0) return "a file beside " + path + " cannot be made: " + error_text();
-  const without_file_size_signal failing;  // by EFBIG
+  const without_write_signals failing;  // by EFBIG
   if (write_all(file.get(), text_of(found)) && ::rename(temporary.c_str(), path.c_str()) == 0)
     return {};
   const std::string why = path + " cannot be written: " + error_text();

@@ -144,7 +144,7 @@ void probe_crosses_reservations(probe_site& site) {
     // For a day, because where addresses are given out by no hint each process would ask in vain.
     return site.found.set_until(trait::crosses_reservations, finding::unknown,
                                 "not found out: no two neighbouring reservations could be made",
-                                seconds_now() + 24 * 3600);
+                                seconds_now() + longest_dated);
   mapped_row first{site, std::move(addresses->first)};
   mapped_row second{site, std::move(addresses->second)};
   for (mapped_row* const row : {&first, &second}) {

@@ -34,6 +34,7 @@ bool background_thread::start() noexcept {
   const std::lock_guard lock{mutex_};
   if (stopped_) return false;
   if (thread_.joinable()) return true;
+  process_ = ::getpid();  // first, for a fork() in another thread
   try {
     const signals_blocked inherited;
     thread_ = std::jthread{[this](const std::stop_token& stop) {
@@ -50,9 +51,9 @@ bool background_thread::start() noexcept {
       work_(stop);
     }};
   } catch (const std::exception&) {
+    process_ = 0;
     return false;  // of the system, or for lack of memory of the host
   }
-  process_ = ::getpid();
   return true;
 }
 

@@ -119,6 +119,8 @@ void report_caught() noexcept {
     report(static_cast<hipError_t>(error.code()), error.call());
   } catch (const std::exception& error) {
     tell("hipvmm", static_cast<int>(hipErrorUnknown), error.what());
+  } catch (...) {
+    tell("hipvmm", static_cast<int>(hipErrorUnknown), "an exception that is no std::exception");
   }
 }
 

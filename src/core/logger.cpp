@@ -11,8 +11,8 @@
 
 #include "core/environment.hpp"
 #include "core/error.hpp"
-#include "core/file_size_signal.hpp"
 #include "core/logger.hpp"
+#include "core/write_signals.hpp"
 
 // A program may have a spdlog of another version, whose functions have the same names but other
 // insides. A linker would take one for both, so the library's has a name of its own.
@@ -105,7 +105,7 @@ log_level logger::level() const noexcept { return detail::least_logged; }
 
 void logger::log(log_level line, std::string_view text) {
   if (!should_log(line)) return;
-  const detail::without_file_size_signal failing;  // is reported
+  const detail::without_write_signals failing;  // is reported
   state_->lines.log(level_of(line), {text.data(), text.size()});
 }
 

@@ -12,7 +12,7 @@
 #include <new>  // IWYU pragma: keep
 
 #include <hipvmm/ipc/ipc_error.hpp>
-#include "core/file_size_signal.hpp"
+#include "core/write_signals.hpp"
 #include "ipc/fault_point.hpp"
 
 // Older C libraries lack it; Linux has it from 5.1 on.
@@ -41,11 +41,8 @@ publication_page::publication_page()
     : descriptor_{::memfd_create("hipvmm publication", MFD_CLOEXEC | MFD_ALLOW_SEALING)} {
   if (const int code = failure_of("memfd_create", descriptor_.get()); code != 0)
     throw_system(code, "memfd_create", subject);
-  const without_file_size_signal failing;  // by EFBIG
-  const int sized = [&] {
-    const without_file_size_signal as_error;
-    return failure_of("ftruncate", ::ftruncate(descriptor_.get(), state_page_bytes));
-  }();
+  const without_write_signals failing;  // by EFBIG
+  const int sized = failure_of("ftruncate", ::ftruncate(descriptor_.get(), state_page_bytes));
   if (sized != 0) throw_system(sized, "ftruncate", subject);
   void* const mapped = map_page(descriptor_.get(), PROT_READ | PROT_WRITE);
   // This mapping stays writable; none that is made from now on is.

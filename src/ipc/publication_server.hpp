@@ -103,14 +103,15 @@ class publication_server {
     owned_descriptor socket;
     bool is_known = false;       // has said hello
     bool is_dropped = false;     // after the queue was sent
-    bool is_stalled = false;     // its socket was writable, but took nothing
+    bool is_stalled = false;     // poll() found room, but send_packet() none: no POLLOUT
     bool has_chunks = false;     // was sent some
     bool may_owe_reads = false;  // was sent descriptors that it may not have read
-    std::size_t in_packet = 0;   // so many descriptors go with each packet of its queue
+    std::size_t in_packet = 0;   // the most descriptors of a packet of its queue
     [[nodiscard]] bool is_served() const noexcept { return is_known && !is_dropped; }
     std::uint64_t applied = 0;  // the epoch that the importer reports as mapped
     std::deque<outgoing> queue;
     std::optional<removal_notice> owes;  // the first withdrawal that it has not applied
+    bool was_told = false;               // of that
     deadline lease_end = {};             // of the withdrawal in `owes`
     deadline since = {};                 // when the first of the queue was put there, or sent last
   };
@@ -120,9 +121,9 @@ class publication_server {
   void serve_once();
   void accept_importers();
   void admit(owned_descriptor socket);
-  /// Reads and writes what is possible, after poll() reported `events`. Returns false if the
-  /// importer is to be dropped.
-  [[nodiscard]] bool attend(importer& one, short events);
+  /// Reads and writes what is possible, after a poll() that began at `polled` reported `events`.
+  /// Returns false if the importer is to be dropped.
+  [[nodiscard]] bool attend(importer& one, short events, deadline polled);
   [[nodiscard]] bool receive_from(importer& one);
   [[nodiscard]] bool send_to(importer& one, bool is_writable) const;
   void answer(importer& one, const hello_packet& hello);

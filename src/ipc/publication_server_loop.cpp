@@ -84,7 +84,7 @@ void publication_server::serve_once() {
     const auto one = each++;
     bool stays = false;
     try {
-      stays = attend(*one, waits[i].revents);
+      stays = attend(*one, waits[i].revents, now);
     } catch (const std::bad_alloc&) {
       // It may connect again.
     }
@@ -157,17 +157,17 @@ void publication_server::drop_oldest_stranger() {
     drop(std::ranges::find_if(importers_, is_stranger));
 }
 
-bool publication_server::attend(importer& one, short events) {
+bool publication_server::attend(importer& one, short events, deadline polled) {
   one.is_stalled = false;
   // A connection without input needs no memory, and stays even if there is none.
   if (!one.is_dropped && (events & ~POLLOUT) != 0 && !receive_from(one)) return false;
   if (!send_to(one, (events & POLLOUT) != 0)) return false;
-  const auto now = std::chrono::steady_clock::now();
   if (one.queue.empty()) {
     if (one.is_dropped) return false;
-    if (one.is_known) one.since = now;
+    if (one.is_known) one.since = std::chrono::steady_clock::now();
   }
-  return now < deadline_in(options_.patience, one.since);
+  // The next poll() notices an importer that has read since then, even if this thread was late.
+  return polled < deadline_in(options_.patience, one.since);
 }
 
 bool publication_server::receive_from(importer& one) {
@@ -266,10 +266,7 @@ void publication_server::answer(importer& one, const request_packet& request) {
   one.applied = one.has_chunks ? std::max(one.applied, request.epoch) : epoch_;
   if (one.owes && one.applied >= one.owes->epoch) start_lease(one);
   // It gets the list of withdrawn chunks, and a new lease, but not at each request.
-  if (one.owes)
-    one.lease_end =
-        std::min(deadline_in(options_.lease),
-                 deadline_in(options_.lease, deadline_in(options_.lease, one.owes->when)));
+  if (one.owes && !std::exchange(one.was_told, true)) one.lease_end = deadline_in(options_.lease);
   changed_.notify_all();
   forget_applied();
   one.queue.push_back({answer_packet{request.ticket, epoch_}, {}});
@@ -333,6 +330,7 @@ void publication_server::refuse(importer& one, std::string why) const {
 
 void publication_server::start_lease(importer& one) const {
   one.owes = std::nullopt;
+  one.was_told = false;
   if (options_.lease <= 0ms) return;
   const auto first = std::ranges::find_if(
       withdrawn_, [&one](const withdrawn_chunk& each) { return each.went.epoch > one.applied; });

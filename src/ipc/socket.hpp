@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -15,11 +16,11 @@ namespace hipvmm::detail {
 
 using deadline = std::chrono::steady_clock::time_point;
 
-/// The time `limit` after `from`, a year at most: milliseconds::max() would overflow.
+/// The time `limit` after `from`, a year away at most: milliseconds::max() would overflow.
 [[nodiscard]] inline deadline deadline_in(
     std::chrono::milliseconds limit, deadline from = std::chrono::steady_clock::now()) noexcept {
   constexpr std::chrono::hours year{365 * 24};
-  return from + (limit < year ? limit : std::chrono::milliseconds{year});
+  return from + std::clamp<std::chrono::milliseconds>(limit, -year, year);
 }
 
 /// Owns one file descriptor: one of this process, one that a peer sent, or a connection to a peer.

@@ -130,13 +130,26 @@ bool subscription::fetch(deadline& until, bool has_waited) {
   std::optional<std::set<std::uint64_t>> present;
   bool has_added = false;
   bool must_wait = false;
+  std::exception_ptr failure;
+  // If the rest of the answer stayed in its queue, the owner would drop this process. So the rest
+  // is read and discarded, and requested again: behind a wait, or by the call after this failure.
+  const auto apply = [&](const auto& change) {
+    if (must_wait || failure) return;
+    try {
+      change();
+    } catch (const ipc_error&) {
+      throw;
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
   const auto end_chunks = [&](const std::vector<std::uint64_t>& gone) {
-    // With the rest of the answer in its queue the owner would drop this process: so the rest is
-    // read and left, and comes again after the wait.
-    must_wait |= !has_waited &&
-                 std::ranges::any_of(gone, [&](auto each) { return here_.count(each) != 0; }) &&
-                 has_users();
-    if (!must_wait) withdraw(gone);
+    apply([&] {
+      must_wait = !has_waited &&
+                  std::ranges::any_of(gone, [&](auto each) { return here_.count(each) != 0; }) &&
+                  has_users();
+      if (!must_wait) withdraw(gone);
+    });
   };
   for (std::size_t packets = 0; packets < most_packets; ++packets) {
     // The limit holds for an owner that sends without end, too.
@@ -167,13 +180,14 @@ bool subscription::fetch(deadline& until, bool has_waited) {
     }
     if (present) end_chunks(others_than(*std::exchange(present, std::nullopt)));
     if (const auto* const chunks = std::get_if<chunk_packet>(&next->content)) {
-      if (!must_wait) take(chunks->chunks, next->descriptors);
+      apply([&] { take(chunks->chunks, next->descriptors); });
       has_added = true;
     } else if (const auto* const gone = std::get_if<retired_packet>(&next->content)) {
       std::vector<std::uint64_t> serials;
       for (const chunk_record& each : gone->chunks) serials.push_back(each.serial);
       end_chunks(serials);
     } else if (const auto* const complete = std::get_if<complete_packet>(&next->content)) {
+      if (failure) std::rethrow_exception(failure);
       if (must_wait) {
         wait_for_users();
         until += clock::now() - began;

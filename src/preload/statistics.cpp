@@ -11,6 +11,8 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/version.hpp>
+#include "core/descriptors.hpp"
+#include "core/write_signals.hpp"
 
 namespace hipvmm::preload {
 namespace {
@@ -126,14 +128,8 @@ void write_to(const std::string& place, const std::string& text) noexcept {
         path.replace(at, 2, std::to_string(::getpid()));
       file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     }
-    bool written = file >= 0;
-    for (std::size_t done = 0; written && done < text.size();) {
-      const ssize_t put = ::write(file, text.data() + done, text.size() - done);
-      if (put < 0 && errno == EINTR) continue;
-      written = put > 0;
-      if (written) done += static_cast<std::size_t>(put);
-    }
-    if (!written)
+    const detail::without_write_signals failing;  // the exit status is the program's
+    if (file < 0 || !detail::write_all(file, text))
       std::fprintf(stderr, "hipvmm_preload: the statistics cannot be written to %s: %s\n",
                    path.c_str(), std::strerror(errno));
     if (file > STDERR_FILENO) ::close(file);

@@ -75,7 +75,7 @@ TEST_CASE("C device memory: a stream is forgotten in the bins of its resource to
 hipvmm_slot_arena failing_arena = nullptr;
 std::vector<hipvmm_status> answers;
 
-TEST_CASE("C slots: an error handler may not use the arena, also when it has evicted before") {
+TEST_CASE("C slots: an error handler may use the arena, also when it has evicted before") {
   owned_slot_arena arena;
   require_ok(hipvmm_slot_arena_create(
       0, "slots=3,bytes_per_slot=8MiB,block=2MiB,prefetch=0,budget=4MiB", arena.out()));
@@ -107,7 +107,7 @@ TEST_CASE("C slots: an error handler may not use the arena, also when it has evi
   }
   require_ok(hipvmm_set_error_handler(nullptr));
   CHECK_FALSE(answers.empty());
-  for (const hipvmm_status each : answers) CHECK(each == HIPVMM_ERROR_INVALID_ARGUMENT);
+  for (const hipvmm_status each : answers) CHECK(each == HIPVMM_OK);
 }
 
 HIPVMM_TEST_CASE_IN("C idle memory: requests that got it are counted",

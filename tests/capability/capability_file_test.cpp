@@ -80,6 +80,8 @@ TEST_CASE("capability file: what holds until a time is read until then") {
   const std::int64_t now = detail::seconds_now();
   written.set_until(trait::host_access, finding::no, "it was silent", now + 3600);
   written.set_until(trait::peer_copies, finding::no, "it was silent", now - 1);
+  written.set_until(trait::tail_access, finding::no, "the clock was ahead",
+                    now + 2 * detail::longest_dated);
   REQUIRE(write_record(path, written).empty());
   const auto read = read_record(path, some_fingerprint, file_owner::cache);
   REQUIRE(read);
@@ -88,9 +90,11 @@ TEST_CASE("capability file: what holds until a time is read until then") {
   CHECK(read->reasons[at] == "it was silent");
   CHECK(read->persistences[at] == persistence::dated);
   CHECK(read->until[at] == now + 3600);
-  // The time has passed: asked again.
-  CHECK(read->persistences[index_of(trait::peer_copies)] == persistence::open);
-  CHECK(read->findings[index_of(trait::peer_copies)] == finding::unknown);
+  // The time has passed, or is none that a probe sets: asked again.
+  for (const trait again : {trait::peer_copies, trait::tail_access}) {
+    CHECK(read->persistences[index_of(again)] == persistence::open);
+    CHECK(read->findings[index_of(again)] == finding::unknown);
+  }
 }
 
 TEST_CASE("capability file: a time that makes no sense is ignored with a warning") {

@@ -40,6 +40,13 @@ TEST_CASE("hipvmm-run: a program's option without a value is its own, as one tha
   }
 }
 
+TEST_CASE("hipvmm-run: statistics that nobody reads leave the exit status to the program") {
+  CHECK(run("/bin/bash", {"-c", "{ sleep 1; exec " PRELOAD_RUN_PROGRAM
+                                " --statistics stderr " PRELOAD_MEMORY_PROGRAM
+                                " copies; } 2>&1 >/dev/null | true; exit ${PIPESTATUS[0]}"})
+            .status == 0);
+}
+
 TEST_CASE("hipvmm-run: libraries that are preloaded already stay first") {
   const outcome ended = hipvmm_run({"--print"}, {"LD_PRELOAD=libc.so.6"});
   CHECK(ended.out == "LD_PRELOAD=libc.so.6:" PRELOAD_LIBRARY "\n");

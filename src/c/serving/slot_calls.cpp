@@ -26,7 +26,7 @@ template <typename Body>
 hipvmm_status with_object(const char* function, hipvmm_slot_arena arena, Body body) noexcept {
   return guarded(function, [&] {
     const auto object = find<slot_arena_object>(arena);
-    const detail::events_wait until_unlocked;
+    const detail::callbacks_wait until_unlocked;
     std::unique_lock lock{object->mutex, std::defer_lock};
     if (!object->mutex.is_of_caller() || !object->is_evicting) lock.lock();
     body(*object);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/budget/budget_file.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -20,7 +19,7 @@
 
 #include <hipvmm/ipc/ipc_error.hpp>
 #include "core/check.hpp"
-#include "core/file_size_signal.hpp"
+#include "core/write_signals.hpp"
 #include "ipc/fault_point.hpp"
 
 namespace hipvmm::detail {
@@ -78,7 +77,7 @@ owned_descriptor make_file(const budgets_folder& folder, const std::string& path
   const int created = failure_of("create", file.get());
   if (created == ENOENT) return {};
   if (created != 0) throw_system(created, "openat(O_TMPFILE)", path);
-  const without_file_size_signal failing;  // by EFBIG
+  const without_write_signals failing;  // by EFBIG
   // Allocates all pages now: a store to a page without memory would end the process.
   int allocated = EINTR;
   while (allocated == EINTR) {
@@ -226,17 +225,12 @@ std::unique_ptr<budget_file> budget_file::look_at(const std::string& file) {
 
 std::vector<std::string> budget_file::all() {
   std::vector<std::string> result;
-  budgets_folder folder = open_budgets_folder(false);
+  const budgets_folder folder = open_budgets_folder(false);
   if (folder.descriptor.empty()) return result;
-  const std::unique_ptr<::DIR, int (*)(::DIR*)> entries{::fdopendir(folder.descriptor.get()),
-                                                        ::closedir};
-  if (!entries) throw_system(errno, "fdopendir", folder.path);
-  static_cast<void>(folder.descriptor.release());
-  while (const ::dirent* const entry = ::readdir(entries.get())) {
-    const std::string_view name{entry->d_name};
-    if (is_budget_name(name.substr(0, name.find('@'))) && name.find('@') != name.npos)
-      result.emplace_back(name);
-  }
+  for (std::string& each : entries_of(folder.descriptor, folder.path))
+    if (const std::size_t at = each.find('@');
+        at != each.npos && is_budget_name(std::string_view{each}.substr(0, at)))
+      result.push_back(std::move(each));
   std::ranges::sort(result);
   return result;
 }

@@ -141,9 +141,9 @@ budget_table::sums budget_table::add_up() const noexcept {
   return result;
 }
 
-// A claim is announced before the sum is taken: of two that do not fit together, the later one sees
-// the other. If both see each other, the one whose record is first continues, and the other takes
-// its claim back for a moment. Another process may free this one's record meanwhile.
+// Each announces its claim before it adds up, so of two claims that do not fit together at least
+// one sees the other. The process whose record is first keeps its claim; the other withdraws its
+// own for a moment. Another process may free this one's record meanwhile.
 bool budget_table::claim(std::uint64_t bytes) noexcept {
   constexpr int most_tries = 200;
   constexpr int tries_with_dead = 100;
@@ -166,7 +166,8 @@ bool budget_table::claim(std::uint64_t bytes) noexcept {
       // Memory that moved between two others meanwhile was counted twice: the next sum differs.
       continue;
     } else if (firm > limit || tries >= tries_with_dead) {
-      // Only now, because it reads /proc for each process.
+      // Only now, because it reads /proc for each process. Others may have the memory meanwhile.
+      own->claimed = 0;
       if (std::exchange(is_reaped, true)) break;
       if (!reap() && firm > limit) break;
     } else {

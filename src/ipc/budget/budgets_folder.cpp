@@ -24,16 +24,6 @@ constexpr const char* parent = "/dev/shm";
 
 std::string own_name() { return "hipvmm-budgets-" + std::to_string(::geteuid()); }
 
-std::vector<std::string> entries_of(const owned_descriptor& folder, const std::string& path) {
-  const int again = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<::DIR, int (*)(::DIR*)> entries{again < 0 ? nullptr : ::fdopendir(again),
-                                                        ::closedir};
-  if (!entries) throw_system(errno, "opendir", path);
-  std::vector<std::string> result;
-  while (const ::dirent* const entry = ::readdir(entries.get())) result.emplace_back(entry->d_name);
-  return result;
-}
-
 /// The folders of this user in `shared`, by name. Others may have made some of such names, too.
 std::vector<std::string> own_folders(const owned_descriptor& shared) {
   const std::string name = own_name();
@@ -100,6 +90,17 @@ std::string find_folder(bool makes) {
 }
 
 }  // namespace
+
+std::vector<std::string> entries_of(const owned_descriptor& folder, const std::string& path) {
+  owned_descriptor again{::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  const std::unique_ptr<::DIR, int (*)(::DIR*)> entries{
+      again.empty() ? nullptr : ::fdopendir(again.get()), ::closedir};
+  if (!entries) throw_system(errno, "opendir", path);
+  static_cast<void>(again.release());
+  std::vector<std::string> result;
+  while (const ::dirent* const entry = ::readdir(entries.get())) result.emplace_back(entry->d_name);
+  return result;
+}
 
 void refuse_budget(const std::string& why) { throw ipc_error{ipc_failure::refused, why}; }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <vector>
 
 #include "ipc/socket.hpp"
 
@@ -19,6 +20,10 @@ struct budgets_folder {
 /// processes find. Creates it if `makes`.
 /// Throws: ipc_error `refused` for a folder that other users may use; `system`.
 [[nodiscard]] budgets_folder open_budgets_folder(bool makes);
+
+/// The names in a folder, which a message calls `path`. Throws: ipc_error `system`.
+[[nodiscard]] std::vector<std::string> entries_of(const owned_descriptor& folder,
+                                                  const std::string& path);
 
 [[noreturn]] void refuse_budget(const std::string& why);
 

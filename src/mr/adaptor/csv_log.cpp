@@ -19,7 +19,7 @@
 
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
-#include "core/file_size_signal.hpp"
+#include "core/write_signals.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -46,7 +46,7 @@ class file_sink final : public csv_log::sink {
   file_sink& operator=(file_sink&&) = delete;
 
   void write(std::string_view rows) override {
-    const detail::without_file_size_signal failing;  // by EFBIG
+    const detail::without_write_signals failing;  // by EFBIG
     if (std::exchange(replaces_, false)) leave_earlier_log();
     std::string_view rest = rows;
     while (!rest.empty()) {

@@ -243,6 +243,16 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: a lowered limit has the proces
   CHECK(wanted == unit);
 }
 
+TEST_CASE_FIXTURE(budget_process, "memory_budget: whatever its callback throws is reported") {
+  const std::size_t unit = budget_unit();
+  region memory{first_device, 3 * unit};
+  memory.commit(0, 3 * unit);
+  error_recorder errors;
+  memory_budget budget{first_device, "thrown", 8 * unit, {.trim = [](std::size_t) { throw 1; }}};
+  budget.set_limit(2 * unit);
+  CHECK(comes_true([&] { return errors.count() != 0; }));
+}
+
 TEST_CASE_FIXTURE(budget_process, "memory_budget: of what is kept only what is needed goes") {
   const shared_cache_keeps cache;
   const std::size_t unit = budget_unit();
