@@ -11,6 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/error.hpp"
 #include "region/available.hpp"
+#include "runtime/event.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -98,6 +99,11 @@ bool slot_allocator::has_passed(std::size_t which) {
 void slot_allocator::mark(const char* function, std::size_t which, stream_ref stream) {
   std::optional<event>& passed = claims_[which].passed;
   if (!has_passed(which)) stream.wait(*passed);
+  if (needs_no_event(stream)) {
+    passed.reset();
+    slots_[which].is_marked = false;
+    return;
+  }
   std::optional<event> fresh = record_event_in(stream, devices_);
   if (!fresh)
     throw std::invalid_argument{slot_text(function, which) +

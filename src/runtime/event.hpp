@@ -12,6 +12,13 @@ namespace hipvmm::detail {
 /// Records an event like event::record(), without notifying watchers.
 void record_without_notify(const event& recorded, stream_ref stream);
 
+/// Whether `stream` is known to be idle; not if a capture beside it forbids the query.
+/// Pre: it is not captured. Throws: hip_error.
+[[nodiscard]] bool is_idle(stream_ref stream);
+/// Whether `stream` is idle where no event may be recorded then:
+/// runtime_rules::queries_stream_before_record. Pre: it is not captured. Throws: hip_error.
+[[nodiscard]] bool needs_no_event(stream_ref stream);
+
 /// Scope around a call that records an event in `stream`. The watchers' points of the stream are
 /// stored in the event, unless another thread records it meanwhile: then it is unknown which record
 /// the event holds.

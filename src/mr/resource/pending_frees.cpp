@@ -43,7 +43,7 @@ std::shared_ptr<pending_frees> pending_frees::of(hipMemPool_t pool, device_ref d
   return result;
 }
 
-pending_frees::pending_frees(device_ref device) : frees_{device}, freed_{device} {
+pending_frees::pending_frees(device_ref device) : frees_{device} {
   spare_.reserve(most_spare_events);
 }
 
@@ -80,7 +80,16 @@ event pending_frees::take_event(stream_ref stream) {
 
 void pending_frees::add(stream_ref stream, void* pointer, std::size_t bytes) {
   blocks added;
-  block& one = added.emplace_back(block{pointer, bytes, take_event(stream)});
+  block& one = added.emplace_back(block{pointer, bytes});
+  if (needs_no_event(stream)) {
+    {
+      const std::lock_guard lock{mutex_};
+      one.bytes = forget_size(pointer, bytes);
+      waited_bytes_ += one.bytes;
+    }
+    return free(added);
+  }
+  one.freed = take_event(stream);
   record_without_notify(*one.freed, stream);
   const std::lock_guard lock{mutex_};
   blocks& of_stream = kept_[stream.get()];
@@ -173,11 +182,18 @@ void pending_frees::note_new(void* pointer) {
 // hipFreeAsync waits if the block's earlier free has not passed: all of them were in this stream.
 void pending_frees::free(blocks& passed) noexcept {
   if (passed.empty()) return;
-  for (const block& each : passed) free_idle(each.pointer, each.bytes);
-  report_exceptions([&] { record_without_notify(freed_, frees_); });
+  const std::size_t bytes = bytes_of(passed);
+  blocks refused;
+  for (auto each = passed.begin(); each != passed.end();) {
+    const auto one = each++;
+    if (!try_free_async(frees_, one->pointer)) refused.splice(refused.end(), passed, one);
+  }
   const std::lock_guard lock{mutex_};
-  for (block& each : passed)
-    if (each.freed && spare_.size() < spare_.capacity()) spare_.push_back(std::move(*each.freed));
+  for (blocks* const all : {&passed, &refused})
+    for (block& each : *all)
+      if (each.freed && spare_.size() < spare_.capacity()) spare_.push_back(std::move(*each.freed));
+  refused_.splice(refused_.end(), refused);
+  waited_bytes_ -= bytes;
 }
 
 void pending_frees::free_idle(void* pointer, std::size_t bytes) noexcept {
@@ -206,17 +222,20 @@ bool pending_frees::retry_refused() noexcept {
 }
 
 void pending_frees::free_passed(std::optional<stream_ref> only) noexcept {
+  const std::lock_guard alone{freeing_};
   static_cast<void>(retry_refused());
   blocks passed;
   report_exceptions([&] {
     const std::lock_guard lock{mutex_};
     if (kept_.empty()) return;
     const relaxed_captures relaxed;
-    if (!freed_.is_done()) return;
+    if (!is_idle(frees_)) return;
     const auto collect = [&](streams::iterator of) {
       blocks& from = of->second;
-      while (!from.empty() && from.front().has_passed())
+      while (!from.empty() && from.front().has_passed()) {
+        waited_bytes_ += from.front().bytes;
         passed.splice(passed.end(), from, from.begin());
+      }
       return from.empty() ? kept_.erase(of) : std::next(of);
     };
     if (!only) {
@@ -235,12 +254,14 @@ void pending_frees::free_passed(std::optional<stream_ref> only) noexcept {
 
 void pending_frees::wait_for_frees() noexcept {
   report_exceptions([&] {
+    const std::lock_guard others{freeing_};
     const relaxed_captures relaxed;
-    freed_.synchronize();
+    frees_.synchronize();
   });
 }
 
 void pending_frees::free_all() noexcept {
+  const std::lock_guard alone{waiting_};
   static_cast<void>(retry_refused());
   wait_and_free([this](streams& taken) { taken.swap(kept_); });
 }
@@ -248,12 +269,10 @@ void pending_frees::free_all() noexcept {
 template <typename Take>
 void pending_frees::wait_and_free(Take take) noexcept {
   streams waited_for;
-  std::size_t waited_bytes = 0;
   {
     const std::lock_guard lock{mutex_};
     take(waited_for);
-    for (const auto& [stream, of] : waited_for) waited_bytes += bytes_of(of);
-    waited_bytes_ += waited_bytes;
+    for (const auto& [stream, of] : waited_for) waited_bytes_ += bytes_of(of);
   }
   // One wait serves all blocks of the same users, because all came before it.
   const device_list* finished = nullptr;
@@ -273,7 +292,7 @@ void pending_frees::wait_and_free(Take take) noexcept {
   }
   {
     const std::lock_guard lock{mutex_};
-    waited_bytes_ -= waited_bytes;
+    for (const auto& [stream, of] : waited_for) waited_bytes_ -= bytes_of(of);
     while (!waited_for.empty()) {
       const auto back = kept_.insert(waited_for.extract(waited_for.begin()));
       if (back.inserted) continue;
@@ -302,8 +321,10 @@ void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
                         return fits_well(each.bytes, bytes);
                       });
   }
-  if (is_worth_a_wait)
+  if (is_worth_a_wait) {
+    const std::lock_guard alone{waiting_};
     wait_and_free([this](streams& taken) { taken.insert(kept_.extract(std::nullopt)); });
+  }
   wait_for_frees();
 }
 

@@ -103,16 +103,19 @@ class pending_frees {
   [[nodiscard]] std::size_t forget_size(void* pointer, std::size_t bytes);
   [[nodiscard]] static std::size_t bytes_of(const blocks& of) noexcept;
   /// Takes blocks out by `take(taken)`, waits for the work that uses them, and frees them. Those
-  /// for which HIP refuses to wait return to their lists.
+  /// for which HIP refuses to wait return to their lists. Pre: waiting_ is held.
   template <typename Take>
   void wait_and_free(Take take) noexcept;
   [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
   /// Frees the blocks that HIP refused to free. Returns whether nothing is left of it.
   bool retry_refused() noexcept;
+  /// Frees idle blocks, which waited_bytes_ counts; keeps those that HIP refuses.
   void free(blocks& passed) noexcept;
 
   const stream frees_;  // used for hipFreeAsync only
-  event freed_;         // recorded after the last of them
+  // Locked in this order. A call that finds no memory waits for the calls that release some.
+  std::mutex waiting_;  // held from a wait for kept blocks to the end of their frees
+  std::mutex freeing_;  // held by free_passed()
   mutable std::mutex mutex_;
   streams kept_;
   blocks refused_;                // idle

@@ -17,6 +17,7 @@
 #include "core/observers/memory_events.hpp"
 #include "core/owner_process.hpp"
 #include "region/sleep/memory_tag.hpp"  // IWYU pragma: keep: tag_state
+#include "runtime/event.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm {
@@ -90,7 +91,10 @@ struct evictable::state final : detail::idle_holder {
     stream.wait(*filled);  // one that failed
     const auto note_work = [&] {
       try {
-        filled->record(stream);
+        if (detail::needs_no_event(stream))
+          filled.reset();
+        else
+          filled->record(stream);
       } catch (...) {
         const detail::relaxed_captures others;
         ++open;  // never evicted, unless the work has ended
@@ -248,9 +252,11 @@ void evictable::done(stream_ref stream) {
   const state::call alone{self, "done", stream};
   if (self.open == 0)
     throw std::logic_error{"evictable::done: no use() is open: call it once after each"};
-  self.spare.back().record(stream);
-  self.ends.push_back(std::move(self.spare.back()));
-  self.spare.pop_back();
+  if (!detail::needs_no_event(stream)) {
+    self.spare.back().record(stream);
+    self.ends.push_back(std::move(self.spare.back()));
+    self.spare.pop_back();
+  }
   if (--self.open == 0) self.claimed.tag.state()->let_evict(true);
 }
 

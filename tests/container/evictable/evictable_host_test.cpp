@@ -115,6 +115,24 @@ HIPVMM_TEST_CASE_IN("evictable: is left alone in a use, and while its work may r
   CHECK(one.is_right());
 }
 
+HIPVMM_TEST_CASE_IN("evictable: on AMD no event is recorded in an idle stream",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.2"}) {
+  if (!can_sleep()) return;
+  layer one{MiB};
+  {
+    const stream used;
+    const call_counter records{"hipEventRecord"};
+    one.held->use(used);
+    one.held->done(used);
+    CHECK(records.count() == 0);
+  }
+  const blocked_stream busy{first_device};
+  const call_counter records{"hipEventRecord"};
+  one.held->use(busy);
+  one.held->done(busy);
+  CHECK(records.count() == 1);
+}
+
 HIPVMM_TEST_CASE_IN("evictable: an eviction waits for no other work", {device_of_layers}) {
   if (!can_sleep()) return;
   HIPVMM_SKIP_UNDER(unmap_waits);

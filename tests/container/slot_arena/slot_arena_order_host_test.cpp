@@ -9,6 +9,7 @@
 #include "support/captures.hpp"
 #include "support/device_memory.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
@@ -53,6 +54,22 @@ TEST_CASE("slot_arena: release waits for nothing") {
   CHECK(waits.count() == 0);
   CHECK_FALSE(subject.arena.in_use(0));
   subject.check_read();
+}
+
+HIPVMM_TEST_CASE_IN("slot_arena: on AMD no event is recorded in an idle stream",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.2"}) {
+  const stream used{first_device};
+  slot_arena arena{first_device, small_slots()};
+  arena.commit(sizes{0}, sizes{granule()}, used);
+  used.synchronize();
+  const call_counter records{"hipEventRecord"};
+  arena.release(0, used);
+  CHECK(records.count() == 0);
+  arena.commit(sizes{0}, sizes{granule()}, used);
+  const held_streams held;
+  fill_async(used, arena.pointer(0), 0x17, granule());
+  arena.release(0, used);
+  CHECK(records.count() == 1);
 }
 
 TEST_CASE("slot_arena: a released slot is used again at once, in stream order") {

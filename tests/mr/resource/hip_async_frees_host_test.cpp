@@ -216,6 +216,49 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: memory for which HIP refuses every wait
   CHECK(resource.statistics().used_current == 0);
 }
 
+HIPVMM_TEST_CASE_IN("hip_async_resource: requests wait for blocks that others just free",
+                    kept_frees) {
+  if (frees_are_not_kept()) return;
+  const std::size_t part = device_ref{0}.free_memory() / 16;
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream first{device_ref{0}};
+  void* const block = resource.allocate(first, 12 * part);
+  fill_async(first, block, 1, MiB);
+  resource.deallocate_sync(block, 12 * part);
+  std::atomic<int> refused{0};
+  const auto request = [&] {
+    const stream own{device_ref{0}};
+    try {
+      resource.deallocate(own, resource.allocate(own, 5 * part), 5 * part);
+    } catch (const out_of_memory&) {
+      ++refused;
+    }
+  };
+  watched_thread one{request};
+  CHECK(one.comes_to_wait());
+  watched_thread two{request};
+  CHECK(two.comes_to_wait());
+  first.release();
+  one.join();
+  two.join();
+  CHECK(refused == 0);
+}
+
+HIPVMM_TEST_CASE_IN("hip_async_resource: on AMD no event is recorded in an idle stream",
+                    under("rocm-7.2", "pools_reuse_in_order=no")) {
+  mr::hip_async_resource resource{device_ref{0}};
+  const stream used{device_ref{0}};
+  void* const block = resource.allocate(used, MiB);
+  used.synchronize();
+  const call_counter records{"hipEventRecord"};
+  const call_counter frees{"hipFreeAsync"};
+  resource.deallocate(used, block, MiB);
+  CHECK(frees.count() == 1);
+  resource.deallocate(used, resource.allocate(used, MiB), MiB);
+  CHECK(records.count() == 0);
+  CHECK(resource.statistics().used_current == 0);
+}
+
 /// Frees that reach HIP's pool while the block's stream works.
 std::uint64_t frees_beside_work() {
   mr::hip_async_resource resource{device_ref{0}};

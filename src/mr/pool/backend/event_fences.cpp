@@ -223,17 +223,11 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   const device_ref first = tried.front();
   // A default stream is that of the device that is current.
   const scoped_device on_first{first};
-  bool is_captured = true;
   try {
-    is_captured = detail::is_captured(stream);
-    if (is_captured) return nullptr;
-    if (detail::rules_of_runtime().queries_stream_before_record &&
-        detail::is_done_without_notify(stream))
-      return std::make_shared<passed_fence>();
+    if (detail::is_captured(stream)) return nullptr;
+    if (detail::needs_no_event(stream)) return std::make_shared<passed_fence>();
   } catch (const hip_error& error) {
-    if (meaning_of(error) != refusal::captured) return fence_for_gone();
-    if (is_captured) return nullptr;
-    // ROCm 5.7 refuses the query beside another stream's global capture, and takes the record.
+    return meaning_of(error) == refusal::captured ? nullptr : fence_for_gone();
   }
   const int count = device_count();
   for (int ordinal = 0; ordinal < count; ++ordinal) {
