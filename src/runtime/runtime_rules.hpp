@@ -84,6 +84,9 @@ struct runtime_rules {
   // NVIDIA's that query would cost a capture that another thread begins meanwhile.
   bool queries_stream_before_record = !is_cuda;
 
+  // query_beside_destroy, event_of_ended_stream and wait_beside_destroy in docs/guides/rocm.md.
+  bool events_need_streams = !is_cuda;
+
   [[nodiscard]] constexpr bool is_at_least(int major, int minor) const noexcept {
     return version >= major * 10000000 + minor * 100000;
   }

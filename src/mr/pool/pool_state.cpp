@@ -255,7 +255,8 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
     } catch (const std::invalid_argument& captured) {
       return refused(captured.what());
     } catch (const std::exception&) {
-      // Without a fence the pool cannot know when the stream has passed.
+      // Without a fence the pool cannot know when the stream has passed, nor of which device it is.
+      fences.note_unknown_user();
       taken = allocator.deallocate(allocator.all_streams(), *offset, held);
     }
   }
@@ -275,7 +276,8 @@ bool pool_state::deallocate_in(std::optional<stream_ref> stream, void* pointer, 
   try {
     if (!deallocate_cached(*stream, pointer, bytes)) user = &state_of(*stream);
   } catch (const std::exception&) {
-    // Without a state the pool cannot know when the stream has passed.
+    // The same without a state.
+    fences.note_unknown_user();
     user = &allocator.all_streams();
   }
   if (user != nullptr) return deallocate(*user, pointer, bytes);

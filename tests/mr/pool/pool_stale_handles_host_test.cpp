@@ -4,7 +4,10 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "core/background_task.hpp"
+#include "support/device_memory.hpp"
 #include "support/error_recorder.hpp"
+#include "support/host/allocation_failure.hpp"
+#include "support/host/foreign_stream.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/test.hpp"
@@ -126,6 +129,77 @@ TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory
     }
     CHECK(busy.pool.statistics().reserved_current == 0);
   }
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: on AMD no event of a forgotten stream is asked",
+                    {"HIPVMM_HOST_PROFILE=rocm-6.4"}) {
+  mr::vmm_pool_resource pool{device_ref{0}, {.maximum_bytes = 2 * block_size}};
+  foreign_stream user;
+  void* const memory = pool.allocate(user, block_size);
+  held_streams held;
+  REQUIRE(hipMemsetAsync(memory, 1, block_size, user.get()) == hipSuccess);
+  pool.deallocate(user, memory, block_size);
+  pool.forget_stream(user);
+  const calls_of uses{std::array{"hipEventQuery", "hipEventSynchronize", "hipStreamWaitEvent"}};
+  const stream next{device_ref{0}};
+  void* const other = pool.allocate(next, block_size);
+  CHECK(other != memory);
+  CHECK(uses.count() == 0);
+  held.release();
+  // By a wait for the devices.
+  void* const again = pool.allocate(next, block_size);
+  CHECK(again == memory);
+  CHECK(uses.count() == 0);
+  pool.deallocate(next, other, block_size);
+  pool.deallocate(next, again, block_size);
+}
+
+/// Memory of device 0 in use by a stream of device 1, as the program may order it.
+struct memory_of_peer {
+  mr::vmm_pool_resource pool{device_ref{0}};
+  stream own{device_ref{0}};
+  void* memory = pool.allocate(own, block_size);
+  pinned_memory result{MiB};
+
+  memory_of_peer() { own.synchronize(); }
+  /// Whether the memory stays while a stream of device 1 works.
+  void check_kept(held_streams& held) {
+    CHECK(pool.trim_to(0, std::chrono::steady_clock::now() + std::chrono::milliseconds{100}) == 0);
+    held.release();
+    CHECK(pool.trim_to(0, std::chrono::steady_clock::now() + std::chrono::seconds{10}) > 0);
+  }
+};
+
+TEST_CASE("vmm_pool_resource: memory whose stream has no state waits for all devices" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(memory_kept);
+  memory_of_peer subject;
+  held_streams held;
+  const stream user{device_ref{1}};
+  REQUIRE(hipMemsetAsync(subject.result.get(), 1, MiB, user.get()) == hipSuccess);
+  {
+    const allocation_failure fault{1};
+    subject.pool.deallocate(user, subject.memory, block_size);
+    CHECK(fault.struck());
+  }
+  subject.check_kept(held);
+}
+
+TEST_CASE("vmm_pool_resource: the end of another device's stream without a mark loses no order" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(memory_kept);
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
+  const error_recorder reported;
+  memory_of_peer subject;
+  held_streams held;
+  {
+    const stream user{device_ref{1}};
+    REQUIRE(hipMemsetAsync(subject.result.get(), 1, MiB, user.get()) == hipSuccess);
+    subject.pool.deallocate(user, subject.memory, block_size);
+    hipvmm_host_fail_call("hipEventCreateWithFlags", 1, hipErrorUnknown);
+  }
+  CHECK(reported.count() == 1);
+  subject.check_kept(held);
 }
 
 }  // namespace

@@ -120,7 +120,10 @@ void block_allocator::forget(stream_ref stream) {
     throw std::invalid_argument{
         "forget_stream: the stream is being captured into a graph; end the capture before"};
   blocks_.streams.forget(*left, std::move(recorded));
-  maintenance{blocks_, backing_, turn}.poll_fences({left});
+  maintenance at_work{blocks_, backing_, turn};
+  at_work.poll_fences({left});
+  blocks_.streams.end_fences(*left);
+  at_work.record_forgotten({left});
 }
 
 void block_allocator::forget_ended(stream_ref stream) {
@@ -129,8 +132,11 @@ void block_allocator::forget_ended(stream_ref stream) {
   } catch (...) {
     // The next stream may have the handle, and must not find this state by it.
     const backing_turn turn{backing_.turns};
-    if (stream_state* const left = blocks_.streams.find(stream))
+    if (stream_state* const left = blocks_.streams.find(stream)) {
+      blocks_.streams.source().note_unknown_user();
       blocks_.streams.forget(*left, nullptr);
+      blocks_.streams.end_fences(*left);
+    }
     throw;
   }
 }

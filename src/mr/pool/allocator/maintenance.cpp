@@ -69,7 +69,7 @@ void maintenance::record_forgotten(const stream_timeline::state_list& states) {
       ended = each->advance_epoch();
     }
     // The fence is made after the end of the epoch, so that it covers all memory of that epoch.
-    each->fences().push_back({blocks_.streams.source().fence_for_all(), ended});
+    each->fences().push_back({blocks_.streams.source().fence_for_gone(), ended});
   }
 }
 

@@ -22,6 +22,8 @@ class maintenance {
   /// Records which fences have passed. States of forgotten streams that have passed are reused for
   /// other streams.
   void poll_fences(const stream_timeline::state_list& states);
+  /// Makes a fence for forgotten states that ended without one: it covers all streams.
+  void record_forgotten(const stream_timeline::state_list& states);
   /// Makes memory idle that streams freed and have passed, once for each block. Exception:
   /// pool_reuse::allow_opportunistic is off and it is not `is_forced`. Returns false when there
   /// is none.
@@ -49,8 +51,6 @@ class maintenance {
   void recycle_forgotten();
   /// Whether work in flight may use some free memory. Pre: the state lock is held.
   [[nodiscard]] bool is_free_memory_in_use() const;
-  /// Makes a fence for forgotten states that ended without one: it covers all streams.
-  void record_forgotten(const stream_timeline::state_list& states);
   /// Detaches the old addresses that `is_over` selects, to be released. Throws: as the backend;
   /// then the rest stays.
   template <typename Predicate>

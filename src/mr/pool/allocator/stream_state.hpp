@@ -73,7 +73,7 @@ class stream_state : public block_owner {
   [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
   /// Whether memory was freed that no fence covers yet.
   [[nodiscard]] bool lacks_fence() const noexcept {
-    return newest_ > (fences_.empty() ? passed_ : fences_.back().epoch);
+    return newest_ > passed_ && (fences_.empty() || newest_ > fences_.back().epoch);
   }
 
   /// Whether all memory freed up to `epoch` is known to be no longer in use.

@@ -202,4 +202,13 @@ void stream_timeline::forget(stream_state& whose, std::shared_ptr<const fence> r
   whose.forget();
 }
 
+void stream_timeline::end_fences(stream_state& whose) {
+  {
+    const state_lock lock{state_mutex_};
+    if (!whose.is_forgotten() || !source_.fences_need_streams()) return;
+  }
+  // Without the state lock, for their events may end.
+  std::erase_if(whose.fences(), [](const auto& one) { return one.point->orders_streams(); });
+}
+
 }  // namespace hipvmm::mr::pool

@@ -69,6 +69,8 @@ class stream_timeline {
   /// Forgets the stream of `whose`: no more fences are made in it. `recorded`, if any, covers all
   /// memory freed in it.
   void forget(stream_state& whose, std::shared_ptr<const fence> recorded);
+  /// Drops the fences of a forgotten stream if they may not be used after its end.
+  void end_fences(stream_state& whose);
   [[nodiscard]] fence_source& source() noexcept { return source_; }
   /// Waits for the fence; false if a capture forbids that. Called without a lock.
   [[nodiscard]] static bool wait_for(const fence& point);

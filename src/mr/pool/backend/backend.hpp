@@ -222,6 +222,11 @@ class fence_source {
   /// Makes a fence that covers all work submitted so far to a stream of any device, even if it was
   /// destroyed. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_gone() { return fence_for_all(); }
+  /// Records that a stream of an unknown device used the memory: from now on fence_for_all() and
+  /// synchronize() cover all devices.
+  virtual void note_unknown_user() noexcept {}
+  /// Whether fences of a stream may not be used after its end.
+  [[nodiscard]] virtual bool fences_need_streams() const { return false; }
   /// Waits for all work that may use the memory, including work of destroyed streams.
   virtual void synchronize() = 0;
 };

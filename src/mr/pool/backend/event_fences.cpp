@@ -167,7 +167,7 @@ detail::device_list event_fences::all_devices() {
 
 void event_fences::synchronize() {
   const detail::relaxed_captures relaxed;
-  for (const device_ref each : has_unknown_users_ ? all_devices() : devices()) each.synchronize();
+  for (const device_ref each : users()) each.synchronize();
 }
 
 void event_fences::synchronize_without_access() {
@@ -177,18 +177,22 @@ void event_fences::synchronize_without_access() {
     const std::lock_guard lock{mutex_};
     with_access = devices_.size();
   }
-  const detail::device_list all = has_unknown_users_ ? all_devices() : devices();
+  const detail::device_list all = users();
   const detail::relaxed_captures relaxed;
   for (std::size_t i = with_access; i < all.size(); ++i) all[i].synchronize();
 }
 
 std::shared_ptr<const fence> event_fences::fence_for_all() {
-  return std::make_shared<device_fence>(devices());
+  return std::make_shared<device_fence>(users());
 }
 
 std::shared_ptr<const fence> event_fences::fence_for_gone() {
-  has_unknown_users_ = true;
-  return std::make_shared<device_fence>(all_devices());
+  note_unknown_user();
+  return fence_for_all();
+}
+
+bool event_fences::fences_need_streams() const {
+  return detail::rules_of_runtime().events_need_streams;
 }
 
 namespace {

@@ -27,6 +27,8 @@ class event_fences final : public fence_source {
   [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_gone() override;
+  void note_unknown_user() noexcept override { has_unknown_users_ = true; }
+  [[nodiscard]] bool fences_need_streams() const override;
   /// Waits for all work of all devices that may use the memory.
   void synchronize() override;
   /// Declares that streams of `device` may use the memory too.
@@ -43,6 +45,9 @@ class event_fences final : public fence_source {
   [[nodiscard]] detail::device_list devices();
   /// devices() and all others that have a context.
   [[nodiscard]] detail::device_list all_devices();
+  [[nodiscard]] detail::device_list users() {
+    return has_unknown_users_ ? all_devices() : devices();
+  }
   /// Records that memory was freed in a stream of `device`.
   void note_user(device_ref device);
 

@@ -72,6 +72,20 @@ TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken
   }
 }
 
+TEST_CASE("pool: a stream whose work has passed needs no fence to be forgotten") {
+  pool_of pool;
+  pool.take_freed(0, 2 * MiB);
+  pool.take(1, 2 * MiB);  // asks how far the other one has come
+  pool.take_freed(0, 2 * MiB);
+  const auto reached = pool.all.current_epoch(hand_driven_streams::name(0));
+  pool.streams.finish_all();
+  pool.all.note_passed(reached);
+  const std::uint64_t marks = pool.streams.marks;
+  pool.streams.set_captured(0, true);
+  CHECK_NOTHROW(pool.all.forget(hand_driven_streams::name(0)));
+  CHECK(pool.streams.marks == marks);
+}
+
 TEST_CASE("pool: the state of a forgotten stream is not used again while old addresses name it") {
   pool_of pool{3, true};
   std::array<std::size_t, 8> parts{};
