@@ -10,7 +10,7 @@ namespace hipvmm::mr::pool {
 
 void block_map::add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
   std::atomic<entry*>& stretch_at = stretches_[offset / stretch];
-  if (class_index != block_class && stretch_at.load(std::memory_order_acquire) == nullptr) {
+  if (stretch_at.load(std::memory_order_acquire) == nullptr) {
     sparse_array<entry> made{entries_per_stretch};
     entry* none = nullptr;
     if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());

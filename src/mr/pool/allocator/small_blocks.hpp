@@ -94,7 +94,8 @@ class sparse_array {
 
 /// Map from offset to the state of small blocks, and of larger blocks that caches may have; uses no
 /// lock. An entry holds the class, whether a caller or a cache has the block, and the user: the id
-/// of the stream that allocated or freed it last. Detects wrong sizes and double frees.
+/// of the stream that allocated or freed it last. Detects wrong sizes and double frees,
+/// but not the wrong size of a larger block that another thread has freed and allocated since.
 class block_map {
  public:
   /// No user: the stream is gone. More states than this cannot be distinguished.
@@ -102,9 +103,7 @@ class block_map {
 
   /// Throws: std::bad_alloc.
   explicit block_map(std::size_t address_bytes)
-      : count_{address_bytes / stretch + 1},
-        stretches_{count_},
-        blocks_{address_bytes / largest_small_block + 1} {}
+      : count_{address_bytes / stretch + 1}, stretches_{count_} {}
   ~block_map() {
     for (std::size_t i = 0; i < count_; ++i)
       sparse_array<entry>::free(stretches_[i].load(), entries_per_stretch);
@@ -149,7 +148,9 @@ class block_map {
   static constexpr std::uint32_t is_cached = 0x100;
   static constexpr std::uint32_t is_there = 0x80;
   static constexpr std::size_t stretch = std::size_t{1} << 28;
-  static constexpr std::size_t entries_per_stretch = stretch / small_block_unit;
+  static constexpr std::size_t blocks_per_stretch = stretch / largest_small_block;
+  static constexpr std::size_t entries_per_stretch =
+      stretch / small_block_unit + blocks_per_stretch;
   static_assert(largest_small_block / small_block_unit <= is_there && size_class_count <= is_there);
 
   struct known {
@@ -168,23 +169,28 @@ class block_map {
     return static_cast<std::uint32_t>(of.user << user_shift) | (of.is_cached ? is_cached : 0) |
            low_bits(offset, of.class_index);
   }
-  [[nodiscard]] entry* small_block_at(std::size_t offset) const noexcept {
-    entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
-    return entries == nullptr ? nullptr : entries + place_of(offset % stretch / small_block_unit);
+  /// The larger blocks' entries are dense, because blocks of two threads are rarely adjacent. Those
+  /// of small blocks follow.
+  [[nodiscard]] static entry* place_in(entry* entries, std::size_t offset,
+                                       bool is_larger) noexcept {
+    if (is_larger) return entries + offset % stretch / largest_small_block;
+    return entries + blocks_per_stretch + place_of(offset % stretch / small_block_unit);
   }
   /// Returns the place for an entry of that class; nullptr if there never was one.
   [[nodiscard]] entry* place_for(std::size_t offset, std::size_t class_index) const noexcept {
-    return class_index == block_class ? &blocks_[offset / largest_small_block]
-                                      : small_block_at(offset);
+    entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
+    return entries == nullptr ? nullptr : place_in(entries, offset, class_index == block_class);
   }
   /// The entry of the block that begins there; nullptr when none does.
   [[nodiscard]] entry* entry_at(std::size_t offset) const noexcept {
     if (offset % small_block_unit != 0) return nullptr;
-    entry& block = blocks_[offset / largest_small_block];
-    if ((block.load(std::memory_order_relaxed) & 0xFF) == low_bits(offset, block_class))
-      return &block;
-    entry* const small = small_block_at(offset);
-    return small != nullptr && small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
+    entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
+    if (entries == nullptr) return nullptr;
+    entry* const block = place_in(entries, offset, true);
+    if ((block->load(std::memory_order_relaxed) & 0xFF) == low_bits(offset, block_class))
+      return block;
+    entry* const small = place_in(entries, offset, false);
+    return small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
   }
   /// The entry without its class.
   [[nodiscard]] known known_at(std::size_t offset) const noexcept {
@@ -215,11 +221,8 @@ class block_map {
   }
 
   std::size_t count_;
-  // Most addresses have no small blocks: the entries of a stretch are made with its first small
-  // block.
+  // Most addresses have no blocks: the entries of a stretch are made with its first block.
   sparse_array<std::atomic<entry*>> stretches_;
-  // Dense, because blocks of two threads are rarely adjacent.
-  sparse_array<entry> blocks_;
 };
 
 /// Cache of the small blocks that one stream freed in one thread, or in the threads that share a

@@ -50,8 +50,8 @@ class slab_supply {
   std::size_t refused_bytes_ = 0;
 };
 
-/// Maximum address bytes of a pool in memory of another resource: its tables by offset take a few
-/// bytes of addresses for each 32 MiB.
+/// Maximum address bytes of a pool in memory of another resource: its tables by offset take 8
+/// bytes for each 256 MiB, and 4 MiB of addresses for each 256 MiB that have blocks.
 inline constexpr std::size_t most_upstream_addresses = std::size_t{1} << 42;
 
 /// A pool's memory from another resource: each chunk is a slab, an allocation of the upstream. The
