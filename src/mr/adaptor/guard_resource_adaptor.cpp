@@ -421,7 +421,10 @@ std::optional<device_ref> guard_resource_adaptor::do_device() const noexcept {
   return state_->device();
 }
 
-void guard_resource_adaptor::flush() { state_->flush(); }
+void guard_resource_adaptor::flush() {
+  require_own_process();
+  state_->flush();
+}
 
 std::uint64_t guard_resource_adaptor::damages() const noexcept { return state_->damages(); }
 

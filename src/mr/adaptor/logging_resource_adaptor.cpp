@@ -26,7 +26,10 @@ logging_resource_adaptor::~logging_resource_adaptor() {
   if (is_of_parent()) static_cast<void>(log_.release());  // the parent writes its rows
 }
 
-void logging_resource_adaptor::flush() { log_->flush(); }
+void logging_resource_adaptor::flush() {
+  require_own_process();
+  log_->flush();
+}
 
 std::string logging_resource_adaptor::header() const {
   return "Thread,Time,Action,Pointer,Size,Stream";

@@ -195,6 +195,7 @@ void hip_async_resource::set_reuse(pool_reuse reuse) {
 }
 
 pool_usage hip_async_resource::statistics() const {
+  require_own_process();
   pending_->free_passed();
   pool_usage result{bytes_of(get(), hipMemPoolAttrReservedMemCurrent),
                     bytes_of(get(), hipMemPoolAttrReservedMemHigh),
@@ -208,11 +209,13 @@ pool_usage hip_async_resource::statistics() const {
 }
 
 void hip_async_resource::reset_peaks() {
+  require_own_process();
   for (const hipMemPoolAttr each : {hipMemPoolAttrReservedMemHigh, hipMemPoolAttrUsedMemHigh})
     check(set_attribute(get(), each, std::uint64_t{0}), "hipMemPoolSetAttribute");
 }
 
 void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
+  require_own_process();
   pending_->free_passed();
   pending_->wait_for_frees();
   check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");

@@ -30,6 +30,7 @@ shareable_handle duplicate(const shareable_handle& handle, device_ref device) {
 }  // namespace
 
 void hip_async_resource::grant(device_ref device, access_right right) {
+  require_own_process();
   detail::set_pool_right(get(), this->device(), {device, right});
 }
 
@@ -45,6 +46,7 @@ void hip_async_resource::require_shareable() const {
 }
 
 shareable_handle hip_async_resource::export_handle() {
+  require_own_process();
   require_shareable();
   const std::lock_guard lock{exporting_};
   if (exported_.empty()) {

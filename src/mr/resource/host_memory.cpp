@@ -21,6 +21,15 @@ device_list find_devices_that_reach_host() {
   return found;
 }
 
+/// A runtime that tells of no device has given none any work.
+bool is_any_device() noexcept {
+  try {
+    return device_count() != 0;
+  } catch (const hip_error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 void require_possible(std::size_t bytes, const char* call) {
@@ -28,6 +37,7 @@ void require_possible(std::size_t bytes, const char* call) {
 }
 
 void wait_before_free(stream_ref stream, const void* pointer) {
+  if (!is_any_device()) return;
   bool waited = false;
   try {
     waited = wait_for_work(stream);
@@ -50,12 +60,7 @@ void wait_before_hip_free(const void* pointer) {
 }
 
 void wait_before_delete(const void* pointer) {
-  try {
-    if (device_count() == 0) return;
-  } catch (const hip_error&) {
-    // A runtime that tells of no device has given none any work.
-    return;
-  }
+  if (!is_any_device()) return;
   // Constant. Never destroyed, because containers of static storage may use it at their end.
   static const device_list& reaching = *new device_list{find_devices_that_reach_host()};
   wait_for_users(pointer, reaching);

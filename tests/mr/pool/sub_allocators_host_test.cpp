@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
+#include <fstream>
+#include <sstream>
+
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
+#include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
@@ -358,7 +363,12 @@ TEST_CASE("resources: in a child of fork() requests are refused, and memory ends
   fixed_size_resource blocks{&upstream, 4096, 16};
   binning_resource bins{&pool, 10, 12};
   statistics_resource_adaptor counted{&pool};
-  const std::vector<memory_resource*> all{&pool, &arena, &blocks, &bins, &counted};
+  callback_resource called{
+      [&](std::size_t bytes, stream_ref, void*) { return upstream.allocate_sync(bytes); },
+      [&](void* memory, std::size_t bytes, stream_ref, void*) {
+        upstream.deallocate_sync(memory, bytes);
+      }};
+  const std::vector<memory_resource*> all{&pool, &arena, &blocks, &bins, &counted, &called};
   std::vector<void*> memory;
   for (memory_resource* const each : all) {
     each->deallocate(used, each->allocate(used, 1000), 1000);
@@ -391,6 +401,48 @@ TEST_CASE("resources: in a child of fork() requests are refused, and memory ends
            reported.count() == 0;
   }));
   for (std::size_t i = 0; i < all.size(); ++i) all[i]->deallocate(used, memory[i], 1000);
+}
+
+TEST_CASE("resources: in a child of fork() what an adaptor has collected stays") {
+  hip_resource upstream{first_device};
+  std::ostringstream rows;
+  logging_resource_adaptor logged{&upstream, rows};
+  guard_resource_adaptor guarded{&upstream};
+  hip_async_resource async{first_device};
+  const stream used{first_device};
+  for (memory_resource* const each : std::initializer_list<memory_resource*>{&logged, &guarded})
+    each->deallocate(used, each->allocate(used, 1000), 1000);
+  CHECK(test::succeeds_in_forked_child([&] {
+    const test::call_counter calls{nullptr};
+    const std::string before = rows.str();
+    int refused = 0;
+    const auto count = [&](auto call) {
+      try {
+        call();
+      } catch (const unsupported&) {
+        ++refused;
+      }
+    };
+    count([&] { logged.flush(); });
+    count([&] { guarded.flush(); });
+    count([&] { async.trim_to(0); });
+    count([&] { async.reset_peaks(); });
+    count([&] { static_cast<void>(async.statistics()); });
+    return refused == 5 && rows.str() == before && calls.count() == 0;
+  }));
+}
+
+TEST_CASE("binning_resource: many bins take few addresses") {
+  hip_resource upstream{first_device};
+  const auto mapped = [] {
+    std::ifstream sizes{"/proc/self/statm"};
+    std::size_t pages = 0;
+    sizes >> pages;
+    return pages * 4096;
+  };
+  const std::size_t before = mapped();
+  const binning_resource bins{&upstream, 10, 20};
+  CHECK(mapped() - before < 512 * MiB);
 }
 
 /// Whether a resource is of the second device, and of no other.
