@@ -113,6 +113,9 @@ void* graph_pool::do_allocate(stream_ref stream, std::size_t bytes, std::size_t 
     // Another thread may take a part of it first.
     const std::size_t segment = pool::graph_blocks::segment_bytes(bytes);
     void* const memory = get_upstream_resource()->allocate(stream, segment, alignment);
+    if (memory == nullptr)
+      throw out_of_memory{"graph_pool: the upstream resource gave nullptr for " +
+                          std::to_string(segment) + " bytes"};
     const std::lock_guard lock{state_->mutex};
     state_->blocks.add_segment(memory, segment, alignment, std::nullopt);
   }

@@ -318,4 +318,42 @@ TEST_CASE("callback_resource: functions get the size, the stream and their argum
   CHECK(reported.errors()[0].message == "kept");
 }
 
+namespace {
+
+/// Returns nullptr for the first requests, as no resource may.
+class empty_handed final : public resource_adaptor {
+ public:
+  explicit empty_handed(memory_resource* upstream) : resource_adaptor{"empty_handed", upstream} {}
+
+ private:
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override {
+    return ++requests_ < 4 ? nullptr : resource_adaptor::do_allocate(stream, bytes, alignment);
+  }
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override {
+    return ++requests_ < 4 ? nullptr : resource_adaptor::do_allocate_sync(bytes, alignment);
+  }
+  int requests_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("arena_resource, fixed_size_resource: an upstream that gives nullptr is out of memory") {
+  hip_resource below{first_device};
+  empty_handed one{&below};
+  CHECK_THROWS_AS((fixed_size_resource{&one, 4096, 16}), out_of_memory);
+  empty_handed other{&below};
+  arena_resource arena{&other, 8 * MiB};
+  CHECK_THROWS_AS(static_cast<void>(arena.allocate_sync(1000)), out_of_memory);
+}
+
+TEST_CASE("arena_resource: a small arena asks its upstream a few times") {
+  counted_upstream upstream;
+  arena_resource arena{upstream.get(), 4 * MiB};
+  const stream used{first_device};
+  std::vector<void*> all;
+  for (int i = 0; i < 4000; ++i) all.push_back(arena.allocate(used, 1000));
+  CHECK(upstream.calls() <= 4);
+  for (void* const each : all) arena.deallocate(used, each, 1000);
+}
+
 }  // namespace hipvmm::mr

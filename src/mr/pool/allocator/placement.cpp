@@ -306,9 +306,14 @@ std::optional<growth_plan> plan_at(const candidate& target, const block_index& i
     plan.least = plan.wanted = moved + rounded;
   } else {
     plan.least = moved + missing;
-    // If the number of chunks is limited, the last one takes the rest of the limit.
-    const std::size_t most =
-        rules.most_chunks != 0 ? align_down(allowed, rules.granularity) : missing;
+    // If the number of chunks is limited, the last one takes the rest of the limit; a slab as much
+    // of it as small requests share.
+    const std::size_t rest = align_down(allowed, rules.granularity);
+    std::size_t most = missing;
+    if (rules.most_chunks != 0)
+      most = rest;
+    else if (!rules.moves_chunks && rules.least_slab == 0)
+      most = std::max(missing, std::min(rest, least_cut));
     plan.wanted = moved + (rounded <= allowed ? rounded : most);
   }
   plan.chunk = new_chunk_bytes(index, plan.wanted - moved, plan.wanted, rules);

@@ -27,12 +27,17 @@ void slab_supply::bring(const slab_needed& wanted, device_ref device) {
   try {
     auto refusal = detail::refusal_of([&] {
       void* const memory = wanted.upstream->allocate_sync(wanted.bytes);
+      if (memory == nullptr)
+        throw out_of_memory{exhausted::device_memory, device.ordinal(), wanted.bytes, 0,
+                            "the upstream resource gave nullptr"};
       slab_ = upstream_slab{memory, {wanted.upstream, wanted.bytes}};
     });
     if (!refusal) return;
     refused_ = std::move(refusal);
   } catch (const std::bad_alloc& error) {
-    refused_.emplace(exhausted::device_memory, device.ordinal(), wanted.bytes, device.free_memory(),
+    std::size_t free = 0;
+    detail::report_exceptions([&] { free = device.free_memory(); });
+    refused_.emplace(exhausted::device_memory, device.ordinal(), wanted.bytes, free,
                      std::string{"the upstream resource says "} + error.what());
   }
   refused_bytes_ = wanted.bytes;
