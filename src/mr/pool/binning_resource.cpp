@@ -64,9 +64,12 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
                                 std::to_string(allocation_size) +
                                 " bytes; it must be some, and at most 1 TiB"};
   const std::size_t bytes = align_up(allocation_size, default_alignment);
+  // Asked without the lock, because an adaptor's may be this one's.
+  std::optional<device_ref> theirs;
+  if (bin_resource != nullptr) theirs = bin_resource->device();
   {
     const std::shared_lock lock{mutex_};
-    if (bin_resource != nullptr) require_same_device(device_of_bins(), bin_resource->device());
+    require_same_device(device_of_bins(), theirs);
     if (bins_.count(bytes) != 0) return;
   }
   // Made without the lock, and ended so if another thread was first: both call the upstream.
@@ -77,10 +80,11 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
     if (const std::optional<device_ref> ours = device()) scope.emplace(*ours);
     made = std::make_unique<fixed_size_resource>(get_upstream_resource(), bytes);
     bin_resource = made.get();
+    theirs = made->device();
   }
   const std::unique_lock lock{mutex_};
   if (bins_.count(bytes) != 0) return;
-  require_same_device(device_of_bins(), bin_resource->device());
+  require_same_device(device_of_bins(), theirs);
   owned_.reserve(owned_.size() + 1);
   bins_.emplace(bytes, bin_resource);
   if (made) owned_.push_back(std::move(made));

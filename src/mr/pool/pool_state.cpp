@@ -77,10 +77,13 @@ void* pool_state::serve(const pool::request& wanted, Allocate allocate) {
       continue;
     }
     // Idle memory that cannot move, as slabs of other sizes, is released for new memory.
-    bool may_serve = true;
-    detail::report_exceptions(
-        [&] { may_serve = allocator.may_release_serve(wanted.bytes, memory->available().bytes); });
-    if (may_serve && allocator.trim(0, {}) != 0) {
+    std::size_t released = 0;
+    detail::report_exceptions([&] {
+      if (wanted.alignment <= address_bytes &&
+          allocator.may_release_serve(wanted.bytes, memory->available().bytes))
+        released = allocator.trim(0, {});
+    });
+    if (released != 0) {
       supply.forget_refusal();
       continue;
     }
@@ -119,7 +122,7 @@ void* pool_state::allocate(pool::stream_state& user, const pool::request& wanted
 
 void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
                                      std::size_t alignment) {
-  state_of(captured).set_may_be_captured(true);
+  state_of(captured).note_capture();
   const detail::without_pressure_calls in_capture;
   void* const made = allocate(allocator.idle(), {bytes, alignment, true});
   if (detail::is_observed()) report_allocation(made, bytes, std::nullopt);
@@ -184,13 +187,14 @@ void pool_state::refuse(const void* pointer, std::size_t bytes,
 }
 
 bool pool_state::is_captured(pool::stream_state& user) noexcept {
+  const std::uint32_t seen = user.captures();
   if (!user.may_be_captured()) return false;
   try {
     if (detail::is_captured(user.stream())) return true;
   } catch (const hip_error&) {
     // The stream is gone, and so is the capture.
   }
-  user.set_may_be_captured(false);
+  user.end_captures(seen);
   return false;
 }
 
@@ -366,14 +370,19 @@ void pool_state::release_excess() {
   const std::size_t keep = threshold.load(std::memory_order_relaxed);
   const pool_usage now = allocator.counters();
   if (now.reserved_current <= std::max(keep, now.used_current)) return;
-  if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
+  // The memory was deallocated: a failure here must not say otherwise.
+  detail::report_exceptions([&] {
+    if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
+  });
 }
 
 void pool_state::release_cached_excess() {
   const std::size_t keep = threshold.load(std::memory_order_relaxed);
   if (keep == std::numeric_limits<std::size_t>::max() || allocator.physical_bytes() <= keep) return;
-  if (!releasing.request_in(std::chrono::milliseconds{10}))
-    allocator.trim(keep, std::chrono::steady_clock::time_point{});
+  detail::report_exceptions([&] {
+    if (!releasing.request_in(std::chrono::milliseconds{10}))
+      allocator.trim(keep, std::chrono::steady_clock::time_point{});
+  });
 }
 
 void pool_state::unmap_in_background() noexcept {

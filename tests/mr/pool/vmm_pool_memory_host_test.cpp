@@ -265,5 +265,16 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: largest_possible counts the granule that
   pool.deallocate_sync(all, possible);
 }
 
+TEST_CASE("vmm_pool_resource: an alignment that no address has releases no memory") {
+  vmm_pool_resource pool{first_device};
+  const stream used{first_device};
+  pool.deallocate(used, pool.allocate(used, 8 * MiB), 8 * MiB);
+  used.synchronize();
+  const std::size_t before = pool.statistics().reserved_current;
+  REQUIRE(before >= 8 * MiB);
+  CHECK_THROWS(static_cast<void>(pool.allocate_sync(256, std::size_t{1} << 62)));
+  CHECK(pool.statistics().reserved_current == before);
+}
+
 }  // namespace
 }  // namespace hipvmm::mr

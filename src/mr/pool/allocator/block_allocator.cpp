@@ -160,7 +160,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
       backing_turn turn{backing_.turns};
       if (is_asleep()) break;
       const std::size_t held = physical_bytes();
-      const std::size_t least = held - std::min(held, most - returned);
+      const std::size_t least = held - std::min(held, most - std::min(most, returned));
       some = maintenance{blocks_, backing_, turn}.trim(std::max(bytes_to_keep, least), gift);
       // Memory that the background worker is unmapping is not the device's yet.
       do_others_unmap = turn.do_others_unmap();

@@ -85,9 +85,12 @@ void maintenance::wait_for_streams(const stream_timeline::state_list& states,
       is_gone = each->is_forgotten();
     }
     const auto known = blocks_.streams.fence_for(*each, newest, nullptr);
-    if (!known && is_gone) {
-      turn_.without_lock([this] { blocks_.streams.source().synchronize(); });
-    } else if (!known || !turn_.wait_for(*known->point)) {
+    bool waited = false;
+    if (known)
+      waited = turn_.wait_for(*known->point);
+    else if (is_gone)
+      turn_.without_lock([&] { waited = stream_timeline::wait_for(blocks_.streams.source()); });
+    if (!waited) {
       if (without_fence != nullptr) without_fence->push_back(each);
       continue;
     }

@@ -124,10 +124,16 @@ class stream_state : public block_owner {
   /// Whether memory was allocated for a graph into which the stream is or was captured. Only then
   /// does a free query HIP for a capture. Thread-safe.
   [[nodiscard]] bool may_be_captured() const noexcept {
-    return may_be_captured_.load(std::memory_order_relaxed);
+    return captures() != ended_captures_.load(std::memory_order_relaxed);
   }
-  void set_may_be_captured(bool may_be) noexcept {
-    may_be_captured_.store(may_be, std::memory_order_relaxed);
+  /// A count of such captures. Thread-safe.
+  [[nodiscard]] std::uint32_t captures() const noexcept {
+    return captures_.load(std::memory_order_relaxed);
+  }
+  void note_capture() noexcept { captures_.fetch_add(1, std::memory_order_relaxed); }
+  /// The captures up to `count` have ended; one that has begun meanwhile has not.
+  void end_captures(std::uint32_t count) noexcept {
+    ended_captures_.store(count, std::memory_order_relaxed);
   }
   /// Whether the stream may vanish. Constant while the state is in use.
   [[nodiscard]] bool may_vanish() const noexcept { return may_vanish_; }
@@ -191,7 +197,7 @@ class stream_state : public block_owner {
     }
     makes_fences_ = false;
     dependencies_.clear();
-    set_may_be_captured(false);
+    end_captures(captures());
     first_epoch_ = ++epoch_;
     stage_ = stage::in_use;
   }
@@ -207,7 +213,8 @@ class stream_state : public block_owner {
   std::size_t id_;
   std::uint64_t thread_;
   bool may_vanish_;
-  std::atomic<bool> may_be_captured_{false};
+  std::atomic<std::uint32_t> captures_{0};
+  std::atomic<std::uint32_t> ended_captures_{0};
   std::atomic<bool> makes_fences_{false};
   std::atomic<std::uint64_t> without_fence_{0};  // frees, ever
   std::mutex newest_fence_mutex_;

@@ -185,15 +185,8 @@ void stream_timeline::poll(stream_state& whose) {
   }
 }
 
-bool stream_timeline::wait_for(const fence& point) {
-  try {
-    point.synchronize();
-    return true;
-  } catch (const hip_error& error) {
-    // A wait for a whole device is refused while any of its streams is captured.
-    if (error.code() != hipErrorStreamCaptureUnsupported) throw;
-    return false;
-  }
+bool stream_timeline::is_beside_capture(const hip_error& error) noexcept {
+  return error.code() == hipErrorStreamCaptureUnsupported;
 }
 
 void stream_timeline::forget(stream_state& whose, std::shared_ptr<const fence> recorded) {

@@ -72,8 +72,18 @@ class stream_timeline {
   /// Drops the fences of a forgotten stream if they may not be used after its end.
   void end_fences(stream_state& whose);
   [[nodiscard]] fence_source& source() noexcept { return source_; }
-  /// Waits for the fence; false if a capture forbids that. Called without a lock.
-  [[nodiscard]] static bool wait_for(const fence& point);
+  /// Waits for a fence, or for all work; false if a capture forbids that. Called without a lock.
+  template <typename Point>
+  [[nodiscard]] static bool wait_for(Point& point) {
+    try {
+      point.synchronize();
+      return true;
+    } catch (const hip_error& error) {
+      // A wait for a whole device is refused while any of its streams is captured.
+      if (!is_beside_capture(error)) throw;
+      return false;
+    }
+  }
 
   // Called with the state lock.
   [[nodiscard]] std::deque<stream_state>& states() noexcept { return states_; }
@@ -81,6 +91,7 @@ class stream_timeline {
   [[nodiscard]] stream_state* with_id(std::size_t id) noexcept;
 
  private:
+  [[nodiscard]] static bool is_beside_capture(const hip_error& error) noexcept;
   [[nodiscard]] std::size_t next_id() noexcept;
   /// Ends the current epoch of `whose` with a new fence; nullopt as for fence_for().
   [[nodiscard]] std::optional<stream_state::recorded_fence> end_epoch(stream_state& whose,
