@@ -78,8 +78,8 @@ class device_buffer {
   /// The stream of the last call that took one; deallocation is ordered in it.
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
   /// Sets the stream for the deallocation.
-  /// Pre: all work that uses the bytes is ordered before work submitted to `stream` from now on,
-  /// and `stream` lives as long as the bytes.
+  /// Pre: the allocation, and all work that uses the bytes, are ordered before work submitted to
+  /// `stream` from now on, and `stream` lives as long as the bytes.
   void set_stream(stream_ref stream) noexcept { stream_ = stream; }
   /// The device that was current at construction.
   [[nodiscard]] device_ref device() const noexcept { return device_; }

@@ -29,7 +29,8 @@ class memory_resource {
                                std::size_t alignment = default_alignment);
   /// Deallocates memory that allocate() or allocate_sync() returned for the same `bytes` and
   /// `alignment`. Does nothing when `pointer` is nullptr. Errors are reported to the error handler.
-  /// Stream: all work that uses the memory is ordered before this call in `stream`.
+  /// Stream: the allocation, and all work that uses the memory, are ordered before this call in
+  /// `stream`.
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                   std::size_t alignment = default_alignment) noexcept;
 

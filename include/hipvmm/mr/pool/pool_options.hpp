@@ -41,12 +41,12 @@ struct pool_options {
   /// The behaviour if capability::path() is memory_path::fallback; or slabs of hipMalloc on every
   /// device, for legacy IPC.
   without_vmm fallback = without_vmm::use_hip_malloc;
-  /// Most bytes of a new chunk, rounded down to whole granules, at least one; zero: an eighth of
-  /// the memory held. Only a wholly idle chunk serves a request elsewhere or returns to the device,
-  /// so small chunks hold less memory for requests of changing sizes, and cost more calls of HIP.
-  /// If a device takes chunks of one size only, that is the power of two below. Chunks exceed this
-  /// limit if smaller ones would exhaust the file descriptors of the process. A slab of hipMalloc
-  /// holds a whole request of any size.
+  /// Most bytes of a new chunk, rounded down to whole granules, at least one; zero: the pool's own
+  /// rule, 2 to 256 MiB by the memory held. Only a wholly idle chunk serves a request elsewhere or
+  /// returns to the device, so small chunks hold less memory for requests of changing sizes, and
+  /// cost more calls of HIP. If a device takes chunks of one size only, that is the power of two
+  /// below. Chunks exceed this limit if smaller ones would exhaust the file descriptors of the
+  /// process. A slab of hipMalloc holds a whole request of any size.
   std::size_t largest_chunk = 0;
   /// True: the program calls forget_stream() before it destroys a stream that is no hipvmm::stream.
   /// CUDA does not allow the handle of a destroyed stream, and its driver may crash if the option
