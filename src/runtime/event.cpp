@@ -7,6 +7,7 @@
 #include <string>
 #include <variant>
 
+#include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/check_resources.hpp"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"

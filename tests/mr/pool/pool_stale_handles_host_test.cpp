@@ -10,6 +10,7 @@
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
