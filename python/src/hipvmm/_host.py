@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 from ._errors import InvalidArgumentError
-from ._library import lib
+from .device import current_device, is_default_stream, synchronize_stream
 
 
 class _PyBuffer(ctypes.Structure):
@@ -79,9 +79,10 @@ def is_device_array(source: Any) -> bool:
     return hasattr(source, "__cuda_array_interface__")
 
 
-def device_source(source: Any, stream: int = 0) -> Tuple[int, int, str]:
+def device_source(source: Any, stream: int = 0, device: Optional[int] = None
+                  ) -> Tuple[int, int, str]:
     """Address, size in bytes and typestr of a contiguous array of a device, which is complete for
-    work in `stream`: another stream that the array names as its own is waited for."""
+    work in `stream` of `device`: another stream that the array names as its own is waited for."""
     try:
         interface = source.__cuda_array_interface__
     except AttributeError:
@@ -106,6 +107,16 @@ def device_source(source: Any, stream: int = 0) -> Tuple[int, int, str]:
     own = interface.get("stream")
     if count and own is not None:
         own = 0 if own == 1 else int(own)  # 1 is the default stream
-        if own != stream:
-            lib().synchronize(own)
+        device = current_device() if device is None else device
+        own_device = _device_of(source) if is_default_stream(own) else device
+        if (own, own_device) != (stream, device):
+            synchronize_stream(own, own_device)
     return int(interface["data"][0]), count * itemsize, typestr
+
+
+def _device_of(source: Any) -> int:
+    """The device whose default stream an array names: its own if it says that, as hipvmm's and
+    CuPy's, else the current one."""
+    named = getattr(source, "device", None)
+    named = getattr(named, "id", named)
+    return named if isinstance(named, int) else current_device()

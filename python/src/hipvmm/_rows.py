@@ -11,7 +11,7 @@ from ._dtype import numpy_or_none
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._host import host_target
 from ._library import lib
-from .device import provider
+from .device import current_device, is_default_stream, provider
 
 if TYPE_CHECKING:
     from .growable import GrowableArray
@@ -136,7 +136,8 @@ class Rows:
         owner._require_awake()
         value = owner._only_stream()
         # On AMD packages differ in the meaning of a stream's number.
-        if value is None or provider() == "amd":
+        if value is None or provider() == "amd" or (
+                is_default_stream(value) and owner.device != current_device()):
             owner._synchronize()
             value = None
         return {
@@ -176,4 +177,4 @@ class Rows:
         offset = self._offset()
         if self._count:
             owner = self._owner
-            lib().buffer_read(owner.handle, offset, target, self.nbytes, owner._use(stream))
+            owner._submit(stream, lib().buffer_read, offset, target, self.nbytes)

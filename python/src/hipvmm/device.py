@@ -192,7 +192,8 @@ class Event(Owner):
     _destroy_function = "event_destroy"
 
     def __init__(self, device: Optional[int] = None) -> None:
-        super().__init__(get_address(lib().event_create, device_or_current(device)))
+        self._device = device_or_current(device)
+        super().__init__(get_address(lib().event_create, self._device))
 
     @property
     def ptr(self) -> int:
@@ -206,11 +207,13 @@ class Event(Owner):
 
     def record(self, stream: Any = None) -> None:
         """Is done when the work that is now in the stream has finished."""
-        lib().event_record(self.handle, stream_value(stream))
+        with of_default(stream, self._device):
+            lib().event_record(self.handle, stream_value(stream))
 
     def wait(self, stream: Any = None) -> None:
         """Later work of a stream, of any device, waits for the last record."""
-        lib().stream_wait(stream_value(stream), self.handle)
+        with of_default(stream, self._device):
+            lib().stream_wait(stream_value(stream), self.handle)
 
     def synchronize(self) -> None:
         """Waits until the last record is done."""
@@ -247,6 +250,21 @@ def stream_value(stream: Any) -> int:
         "ptr or handle")
 
 
+def is_default_stream(value: int) -> bool:
+    """Whether each device has such a stream: the default, the legacy, the per-thread one."""
+    return 0 <= value <= 2
+
+
+@contextlib.contextmanager
+def of_default(stream: Any, device: Optional[int]) -> Iterator[None]:
+    """Makes the device current if the stream is a default one, so that it is this device's."""
+    if device is None or device < 0 or not is_default_stream(stream_value(stream)):
+        yield
+    else:
+        with current(device):
+            yield
+
+
 def is_closed_stream(stream: Any) -> bool:
     """Whether a stream of this package was closed. Its work may still go on."""
     return isinstance(stream, Stream) and stream.closed
@@ -257,4 +275,5 @@ def synchronize_stream(stream: Any, device: Optional[int] = None) -> None:
     if is_closed_stream(stream):
         synchronize(device)
     else:
-        lib().synchronize(stream_value(stream))
+        with of_default(stream, device):
+            lib().synchronize(stream_value(stream))

@@ -14,7 +14,15 @@ from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError, OutO
 from ._handle import HeldHandle, finalizers
 from ._host import device_source, host_source, host_target
 from ._library import get_int, lib
-from .device import current_device, is_closed_stream, provider, stream_value, synchronize_stream
+from .device import (
+    current_device,
+    is_closed_stream,
+    is_default_stream,
+    of_default,
+    provider,
+    stream_value,
+    synchronize_stream,
+)
 from .mr import MemoryResource, get_current_device_resource, required_resource
 
 __all__ = ["DeviceBuffer"]
@@ -39,6 +47,12 @@ class _Block:
     def ptr(self) -> int:
         self._held.require_own("DeviceBuffer")
         return self._ptr
+
+    @property
+    def device(self) -> Optional[int]:
+        """The device of the memory, also once its resource was closed; None if it has none."""
+        ordinal = get_int(lib().resource_device, self._held.value)
+        return None if ordinal < 0 else ordinal
 
     @contextlib.contextmanager
     def use(self) -> Iterator[int]:
@@ -90,9 +104,10 @@ class DeviceBuffer:
         self._size = operator.index(size)
         self._block = _Block(self._size, stream, self._resource)
         if ptr and size:
-            lib().copy_async(self.ptr, ptr, self._size, stream_value(stream))
-            if stream is None:
-                lib().synchronize(0)
+            with of_default(stream, self._block.device):
+                lib().copy_async(self.ptr, ptr, self._size, stream_value(stream))
+                if stream is None:
+                    lib().synchronize(0)
 
     @staticmethod
     def to_device(b: Any, stream: Any = None, mr: Optional[MemoryResource] = None
@@ -101,7 +116,8 @@ class DeviceBuffer:
         address, nbytes, keep = host_source(b)
         made = DeviceBuffer(size=nbytes, stream=stream, mr=mr)
         if nbytes:
-            lib().copy(made.ptr, address, nbytes, stream_value(stream))
+            with of_default(stream, made._block.device):
+                lib().copy(made.ptr, address, nbytes, stream_value(stream))
         del keep
         return made
 
@@ -168,7 +184,7 @@ class DeviceBuffer:
         block = self._block
         lib().require_awake(block.ptr)
         if stream != -1:
-            synchronize_stream(block.last_stream[0], self.mr.device)
+            synchronize_stream(block.last_stream[0], block.device)
         return capsule(block, block.ptr, (self._size,), "|u1", own)
 
     def __reduce__(self) -> Any:
@@ -199,11 +215,10 @@ class DeviceBuffer:
         A use in the default stream leaves the memory to its stream: each is waited for.
         """
         value, last = stream_value(stream), self._block.last_stream
-        with self._block.use() as ptr:
-            device = get_int(lib().resource_device, self._block._held.value)
-            waits = stream is None and (last[0] is not None or device not in (-1, current_device()))
+        with self._block.use() as ptr, of_default(stream, device := self._block.device):
+            waits = stream is None and last[0] is not None
             if waits:
-                synchronize_stream(last[0], None if device < 0 else device)
+                synchronize_stream(last[0], device)
             elif stream is not None:
                 last[0] = stream
             yield ptr, value
@@ -254,7 +269,7 @@ class DeviceBuffer:
 
     def copy_from_device(self, cuda_ary: Any, stream: Any = None) -> None:
         """Overwrites the first bytes by those of an array of a device."""
-        address, nbytes, _ = device_source(cuda_ary, stream_value(stream))
+        address, nbytes, _ = device_source(cuda_ary, stream_value(stream), self._block.device)
         self._require_room(nbytes)
         if nbytes:
             with self._use(stream) as (ptr, value):
@@ -276,10 +291,11 @@ class DeviceBuffer:
     def _protocol_stream(self) -> Optional[int]:
         """The stream of the last use as the CUDA array interface has it: 0 is not allowed and
         1 is the default; None once it was waited for."""
-        stream = self._block.last_stream[0]
+        stream, device = self._block.last_stream[0], self._block.device
         # On AMD packages differ in the meaning of a stream's number.
-        if provider() == "amd" or is_closed_stream(stream):
-            synchronize_stream(stream, self.mr.device)
+        if provider() == "amd" or is_closed_stream(stream) or (
+                is_default_stream(stream_value(stream)) and device not in (None, current_device())):
+            synchronize_stream(stream, device)
             return None
         return stream_value(stream) or 1
 

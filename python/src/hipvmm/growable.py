@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import array as _array
 import ctypes
+import functools
 import math
 import numbers
 import operator
+import threading
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ._dtype import (
     DType,
@@ -46,6 +48,8 @@ from .device import (
 from .mr import MemoryResource, Size, required_resource
 
 __all__ = ["GrowableArray", "GrowthStatistics"]
+
+_MOST_OWNERS = 8  # of pinned memory, for each stream, until this is waited for
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,10 @@ class GrowableArray(Owner):
                                          required_resource(mr, "mr").handle, text))
         self._mr = mr
         self._device = get_int(lib().buffer_device, self.handle)
-        # Streams with work on the elements that was not waited for, by their values.
-        self._streams: Dict[int, Any] = {}
+        # Streams with work on the elements that was not waited for, by their values, each with
+        # the owners of pinned memory that the work may still read.
+        self._streams: Dict[int, Tuple[Any, List[Any]]] = {}
+        self._streams_lock = threading.RLock()
 
     # Its properties.
 
@@ -179,28 +185,29 @@ class GrowableArray(Owner):
         """Appends rows: a list of numbers, an array of the host, or one of a device.
 
         Numbers must fit the dtype, and an array must have the same dtype and the shape of rows, or
-        of one row. One of a device is known by its __cuda_array_interface__ and copied on the device, in
-        the order of the stream, once the stream that it names has computed it.
+        of one row. One of a device is known by its __cuda_array_interface__ and copied by work in
+        `stream`, behind the work of the stream that its interface names. Pinned memory must not
+        change until `stream` has passed the copy; its owner is kept until then.
         """
         if is_device_array(data):
-            address, nbytes, typestr = device_source(data, stream_value(stream))
+            address, nbytes, typestr = device_source(data, stream_value(stream), self.device)
             if typestr != self._dtype.typestr:
                 raise InvalidArgumentError(
                     f"the elements are {typestr}, those of the array {self._dtype.typestr}")
             self._require_shape(data.__cuda_array_interface__["shape"])
             if nbytes:
-                lib().buffer_append_from_device(self.handle, address, nbytes, self._use(stream))
+                self._submit(stream, lib().buffer_append_from_device, address, nbytes)
             return
         address, nbytes, keep = self._host_rows(data)
         if nbytes:
-            lib().buffer_append(self.handle, address, nbytes, self._use(stream))
+            self._submit(stream, lib().buffer_append, address, nbytes, owner=_lender(data))
         del keep
 
     extend = append
 
     def resize(self, rows: int, stream: Any = None) -> None:
         """Changes the number of rows; new ones are zero."""
-        lib().buffer_resize(self.handle, self._bytes_of(rows), self._use(stream))
+        self._submit(stream, lib().buffer_resize, self._bytes_of(rows))
 
     def resize_uninitialized(self, rows: int) -> None:
         """Changes the number of rows; new ones have no particular value."""
@@ -218,7 +225,7 @@ class GrowableArray(Owner):
         """Removes the first rows without moving the others: the address moves on."""
         if operator.index(rows) > len(self):
             raise OutOfRangeError(f"erase_front: {rows} rows of an array that has {len(self)}")
-        lib().buffer_erase_front(self.handle, self._bytes_of(rows), self._use(stream))
+        self._submit(stream, lib().buffer_erase_front, self._bytes_of(rows))
 
     def shrink_to_fit(self, stream: Any = None, *, replace_tail: bool = False) -> int:
         """Releases memory behind the last row, and returns how many bytes.
@@ -226,8 +233,8 @@ class GrowableArray(Owner):
         Whole chunks are released; with replace_tail the last one gives way to a smaller one, for
         which the call waits for the stream.
         """
-        return get_size(lib().buffer_shrink, self.handle, 1 if replace_tail else 0,
-                        self._use(stream))
+        return self._submit(stream, functools.partial(get_size, lib().buffer_shrink),
+                            1 if replace_tail else 0)
 
     # How its elements are read and written.
 
@@ -248,14 +255,17 @@ class GrowableArray(Owner):
         return self[:].copy_to_host(ary, stream)
 
     def write(self, row: int, data: Any, stream: Any = None) -> None:
-        """Overwrites rows from one on by those of the host; the array does not grow."""
+        """Overwrites rows from one on by those of the host; the array does not grow.
+
+        Pinned memory is read as by append().
+        """
         address, nbytes, keep = self._host_rows(data)
         offset = self._bytes_of(row)
         if offset + nbytes > self.nbytes:
             raise OutOfRangeError(
                 f"write: {nbytes // self._row_bytes} rows from row {row} on of an array that has "
                 f"{len(self)}")
-        lib().buffer_write(self.handle, offset, address, nbytes, self._use(stream))
+        self._submit(stream, lib().buffer_write, offset, address, nbytes, owner=_lender(data))
         del keep
 
     def numpy_view(self, stream: Any = None) -> Any:
@@ -340,27 +350,45 @@ class GrowableArray(Owner):
         """How the memory is used and why, in lines for people."""
         return get_text(lib().buffer_explain, self.handle)
 
-    def _use(self, stream: Any) -> int:
-        value = stream_value(stream)
-        self._streams[value] = stream
-        return value
+    def _submit(self, stream: Any, function: Callable[..., Any], *args: Any,
+                owner: Any = None) -> Any:
+        """Calls a function that submits work, and notes the stream.
+
+        Not before, for another thread's _synchronize() would forget a stream without the work; and
+        also if it fails, for it may have submitted a part.
+        """
+        handle, value = self.handle, stream_value(stream)
+        try:
+            return function(handle, *args, value)
+        finally:
+            with self._streams_lock:
+                owners = self._streams.get(value, (None, []))[1]
+                self._streams[value] = stream, owners
+                if owner is not None:
+                    owners.append(owner)
+                is_full = len(owners) > _MOST_OWNERS
+            if is_full:
+                self._synchronize()
 
     def _only_stream(self) -> Optional[int]:
         """The value of the one stream that may have work to do; None for several, or a closed one.
         """
         streams = dict(self._streams)
-        if any(is_closed_stream(each) for each in streams.values()):
+        if any(is_closed_stream(each) for each, _ in streams.values()):
             return None
         return next(iter(streams), 0) if len(streams) < 2 else None
 
     def _synchronize(self) -> None:
         """Waits for all work of calls so far."""
-        streams, self._streams = self._streams, {}
+        with self._streams_lock:
+            streams, self._streams = self._streams, {}
         try:
-            for each in list(streams.values()):
+            for each, _ in streams.values():
                 synchronize_stream(each, self.device)
         except BaseException:
-            self._streams.update(streams)
+            with self._streams_lock:
+                for value, (each, owners) in streams.items():
+                    self._streams.setdefault(value, (each, []))[1].extend(owners)
             raise
 
     def _bytes_of(self, rows: int) -> int:
@@ -457,6 +485,13 @@ class GrowableArray(Owner):
             raise
         except (TypeError, ValueError, OverflowError) as failure:
             raise InvalidArgumentError(f"no list of {self.dtype}: {failure}") from failure
+
+
+def _lender(data: Any) -> Any:
+    """An object whose memory may be pinned, and then is read after the call; None for others."""
+    if isinstance(data, (bytes, bytearray, list, tuple, range, _array.array)):
+        return None
+    return None if getattr(getattr(data, "flags", None), "owndata", False) else data
 
 
 def _packed(values: Sequence[Any], dtype: DType) -> Any:

@@ -19,7 +19,7 @@ from ._library import (
     options_text,
     path_bytes,
 )
-from .device import is_host_accessible, stream_value, synchronize_stream
+from .device import is_host_accessible, of_default, stream_value, synchronize_stream
 
 __all__ = ["Attachment", "KeptPublication", "Publication", "attach", "keep"]
 
@@ -122,7 +122,8 @@ class Attachment(Owner):
     def _read(self, nbytes: int, stream: Any = None) -> bytes:
         content = ctypes.create_string_buffer(nbytes)
         if nbytes:
-            lib().copy(content, self.ptr, nbytes, stream_value(stream))
+            with of_default(stream, self._device):
+                lib().copy(content, self.ptr, nbytes, stream_value(stream))
         return content.raw
 
     def copy_to_host(self, stream: Any = None) -> Any:
@@ -152,7 +153,7 @@ class Attachment(Owner):
         if not is_host_accessible(self.device):
             raise UnsupportedError(
                 f"host code may not use memory of device {self.device}: use copy_to_host()")
-        synchronize_stream(stream)
+        synchronize_stream(stream, self.device)
         if len(self) == 0:
             return numpy.empty(self.shape, dtype=self._dtype.typestr)
         return numpy.asarray(_View(self, self.__cuda_array_interface__))
