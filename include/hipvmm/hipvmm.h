@@ -257,7 +257,7 @@ hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void*
 /** Copies bytes from `offset` on to the host, and waits for `stream`. */
 hipvmm_status hipvmm_buffer_read(hipvmm_buffer buffer, size_t offset, void* destination,
                                  size_t bytes, void* stream);
-/** Overwrites bytes from `offset` on, in the order of `stream`, which reads pinned memory later. */
+/** Overwrites bytes from `offset` on, in the order of `stream`, which reads pinned memory then. */
 hipvmm_status hipvmm_buffer_write(hipvmm_buffer buffer, size_t offset, const void* source,
                                   size_t bytes, void* stream);
 hipvmm_status hipvmm_buffer_get_statistics(hipvmm_buffer buffer,

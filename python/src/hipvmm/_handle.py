@@ -32,7 +32,8 @@ class _Finalizers:
 
     def __init__(self) -> None:
         self.generation = 0  # of the process: one more in a child of fork()
-        # Equals itself as long as no object has ended by itself: other in a child, NaN at the end.
+        # Unchanged while handles are good. One more in a child of fork(); NaN, which equals nothing,
+        # once the interpreter ends.
         self.era: float = 0
         # By the numbers of threads, so that each changes its own entry: no lock is needed.
         self._making: Dict[int, int] = {}

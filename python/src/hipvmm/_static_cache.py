@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Dict, Optional, Tuple
 
 import torch
@@ -127,21 +128,31 @@ class GrowingStaticLayer(StaticLayer):
                  "cumulative_length": self.cumulative_length.clone()}
         if self._memory is not None:
             self._memory.commit(0)
-            state["_contents"] = tuple(
-                each.narrow(2, 0, self.view_length).clone(memory_format=torch.contiguous_format)
-                for each in (self.keys, self.values))
+            # Their storage ends with the view: a copy of all layers may not fit the device.
+            state["_rows"] = (self._memory.first_rows(self.view_length), *(
+                (*each.shape[:2], each.shape[-1]) for each in (self.keys, self.values)))
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        contents = state.get("_contents")
-        self.__dict__.update({name: each for name, each in state.items() if name != "_contents"})
-        if contents is not None:
+        self.__dict__.update(state)
+        found = self.__dict__.pop("_rows", None)
+        if found is not None:
+            rows, *shapes = found
             length, self.view_length = self.view_length, 0
-            self._reserve(*((*each.shape[:2], each.shape[-1]) for each in contents))
+            self._reserve(*shapes)
             self._grow(length)
-            for view, own in zip(self._views if length else (), contents):
-                view.copy_(own)
+            if length:
+                with torch.no_grad():
+                    self._memory.tensor[:length].copy_(rows)  # type: ignore[union-attr]
             self.view_changes = state["view_changes"]
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "GrowingStaticLayer":
+        made = memo[id(self)] = type(self).__new__(type(self))
+        state = self.__getstate__()
+        rows = state.pop("_rows", None)  # that `memo` would keep until the whole cache is copied
+        state = copy.deepcopy(state, memo)
+        made.__setstate__(state if rows is None else {**state, "_rows": rows})
+        return made
 
     def _reserve(self, keys: Any, values: Any) -> None:
         """Makes the tensors of all tokens: a row for each, all keys of the token, then its values."""

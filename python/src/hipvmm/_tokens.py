@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
@@ -34,6 +34,41 @@ def kind_of(keys: Any, values: Any) -> Optional[Tuple[Any, ...]]:
             (value_batch, value_heads, value_width))
 
 
+def views_of(every: Any, kind: Tuple[Any, ...]) -> Tuple[Any, Any]:
+    """Keys and values of all tokens that a flat tensor has rows for."""
+    (batch, heads, width), (_, value_heads, value_width) = kind[2:]
+    split = batch * heads * width
+    row = split + batch * value_heads * value_width
+    most = every.numel() // row
+    return (
+        every.as_strided((batch, heads, most, width), (heads * width, width, row, 1)),
+        every.as_strided((batch, value_heads, most, value_width),
+                         (value_heads * value_width, value_width, row, 1), split))
+
+
+def rows_of(keys: Any, values: Any) -> Optional[Any]:
+    """The flat tensor whose rows keys and values are; None if they are not rows of one."""
+    kind = kind_of(keys, values)
+    if kind is None or keys.dtype != values.dtype or keys.shape[0] != values.shape[0]:
+        return None
+    (batch, heads, width), (_, value_heads, value_width) = kind[2:]
+    split = batch * heads * width
+    row = split + batch * value_heads * value_width
+    nbytes = split * keys.element_size()
+    if (keys.device != values.device or keys.requires_grad or values.requires_grad
+            or keys.stride() != (heads * width, width, row, 1)
+            or values.stride() != (value_heads * value_width, value_width, row, 1)
+            or values.data_ptr() != keys.data_ptr() + nbytes
+            or storage_of(keys).data_ptr() != storage_of(values).data_ptr()):
+        return None
+    return keys.as_strided((keys.shape[2] * row,), (1,), keys.storage_offset())
+
+
+def storage_of(tensor: Any) -> Any:
+    """The storage of a tensor, untyped if PyTorch can tell."""
+    return getattr(tensor, "untyped_storage", tensor.storage)()
+
+
 def ordinal_of(device: Any) -> Optional[int]:
     """The number that hipvmm has for a device of PyTorch; None for one that it does not serve."""
     served = "cpu" if provider() == "host" else "cuda"
@@ -58,19 +93,24 @@ class Tokens:
                 f"keys and values cannot grow in place on device {device}: use transformers' "
                 f"DynamicCache ({why})") from why
         self.returns_with_addresses = returns_with_addresses(device)
-        # Else the library is not asked at each token.
+        # If it cannot sleep, the library is asked once, not at each token.
         self._may_sleep = rows is None and "sleeps by the tag" in self._array.explain()
-        self._sure: Any = None  # the era in which the memory is awake, and whole since it grew
-        self._backed: Dict[int, Any] = {}  # all elements, by the bytes that had memory
+        # finalizers.era at the last look that found the memory awake and whole; None: look again.
+        self._sure: Any = None
+        # By the bytes that had memory: all elements, and how many bytes of them were shown.
+        self._backed: Dict[int, List[Any]] = {}
         self._shown = self._count = 0  # tokens that views() has returned: at most, and last
         self._lay_out(kind_of(keys, values))
 
     def _lay_out(self, kind: Any) -> None:
         """Makes the tensors of all tokens that have room, for a batch, heads and widths."""
         capacity = self._array.capacity
+        if self._shown:
+            before = self._backed[self._capacity]
+            before[1] = max(before[1], self._shown * self.row_bytes)
         if capacity not in self._backed:
-            self._backed[capacity] = elements(self._array, kind[0], capacity)
-        self._elements, self._capacity, self.kind = self._backed[capacity], capacity, kind
+            self._backed[capacity] = [elements(self._array, kind[0], capacity), 0]
+        self._elements, self._capacity, self.kind = self._backed[capacity][0], capacity, kind
         self._latest: Tuple[Any, Any] = (None, None)  # of views()
         begin = self._elements.data_ptr()
         self._addresses = begin, begin + capacity
@@ -79,11 +119,7 @@ class Tokens:
         self._row = self._split + batch * value_heads * value_width
         self.row_bytes = self._row * self._elements.element_size()
         most = self._elements.numel() // self._row
-        self._keys = self._elements.as_strided(
-            (batch, heads, most, width), (heads * width, width, self._row, 1))
-        self._values = self._elements.as_strided(
-            (batch, value_heads, most, value_width),
-            (value_heads * value_width, value_width, self._row, 1), self._split)
+        self._keys, self._values = views_of(self._elements, kind)
         self._bases: Any = [(self._keys, self._values), None]  # by is_inference_mode_enabled()
         # If keys and values have one shape, write_next() writes a row of these by one kernel.
         self._one, self._dtype = (batch, heads, 1, width), kind[0]
@@ -105,6 +141,10 @@ class Tokens:
         keys, values = self._bases[_in_inference_mode()] or self._inference_bases()
         self._latest = keys.narrow(2, 0, count), values.narrow(2, 0, count)
         return self._latest
+
+    def rows(self, count: int) -> Any:
+        """The first tokens as a flat tensor whose storage ends with them: see views_of()."""
+        return elements(self._array, self.kind[0], count * self.row_bytes)
 
     def _inference_bases(self) -> Tuple[Any, Any]:
         """All keys and values as tensors of inference mode, of which a view costs half. As with
@@ -174,6 +214,11 @@ class Tokens:
             if first < self._shown:
                 self._rewrite(first)
             # Autograd does not count writes to data.
+            rows = rows_of(keys, values) if kind_of(keys, values) == self.kind else None
+            begin, end = self._addresses
+            if rows is not None and not begin <= rows.data_ptr() < end:  # one copy, as it is
+                self._elements.data[first * self._row:(first + count) * self._row].copy_(rows)
+                return
             self._keys.data.narrow(2, first, count).copy_(keys)
             self._values.data.narrow(2, first, count).copy_(values)
 
@@ -183,8 +228,10 @@ class Tokens:
         if self._is_shared:
             self._sure = None
             self._with_memory(self._array.make_own, first * self.row_bytes)
-        for each in self._backed.values():
-            each[:0].zero_()
+        begin = first * self.row_bytes
+        for every, shown in self._backed.values():
+            if shown > begin or every is self._elements:  # others show no byte that changes
+                every[:0].zero_()
 
     def _with_memory(self, call: Callable[[int], Any], nbytes: int) -> Any:
         try:

@@ -126,8 +126,8 @@ class Evictable(Owner):
     def use(self, stream: Any = None, *, writes: bool = True) -> EvictableUse:
         """Brings the memory back, if it was evicted, before it returns, and begins a use.
 
-        writes: False if the contents stay as they are. Waits for the work of other evictables' uses
-        if their memory is needed. Raises OutOfMemoryError; then all is as before.
+        writes: False if the contents stay as they are. If it needs memory of other evictables, it
+        waits for the work of their ended uses. Raises OutOfMemoryError; then all is as before.
         """
         return EvictableUse(self._hold(), self._stream(stream), writes)
 

@@ -81,7 +81,7 @@ class GrowableArray(Owner):
     shareable: "posix_fd" for an array that publish() shows to other processes.
     options: others by name, as docs/guides/c_api.md lists them, such as step_limit="64MiB".
 
-    Work is in the order of the streams that are given, None being the default stream of the device.
+    Work goes to the stream that is given; None is the default stream of the array's device.
     Threads may share an array: each call is whole.
     """
 

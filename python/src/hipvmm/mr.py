@@ -329,8 +329,8 @@ def required_resource(resource: Any, name: str = "upstream") -> MemoryResource:
 class PoolMemoryResource(UpstreamResourceAdaptor, _AnyPool):
     """A pool by RMM's name.
 
-    Over a CudaMemoryResource it is hipvmm's pool on its device, which maps the device's memory and
-    takes none from the upstream; over any other it is an arena. The sizes are bytes or text such as
+    Over a CudaMemoryResource it is hipvmm's own pool of that device: it maps memory itself and takes
+    none from the upstream; over any other it is an arena. The sizes are bytes or text such as
     "1GiB". Differs from RMM: by default it begins empty, as it can grow without fragments.
     """
 

@@ -100,7 +100,7 @@ class SlotArena(Owner):
     sleep_tag: the name by which hipvmm.suspend() knows its memory.
     evict: see set_eviction().
 
-    Work is in the order of the streams that are given, None being the default stream of the device.
+    Work goes to the stream that is given; None is the default stream of the arena's device.
     Threads may share an arena: each call is whole. docs/reference/slot_arena.md has the costs.
     """
 
@@ -238,8 +238,8 @@ class SlotArena(Owner):
             raise InvalidArgumentError("evict must be a function")
         made = EvictCallback() if evict is None else EvictCallback(
             _eviction_call(evict, self._evicting))
-        if threading.get_ident() in self._evicting:  # the lock's holder may wait for this
-            lib().slot_arena_set_eviction(self.handle, made, None)  # refuses it
+        if threading.get_ident() in self._evicting:  # a commit of this thread holds the lock
+            lib().slot_arena_set_eviction(self.handle, made, None)  # raises
         with self._evict_lock:
             lib().slot_arena_set_eviction(self.handle, made, None)
             self._evict = made  # only commit() calls it, of this object

@@ -36,7 +36,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from ._errors import HipvmmError, InvalidArgumentError, InvalidStateError, UnsupportedError
 from ._static_cache import GrowingStaticCache, GrowingStaticLayer
-from ._tokens import Tokens, kind_of, ordinal_of
+from ._tokens import Tokens, kind_of, ordinal_of, rows_of, storage_of, views_of
 
 __all__ = [
     "GrowingCache",
@@ -68,11 +68,14 @@ class GrowingLayer(DynamicLayer):
     and the like, and with tokens written after crop().
 
     If tokens cannot be written in place, the layer concatenates as DynamicLayer does: keys that
-    need gradients, tensors of devices that hipvmm does not serve, tokens of another dtype, and all
-    within torch.compile. The next tokens that can be written take the others with them.
+    need gradients, tensors of devices that hipvmm does not serve, tokens of another dtype, and
+    everything within torch.compile. The next update() that can write in place moves the earlier
+    tokens to its memory as well.
 
-    Copies share whole blocks of tokens; update() and the like copy shared ones before they write,
-    but for anything else these are read-only. pickle takes the contents of a layer.
+    Copies share whole blocks of tokens. update(), reorder_cache() and the like copy a shared block
+    before they write to it; your own writes to one are an illegal address. When a copy ends, blocks
+    return behind the work of the stream in which its length changed last: let that stream wait for
+    others that read it. pickle takes the contents of a layer.
     """
 
     # Where DynamicLayer has one, a subclass that inherits it registers itself.
@@ -142,12 +145,14 @@ class GrowingLayer(DynamicLayer):
 
     def offload(self) -> None:
         """Copies keys and values to the CPU, and releases the memory of the device."""
-        if self._own() is None:
+        tokens = self._own()
+        if tokens is None:
             super().offload()
             return
-        self._take(None, *(
-            torch.empty(each.shape, dtype=each.dtype, device="cpu").copy_(each, non_blocking=True)
-            for each in (self.keys, self.values)))
+        rows = tokens.rows(self.keys.shape[2])  # keys and values in one copy
+        self._take(None, *views_of(
+            torch.empty(rows.shape, dtype=rows.dtype, device="cpu").copy_(rows, non_blocking=True),
+            tokens.kind))
         self._is_offloaded = True
 
     def prefetch(self) -> None:
@@ -192,14 +197,28 @@ class GrowingLayer(DynamicLayer):
         made.__dict__.update({name: copy.deepcopy(value, memo)
                               for name, value in self.__dict__.items() if name not in own})
         if made._tokens is None:
-            made.keys, made.values = (copy.deepcopy(_contents(each), memo)
-                                      for each in (self.keys, self.values))
+            # Not a deepcopy of a clone, which `memo` would keep until the whole cache is copied.
+            made.keys, made.values = (
+                copy.deepcopy(each, memo) if each is None or each.requires_grad
+                else each.clone(memory_format=torch.contiguous_format)
+                for each in (self.keys, self.values))
         return made
 
     def __getstate__(self) -> Dict[str, Any]:
-        self._own()
-        return {**self.__dict__, "keys": _contents(self.keys), "values": _contents(self.values),
-                "_tokens": None}
+        tokens, state = self._own(), {**self.__dict__, "_tokens": None}
+        # Rows are stored as they are: a second copy of all layers may not fit the device.
+        rows = (rows_of(self.keys, self.values) if tokens is None
+                else tokens.rows(self.keys.shape[2]))
+        if rows is None or not _is_whole(rows):
+            return {**state, "keys": _contents(self.keys), "values": _contents(self.values)}
+        return {**state, "keys": None, "values": None,
+                "_rows": (rows, kind_of(self.keys, self.values))}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        rows = self.__dict__.pop("_rows", None)
+        if rows is not None:
+            self.keys, self.values = views_of(*rows)
 
     def _own(self) -> Optional[Tokens]:
         """The memory that keys and values are views of; others may have assigned other tensors."""
@@ -285,9 +304,15 @@ class GrowingLayer(DynamicLayer):
 
 def _contents(tensor: Any) -> Any:
     """A tensor whose storage is its elements, so that no address without memory is read."""
-    if tensor is None or tensor.requires_grad:
+    if tensor is None or tensor.requires_grad or _is_whole(tensor):
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _is_whole(tensor: Any) -> bool:
+    """Whether a tensor is all of its storage, in order."""
+    return bool(tensor.is_contiguous() and
+                storage_of(tensor).nbytes() == tensor.numel() * tensor.element_size())
 
 
 class GrowingCache(DynamicCache):
