@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Evictable memory by its tag, and modules of PyTorch."""
 
+import gc
 import itertools
 import os
 
@@ -153,3 +154,26 @@ def test_strides_and_views_stay(budget):
     shared.register_buffer("sparse", torch.eye(3).to_sparse())
     with pytest.raises(hipvmm.InvalidArgumentError, match="make it dense"):
         hipvmm.torch.evictable(shared)
+
+
+def test_a_use_that_is_dropped_is_done(budget):
+    data, tag = array(8 * MIB)
+    held = hipvmm.Evictable(tag)
+    with pytest.warns(ResourceWarning, match="before done"):
+        held.use()
+        gc.collect()
+    hipvmm.synchronize()
+    array(12 * MIB)
+    assert hipvmm.tag_statistics(tag).is_asleep
+
+
+def test_gradients_move_along():
+    module = layer(1.0)
+
+    class Moved(torch.Tensor):  # as one of another device
+        def to(self, device):
+            return torch.ones(self.shape)
+
+    module.weight.grad = torch.zeros_like(module.weight).as_subclass(Moved)
+    hipvmm.torch.evictable(module)
+    assert bool(module.weight.grad.all()) and module.bias.grad is None

@@ -437,3 +437,22 @@ def test_numba_without_memory_tries_again_and_raises_the_errors_of_both(numba):
         pointer.finalizer()
         again = manager.memalloc(12 * MB)  # what was held back makes room
     again.finalizer()
+
+
+def test_numba_has_an_address_twice_after_a_reset(numba, counted):
+    import hipvmm.numba
+
+    manager = hipvmm.numba._numba_memory_manager(context=_context())
+    first = manager.memalloc(1000)
+    manager.reset()
+    manager.allocations.clear()
+    second = manager.memalloc(1000)
+    if second.address != first.address:  # as if it were the same
+        block = manager.allocations.pop(second.address)
+        manager.allocations[first.address] = block
+        first.finalizer()
+        assert manager.allocations == {first.address: block}
+        manager.allocations = {second.address: block}
+    first.finalizer()
+    second.finalizer()
+    assert counted.allocation_counts.current_bytes == 0

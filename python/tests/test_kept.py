@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """hipvmm.torch.keep and attach with PyTorch on the CPU, which stands for the one of a GPU."""
 
+import itertools
 import os
 import signal
 import socket
@@ -197,3 +198,55 @@ def test_wrong_names_and_memory(tmp_path, monkeypatch):
             hipvmm.synchronize()
             with pytest.raises(hipvmm.IpcError, match=why):
                 hipvmm.torch.attach(path)
+
+
+def test_a_relative_library(tmp_path, run_python):
+    folder, name = os.path.split(os.path.realpath(hipvmm._library.lib().path))
+    run_python("""
+import os, sys
+os.chdir(sys.argv[1])
+import torch, hipvmm.torch
+hipvmm.device_count()
+os.chdir("/")
+hipvmm.torch.keep(sys.argv[2], {"weight": torch.zeros(3)})
+assert list(hipvmm.torch.attach(sys.argv[2])) == ["weight"]
+hipvmm.torch.forget(sys.argv[2])
+""", arguments=[folder, str(tmp_path / "kept")], HIPVMM_LIBRARY=f"./{name}")
+
+
+@pytest.mark.skipif(hipvmm.device_count() < 2, reason="there is one device")
+def test_tensors_of_another_device(tmp_path, monkeypatch):
+    import hipvmm.torch
+
+    monkeypatch.setattr(hipvmm.kept, "ordinal_in_torch", lambda _: 1)
+    path = str(tmp_path / "kept")
+    hipvmm.torch.keep(path, {"weight": torch.arange(9)}, device="cuda:1")
+    try:
+        for device in (None, "cuda:1"):
+            assert torch.equal(hipvmm.torch.attach(path, device=device)["weight"], torch.arange(9))
+    finally:
+        hipvmm.torch.forget(path)
+
+
+@pytest.mark.parametrize("index", [
+    b"no JSON", b"7", b"[7]", b'[["a", "nonsense", [3], 0]]', b'[["a", "nn", [3], 0]]',
+    b'[["a", "uint8", [3], 99999]]', b'[["a", "uint8", [3], -256]]', b'[["a", "uint8", [-3], 0]]',
+    b'[["a", "uint8", [3], 1e30]]', b'[["a", "uint8", ["x"], 0]]', b"\xff", b"[" * 100_000],
+    ids=map(str, itertools.count()))
+def test_an_index_of_others_is_refused(tmp_path, index):
+    import hipvmm.torch
+
+    array = hipvmm.GrowableArray(max="64MiB", past_max="refuse", shareable="posix_fd")
+    with array.publish(str(tmp_path / "index")) as published:
+        array.append(b"hipvmmT1" + len(index).to_bytes(8, "little") + index + bytes(600))
+        published.announce()
+        hipvmm.synchronize()
+        with pytest.raises(hipvmm.IpcError, match="the index of .* is not that of keep"):
+            hipvmm.torch.attach(str(tmp_path / "index"))
+
+
+def test_compressed_tensors_are_refused(tmp_path):
+    import hipvmm.torch
+
+    with pytest.raises(hipvmm.UnsupportedError, match="weight is no dense tensor"):
+        hipvmm.torch.keep(str(tmp_path / "kept"), {"weight": torch.eye(3).to_sparse_csr()})

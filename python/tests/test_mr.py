@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 import gc
+import os
+import sys
 import threading
 
 import pytest
@@ -388,3 +390,52 @@ def test_no_handle_is_left():
     mr.get_current_device_resource()
     gc.collect()
     assert get_size(lib().live_handles) == before
+
+
+def raising(error):
+    cuda, raised = mr.CudaMemoryResource(), []
+
+    def allocate(nbytes, stream):
+        if not raised:
+            raised.append(1)
+            raise error
+        return cuda.allocate(nbytes, stream)
+
+    return mr.CallbackMemoryResource(allocate, cuda.deallocate)
+
+
+def test_an_interrupt_of_a_callback_is_not_lost():
+    with pytest.raises(KeyboardInterrupt):
+        mr.PoolMemoryResource(raising(KeyboardInterrupt())).allocate(1000)
+
+
+def test_what_a_callback_raises_is_reported_if_the_call_succeeds(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: reported.append(str(found.exc_value)))
+    pool = mr.PoolMemoryResource(raising(ValueError("no luck")))
+    pool.deallocate(pool.allocate(1000), 1000)
+    assert reported == ["no luck"]
+
+
+def test_text_is_taken_whole_or_refused(tmp_path):
+    for wrong in (lambda: mr.LoggingResourceAdaptor(mr.CudaMemoryResource(), str(tmp_path / "a\0b")),
+                  lambda: hipvmm.log("info", "a\0b"), lambda: hipvmm.log("info", "\ud800"),
+                  lambda: hipvmm.GrowableArray(sleep_tag=" w"),
+                  lambda: hipvmm.GrowableArray(sleep_tag="w\n"),
+                  lambda: hipvmm.suspend("w", storage="file", folder="/x ")):
+        with pytest.raises(hipvmm.InvalidArgumentError):
+            wrong()
+    assert os.listdir(tmp_path) == []
+
+
+def test_dlpack_has_memory_that_a_gpu_reaches_as_the_gpus(monkeypatch):
+    from hipvmm import _dlpack
+
+    managed = mr.StatisticsResourceAdaptor(mr.ManagedMemoryResource())
+    found = {each: (hipvmm.DeviceBuffer(size=10, mr=each), hipvmm.GrowableArray(mr=each))
+             for each in (managed, mr.PinnedHostMemoryResource(), mr.CudaMemoryResource())}
+    for name, kinds in (("cuda", (2, 3, 2)), ("amd", (10, 11, 10))):
+        for module in (_dlpack, mr):
+            monkeypatch.setattr(module, "provider", lambda: name)
+        for kind, objects in zip(kinds, found.values()):
+            assert [each.__dlpack_device__() for each in objects] == [(kind, 0)] * 2

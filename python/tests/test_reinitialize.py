@@ -137,3 +137,42 @@ def test_a_child_of_fork_may_end():
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert buffer.tobytes() == b"abc"
+
+
+def test_the_same_log_again(tmp_path):
+    name = tmp_path / "log.csv"
+    for nbytes in (111, 222):
+        hipvmm.reinitialize(logging=True, log_file_name=str(name), pool_allocator=nbytes > 111)
+        hipvmm.DeviceBuffer(size=nbytes)
+    mr.get_current_device_resource().flush()
+    rows = (tmp_path / "log.dev0.csv").read_text().splitlines()
+    assert [row.split(",")[4] for row in rows[1:]] == ["222", "222"]
+    with pytest.raises(ValueError, match="99"):
+        hipvmm.reinitialize(logging=True, log_file_name=str(name), devices=[0, 99])
+    assert hipvmm.get_log_filenames()[0] == str(tmp_path / "log.dev0.csv")
+    hipvmm.enable_logging(str(name))
+    assert hipvmm.get_log_filenames()[0] == str(tmp_path / "log.dev0.csv")
+
+
+def test_a_log_that_cannot_begin_leaves_the_one_that_is_there(tmp_path):
+    hipvmm.enable_logging(str(tmp_path / "first.csv"))
+    other = mr.LoggingResourceAdaptor(mr.CudaMemoryResource(), str(tmp_path / "taken.csv"))
+    with pytest.raises(hipvmm.SystemFailureError, match="another adaptor"):
+        hipvmm.enable_logging(str(tmp_path / "taken.csv"))
+    del other
+    assert hipvmm.get_log_filenames()[0] == str(tmp_path / "first.dev0.csv")
+    hipvmm.DeviceBuffer(size=123)
+    hipvmm.disable_logging()
+    assert ",123," in (tmp_path / "first.dev0.csv").read_text()
+
+
+def test_statistics_end_on_the_device_on_which_they_began():
+    if hipvmm.device_count() < 2:
+        pytest.skip("there is one device")
+    before = hipvmm.current_device()
+    try:
+        with hipvmm.statistics.statistics():
+            hipvmm._library.lib().device_make_current(1)
+    finally:
+        hipvmm._library.lib().device_make_current(before)
+    assert mr.get_per_device_resource_type(before) is mr.CudaMemoryResource

@@ -429,3 +429,19 @@ def test_whatever_uses_memory_that_sleeps_is_refused():
     hipvmm.resume("py_refused")
     assert (buffer.tobytes(), other.tobytes()) == (b"abc", b"def")
     view.__dlpack__()
+
+
+def test_what_has_an_index_is_a_length():
+    class Length:
+        def __init__(self, value):
+            self.value = value
+
+        def __index__(self):
+            return self.value
+
+    with hipvmm.SlotArena(4, "4MiB") as arena:
+        slots = [arena.acquire(), arena.acquire()]
+        arena.commit([Length(each) for each in slots], [Length(10), Length(20)])
+        assert [arena.length(each) for each in slots] == [10, 20]
+        with pytest.raises(hipvmm.OutOfRangeError):
+            arena.commit([Length(each) for each in slots], [Length(-1), Length(20)])

@@ -3,6 +3,9 @@
 
 import os
 import pickle
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +21,10 @@ def event(action, addr, size, time=None, stream=0):
 
 def made(*traces, segments=()):
     return {"segments": list(segments), "device_traces": [list(each) for each in traces]}
+
+
+ONE = made([event("alloc", BASE, 8, 5, stream=3)])
+TEXT = "Time,Action,Pointer,Size,Stream\n0,allocate,0x7f0000000000,8,0x3\n"
 
 
 def run(tmp_path, data, *arguments):
@@ -130,3 +137,48 @@ def test_a_trace_is_written(tmp_path, capsys):
     assert run(tmp_path, data, "--output", str(output)) == 0
     assert output.read_text() == text
     assert run(tmp_path, data, "--output", str(tmp_path / "absent" / "trace.csv")) == 1
+
+
+def test_the_output_is_never_the_snapshot(tmp_path, capsys):
+    path = tmp_path / "snapshot.pickle"
+    os.symlink(path, tmp_path / "link")
+    for output in (path, tmp_path / "link"):
+        assert run(tmp_path, ONE, "--output", str(output)) == 1
+        assert "--output is the snapshot itself" in capsys.readouterr().err
+    assert path.read_bytes() == pickle.dumps(ONE)
+
+
+def test_links_pipes_and_files_of_others_stay(tmp_path, capsys):
+    os.symlink(tmp_path / "target", tmp_path / "link")
+    for _ in range(2):
+        assert run(tmp_path, ONE, "--output", str(tmp_path / "link")) == 0
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == TEXT
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run(tmp_path, ONE, "--output", str(tmp_path / "pipe")) == 0
+    assert os.read(reader, 1000) == TEXT.encode() and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+    other = tmp_path / f"trace.csv.{os.getpid()}"
+    other.write_text("of another")
+    assert run(tmp_path, ONE, "--output", str(tmp_path / "trace.csv")) == 1
+    assert other.read_text() == "of another" and str(other) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", [[], ["--output", "stdout"]])
+def test_standard_output_may_be_full_or_closed(tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("/proc/self/fd/1", "stdout")  # as /dev/stdout, which no test should endanger
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(ONE))
+    for module, arguments in (("hipvmm.snapshot", [str(path), *output]), ("hipvmm.info", [])):
+        command = [sys.executable, "-m", module, *arguments]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"{module}: [Errno 28]"), done.stderr
+        assert "standard output" in done.stderr and done.stderr.count("\n") == 1
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")

@@ -356,3 +356,16 @@ def test_tags_that_there_are_too_many_of(torch):
     with pytest.raises(hipvmm.UnsupportedError, match="after install"):
         with hipvmm.torch.pool(tag="py_torch_weights"):
             pass
+
+
+def test_statistics_make_no_pool(run_python, tmp_path):
+    run_python("""
+import sys, types
+sys.modules.setdefault("torch", types.ModuleType("torch"))
+import hipvmm, hipvmm.torch
+hipvmm.set_logging_level("info")
+assert hipvmm.torch.memory_stats(1)["reserved_bytes.all.current"] == 0
+hipvmm.flush_logger()
+""", HIPVMM_DEBUG_LOG_FILE=str(tmp_path / "log"))
+    log = tmp_path / "log"
+    assert not log.exists() or "the pool" not in log.read_text()

@@ -82,7 +82,11 @@ atexit.register(_library.hipvmm_python_end)
 
 
 def device_of(device: int, host_memory: bool = False) -> Tuple[int, int]:
-    """The kind and number of a device in DLPack: the CPU for memory that host code may use."""
+    """The kind and number of a device in DLPack: the CPU for memory that host code may use.
+
+    host_memory: whether it is pinned memory of the host, which is no device's. PyTorch and CuPy
+    take other memory that a device reaches, such as managed memory, as the device's.
+    """
     if provider() == "host":
         if host_memory or is_host_accessible(device):
             return CPU, 0

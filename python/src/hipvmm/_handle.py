@@ -140,9 +140,14 @@ class HeldHandle:
         raise TypeError("what owns a handle of hipvmm cannot be deep-copied or pickled: copy its "
                         "contents, by copy_to_host()")
 
+    @property
+    def is_own(self) -> bool:
+        """False in a child of fork() of the process that made it."""
+        return self._generation == finalizers.generation
+
     def require_own(self, name: str) -> None:
         """Raises UnsupportedError in a child of fork() of the process that made it."""
-        if self._generation != finalizers.generation:
+        if not self.is_own:
             raise UnsupportedError(
                 f"a child of fork() cannot use the {name} of its parent: start the worker by "
                 "spawn or forkserver, or fork before the first call of hipvmm")

@@ -7,6 +7,7 @@ import ctypes
 import operator
 import os
 import re
+import signal
 import threading
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_int64, c_void_p
 from pathlib import Path
@@ -435,6 +436,8 @@ def candidates() -> List[Tuple[str, str]]:
     """The places to search for the library, in order: the name to load, and a description."""
     named = os.environ.get("HIPVMM_LIBRARY")
     if named:
+        if os.sep in named:  # PyTorch and keepers load it again, maybe from another folder
+            named = os.path.abspath(named)
         return [(named, "HIPVMM_LIBRARY")]
     major, minor = __version__.split(".")[:2]
     names = (f"libhipvmm.so.{major}.{minor}", "libhipvmm.so")
@@ -506,6 +509,8 @@ class _Library:
                     keep_callback_error(outer)
             if status != 0:
                 self.throw(status, raised)
+            if raised is not None:
+                report_callback_error(raised)
 
         call.__name__ = name
         setattr(self, name, call)
@@ -565,6 +570,24 @@ def take_callback_error() -> Optional[BaseException]:
     error = getattr(_of_thread, "error", None)
     _of_thread.error = None
     return error
+
+
+class _Reported:
+    """Raises an exception at its end, where Python gives it to sys.unraisablehook."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __del__(self) -> None:
+        raise self._error
+
+
+def report_callback_error(error: Optional[BaseException]) -> None:
+    """Reports what a callback raised though its call has succeeded: an interrupt comes again."""
+    if isinstance(error, KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    elif error is not None:
+        _Reported(error)
 
 
 def get_size(function: Callable[..., None], *args: Any) -> int:
@@ -652,6 +675,9 @@ def options_text(options: Dict[str, Any]) -> Optional[bytes]:
             value = os.fsdecode(value)
         if any(each in str(value) for each in ",\0"):
             raise _errors.InvalidArgumentError(f"the value of {name} has a comma or a zero in it")
+        if str(value) != str(value).strip(" \t\n"):  # which the library leaves out
+            raise _errors.InvalidArgumentError(
+                f"{name} is {str(value)!r}, and must neither begin nor end with a space")
         parts.append(f"{name}={value}")
     return text_bytes("the options", ",".join(parts)) if parts else None
 

@@ -8,7 +8,7 @@ import enum
 from typing import Union
 
 from ._errors import InvalidArgumentError
-from ._library import lib
+from ._library import lib, text_bytes
 
 __all__ = [
     "LoggingLevel",
@@ -66,7 +66,7 @@ def should_log(level: Union[str, int]) -> bool:
 
 def log(level: Union[str, int], line: str) -> None:
     """Writes a line, unless its level is disabled."""
-    lib().log(_level(level).name.encode(), line.encode())
+    lib().log(_level(level).name.encode(), text_bytes("the line", line))
 
 
 def flush_logger() -> None:

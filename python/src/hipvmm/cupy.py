@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import HipvmmError, OutOfMemoryError
-from ._library import get_address, get_text, lib
+from ._library import get_address, get_text, lib, report_callback_error, take_callback_error
 from .device import devices
 from .device_buffer import DeviceBuffer
 
@@ -171,6 +171,7 @@ def _allocate() -> Callable[[int], Any]:
         pointer = known.malloc(nbytes)
         if nbytes and not pointer.ptr:
             gc.collect()  # arrays in circles, as CuPy's own pool does
+            report_callback_error(take_callback_error())  # of this call, or of one that succeeded
             pointer = known.malloc(nbytes)
             if not pointer.ptr:
                 _fail(nbytes)

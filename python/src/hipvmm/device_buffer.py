@@ -23,7 +23,7 @@ from .device import (
     stream_value,
     synchronize_stream,
 )
-from .mr import MemoryResource, get_current_device_resource, required_resource
+from .mr import MemoryResource, get_current_device_resource, is_of_host, required_resource
 
 __all__ = ["DeviceBuffer"]
 
@@ -172,7 +172,8 @@ class DeviceBuffer:
     def __dlpack_device__(self) -> Tuple[int, int]:
         from ._dlpack import device_of
 
-        return device_of(self.mr.device or 0, self.mr.is_host_accessible)
+        device = self._block.device
+        return device_of(current_device() if device is None else device, is_of_host(self.mr))
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
                    copy: Optional[bool] = None) -> Any:

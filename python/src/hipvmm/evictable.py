@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
+import warnings
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Optional
 
-from ._errors import InvalidArgumentError, OutOfMemoryError
+from ._errors import HipvmmError, InvalidArgumentError, OutOfMemoryError
 from ._handle import HeldHandle, Owner
 from ._library import (
     CALLBACK_RAISED,
@@ -55,12 +57,26 @@ class EvictableStatistics:
 
 
 class EvictableUse:
-    """A use of evictable memory, until done() or the end of a with statement."""
+    """A use of evictable memory, until done() or the end of a with statement.
+
+    One that is dropped is done, with a ResourceWarning.
+    """
+
+    _held: Optional[HeldHandle] = None
 
     def __init__(self, held: HeldHandle, stream: Any, writes: bool) -> None:
-        self._held: Optional[HeldHandle] = held
         self._stream = stream
         lib().evictable_use(held.value, stream_value(stream), int(writes))
+        self._held = held
+
+    def __del__(self) -> None:
+        held = self._held
+        if held is None or not held.alive or not held.is_own:
+            return
+        warnings.warn("an EvictableUse was dropped before done(): use a with statement",
+                      ResourceWarning, source=self)
+        with contextlib.suppress(HipvmmError):
+            self.done()
 
     def done(self) -> None:
         """All work of the use is in the stream, or ordered before it. A second call does nothing."""
@@ -244,6 +260,8 @@ class EvictableModule(Evictable):
                         part._buffers[name] = moved[id(each)]
             for each in module.parameters():
                 each.data = moved[id(each)]
+                if each.grad is not None:  # an optimizer needs both on one device
+                    each.grad = each.grad.to(each.device)
         self.nbytes = nbytes
         _modules.add(self)
 
@@ -271,7 +289,7 @@ def evictable(module: Any, *, device: Any = None, priority: int = 0, storage: Op
 
     Use the module within use() of what it returns, which is to be held as long as the module: the
     memory stays as it is when that ends. Addresses stay for good, so that captured graphs may be
-    launched in a use. Strides stay, and so do views of one memory. All of a module comes and goes
+    launched in a use. Gradients that are there move to the device, and stay. Strides stay, and so do views of one memory. All of a module comes and goes
     at once; make it of parts that are used one after the other. Modules that share a tensor belong
     in one: the second is refused. Options: as Evictable.
     """

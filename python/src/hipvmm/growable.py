@@ -45,7 +45,7 @@ from .device import (
     stream_value,
     synchronize_stream,
 )
-from .mr import MemoryResource, Size, required_resource
+from .mr import MemoryResource, Size, is_of_host, required_resource
 
 __all__ = ["GrowableArray", "GrowthStatistics"]
 
@@ -308,7 +308,7 @@ class GrowableArray(Owner):
     def __dlpack_device__(self) -> Tuple[int, int]:
         from ._dlpack import device_of
 
-        return device_of(self.device, self._mr is not None and self._mr.is_host_accessible)
+        return device_of(self.device, self._mr is not None and is_of_host(self._mr))
 
     def __dlpack__(self, **options: Any) -> Any:
         """A capsule of the same memory for numpy, CuPy, PyTorch and others.

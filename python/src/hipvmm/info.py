@@ -10,6 +10,7 @@ from typing import List, Optional
 from . import device
 from ._errors import HipvmmError, LibraryNotFoundError
 from ._library import lib
+from ._output import write_out
 from ._version import __version__
 
 __all__ = ["describe", "main"]
@@ -45,14 +46,14 @@ def describe(traits: bool = False) -> str:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Prints the findings; 1 if the library was not found, or failed."""
+    """Prints the findings; 1 if the library was not found, or failed, or the output."""
     parser = argparse.ArgumentParser(prog="python -m hipvmm.info", description=(
         "Prints which libhipvmm the package uses, the devices, and how their memory behaves."))
     parser.add_argument("--traits", action="store_true", help="all that is known about each device")
     options = parser.parse_args(arguments)
     try:
-        sys.stdout.write(describe(options.traits))
-    except (LibraryNotFoundError, HipvmmError) as failure:
+        write_out(describe(options.traits))
+    except (LibraryNotFoundError, HipvmmError, OSError) as failure:
         print(f"hipvmm.info: {failure}", file=sys.stderr)
         return 1
     return 0

@@ -14,6 +14,7 @@ import tempfile
 from typing import Any, Dict, List, Mapping, Tuple
 
 from ._errors import InvalidArgumentError, IpcError, UnsupportedError
+from ._library import lib
 from .device import ordinal_in_torch, synchronize
 from .growable import GrowableArray
 from .reserved import elements
@@ -82,13 +83,16 @@ def attach(name: str, read_only: bool = True, device: Any = None) -> Dict[str, A
     length = _HEADER.unpack(head)[1]
     if length > nbytes - _HEADER.size:
         raise IpcError(f"the index of {name} does not end in its {nbytes} bytes")
-    rows = json.loads(seen._read(_HEADER.size + length)[_HEADER.size:])
+    index = seen._read(_HEADER.size + length)[_HEADER.size:]
     start = _aligned(_HEADER.size + length)
     view = SlotView(seen, seen.ptr, (nbytes,), "|u1")  # type: ignore[arg-type]
     with torch.inference_mode(False):
-        memory = torch.from_dlpack(view)
-    return {key: _tensor_at(memory, start + offset, getattr(torch, dtype), shape)
-            for key, dtype, shape, offset in rows}
+        memory = torch.from_dlpack(view)[start:]
+    try:
+        return {key: _tensor_at(memory, offset, getattr(torch, dtype), shape)
+                for key, dtype, shape, offset in json.loads(index)}
+    except (ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError) as why:
+        raise IpcError(f"the index of {name} is not that of keep(): {why}") from why
 
 
 def forget(name: str) -> None:
@@ -168,9 +172,11 @@ def _aligned(nbytes: int) -> int:
 
 
 def _layout(tensors: Mapping[str, Any]) -> Tuple[List[Any], int]:
+    import torch
+
     rows, offset = [], 0
     for name, tensor in tensors.items():
-        if not hasattr(tensor, "element_size") or tensor.is_sparse:
+        if getattr(tensor, "layout", None) != torch.strided:
             raise UnsupportedError(f"{name} is no dense tensor: keep tensors alone")
         rows.append([name, str(tensor.dtype).replace("torch.", ""), list(tensor.shape), offset])
         offset += _aligned(tensor.numel() * tensor.element_size())
@@ -184,17 +190,22 @@ def _tensor_at(memory: Any, offset: int, dtype: Any, shape: List[int]) -> Any:
     for length in shape:
         count *= length
     nbytes = count * torch.empty(0, dtype=dtype).element_size()
+    if offset < 0 or count < 0:
+        raise ValueError(f"there are no {count} elements at {offset}")
     return memory[offset:offset + nbytes].view(dtype).view(shape)
 
 
 def _start_keeper(from_path: str, path: str) -> int:
+    # The library that was loaded here, also if its name was relative to another folder.
+    named = {"HIPVMM_LIBRARY": lib().path} if os.sep in lib().path else {}
     # Of a session of its own, so that neither the terminal nor this process ends it.
     with open(os.devnull, "rb") as nothing:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "hipvmm.keeper", from_path, path], stdin=nothing,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)})
+            env={**os.environ, **named, "PYTHONPATH": os.pathsep.join(
+                os.path.abspath(each) for each in sys.path if each)})
     assert keeper.stdout is not None
     said: List[str] = []
     with keeper.stdout:

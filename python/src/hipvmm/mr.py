@@ -35,10 +35,11 @@ from ._library import (
     milliseconds,
     not_zero,
     options_text,
+    path_bytes,
     right_name,
     right_value,
 )
-from .device import current, current_device, device_or_current, stream_value
+from .device import current, current_device, device_or_current, provider, stream_value
 
 __all__ = [
     "ArenaMemoryResource",
@@ -326,6 +327,15 @@ def required_resource(resource: Any, name: str = "upstream") -> MemoryResource:
     return resource
 
 
+def is_of_host(resource: MemoryResource) -> bool:
+    """Whether the memory is that of the host for other packages: on GPUs pinned memory alone."""
+    if provider() == "host":
+        return resource.is_host_accessible
+    while isinstance(resource, UpstreamResourceAdaptor):
+        resource = resource.upstream_mr
+    return isinstance(resource, PinnedHostMemoryResource)
+
+
 class PoolMemoryResource(UpstreamResourceAdaptor, _AnyPool):
     """A pool by RMM's name.
 
@@ -446,7 +456,7 @@ class CallbackMemoryResource(MemoryResource):
     """Memory from two functions of the program.
 
     allocate_func(nbytes, stream) returns an address, or 0 without memory; its exceptions leave
-    allocate(). deallocate_func(address, nbytes, stream) must not raise. They run in
+    allocate(), or if that gets other memory, go to sys.unraisablehook. deallocate_func(address, nbytes, stream) must not raise. They run in
     the threads that use the resource.
     """
 
@@ -536,7 +546,7 @@ class LoggingResourceAdaptor(UpstreamResourceAdaptor):
         device = upstream.device
         self._file = _log_name(log_file_name, current_device() if device is None else device)
         super().__init__(
-            get_address(lib().logging_create, upstream.handle, os.fsencode(self._file),
+            get_address(lib().logging_create, upstream.handle, path_bytes(self._file),
                         options_text({"auto_flush": auto_flush})), upstream)
 
     def flush(self) -> None:
@@ -697,7 +707,10 @@ def available_device_memory() -> Any:
 def initialize(pool_allocator: bool, managed_memory: bool, initial_pool_size: Optional[Size],
                maximum_pool_size: Optional[Size], devices: Union[int, Sequence[int]], logging: bool,
                log_file_name: FileName) -> None:
-    """Makes and sets resources for devices; all of them, or none."""
+    """Makes and sets resources for devices; all of them, or none.
+
+    A log that writes the same file ends first, and the file begins anew.
+    """
     ordinals = list(devices) if isinstance(devices, Iterable) else [devices]
     made: Dict[int, MemoryResource] = {}
     for ordinal in ordinals:
@@ -706,9 +719,9 @@ def initialize(pool_allocator: bool, managed_memory: bool, initial_pool_size: Op
             resource = ManagedMemoryResource() if managed_memory else CudaMemoryResource(ordinal)
             if pool_allocator:
                 resource = PoolMemoryResource(resource, initial_pool_size, maximum_pool_size)
-            if logging:
-                resource = LoggingResourceAdaptor(resource, log_file_name)
         made[ordinal] = resource
+    if logging:
+        made = _logged(made, log_file_name)
     previous: Dict[int, MemoryResource] = {}
     try:
         for ordinal, resource in made.items():
@@ -721,27 +734,53 @@ def initialize(pool_allocator: bool, managed_memory: bool, initial_pool_size: Op
         raise
 
 
+def _end_log(ordinal: int) -> MemoryResource:
+    """The resource of a device, without its log, whose rows are in the file then."""
+    used = get_per_device_resource(ordinal)
+    if not isinstance(used, LoggingResourceAdaptor):
+        return used
+    set_per_device_resource(ordinal, used.upstream_mr)
+    used.flush()
+    return used.upstream_mr
+
+
+def _logged(resources: Dict[int, MemoryResource], name: FileName) -> Dict[int, MemoryResource]:
+    """Logs of resources for devices. Logs in use end only if they write the same file, and then
+    after all others are made: a file has one log at a time."""
+    made: Dict[int, MemoryResource] = {}
+    with _lock:
+        files = get_log_filenames()
+        for ends in (False, True):
+            for ordinal, resource in resources.items():
+                owner = resource.device
+                own = _log_name(name, ordinal if owner is None else owner)
+                if (files.get(ordinal) == own) == ends:
+                    if ends:
+                        _end_log(ordinal)
+                    with current(ordinal):  # its file is named by it
+                        made[ordinal] = LoggingResourceAdaptor(resource, name)
+    return made
+
+
 def enable_logging(log_file_name: FileName = None) -> None:
     """Logs the calls of the resource of each device for which this package has set one, and of the
     current device, as LoggingResourceAdaptor."""
     with _lock:
+        below = {}
         for ordinal in sorted({current_device(), *_set}):
             used = get_per_device_resource(ordinal)
-            if isinstance(used, LoggingResourceAdaptor):
-                set_per_device_resource(ordinal, used.upstream_mr)
-                used.flush()
-                used = used.upstream_mr
-            with current(ordinal):  # its file is named by it
-                set_per_device_resource(ordinal, LoggingResourceAdaptor(used, log_file_name))
+            below[ordinal] = used.upstream_mr if isinstance(used, LoggingResourceAdaptor) else used
+        del used  # a log ends with its last user
+        for ordinal, log in _logged(below, log_file_name).items():
+            _end_log(ordinal)
+            set_per_device_resource(ordinal, log)
 
 
 def disable_logging() -> None:
     """Ends the logging of enable_logging() and reinitialize(logging=True)."""
     with _lock:
-        for ordinal, used in list(_set.items()):
-            if isinstance(used, LoggingResourceAdaptor):
-                set_per_device_resource(ordinal, used.upstream_mr)
-                used.flush()
+        for ordinal in list(_set):
+            _end_log(ordinal)
 
 
 def get_log_filenames() -> Dict[int, Optional[str]]:

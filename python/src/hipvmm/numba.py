@@ -22,7 +22,7 @@ import ctypes
 from typing import Any, Dict, Iterator, List
 
 from ._errors import OutOfMemoryError, UnsupportedError
-from ._library import lib
+from ._library import lib, report_callback_error, take_callback_error
 from .device import device_memory
 
 __all__ = ["install"]
@@ -34,6 +34,7 @@ class _Block:
     __slots__ = ("ptr",)
 
     def __init__(self, nbytes: int, device: int) -> None:
+        report_callback_error(take_callback_error())  # of an earlier call, which has succeeded
         self.ptr = lib().loaded.hipvmm_device_allocate_sync(nbytes, device) or 0
         if nbytes and not self.ptr:
             lib().throw_last()
@@ -114,8 +115,9 @@ def _make_types() -> Dict[str, Any]:
                 allocations[block.ptr] = block
 
             def free() -> None:
-                # If the context was reset, it was freed then.
-                if allocations.pop(block.ptr, None) is block:
+                # If the context was reset, it was freed then, and the address may be another's.
+                if allocations.get(block.ptr) is block:
+                    del allocations[block.ptr]
                     deferred.free(block)
 
             return MemoryPointer(

@@ -238,8 +238,10 @@ class SlotArena(Owner):
             raise InvalidArgumentError("evict must be a function")
         made = EvictCallback() if evict is None else EvictCallback(
             _eviction_call(evict, self._evicting))
-        if threading.get_ident() in self._evicting:  # a commit of this thread holds the lock
-            lib().slot_arena_set_eviction(self.handle, made, None)  # raises
+        # Within a commit of this thread the call raises. Another thread may hold the lock meanwhile
+        # and wait for that commit.
+        if threading.get_ident() in self._evicting:
+            lib().slot_arena_set_eviction(self.handle, made, None)
         with self._evict_lock:
             lib().slot_arena_set_eviction(self.handle, made, None)
             self._evict = made  # only commit() calls it, of this object
@@ -363,6 +365,10 @@ class _HostView:
                                     "strides": None, "typestr": owner.typestr, "version": 3}
 
 
+def _is_outside(values: Sequence[int]) -> bool:
+    return len(values) > 0 and not 0 <= min(values) <= max(values) < 1 << 63
+
+
 def _numbers(values: Sequence[int], name: str) -> Any:
     """Numbers as an array of size_t."""
     kind = ctypes.c_size_t * len(values)
@@ -376,11 +382,10 @@ def _numbers(values: Sequence[int], name: str) -> Any:
     found: Sequence[int] = values
     try:
         try:
-            made = kind(*values)
-        except TypeError:  # numbers of numpy, for example
+            made, outside = kind(*values), _is_outside(values)
+        except TypeError:  # numbers of numpy, for example, or what has __index__ alone
             found = [operator.index(each) for each in values]
-            made = kind(*found)
-        outside = len(found) > 0 and not 0 <= min(found) <= max(found) < 1 << 63
+            made, outside = kind(*found), _is_outside(found)
     except TypeError as failure:
         raise InvalidArgumentError(f"{name} are no whole numbers: {failure}") from failure
     if outside:  # C would cut them off without a word

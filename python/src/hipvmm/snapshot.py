@@ -14,6 +14,8 @@ import pickle
 import sys
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
+from ._output import write_out
+
 __all__ = ["load", "trace_rows", "main"]
 
 Row = Tuple[int, str, int, int, int]
@@ -113,10 +115,38 @@ def trace_rows(snapshot: Dict[str, Any], device: Optional[int] = None) -> List[R
     return before + rows
 
 
-def _write(rows: List[Row], file: Any) -> None:
-    file.write("Time,Action,Pointer,Size,Stream\n")
-    for time, action, address, size, stream in rows:
-        file.write(f"{time},{action},{address:#x},{size},{stream:#x}\n")
+def _text(rows: List[Row]) -> str:
+    return "Time,Action,Pointer,Size,Stream\n" + "".join(
+        f"{time},{action},{address:#x},{size},{stream:#x}\n"
+        for time, action, address, size, stream in rows)
+
+
+def _is_standard_output(path: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except OSError:
+        return False
+
+
+def _save(text: str, output: str, snapshot: str) -> None:
+    """Writes a file as a whole, or not at all; pipes and devices as they are."""
+    if os.path.exists(output):
+        if os.path.samefile(output, snapshot):
+            raise ValueError("--output is the snapshot itself: name another file")
+        if not os.path.isfile(output):
+            with open(output, "w") as trace:
+                trace.write(text)
+            return
+    target = os.path.realpath(output)  # a link stays one
+    unfinished = f"{target}.{os.getpid()}"
+    with open(unfinished, "x") as trace:
+        try:
+            trace.write(text)
+            trace.flush()
+            os.replace(unfinished, target)
+        except BaseException:
+            os.remove(unfinished)
+            raise
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -130,20 +160,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         with open(options.snapshot, "rb") as file:
             rows = trace_rows(load(file), options.device)
-        if options.output == "-":
-            _write(rows, sys.stdout)
-            sys.stdout.flush()
+        if options.output == "-" or _is_standard_output(options.output):
+            write_out(_text(rows))
         else:
-            unfinished = f"{options.output}.{os.getpid()}"
-            try:
-                with open(unfinished, "x") as trace:
-                    _write(rows, trace)
-                os.replace(unfinished, options.output)
-            except BaseException:
-                if os.path.exists(unfinished):
-                    os.remove(unfinished)
-                raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as failure:
+            _save(_text(rows), options.output, options.snapshot)
+    except OSError as failure:  # which names its file
+        print(f"hipvmm.snapshot: {failure}", file=sys.stderr)
+        return 1
+    except (ValueError, KeyError, TypeError, AttributeError) as failure:
         why = f"an event or a block lacks {failure}" if isinstance(failure, KeyError) else failure
         print(f"hipvmm.snapshot: {options.snapshot}: {why}", file=sys.stderr)
         return 1

@@ -10,11 +10,14 @@ import inspect
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._errors import InvalidArgumentError
+from .device import current_device
 from .mr import (
     Statistics,
     StatisticsResourceAdaptor,
     get_current_device_resource,
+    get_per_device_resource,
     set_current_device_resource,
+    set_per_device_resource,
 )
 
 __all__ = [
@@ -63,18 +66,18 @@ def statistics() -> Iterator[None]:
 
     A resource that is set in between stays set.
     """
-    before = get_current_device_resource()
+    device = current_device()  # another one may be current at the end
+    before = get_per_device_resource(device)
     enable_statistics()
-    during = get_current_device_resource()
-    push_statistics()
+    during = get_per_device_resource(device)
+    during.push_counters()
     try:
         yield
     finally:
-        now = get_current_device_resource()
-        if now is during:
-            pop_statistics()
+        if get_per_device_resource(device) is during:
+            during.pop_counters()
             if during is not before:
-                set_current_device_resource(before)
+                set_per_device_resource(device, before)
 
 
 class ProfilerRecords:

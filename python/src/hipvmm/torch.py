@@ -269,8 +269,9 @@ def memory_stats(device: Any = None) -> Dict[str, Any]:
     torch_has = _Statistics(struct_size=ctypes.sizeof(_Statistics))
     _call("hipvmm_torch_get_statistics", ordinal, ctypes.byref(torch_has))
     held = PoolStatistics(struct_size=ctypes.sizeof(PoolStatistics))
-    with _pool_of(ordinal) as handle:
-        lib().pool_get_statistics(handle, ctypes.byref(held))
+    if torch_has.count_total:  # else the device may have no pool, and gets none to be asked
+        with _pool_of(ordinal) as handle:
+            lib().pool_get_statistics(handle, ctypes.byref(held))
     used = {
         "current": torch_has.allocated_current,
         "peak": torch_has.allocated_high,
