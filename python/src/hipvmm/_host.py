@@ -6,7 +6,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Optional, Tuple
 
-from ._errors import InvalidArgumentError
+from ._dtype import numpy_or_none
+from ._errors import InvalidArgumentError, UnsupportedError
 from .device import current_device, is_default_stream, synchronize_stream
 
 
@@ -74,11 +75,6 @@ def host_target(target: Any) -> Tuple[int, int, Any]:
     return _memory_of(target, _WRITABLE, "to write")
 
 
-def is_device_array(source: Any) -> bool:
-    """Whether an object has memory of a device, as its __cuda_array_interface__ says."""
-    return hasattr(source, "__cuda_array_interface__")
-
-
 def device_source(source: Any, stream: int = 0, device: Optional[int] = None
                   ) -> Tuple[int, int, str]:
     """Address, size in bytes and typestr of a contiguous array of a device, which is complete for
@@ -112,6 +108,25 @@ def device_source(source: Any, stream: int = 0, device: Optional[int] = None
         if (own, own_device) != (stream, device):
             synchronize_stream(own, own_device)
     return int(interface["data"][0]), count * itemsize, typestr
+
+
+def numpy_for_views(device: int, is_accessible: bool, other_way: str) -> Any:
+    """numpy, if there is one, and host code may use the memory. Raises UnsupportedError."""
+    numpy = numpy_or_none()
+    if numpy is None:
+        raise UnsupportedError("numpy is not installed")
+    if not is_accessible:
+        raise UnsupportedError(f"host code may not use memory of device {device}{other_way}")
+    return numpy
+
+
+class HostView:
+    """Memory as numpy takes it; keeps its owner."""
+
+    def __init__(self, owner: Any, typestr: str, read_only: bool = False) -> None:
+        self._owner = owner
+        self.__array_interface__ = {"data": (owner.ptr, read_only), "shape": owner.shape,
+                                    "strides": None, "typestr": typestr, "version": 3}
 
 
 def _device_of(source: Any) -> int:

@@ -611,6 +611,13 @@ def get_address(function: Callable[..., None], *args: Any) -> int:
     return value.value or 0
 
 
+def get_struct(kind: Any, function: Callable[..., None], *args: Any) -> Any:
+    """Calls a function whose last parameter is a structure that begins with its size."""
+    now = kind(struct_size=ctypes.sizeof(kind))
+    function(*args, ctypes.byref(now))
+    return now
+
+
 def get_text(function: Callable[..., None], *args: Any) -> str:
     """Calls a function that copies a text, which may grow from one call to the next."""
     length = c_size_t()

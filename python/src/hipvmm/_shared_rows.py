@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Optional
 from ._errors import HipvmmError, OutOfMemoryError
 from ._handle import finalizers
 from .device import provider
+from .kv_cache import _BLOCK_UNIT
 from .slots import SlotArena
 
 _OWNERS = 4  # at a time: each has as many addresses as the first
-_UNIT = 2 << 20  # a multiple of every device's granularity
 
 
 def current_stream(device: int) -> Any:
@@ -58,7 +58,7 @@ class SharedRows:
     @classmethod
     def beside(cls, array: Any, nbytes: int) -> "SharedRows":
         """Empty rows with as many addresses as an array, in blocks of a 32nd of so many bytes."""
-        block = -(-nbytes // 32 // _UNIT) * _UNIT
+        block = -(-nbytes // 32 // _BLOCK_UNIT) * _BLOCK_UNIT
         arena = SlotArena(_OWNERS, array.max_size, device=array.device, block=block, prefetch=0)
         return cls(_Slot(arena), {})
 

@@ -12,9 +12,8 @@ from ._handle import finalizers
 from ._shared_rows import SharedRows, current_stream
 from .device import capability, ordinal_in_torch, provider
 from .growable import GrowableArray
-from .reserved import elements, returns_with_addresses
+from .reserved import _SLACK, elements, returns_with_addresses, with_memory
 
-_SLACK = 4 << 20  # bytes beyond an eighth of the tokens that trim() leaves
 _SHARED = 4 << 20  # bytes from which on a copy shares blocks
 _SCRATCH = 16 << 20  # bytes that select() copies at a time
 _ROWS = 64
@@ -234,13 +233,7 @@ class Tokens:
                 every[:0].zero_()
 
     def _with_memory(self, call: Callable[[int], Any], nbytes: int) -> Any:
-        try:
-            return call(nbytes)
-        except OutOfMemoryError:
-            if not self._elements.is_cuda:
-                raise
-            torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
-            return call(nbytes)
+        return with_memory(self._elements.is_cuda, call, nbytes)
 
     def _make_room(self, nbytes: int) -> None:
         """Backs so many bytes, and a 32nd more if there is as much."""
@@ -259,9 +252,7 @@ class Tokens:
             more = 0 if self._is_shared else nbytes // 32  # else a block is as much
             self._array.resize_uninitialized(min(nbytes + more, most))
         except OutOfMemoryError:
-            if self._elements.is_cuda:
-                torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
-            self._array.resize_uninitialized(nbytes)
+            self._with_memory(self._array.resize_uninitialized, nbytes)
         self._lay_out(self.kind)
 
     def shareable(self, count: int) -> Optional["Tokens"]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional
 
@@ -17,6 +16,7 @@ from ._library import (
     get_address,
     get_int,
     get_size,
+    get_struct,
     lib,
     option_milliseconds,
     options_text,
@@ -69,8 +69,7 @@ class IdleStatistics:
 
 def idle_statistics() -> IdleStatistics:
     """The counts of this process."""
-    now = _CIdleStatistics(struct_size=ctypes.sizeof(_CIdleStatistics))
-    lib().idle_get_statistics(ctypes.byref(now))
+    now = get_struct(_CIdleStatistics, lib().idle_get_statistics)
     return IdleStatistics(now.asked, now.refused, now.moved_bytes, now.released_bytes,
                           now.nanoseconds * 1e-9)
 
@@ -155,8 +154,7 @@ class MemoryBudget(Owner):
 
     def statistics(self) -> BudgetStatistics:
         """The limit, and the held bytes."""
-        now = _CBudgetStatistics(struct_size=ctypes.sizeof(_CBudgetStatistics))
-        self._call(lib().budget_get_statistics, ctypes.byref(now))
+        now = get_struct(_CBudgetStatistics, self._call, lib().budget_get_statistics)
         return BudgetStatistics(now.limit, now.bytes, now.own_bytes, now.holders)
 
     def holders(self) -> List[BudgetHolder]:

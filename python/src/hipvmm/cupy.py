@@ -30,9 +30,18 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import HipvmmError, OutOfMemoryError
-from ._library import get_address, get_text, lib, report_callback_error, take_callback_error
+from ._library import (
+    PoolStatistics,
+    get_address,
+    get_struct,
+    get_text,
+    lib,
+    report_callback_error,
+    take_callback_error,
+)
 from .device import devices
 from .device_buffer import DeviceBuffer
+from .mr import owned
 
 __all__ = [
     "MemoryStatistics",
@@ -228,32 +237,20 @@ def _device(device: Optional[int]) -> int:
     return int(_cupy().cuda.device.get_device_id() if device is None else device)
 
 
-@contextlib.contextmanager
-def _pool_of(device: Optional[int]) -> Iterator[int]:
-    handle = get_address(lib().device_pool, _device(device))
-    try:
-        yield handle
-    finally:
-        lib().resource_destroy(handle)
-
-
 def memory_statistics(device: Optional[int] = None) -> MemoryStatistics:
     """The used and held memory of a device's pool; CuPy's current device by default.
 
     Arrays in memory of a resource that was set are not included: query that resource.
     """
-    from ._library import PoolStatistics
-
-    now = PoolStatistics(struct_size=ctypes.sizeof(PoolStatistics))
-    with _pool_of(device) as handle:
-        lib().pool_get_statistics(handle, ctypes.byref(now))
+    with owned(get_address(lib().device_pool, _device(device))) as handle:
+        now = get_struct(PoolStatistics, lib().pool_get_statistics, handle)
     return MemoryStatistics(now.used_current, now.used_high, now.reserved_current,
                             now.reserved_high)
 
 
 def report(device: Optional[int] = None) -> str:
     """A device's pool in lines for people: its memory, and the requests that would still fit."""
-    with _pool_of(device) as handle:
+    with owned(get_address(lib().device_pool, _device(device))) as handle:
         return get_text(lib().pool_report, handle)
 
 
@@ -262,7 +259,7 @@ def empty_cache() -> None:
     with _lock:
         _forget_unused()
     for device in devices():
-        with _pool_of(device) as handle:
+        with owned(get_address(lib().device_pool, device)) as handle:
             lib().pool_trim(handle, 0, 0, None)
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import warnings
 import weakref
@@ -17,6 +16,7 @@ from ._library import (
     CALLBACK_RAISED,
     FillCallback,
     get_address,
+    get_struct,
     get_text,
     keep_callback_error,
     lib,
@@ -160,8 +160,7 @@ class Evictable(Owner):
 
     def statistics(self) -> EvictableStatistics:
         """What has happened so far."""
-        now = _CStatistics(struct_size=ctypes.sizeof(_CStatistics))
-        lib().evictable_get_statistics(self.handle, ctypes.byref(now))
+        now = get_struct(_CStatistics, lib().evictable_get_statistics, self.handle)
         return EvictableStatistics(
             now.evictions, now.returns, now.evicted_bytes, now.returned_bytes, now.refused_in_use,
             now.refused_by_failure, get_text(lib().evictable_reason, self.handle))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import array as _array
-import ctypes
 import functools
 import math
 import numbers
@@ -23,13 +22,14 @@ from ._dtype import (
 )
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._handle import Owner
-from ._host import device_source, host_source, is_device_array
+from ._host import HostView, device_source, host_source, numpy_for_views
 from ._library import (
     BufferStatistics as _CBufferStatistics,
     access_array,
     get_address,
     get_int,
     get_size,
+    get_struct,
     get_text,
     lib,
     not_zero,
@@ -189,7 +189,7 @@ class GrowableArray(Owner):
         `stream`, behind the work of the stream that its interface names. Pinned memory must not
         change until `stream` has passed the copy; its owner is kept until then.
         """
-        if is_device_array(data):
+        if hasattr(data, "__cuda_array_interface__"):
             address, nbytes, typestr = device_source(data, stream_value(stream), self.device)
             if typestr != self._dtype.typestr:
                 raise InvalidArgumentError(
@@ -275,19 +275,14 @@ class GrowableArray(Owner):
         memory, and is good until the array shrinks, moves, sleeps or is closed. Raises
         UnsupportedError on GPUs that do not let host code in.
         """
-        numpy = numpy_or_none()
-        if numpy is None:
-            raise UnsupportedError("numpy is not installed")
-        if not self._host_may_use():
-            raise UnsupportedError(
-                f"host code may not use memory of device {self.device}: use copy_to_host()")
+        numpy = numpy_for_views(self.device, self._host_may_use(), ": use copy_to_host()")
         self._require_awake()
         self._synchronize()
         if stream is not None:
             synchronize_stream(stream, self.device)
         if len(self) == 0:
             return numpy.empty(self.shape, dtype=self.dtype)
-        return numpy.asarray(_HostView(self))
+        return numpy.asarray(HostView(self, self.typestr))
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         # Without this numpy would make an array of one object.
@@ -342,8 +337,7 @@ class GrowableArray(Owner):
 
     def statistics(self) -> GrowthStatistics:
         """How it has grown."""
-        now = _CBufferStatistics(struct_size=ctypes.sizeof(_CBufferStatistics))
-        lib().buffer_get_statistics(self.handle, ctypes.byref(now))
+        now = get_struct(_CBufferStatistics, lib().buffer_get_statistics, self.handle)
         return GrowthStatistics(*(getattr(now, name) for name, _ in now._fields_[1:]))
 
     def explain(self) -> str:
@@ -516,17 +510,3 @@ def _truth(value: Any) -> bool:
     if isinstance(value, (list, tuple, range)):
         raise TypeError(f"{value!r} is no element")
     return bool(value)
-
-
-class _HostView:
-    """An array's memory as numpy takes it; keeps the array."""
-
-    def __init__(self, owner: GrowableArray) -> None:
-        self._owner = owner
-        self.__array_interface__ = {
-            "data": (owner.ptr, False),
-            "shape": owner.shape,
-            "strides": None,
-            "typestr": owner.typestr,
-            "version": 3,
-        }

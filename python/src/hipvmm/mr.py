@@ -9,13 +9,14 @@ something to the resource that they are made of, and keep it alive. All are thre
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import operator
 import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Union
 
 from ._errors import HipvmmError, InvalidArgumentError
 from ._handle import Owner
@@ -29,6 +30,7 @@ from ._library import (
     get_address,
     get_int,
     get_size,
+    get_struct,
     get_text,
     keep_callback_error,
     lib,
@@ -124,6 +126,15 @@ class MemoryResource(Owner):
 
 # The name of the base class in RMM.
 DeviceMemoryResource = MemoryResource
+
+
+@contextlib.contextmanager
+def owned(handle: int) -> Iterator[int]:
+    """The handle of a resource, which ends with the statement."""
+    try:
+        yield handle
+    finally:
+        lib().resource_destroy(handle)
 
 
 class _ForeignMemoryResource(MemoryResource):
@@ -224,8 +235,7 @@ class _AnyPool(MemoryResource):
 
     def statistics(self) -> PoolStatistics:
         """The held and used bytes."""
-        now = _CPoolStatistics(struct_size=ctypes.sizeof(_CPoolStatistics))
-        lib().pool_get_statistics(self.handle, ctypes.byref(now))
+        now = get_struct(_CPoolStatistics, lib().pool_get_statistics, self.handle)
         return PoolStatistics(*(getattr(now, name) for name, _ in now._fields_[1:]))
 
     def report(self) -> str:
@@ -587,8 +597,7 @@ class StatisticsResourceAdaptor(UpstreamResourceAdaptor):
         super().__init__(get_address(lib().statistics_create, upstream.handle), upstream)
 
     def _counters(self, function: Callable[..., None]) -> Statistics:
-        now = Counters(struct_size=ctypes.sizeof(Counters))
-        function(self.handle, ctypes.byref(now))
+        now = get_struct(Counters, function, self.handle)
         return Statistics(now.current_bytes, now.current_count, now.peak_bytes, now.peak_count,
                           now.total_bytes, now.total_count)
 

@@ -15,6 +15,7 @@ from ._library import (
     PressureCallback,
     get_address,
     get_size,
+    get_struct,
     lib,
     milliseconds,
     option_milliseconds,
@@ -158,8 +159,7 @@ class MemoryPressure(Owner):
 
     def now(self) -> PressureNote:
         """Measures, and returns what holds now."""
-        note = _CPressureNote(struct_size=ctypes.sizeof(_CPressureNote))
-        lib().pressure_now(self._hold().value, ctypes.byref(note))
+        note = get_struct(_CPressureNote, lib().pressure_now, self._hold().value)
         return _note(note)
 
     def try_next(self) -> Optional[PressureNote]:

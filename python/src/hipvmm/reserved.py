@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from ._dtype import torch_bytes_of
 from ._errors import (
@@ -20,9 +20,9 @@ from .device import capability, ordinal_in_torch
 from .growable import GrowableArray
 from .slots import SlotView
 
-__all__ = ["ReservedTensor", "elements", "reserve", "returns_with_addresses"]
+__all__ = ["ReservedTensor", "elements", "reserve", "returns_with_addresses", "with_memory"]
 
-_SLACK = 4 << 20  # bytes beyond an eighth of the rows that decommit() leaves
+_SLACK = 4 << 20  # bytes beyond an eighth of the rows that stay backed
 _FIXED = {"max", "mr", "past_max", "step_limit", "without_vmm"}  # options that the tensor sets
 
 
@@ -44,6 +44,19 @@ def elements(array: GrowableArray, dtype: Any, nbytes: int) -> Any:
                      has_memory=False)
     with torch.inference_mode(False):  # else writes outside of it are refused
         return torch.from_dlpack(every).view(dtype)
+
+
+def with_memory(is_cuda: bool, call: Callable[[int], Any], nbytes: int) -> Any:
+    """Calls a function that needs memory, and again without what PyTorch keeps if there is none."""
+    try:
+        return call(nbytes)
+    except OutOfMemoryError:
+        import torch
+
+        if not is_cuda:
+            raise
+        torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
+        return call(nbytes)
 
 
 class ReservedTensor:
@@ -141,15 +154,7 @@ class ReservedTensor:
         rows = self._checked(rows)
         if rows <= self._committed:
             return
-        try:
-            self._array.resize_uninitialized(rows * self._row_bytes)
-        except OutOfMemoryError:
-            import torch
-
-            if not self.tensor.is_cuda:
-                raise
-            torch.cuda.empty_cache()  # memory that PyTorch keeps and no tensor uses
-            self._array.resize_uninitialized(rows * self._row_bytes)
+        with_memory(self.tensor.is_cuda, self._array.resize_uninitialized, rows * self._row_bytes)
         self._committed = rows
 
     def decommit(self, rows: int = 0, stream: Any = None) -> int:

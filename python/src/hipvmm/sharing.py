@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 from ._dtype import dtype_of, numpy_or_none, row_bytes_of, row_shape_of
 from ._errors import UnsupportedError
 from ._handle import Owner
+from ._host import HostView, numpy_for_views
 from ._library import (
     get_address,
     get_int,
@@ -147,23 +148,12 @@ class Attachment(Owner):
 
     def numpy_view(self, stream: Any = None) -> Any:
         """A read-only numpy array of the same memory, if host code may use it."""
-        numpy = numpy_or_none()
-        if numpy is None:
-            raise UnsupportedError("numpy is not installed: use tobytes()")
-        if not is_host_accessible(self.device):
-            raise UnsupportedError(
-                f"host code may not use memory of device {self.device}: use copy_to_host()")
+        numpy = numpy_for_views(
+            self.device, is_host_accessible(self.device), ": use copy_to_host()")
         synchronize_stream(stream, self.device)
         if len(self) == 0:
             return numpy.empty(self.shape, dtype=self._dtype.typestr)
-        return numpy.asarray(_View(self, self.__cuda_array_interface__))
-
-
-class _View:
-    def __init__(self, owner: Attachment, interface: Dict[str, Any]) -> None:
-        self._owner = owner
-        del interface["stream"]
-        self.__array_interface__ = interface
+        return numpy.asarray(HostView(self, self._dtype.typestr, read_only=True))
 
 
 def keep(from_path: Path, path: Path, **options: Any) -> KeptPublication:

@@ -11,7 +11,7 @@ from ._errors import InvalidArgumentError
 from ._host import device_source
 from ._library import SuspendRange
 from ._library import TagStatistics as _CTagStatistics
-from ._library import get_size, lib, options_text, text_bytes
+from ._library import get_size, get_struct, lib, options_text, text_bytes
 from .device import stream_value
 from .growable import GrowableArray
 
@@ -113,8 +113,7 @@ def resume(tag: str) -> int:
 
 def tag_statistics(tag: str) -> TagStatistics:
     """The present state of a tag's memory."""
-    now = _CTagStatistics(struct_size=ctypes.sizeof(_CTagStatistics))
-    lib().tag_get_statistics(tag_bytes(tag), ctypes.byref(now))
+    now = get_struct(_CTagStatistics, lib().tag_get_statistics, tag_bytes(tag))
     return TagStatistics(now.objects, now.bytes_asleep, now.bytes_on_host, now.bytes_on_disk,
                          bool(now.is_asleep), now.bytes_mapped)
 

@@ -9,13 +9,10 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ._dtype import dtype_of, numpy_or_none, row_bytes_of
-from ._errors import (
-    InvalidArgumentError,
-    OutOfRangeError,
-    UnsupportedError,
-)
+from ._dtype import dtype_of, row_bytes_of
+from ._errors import InvalidArgumentError, OutOfRangeError
 from ._handle import Owner
+from ._host import HostView, numpy_for_views
 from ._library import (
     CALLBACK_RAISED,
     EvictCallback,
@@ -24,6 +21,7 @@ from ._library import (
     get_address,
     get_int,
     get_size,
+    get_struct,
     keep_callback_error,
     lib,
     not_zero,
@@ -120,8 +118,7 @@ class SlotArena(Owner):
             "floor": floor, "priority": priority, "prefetch": prefetch, "layout": layout,
             "access": access, "sleep_tag": sleep_tag})
         super().__init__(get_address(lib().slot_arena_create, device_or_current(device), text))
-        self._layout = _CLayout(struct_size=ctypes.sizeof(_CLayout))
-        lib().slot_arena_get_layout(self.handle, ctypes.byref(self._layout))
+        self._layout = get_struct(_CLayout, lib().slot_arena_get_layout, self.handle)
         self._evict: Any = None
         self._evict_lock = threading.Lock()  # so that it equals the library's
         self._evicting: List[int] = []  # the thread in which it runs
@@ -274,8 +271,7 @@ class SlotArena(Owner):
 
     def statistics(self) -> SlotStatistics:
         """The used, needed and held bytes."""
-        now = _CSlotStatistics(struct_size=ctypes.sizeof(_CSlotStatistics))
-        lib().slot_arena_get_statistics(self.handle, ctypes.byref(now))
+        now = get_struct(_CSlotStatistics, lib().slot_arena_get_statistics, self.handle)
         return SlotStatistics(*(getattr(now, name) for name, _ in now._fields_[1:]))
 
     def _require_awake(self) -> None:
@@ -323,14 +319,10 @@ class SlotView:
 
     def numpy_view(self) -> Any:
         """A numpy array of the memory, if host code may use it (the host provider)."""
-        numpy = numpy_or_none()
-        if numpy is None:
-            raise UnsupportedError("numpy is not installed")
-        self._require_awake()
-        if not is_host_accessible(self._device):
-            raise UnsupportedError(f"host code may not use memory of device {self._device}")
         self._held.require_own("SlotView")
-        return numpy.asarray(_HostView(self))
+        self._require_awake()
+        numpy = numpy_for_views(self._device, is_host_accessible(self._device), "")
+        return numpy.asarray(HostView(self, self.typestr))
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
@@ -354,15 +346,6 @@ class SlotView:
         own = self.__dlpack_device__()
         require_no_copy(own, dl_device, copy)
         return capsule(self, self.ptr, self.shape, self.typestr, own)
-
-
-class _HostView:
-    """A SlotView as numpy takes it; keeps it."""
-
-    def __init__(self, owner: SlotView) -> None:
-        self._owner = owner
-        self.__array_interface__ = {"data": (owner.ptr, False), "shape": owner.shape,
-                                    "strides": None, "typestr": owner.typestr, "version": 3}
 
 
 def _is_outside(values: Sequence[int]) -> bool:

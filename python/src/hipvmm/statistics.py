@@ -41,23 +41,28 @@ def enable_statistics() -> None:
         set_current_device_resource(StatisticsResourceAdaptor(used))
 
 
+def _counting() -> Optional[StatisticsResourceAdaptor]:
+    used = get_current_device_resource()
+    return used if isinstance(used, StatisticsResourceAdaptor) else None
+
+
 def get_statistics() -> Optional[Statistics]:
     """The counters of the innermost level; None without enable_statistics()."""
-    used = get_current_device_resource()
-    return used.allocation_counts if isinstance(used, StatisticsResourceAdaptor) else None
+    used = _counting()
+    return used and used.allocation_counts
 
 
 def push_statistics() -> Optional[Statistics]:
     """Begins a level, and returns the counters of the one around it; None without
     enable_statistics()."""
-    used = get_current_device_resource()
-    return used.push_counters() if isinstance(used, StatisticsResourceAdaptor) else None
+    used = _counting()
+    return used and used.push_counters()
 
 
 def pop_statistics() -> Optional[Statistics]:
     """Ends the level and returns its counters; None without enable_statistics()."""
-    used = get_current_device_resource()
-    return used.pop_counters() if isinstance(used, StatisticsResourceAdaptor) else None
+    used = _counting()
+    return used and used.pop_counters()
 
 
 @contextlib.contextmanager
@@ -169,8 +174,7 @@ class _Profiler(contextlib.AbstractContextManager):  # type: ignore[type-arg]
     def __enter__(self) -> None:
         if not self._name:
             raise InvalidArgumentError("profiler() in a with statement needs a name")
-        used = get_current_device_resource()
-        counts = used if isinstance(used, StatisticsResourceAdaptor) else None
+        counts = _counting()
         if counts is not None:
             counts.push_counters()
         self._counting.append(counts)

@@ -37,11 +37,12 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from . import sleep as _sleep
 from ._errors import HipvmmError, UnsupportedError
-from ._library import PoolStatistics, get_text, lib
+from ._library import PoolStatistics, get_address, get_int, get_struct, get_text, lib
 from .device import ordinal_in_torch
 from .evictable import EvictableModule, evictable
 from .kept import attach, forget, keep
 from .kv_cache import KVCache
+from .mr import owned
 from .reserved import ReservedTensor, reserve
 
 __all__ = [
@@ -172,10 +173,9 @@ def is_installed() -> bool:
 def _allocator_of(tag: str) -> Any:
     """The allocator with pools that carry a tag."""
     if tag not in _of_tags:
-        number = ctypes.c_int()
-        _call("hipvmm_torch_tag", _sleep.tag_bytes(tag), ctypes.byref(number))
+        number = get_int(_call, "hipvmm_torch_tag", _sleep.tag_bytes(tag))
         _of_tags[tag] = _pluggable(
-            f"hipvmm_torch_alloc_{number.value}", f"hipvmm_torch_free_{number.value}")
+            f"hipvmm_torch_alloc_{number}", f"hipvmm_torch_free_{number}")
     return _of_tags[tag]
 
 
@@ -252,26 +252,19 @@ def _names_of(tags: Tags) -> List[str]:
     return [tags] if isinstance(tags, str) else list(tags)
 
 
-@contextlib.contextmanager
-def _pool_of(device: int) -> Iterator[ctypes.c_void_p]:
-    handle = ctypes.c_void_p()
-    _call("hipvmm_torch_pool", device, ctypes.byref(handle))
-    try:
-        yield handle
-    finally:
-        lib().resource_destroy(handle)
+def _pool_of(device: int) -> Any:
+    return owned(get_address(_call, "hipvmm_torch_pool", device))
 
 
 def memory_stats(device: Any = None) -> Dict[str, Any]:
     """The allocations of install() or pool() on a device, by the names of torch.cuda.memory_stats:
     those of its entries that mean something here. The current device by default."""
     ordinal = ordinal_in_torch(device)
-    torch_has = _Statistics(struct_size=ctypes.sizeof(_Statistics))
-    _call("hipvmm_torch_get_statistics", ordinal, ctypes.byref(torch_has))
-    held = PoolStatistics(struct_size=ctypes.sizeof(PoolStatistics))
+    torch_has = get_struct(_Statistics, _call, "hipvmm_torch_get_statistics", ordinal)
+    held = PoolStatistics()
     if torch_has.count_total:  # else the device may have no pool, and gets none to be asked
         with _pool_of(ordinal) as handle:
-            lib().pool_get_statistics(handle, ctypes.byref(held))
+            held = get_struct(PoolStatistics, lib().pool_get_statistics, handle)
     used = {
         "current": torch_has.allocated_current,
         "peak": torch_has.allocated_high,

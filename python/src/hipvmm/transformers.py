@@ -35,7 +35,7 @@ from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from ._errors import HipvmmError, InvalidArgumentError, InvalidStateError, UnsupportedError
-from ._static_cache import GrowingStaticCache, GrowingStaticLayer
+from ._static_cache import GrowingStaticCache, GrowingStaticLayer, _is_compiling
 from ._tokens import Tokens, kind_of, ordinal_of, rows_of, storage_of, views_of
 
 __all__ = [
@@ -49,7 +49,6 @@ __all__ = [
 ]
 
 _LAYER_TYPE = "full_attention"
-_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 if not hasattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING"):
     import transformers
