@@ -418,7 +418,8 @@ def test_what_a_callback_raises_is_reported_if_the_call_succeeds(monkeypatch):
 
 
 def test_text_is_taken_whole_or_refused(tmp_path):
-    for wrong in (lambda: mr.LoggingResourceAdaptor(mr.CudaMemoryResource(), str(tmp_path / "a\0b")),
+    cuda = mr.CudaMemoryResource()
+    for wrong in (lambda: mr.LoggingResourceAdaptor(cuda, str(tmp_path / "a\0b")),
                   lambda: hipvmm.log("info", "a\0b"), lambda: hipvmm.log("info", "\ud800"),
                   lambda: hipvmm.GrowableArray(sleep_tag=" w"),
                   lambda: hipvmm.GrowableArray(sleep_tag="w\n"),

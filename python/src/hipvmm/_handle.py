@@ -32,8 +32,8 @@ class _Finalizers:
 
     def __init__(self) -> None:
         self.generation = 0  # of the process: one more in a child of fork()
-        # Unchanged while handles are good. One more in a child of fork(); NaN, which equals nothing,
-        # once the interpreter ends.
+        # Unchanged while handles are good. One more in a child of fork(); NaN, which equals
+        # nothing, once the interpreter ends.
         self.era: float = 0
         # By the numbers of threads, so that each changes its own entry: no lock is needed.
         self._making: Dict[int, int] = {}

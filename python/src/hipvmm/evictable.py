@@ -288,9 +288,10 @@ def evictable(module: Any, *, device: Any = None, priority: int = 0, storage: Op
 
     Use the module within use() of what it returns, which is to be held as long as the module: the
     memory stays as it is when that ends. Addresses stay for good, so that captured graphs may be
-    launched in a use. Gradients that are there move to the device, and stay. Strides stay, and so do views of one memory. All of a module comes and goes
-    at once; make it of parts that are used one after the other. Modules that share a tensor belong
-    in one: the second is refused. Options: as Evictable.
+    launched in a use. Gradients that are there move to the device, and stay. Strides stay, and so
+    do views of one memory. All of a module comes and goes at once; make it of parts that are used
+    one after the other. Modules that share a tensor belong in one: the second is refused. Options:
+    as Evictable.
     """
     return EvictableModule(module, device=device, priority=priority, storage=storage,
                            folder=folder, fill=fill)

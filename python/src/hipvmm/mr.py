@@ -349,8 +349,8 @@ def is_of_host(resource: MemoryResource) -> bool:
 class PoolMemoryResource(UpstreamResourceAdaptor, _AnyPool):
     """A pool by RMM's name.
 
-    Over a CudaMemoryResource it is hipvmm's own pool of that device: it maps memory itself and takes
-    none from the upstream; over any other it is an arena. The sizes are bytes or text such as
+    Over a CudaMemoryResource it is hipvmm's own pool of that device: it maps memory itself and
+    takes none from the upstream; over any other it is an arena. The sizes are bytes or text such as
     "1GiB". Differs from RMM: by default it begins empty, as it can grow without fragments.
     """
 
@@ -466,8 +466,9 @@ class CallbackMemoryResource(MemoryResource):
     """Memory from two functions of the program.
 
     allocate_func(nbytes, stream) returns an address, or 0 without memory; its exceptions leave
-    allocate(), or if that gets other memory, go to sys.unraisablehook. deallocate_func(address, nbytes, stream) must not raise. They run in
-    the threads that use the resource.
+    allocate(), or if that gets other memory, go to sys.unraisablehook. An interrupt always leaves
+    it. deallocate_func(address, nbytes, stream) must not raise. They run in the threads that use
+    the resource.
     """
 
     def __init__(self, allocate_func: Callable[[int, int], int],

@@ -22,8 +22,8 @@ Allocations in a pool with a tag sleep and wake::
     hipvmm.torch.suspend("weights")         # the memory is the device's, its addresses stay
     hipvmm.torch.resume("weights")
 
-Without install() and pool(): KVCache keeps keys and values of many sequences in tensors that grow in
-place, reserve() makes a tensor of its full shape whose first rows have memory, and modules of
+Without install() and pool(): KVCache keeps keys and values of many sequences in tensors that grow
+in place, reserve() makes a tensor of its full shape whose first rows have memory, and modules of
 evictable() leave the device for others. keep() tensors by a name beyond the end of the process;
 attach() to them in another.
 """
