@@ -58,7 +58,8 @@ def test_deep_copies_take_the_memory_once(grown, monkeypatch):
 
 
 def _static(grown, layers=8):
-    cache = grown.GrowingStaticCache(config=config(*["full_attention"] * layers), max_cache_len=4096)
+    kinds = config(*["full_attention"] * layers)
+    cache = grown.GrowingStaticCache(config=kinds, max_cache_len=4096)
     given = [tokens(2, 300) for _ in range(layers)]
     for layer, each in enumerate(given):
         cache.update(*each, layer)
@@ -114,8 +115,12 @@ def test_offloaded_tokens_come_and_go_in_one_copy(grown, monkeypatch):
     layer, strides, copied = caches[0].layers[0], None, []
     strides = [each.stride() for each in (layer.keys, layer.values)]
     copy_ = torch.Tensor.copy_
-    monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other, **options: (
-        copied.append((self.is_contiguous(), other.is_contiguous())), copy_(self, other, **options))[1])
+
+    def noted(self, other, **options):
+        copied.append((self.is_contiguous(), other.is_contiguous()))
+        return copy_(self, other, **options)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", noted)
     layer.offload()
     layer.prefetch()
     assert copied == [(True, True)] * 2 and same(caches[0], caches[1])

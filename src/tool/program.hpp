@@ -149,6 +149,11 @@ inline void write_to_standard_output(const std::string& text) {
                           "cannot write the result to standard output"};
 }
 
+/// To the file of file_for_result().
+inline void write_result(const std::unique_ptr<output_file>& file, const std::string& text) {
+  file ? file->write(text) : write_to_standard_output(text);
+}
+
 /// A sentence, in one line.
 inline void write_error(const std::string& program, const std::string& text) {
   std::cerr << program << ": " << printable(text) << '\n';

@@ -7,7 +7,6 @@ import ctypes
 import operator
 import os
 import re
-import signal
 import threading
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_int64, c_void_p
 from pathlib import Path
@@ -583,10 +582,10 @@ class _Reported:
 
 
 def report_callback_error(error: Optional[BaseException]) -> None:
-    """Reports what a callback raised though its call has succeeded: an interrupt comes again."""
+    """Reports what a callback raised though its call has succeeded; raises an interrupt."""
     if isinstance(error, KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-    elif error is not None:
+        raise error
+    if error is not None:
         _Reported(error)
 
 
@@ -682,7 +681,8 @@ def options_text(options: Dict[str, Any]) -> Optional[bytes]:
             value = os.fsdecode(value)
         if any(each in str(value) for each in ",\0"):
             raise _errors.InvalidArgumentError(f"the value of {name} has a comma or a zero in it")
-        if str(value) != str(value).strip(" \t\n"):  # which the library leaves out
+        # The library leaves these spaces out, which makes another name of a name.
+        if name in ("folder", "sleep_tag", "tag") and str(value) != str(value).strip(" \t\n"):
             raise _errors.InvalidArgumentError(
                 f"{name} is {str(value)!r}, and must neither begin nor end with a space")
         parts.append(f"{name}={value}")

@@ -69,14 +69,9 @@ hipvmm::device_uuid device_of_budget(const options& chosen, const char* advice =
 }
 
 int list(const options& chosen, bool as_json) {
-  const bool to_file = as_json && !chosen.json.empty() && chosen.json != "-";
-  const std::unique_ptr<tool::output_file> file = tool::file_for_result(to_file ? chosen.json : "");
+  const std::unique_ptr<tool::output_file> file = tool::file_for_result(chosen.json);
   const std::vector<hipvmm::budget_report> all = hipvmm::memory_budget::all();
-  const std::string text = as_json ? tool::budgets_json(all) : tool::budgets_text(all);
-  if (file)
-    file->write(text);
-  else
-    tool::write_to_standard_output(text);
+  tool::write_result(file, as_json ? tool::budgets_json(all) : tool::budgets_text(all));
   return 0;
 }
 

@@ -67,12 +67,10 @@ std::string budgets_of(const options& chosen) {
 int tell(const options& chosen) {
   const std::vector<hipvmm::device_ref> devices =
       chosen.budgets ? std::vector<hipvmm::device_ref>{} : devices_of(chosen);
-  const bool to_file = chosen.as_json && !chosen.json.empty() && chosen.json != "-";
-  if (to_file) tool::require_different({}, {{"--json", chosen.json}});
-  const std::unique_ptr<tool::output_file> file = tool::file_for_result(to_file ? chosen.json : "");
+  if (!chosen.json.empty()) tool::require_different({}, {{"--json", chosen.json}});
+  const std::unique_ptr<tool::output_file> file = tool::file_for_result(chosen.json);
   if (chosen.budgets) {
-    const std::string text = budgets_of(chosen);
-    file ? file->write(text) : tool::write_to_standard_output(text);
+    tool::write_result(file, budgets_of(chosen));
     return 0;
   }
 
@@ -82,10 +80,7 @@ int tell(const options& chosen) {
       chosen.as_json ? tool::json_report(known)
                      : tool::text_report(known, chosen.explain ? tool::detail_level::explained
                                                                : tool::detail_level::plain);
-  if (file)
-    file->write(text);
-  else
-    tool::write_to_standard_output(text);
+  tool::write_result(file, text);
 
   // The text has the reasons already.
   if (!chosen.as_json && !known.failed.empty())

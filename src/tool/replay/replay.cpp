@@ -147,10 +147,6 @@ void complete(const options& chosen, const CLI::App& app) {
   require_different({{"TRACE", chosen.trace}}, written);
 }
 
-void write(const std::unique_ptr<output_file>& file, const std::string& text) {
-  file ? file->write(text) : write_to_standard_output(text);
-}
-
 std::unique_ptr<replay_subject> make_chosen(const std::string& resource,
                                             const subject_options& made) {
   try {
@@ -199,9 +195,9 @@ int replay_and_report(const options& chosen) {
                              result, how.busy_bytes};
   const bool has_text = chosen.json != "-" && chosen.timeline != "-";
   if (has_text) write_to_standard_output(text_of(report));
-  if (!chosen.json.empty()) write(json, json_of(report));
+  if (!chosen.json.empty()) write_result(json, json_of(report));
   if (!chosen.timeline.empty())
-    write(timeline, draw_timeline(recorded.name + " on " + chosen.resource, result.samples));
+    write_result(timeline, draw_timeline(recorded.name + " on " + chosen.resource, result.samples));
 
   std::string wrong;
   if (result.failures.count() != 0)
