@@ -494,6 +494,7 @@ def test_the_exit_does_not_free_a_buffer_that_a_call_uses():
         buffer.tobytes()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_error_of_a_callback_is_not_kept_for_later():
     memory = mr.CudaMemoryResource()
     calls = []

@@ -415,6 +415,9 @@ def test_what_a_callback_raises_is_reported_if_the_call_succeeds(monkeypatch):
     pool = mr.PoolMemoryResource(raising(ValueError("no luck")))
     pool.deallocate(pool.allocate(1000), 1000)
     assert reported == ["no luck"]
+    pool = mr.PoolMemoryResource(raising(MemoryError()))
+    pool.deallocate(pool.allocate(1000), 1000)
+    assert reported == ["no luck"]
 
 
 def test_text_is_taken_whole_or_refused(tmp_path):

@@ -585,7 +585,8 @@ def report_callback_error(error: Optional[BaseException]) -> None:
     """Reports what a callback raised though its call has succeeded; raises an interrupt."""
     if isinstance(error, KeyboardInterrupt):
         raise error
-    if error is not None:
+    # Without memory other memory was had, as a resource may well do.
+    if error is not None and not isinstance(error, MemoryError):
         _Reported(error)
 
 
