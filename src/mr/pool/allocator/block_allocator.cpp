@@ -101,7 +101,7 @@ void block_allocator::note_passed(const stream_epoch& reached) {
   reached.state->note_passed(reached.epoch);
 }
 
-void block_allocator::forget(stream_ref stream) {
+void block_allocator::forget(stream_ref stream, bool is_ending) {
   // Streams that have no state end without any slow path.
   if (blocks_.streams.find(stream) == nullptr) return;
   backing_turn turn{backing_.turns};
@@ -122,13 +122,15 @@ void block_allocator::forget(stream_ref stream) {
   blocks_.streams.forget(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
+  // ~stream has waited where events need their stream.
+  if (is_ending) return;
   blocks_.streams.end_fences(*left);
   at_work.record_forgotten({left});
 }
 
 void block_allocator::forget_ended(stream_ref stream) {
   try {
-    forget(stream);
+    forget(stream, true);
   } catch (...) {
     // The next stream may have the handle, and must not find this state by it.
     const backing_turn turn{backing_.turns};

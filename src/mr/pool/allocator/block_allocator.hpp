@@ -139,8 +139,9 @@ class block_allocator {
   /// Declares that the work on all memory freed up to that epoch has passed.
   void note_passed(const stream_epoch& reached);
   /// Makes a fence cover all memory freed in `stream`, which may be destroyed after this call.
+  /// `is_ending`: ~stream calls it.
   /// Throws: std::invalid_argument while it is captured.
-  void forget(stream_ref stream);
+  void forget(stream_ref stream, bool is_ending = false);
   /// Forgets a stream that is destroyed in any case. If no fence can be made, memory freed in it
   /// becomes free only after a wait for all work. Throws: as forget, after that.
   void forget_ended(stream_ref stream);
