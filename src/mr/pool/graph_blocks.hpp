@@ -46,8 +46,8 @@ class graph_blocks {
   };
   /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
-  /// With `place`, that of `stream` in the capture, `stream` has the block from now on, and so have
-  /// streams ordered after it. Pre: size_of() is not 0.
+  /// The second overload: the block serves `stream` at once, and streams of the capture that are
+  /// ordered after `place`. Pre: size_of() is not 0.
   void deallocate(void* pointer, reuse next) noexcept;
   void deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
   /// The same for a block that is free for its stream when `passed` is done; without an event when

@@ -136,7 +136,7 @@ struct pool_state {
   void unmap_in_background() noexcept;
   /// The worker's part of both, a few chunks at a time.
   void release_some() noexcept;
-  /// From now on streams of any device may use the memory, as far as the program allows them.
+  /// From now on waits are for all devices, because the upstream's rights are not known.
   void expect_all_devices();
   /// Reports memory that is still allocated to the error handler; returns false when there is some.
   bool ends_unused() noexcept;

@@ -30,7 +30,7 @@ class fixed_size_resource final : public resource_adaptor {
   /// Allocates `blocks_to_preallocate` blocks of `block_size` bytes from the upstream now, and as
   /// many whenever no block is left. Allocates a single block when the upstream cannot provide so
   /// many.
-  /// Throws: std::invalid_argument for a zero; out_of_memory.
+  /// Throws: std::invalid_argument for a zero, or more than 4 TiB in all; out_of_memory.
   explicit fixed_size_resource(memory_resource* upstream,
                                std::size_t block_size = default_block_size,
                                std::size_t blocks_to_preallocate = default_blocks_to_preallocate);

@@ -22,8 +22,8 @@ struct graph_pool_statistics {
 /// - An allocation is of a stream that is being captured. Another stream's throws std::logic_error,
 ///   because each launch overwrites the memory; so does allocate_sync().
 /// - Memory that is freed in the capture serves it again: in the stream of the free, and in streams
-///   of the capture that are ordered after the free, by any events. Beside edges that HIP does
-///   not list, as CUDA's programmatic ones, it serves its stream alone.
+///   of the capture that are ordered after the free, by any events. If HIP does not list the edge
+///   between two streams (CUDA's programmatic edges), freed memory serves only its own stream.
 /// - Memory that is freed elsewhere, or by deallocate_sync(), serves the next capture. The caller
 ///   orders work outside of the graphs, as a copy of a result, before the next launch of any.
 /// - The next capture has all memory that is not allocated, of whichever graph, in any stream. So

@@ -15,7 +15,8 @@
 
 namespace hipvmm::mr {
 
-/// Of pools that C++ makes: HIPVMM_CONF has defaults for the C interface and the preload only.
+/// Options of a pool made in C++. HIPVMM_CONF does not change them: it has defaults for the C
+/// interface and the preload only.
 struct pool_options {
   /// Bytes held from the start; rounded up to whole granules (region::granularity).
   std::size_t initial_bytes = 0;
@@ -25,8 +26,8 @@ struct pool_options {
   /// Idle memory of pools and arenas of a lower priority is released first.
   int priority = 0;
   /// Limit of the memory held, in bytes, rounded down to whole granules; zero: the device's memory
-  /// (an APU: with the free memory at the pool's construction). It is less if the process has too
-  /// few addresses: vmm_pool_resource::maximum_bytes().
+  /// (an APU: with the free memory at the pool's construction). The limit in force,
+  /// vmm_pool_resource::maximum_bytes(), is lower if the process has too few addresses.
   std::size_t maximum_bytes = 0;
   /// A thread of the library soon releases idle memory beyond this many bytes to the device; if
   /// memory returns only with its addresses (docs/reference/capability.md), only when the whole

@@ -33,7 +33,7 @@ enum class block_state : unsigned char {
 /// - a free block is in the tree of its owner;
 /// - a used block is in the table by offset;
 /// - unmapped and leaving blocks are in trees of the index;
-/// - of adjacent free blocks at least every other one is in a list.
+/// - of two adjacent free blocks, the one that became free later is in a list.
 struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>>,
                boost::intrusive::unordered_set_base_hook<>,
                block_list_hook {

@@ -49,8 +49,8 @@ class block_index {
   }
   /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
   void prepare_for(std::size_t count);
-  /// Cuts that stay in reserve for each growth between these calls: one that waited without the
-  /// pool's lock needs up to three to finish.
+  /// Number of cuts kept in reserve for each growth between begin_growth() and end_growth():
+  /// finish() makes up to three and must not allocate.
   static constexpr std::size_t kept_spare = 3;
   void begin_growth() noexcept { ++growths_; }
   void end_growth() noexcept { --growths_; }

@@ -68,7 +68,8 @@ class maintenance {
                                            std::vector<block_index::blocks>& around,
                                            chunk_gift* gift);
   /// Trims a pool whose memory can be released only together with its addresses: it releases all or
-  /// nothing. `are_in_transit`: blocks in use may be free soon.
+  /// nothing. `are_in_transit`: another thread carries blocks from a cache to the index, so a later
+  /// trim may find more.
   [[nodiscard]] trimmed trim_with_addresses(std::size_t bytes_to_keep, bool are_in_transit);
 
   pool_blocks& blocks_;

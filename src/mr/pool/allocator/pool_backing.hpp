@@ -29,7 +29,8 @@ struct backing_turns {
   // Blocks may be busy until then.
   struct unlocked_period : boost::intrusive::list_base_hook<> {
     std::uint64_t number = 0;
-    // Of the chunks of detached memory that it unmaps, which count as held until the work ends.
+    // If this work unmaps detached memory: the bytes of its chunks, which count as held until the
+    // work ends.
     std::optional<std::size_t> unmapped_bytes;
   };
   boost::intrusive::list<unlocked_period> unlocked_periods;
@@ -84,7 +85,8 @@ class backing_turn {
   }
 
   /// Runs `work`, which may wait for the GPU, without the lock, so that other threads can have
-  /// their turns. `unmapped_bytes`: of the chunks of detached memory, if it unmaps such.
+  /// their turns. `unmapped_bytes`: the bytes of the chunks that `work` unmaps; nullopt if it
+  /// unmaps nothing.
   template <typename Work>
   void without_lock(Work work, std::optional<std::size_t> unmapped_bytes = {}) {
     ++times_away_;

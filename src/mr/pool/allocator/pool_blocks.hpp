@@ -72,8 +72,8 @@ struct pool_blocks {
   void require_awake() const;
   /// The rules of new chunks.
   [[nodiscard]] chunk_rules rules() const;
-  /// Plans a growth. Chunks that addresses pin count against the limit too; those alone of the
-  /// sizes of a growth back it. Throws: std::bad_alloc.
+  /// Plans a growth. Pinned chunks count against the limit too. A growth can take one only if it
+  /// needs a chunk of exactly that size. Throws: std::bad_alloc.
   [[nodiscard]] std::optional<growth_plan> plan(const request& wanted, const placement_scan& found,
                                                 chunk_rules rules) const;
   /// Chooses the one size of chunks, if they must have one and none is mapped, so that `available`

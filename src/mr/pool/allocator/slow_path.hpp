@@ -16,8 +16,8 @@ namespace hipvmm::mr::pool {
 
 /// Serves a request that its own stream's free memory cannot serve: it tries the sources of
 /// pool_source in turn until one succeeds.
-/// - During its turn its thread is the only one that makes HIP calls for the pool. It releases the
-///   turn while it waits.
+/// - Only the thread that has the turn creates, maps and records. It releases the turn while it
+///   waits.
 /// - Blocks that it uses without the state lock are busy; no other thread touches busy blocks.
 class slow_path final : block_filter {
  public:
@@ -34,9 +34,9 @@ class slow_path final : block_filter {
   using blocks = block_index::blocks;
   struct growth;
 
-  /// Throws: std::logic_error while the memory sleeps. It may have fallen asleep whenever the turn
-  /// was another thread's: before it began, and in every wait. Nothing is taken and nothing mapped
-  /// then, because suspend() has counted the memory.
+  /// Throws: std::logic_error while the memory sleeps. Called at the start and after each wait,
+  /// because another thread may have put the memory to sleep. A sleeping pool takes and maps
+  /// nothing: suspend() has already counted its memory.
   void require_awake() const;
 
   // The sources, one function each.

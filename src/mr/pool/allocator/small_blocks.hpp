@@ -80,7 +80,7 @@ class sparse_array {
 
   [[nodiscard]] Element* get() const noexcept { return elements_; }
   [[nodiscard]] Element& operator[](std::size_t i) const noexcept { return elements_[i]; }
-  /// Releases the memory to the caller, which frees it as a sparse_array of as many elements does.
+  /// Returns the memory; the caller passes it to free() with the same count.
   [[nodiscard]] Element* release() noexcept { return std::exchange(elements_, nullptr); }
   static void free(Element* elements, std::size_t count) noexcept {
     if (elements != nullptr) ::munmap(elements, count * sizeof(Element));
@@ -226,7 +226,8 @@ class block_map {
 };
 
 /// Cache of the small blocks that one stream freed in one thread, or in the threads that share a
-/// place. Also keeps one larger block: of those allocated there last, the one that was freed last.
+/// place. Also keeps one larger block: the last one freed among the four that were allocated here
+/// last.
 class thread_cache {
  public:
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);

@@ -26,8 +26,9 @@ namespace hipvmm::mr::pool {
 /// - No HIP call is made, and no event exists, before another stream needs the memory. Exception: a
 ///   stream that may vanish (fence_source::may_vanish) is not named after a call of the pool in it.
 ///   Once another stream has needed memory of it, each free makes a fence there, the newest fence,
-///   before the memory is free. It covers all that was freed in the stream, and later fences of the
-///   stream are this one. A fence for all streams covers memory freed without one.
+///   before the memory is free. It covers all that was freed in the stream; until the next free,
+///   later fences of the stream are this one. A fence for all streams covers memory freed without
+///   one.
 /// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
 ///   fence, which has a lock of its own.
 class stream_state : public block_owner {

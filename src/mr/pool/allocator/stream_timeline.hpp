@@ -45,8 +45,8 @@ class stream_timeline {
   [[nodiscard]] bool renew_fence(stream_state& whose);
 
   // Called with the slow-path lock and without the state lock.
-  // `caller`: the state of the stream that this call of the pool was given, which is there; nullptr
-  // if it was given none.
+  // `caller`: the state of the stream passed to this call of the pool, which therefore still
+  // exists; nullptr without a stream.
   /// Makes a fence that covers all memory freed in `whose` so far; nullptr while the stream is
   /// captured. Throws: as fence_source::fence_for.
   [[nodiscard]] std::shared_ptr<const fence> make_fence(stream_state& whose,

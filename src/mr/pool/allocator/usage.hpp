@@ -12,7 +12,7 @@
 
 namespace hipvmm::mr::pool {
 
-/// The statistics of a pool, but for its callbacks, and numbers for its parts alone.
+/// pool_statistics without `callbacks`, and two numbers that only the library uses.
 struct allocator_statistics : pool_statistics {
   /// Longest run of addresses that one request could get, with new memory if there is none.
   std::size_t largest_place = 0;
@@ -26,9 +26,9 @@ struct allocator_statistics : pool_statistics {
                                                   std::optional<new_memory> fresh = std::nullopt);
 
 /// Whether the pool may serve a request of `bytes` after the release of all idle chunks, if the
-/// source gives `fresh` bytes more. False is certain: the limit, the source or the places between
-/// used blocks forbid it. True without a check of places if chunks do not move or a thread works on
-/// some block. Throws: std::bad_alloc.
+/// source gives `fresh` bytes more. False is definite; true means only that a release is worth
+/// trying. True without a check of places if chunks do not move or a thread works on some block.
+/// Throws: std::bad_alloc.
 [[nodiscard]] bool may_release_serve(pool_blocks& blocks, std::size_t bytes, std::size_t fresh);
 
 /// Returns the counts alone: no share of a stream, no largest request. Memory in caches counts as

@@ -94,8 +94,8 @@ class memory_backend {
   /// Sets the supply of the request that calls create() next; nullptr: it has none.
   virtual void use_supply(slab_supply* supply) noexcept { static_cast<void>(supply); }
   /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest:
-  /// set-aside chunks of these sizes, in the order of creation, or else new ones. Does not wait for
-  /// retired memory. Pre: there is one chunk unless traits.moves_chunks.
+  /// it takes set-aside chunks of these sizes first, oldest first, and creates the rest. Does not
+  /// wait for retired memory. Pre: there is one chunk unless traits.moves_chunks.
   /// Throws: out_of_memory, hip_error; then nothing changed.
   virtual void create(std::size_t offset, std::size_t bytes, std::size_t chunk) = 0;
   /// Waits until memory being released to the device may relieve `shortage`. `seen`: the value of

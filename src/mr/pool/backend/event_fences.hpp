@@ -54,7 +54,7 @@ class event_fences final : public fence_source {
   std::mutex mutex_;
   detail::device_list devices_;         // with access, the owner first
   detail::device_list without_access_;  // without
-  // Streams of other devices may have freed memory too: those that were gone were not asked.
+  // A stream was gone before a fence: its device is not known, so waits are for all with a context.
   std::atomic<bool> has_unknown_users_{false};
   std::shared_ptr<spare_events> spare_;
   const bool streams_may_vanish_;
