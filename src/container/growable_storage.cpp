@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,8 +25,10 @@
 #include "core/observers/memory_events.hpp"
 #include "region/available.hpp"
 #include "runtime/device.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "strategy/memory_strategy.hpp"
 #include "vmm/access.hpp"
+#include "vmm/chunk_limit.hpp"
 #include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
@@ -276,6 +279,13 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
     const std::size_t ready = held_bytes() + memory_->cancel_or_wait();
     const size_before before = sizes();
     counts_.peak_bytes = std::max(counts_.peak_bytes, ready);
+    // Nobody gives up memory, and nothing is waited for, to make slack: the exact size may fit.
+    std::optional<detail::without_asking_others> alone;
+    std::optional<detail::without_reclaim> at_once;
+    if (next != targets.end() - 1) {
+      alone.emplace();
+      at_once.emplace();
+    }
     try {
       if (*next > limit_bytes()) {
         move_to_fit(*next);

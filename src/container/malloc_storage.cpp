@@ -96,6 +96,8 @@ region& malloc_storage::chunk_region() {
 void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
   const std::size_t needed = offset + bytes;
   if (bytes == 0 || needed <= committed_bytes()) return;
+  // Made first, because a handler may not fail.
+  device_list users = devices_of(rights_.users());
   device_allocation larger = allocate_or_explain(align_up(needed - erased_bytes_, granularity_));
   if (!memory_.empty()) {
     try {
@@ -104,7 +106,7 @@ void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
       wait_for_users(rights_.users());
       copy_to(larger, committed_bytes() - erased_bytes_, own);
     } catch (...) {
-      drop(std::move(larger), devices_of(rights_.users()));
+      drop(std::move(larger), std::move(users));
       throw;
     }
   }
@@ -145,12 +147,13 @@ void malloc_storage::release_all(stream_ref stream) {
 }
 
 void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
+  device_list users = devices_of(rights_.users());
   device_allocation smaller;
   if (!attempt([&] { smaller = allocate(kept); })) return;
   try {
     copy_to(smaller, std::min(kept, committed_bytes() - erased_bytes_), stream);
   } catch (...) {
-    drop(std::move(smaller), devices_of(rights_.users()));
+    drop(std::move(smaller), std::move(users));
     throw;
   }
   replace(std::move(smaller));

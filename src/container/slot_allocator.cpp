@@ -9,6 +9,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
 #include "core/error.hpp"
 #include "region/available.hpp"
 #include "runtime/event.hpp"
@@ -89,7 +90,9 @@ void slot_allocator::require_outside_batch(const char* function, std::size_t whi
 
 bool slot_allocator::has_passed(std::size_t which) {
   std::optional<event>& passed = claims_[which].passed;
-  if (passed && passed->is_done()) {
+  if (!passed) return true;
+  const relaxed_captures others;
+  if (passed->is_done()) {
     passed.reset();
     slots_[which].is_marked = false;
   }

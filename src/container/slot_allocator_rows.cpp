@@ -9,6 +9,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "container/slot_allocator.hpp"
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "runtime/ends/refused_ends.hpp"
@@ -380,6 +381,7 @@ bool slot_allocator::wait_for_spare() {
     const claimed_rows& one = claims_[which];
     if (one.count <= protected_rows(which, spare::any)) continue;
     // If its work has passed since evict_row() looked, there is nothing to wait for.
+    const relaxed_captures others;
     if (!has_passed(which)) one.passed->synchronize();
     return true;
   }

@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "container/slot_allocator.hpp"
+#include "core/capture_mode.hpp"
 #include "core/error.hpp"
 
 namespace hipvmm::detail {
@@ -23,6 +24,7 @@ std::size_t slot_allocator::usable_rows(std::size_t which) const noexcept {
 void slot_allocator::drop_claims(std::size_t which, std::size_t kept) {
   const claimed_rows& one = claims_[which];
   kept = std::min(kept, has_shared_ ? usable_rows(which) : one.count);
+  const relaxed_captures others;
   if (one.count > kept && !has_passed(which)) one.passed->synchronize();
   while (one.count > kept) unclaim_last(which);
   rows_.decommit_unclaimed();

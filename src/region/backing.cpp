@@ -4,6 +4,7 @@
 #include <atomic>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -44,6 +45,9 @@ void downward_unmaps::finish() {
       if (single_ == alone::unmapped) throw;
       detail::report_caught();
     }
+  } catch (const std::bad_alloc&) {
+    if (single_ == alone::unmapped) throw;
+    detail::report_caught();
   }
   if (single_ == alone::left) return;
   for (std::size_t i = 0; i < count; ++i) run_[i]->unmap();

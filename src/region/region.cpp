@@ -84,10 +84,21 @@ template <typename Trim>
 std::size_t report_trim(const detail::region_state& self, std::size_t offset, Trim trim) {
   const detail::events_wait until_done;
   const detail::profiler_range range{"hipvmm region: trim"};
-  const std::size_t released = trim();
-  if (released != 0)
-    self.report(memory_event_kind::trim, {.address = self.address_of(offset), .bytes = released});
-  return released;
+  // Also what a call released before it failed.
+  const std::size_t before = self.committed;
+  const auto report = [&] {
+    if (self.committed < before)
+      self.report(memory_event_kind::trim,
+                  {.address = self.address_of(offset), .bytes = before - self.committed});
+  };
+  try {
+    const std::size_t released = trim();
+    report();
+    return released;
+  } catch (...) {
+    report();
+    throw;
+  }
 }
 
 /// Reports the rights that changed, with `details` and the device.
@@ -352,7 +363,12 @@ void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_
   if (self.is_backed_within(0, from))
     throw std::invalid_argument{"region::rebase: something is backed before offset " +
                                 std::to_string(from) + ": decommit it first"};
-  self.rebase(from, wanted, least);
+  growth added{self, 0};
+  try {
+    self.rebase(from, wanted, least);
+  } catch (...) {
+    added.fail(least);
+  }
 }
 
 access_right region::access(device_ref device) const noexcept {

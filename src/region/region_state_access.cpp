@@ -256,7 +256,7 @@ std::vector<access_desc> region_state::set_access(std::size_t offset, std::size_
 
 const access_map& region_state::rights_at(std::size_t offset) const {
   const auto found = backings_within(backings, offset, 1);
-  if (found.empty())
+  if (offset >= max_bytes() || found.empty())
     throw std::invalid_argument{"region::rights_at: nothing is backed at offset " +
                                 std::to_string(offset)};
   return rights_to(found.front().second);

@@ -58,8 +58,8 @@ void require_made(const char* function, std::size_t offset, const backing& held,
       "pool_options::shareable) before the region is made"};
 }
 
-exported_chunk export_one(std::size_t offset, backing& held) {
-  require_made("export_chunks", offset, held, handle_type::posix_fd, "posix_fd");
+exported_chunk export_one(const char* function, std::size_t offset, backing& held) {
+  require_made(function, offset, held, handle_type::posix_fd, "posix_fd");
   return {offset, held.serial, shareable_handle{held.chunk}};
 }
 
@@ -77,7 +77,9 @@ std::vector<Exported> export_since(backing_map& backings, std::uint64_t since, E
 }  // namespace
 
 std::vector<exported_chunk> region_state::export_chunks(std::uint64_t since) {
-  return export_since<exported_chunk>(backings, since, export_one);
+  return export_since<exported_chunk>(backings, since, [](std::size_t offset, backing& held) {
+    return export_one("export_chunks", offset, held);
+  });
 }
 
 std::vector<exported_fabric_chunk> region_state::export_fabric_chunks(std::uint64_t since) {
@@ -96,7 +98,7 @@ exported_range region_state::export_range(std::size_t offset, std::size_t bytes)
                                 " are backed: commit() them, and name at least one byte"};
   exported_range result{offset, bytes, {}};
   for (auto& [start, held] : backings_within(backings, offset, bytes))
-    result.chunks.push_back(export_one(start, held));
+    result.chunks.push_back(export_one("export_range", start, held));
   return result;
 }
 

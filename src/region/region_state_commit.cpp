@@ -93,6 +93,7 @@ void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t lar
 
 void region_state::move_chunks(const std::vector<std::size_t>& from, std::size_t to) {
   strategy->second_address.require("region::move_chunk");
+  if (from.empty()) return;
   drop_prepared();
   std::size_t end = to;
   backing_map additions;  // the new mappings, then those that are left behind
@@ -181,7 +182,10 @@ bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 }
 
 void region_state::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
+  prefetch.cancel_or_wait();
   require_none_left_behind("rebase", 0, addresses->bytes());
+  // Nothing before the new base may stay, backed or not.
+  if (prefetch.is_ready_within(0, from)) drop_prepared();
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};
   shifted_offsets shifted{*this, from};

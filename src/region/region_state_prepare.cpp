@@ -7,6 +7,8 @@
 #include "core/error.hpp"
 #include "region/map_runs.hpp"
 #include "region/region_state.hpp"
+#include "runtime/ends/refused_ends.hpp"
+#include "vmm/chunk_limit.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {
@@ -38,6 +40,8 @@ backing_map region_state::make_ordered(std::size_t offset, std::size_t bytes,
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
   backing_map additions;
+  const without_asking_others alone;  // as memory that was made ahead
+  const without_reclaim at_once;
   static_cast<void>(
       attempt([&] { additions = make_missing(*addresses, offset, end - offset, largest_chunk); }));
   return additions;

@@ -84,7 +84,8 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
     // The copies may be under way, and must not outlive the mappings they write to. If HIP allows
     // no wait, these and the chunks are lost, which is less than the bytes that come there next.
     if (!wait_past_captures(users)) {
-      static_cast<void>(new (std::nothrow) std::pair{elsewhere, std::move(once.maps)});
+      if (new (std::nothrow) std::pair{elsewhere, std::move(once.maps)} == nullptr)
+        for (mapping& each : once.maps) static_cast<void>(each.release());
       once.maps.clear();
       for (std::size_t i = 0; i < count; ++i)
         static_cast<void>(new (std::nothrow) physical_chunk{std::move(fresh[i])});

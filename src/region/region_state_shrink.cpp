@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/capture_mode.hpp"
 #include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/region_state.hpp"
@@ -55,6 +56,7 @@ std::size_t region_state::decommit(std::size_t offset, std::size_t bytes) {
 }
 
 std::size_t region_state::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
+  const relaxed_captures others;
   const std::size_t before = committed;
   prefetch.cancel_or_wait();
   const auto first = backings.lower_bound(offset);
@@ -69,6 +71,7 @@ std::size_t region_state::decommit(std::size_t offset, std::size_t bytes, stream
 
 std::size_t region_state::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   require_none_left_behind("trim", 0, max_bytes());
+  const relaxed_captures others;
   const std::size_t kept_end = align_up(bytes, granularity);
   const std::size_t before = committed;
   const bool replace = tail == tail_chunk::replace;
@@ -112,10 +115,11 @@ bool region_state::retire_chunks(backing_map::iterator first, backing_map::itera
 
 bool region_state::retire_all() noexcept {
   membership.end();
+  // It orders this with a thread that gives the prepared chunk away.
+  prefetch.cancel_or_wait();
   if (backings.empty() && sleep.resumed_backings().empty() &&
       !(holds_memory && frees_late_records()))
     return true;
-  prefetch.cancel_or_wait();
   merge(prefetch.ready());
   backings.merge(old_mappings);
   backings.merge(sleep.resumed_backings());

@@ -94,6 +94,7 @@ class retirement_queue {
   bool add(retired_list& one) noexcept;
   std::size_t waiting_bytes_of(device_ref device) const;
   retirement_statistics statistics() {
+    if (process_.is_of_parent()) return {};
     const std::lock_guard lock{mutex_};
     return statistics_;
   }
@@ -257,7 +258,7 @@ bool retirement_queue::wait_until_left(lock_type& lock, std::size_t most, Predic
 
 template <typename Predicate>
 void retirement_queue::wait_while_any(Predicate matters) {
-  if (releasing::is_set()) return;
+  if (releasing::is_set() || process_.is_of_parent()) return;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto counts = [&](const retired_item& item) {
@@ -271,7 +272,7 @@ void retirement_queue::wait_while_any(Predicate matters) {
 }
 
 bool retirement_queue::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
-  if (releasing::is_set()) return false;
+  if (releasing::is_set() || process_.is_of_parent()) return false;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_item& item) {
@@ -322,6 +323,8 @@ void retirement_queue::poll_events(const std::stop_token& stop) {
       if (state == work::not_to_be_waited_for) {
         note_refusal(*item);
         changed_.notify_all();
+      } else {
+        item->refused_since.reset();
       }
       if (state != work::passed) continue;
       if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);

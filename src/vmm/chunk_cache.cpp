@@ -18,6 +18,7 @@
 #include "core/background_task.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/owner_process.hpp"
 #include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
@@ -97,6 +98,8 @@ struct chunk_cache::state {
   /// waits here for those that are releasing.
   template <typename Choose>
   std::size_t release(Choose choose) {
+    // The error handler may wait for a thread that waits here.
+    const detail::callbacks_wait until_unlocked;
     const std::lock_guard one_at_a_time{releasing};
     std::size_t bytes = 0;
     {
@@ -178,8 +181,7 @@ struct chunk_cache::state {
   std::atomic<std::uint64_t> times_released{0};
   std::atomic<bool> is_listed{false};  // by cache_registry::list()
   std::mutex adding;
-  // Recursive: a release that fails calls the error handler, which may acquire.
-  std::recursive_mutex releasing;
+  std::mutex releasing;
   detail::background_task decay{[this] { release_some_expired(); }};
 };
 

@@ -248,8 +248,9 @@ physical_chunk::~physical_chunk() {
 
 void physical_chunk::end() noexcept {
   if (handle_ == nullptr || process_.is_of_parent()) return;
-  if (handle_counts::further_owners().remove(handle_)) return;
-  if (shared_) handle_counts::retained().remove(handle_);
+  // A reference by an address has the handle of the owners, no charge, and is none of them.
+  const bool is_by_address = shared_ && !charge_ && handle_counts::retained().remove(handle_);
+  if (!is_by_address && handle_counts::further_owners().remove(handle_)) return;
   const bool is_noted = detail::release_or_keep(
       [handle = handle_, charge = charge_, index = creation_index_, bytes = bytes_,
        where = location()] {

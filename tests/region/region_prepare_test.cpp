@@ -299,6 +299,35 @@ TEST_CASE("region: extend to other addresses takes what was prepared along") {
   }
 }
 
+TEST_CASE("region: rebase drops what was prepared before the new base") {
+  const std::size_t unit = granule();
+  const stream stream;
+  for (const prefetch_level how : both_ways) {
+    for (const bool is_backed_behind : {false, true}) {
+      region region{first_device, 16 * unit};
+      decltype(read_bytes(stream, nullptr, 0)) contents;
+      if (is_backed_behind) {
+        region.commit(0, 2 * unit);
+        prepare_and_wait(region, unit, how);
+        region.commit(8 * unit, 2 * unit);
+        write_tags(region, 8, 10, 1, stream);
+        contents = read_bytes(stream, advance(region.base(), 8 * unit), 2 * unit);
+        region.decommit(0, 2 * unit);
+      } else {
+        prepare_and_wait(region, unit, how);
+      }
+      REQUIRE(region.prepared_bytes() == unit);
+      region.rebase(8 * unit, 16 * unit, 0);
+      CHECK(region.prepared_bytes() == 0);
+      CHECK(region.committed_bytes() == (is_backed_behind ? 2 * unit : 0));
+      if (is_backed_behind) CHECK(read_bytes(stream, region.base(), 2 * unit) == contents);
+      region.commit(0, 4 * unit);
+      write_tags(region, 2, 4, 2, stream);
+      check_tags(region, 2, 4, 2, stream);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hipvmm::test
 

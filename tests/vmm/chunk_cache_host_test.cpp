@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/chunk_cache.hpp>
 
+#include <atomic>
+#include <thread>
+
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
+#include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
@@ -130,6 +134,30 @@ TEST_CASE("chunk_cache: the error handler may acquire while chunks are released"
   set_error_handler(previous);
   CHECK(fault.struck());
   CHECK(refused);
+}
+
+TEST_CASE("chunk_cache: the error handler may wait for another thread that releases") {
+  static chunk_cache* used = nullptr;
+  static std::thread other;
+  static std::atomic<bool> has_released{false};
+  static bool in_time = false;
+  chunk_cache cache{GiB};
+  used = &cache;
+  cache.recycle(cache.acquire(device_ref{1}, granule()));
+  const error_handler previous = set_error_handler([](const char*, int, const char*) noexcept {
+    other = std::thread{[] {
+      used->trim();
+      has_released = true;
+    }};
+    in_time = comes_true([] { return has_released.load(); }, std::chrono::seconds{3});
+  });
+  const planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
+  cache.trim();
+  set_error_handler(previous);
+  REQUIRE(fault.struck());
+  REQUIRE(other.joinable());
+  other.join();
+  CHECK(in_time);
 }
 
 /// Takes `count` chunks of a granule from the cache and brings them back.

@@ -211,6 +211,29 @@ TEST_CASE("sleep: an arena whose suspend is refused prefetches again") {
   CHECK(comes_true(has_ahead));
 }
 
+TEST_CASE("sleep: a shared block that was retained for a while can be suspended") {
+  const capability found = capability_of(first_device);
+  if (!found.has(trait::retains_chunks) || found.needs(quirk::no_aliases)) return;
+  const hipvmm_host_counters before = live_objects();
+  {
+    const memory_tag tag;
+    const stream stream{first_device};
+    slot_arena arena{first_device, asleep_by(tag)};
+    arena.commit(sizes{0}, sizes{granule()}, stream);
+    arena.share_prefix(0, sizes{1}, granule(), stream);
+    for (int time = 0; time < 2; ++time) {
+      const retained_chunk held = retain_chunk(arena.pointer(0, 0));
+      CHECK_THROWS_AS(suspend(tag, keep::nothing), std::invalid_argument);
+    }
+    suspend(tag, keep::nothing);
+    resume(tag);
+    CHECK(arena.statistics().shared_bytes != 0);
+  }
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  CHECK(live_objects().handles == before.handles);
+}
+
 TEST_CASE("sleep: each of several arenas stays awake where another memory is refused") {
   if (!capability_of(first_device).has(trait::retains_chunks)) return;
   const memory_tag tag;

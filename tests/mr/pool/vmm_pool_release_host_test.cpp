@@ -79,7 +79,7 @@ TEST_CASE("vmm_pool_resource: a trim gets the blocks that another thread takes o
     std::vector<std::pair<void*, std::size_t>> blocks;
     for (std::size_t bytes = 256; bytes <= 4096; bytes += 256)
       for (int i = 0; i < 64; ++i) blocks.emplace_back(pool.allocate(used, bytes), bytes);
-    for (const auto& [block, bytes] : blocks) pool.deallocate(used, block, bytes);
+    for (const auto& [address, bytes] : blocks) pool.deallocate(used, address, bytes);
   };
   for (int round = 0; round < 60; ++round) {
     test::held_worker held;
