@@ -118,7 +118,7 @@ void torch_pool::count(std::size_t bytes) noexcept {
 std::optional<torch_pool::graphs_id> torch_pool::graphs_of(stream_ref stream) {
   std::vector<pool_choice> asked;
   {
-    const std::lock_guard lock{mutex_};
+    const locked here{*this};
     asked = pool_choices_;
   }
   const filtering no_graphs;
@@ -129,7 +129,7 @@ std::optional<torch_pool::graphs_id> torch_pool::graphs_of(stream_ref stream) {
 
 void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
   const std::optional<graphs_id> taken = graphs_of(stream);
-  const std::lock_guard lock{mutex_};
+  const locked here{*this};
   retry_put_off();
   // Another thread may have ended them meanwhile.
   if (!taken || find_pool_choice(*taken) == pool_choices_.end()) return nullptr;
@@ -153,14 +153,14 @@ void torch_pool::deallocate(void* pointer, std::size_t bytes, stream_ref stream)
   detail::report_exceptions([&] {
     if (deallocate_now(pointer, bytes, stream)) deallocations_.add(bytes);
     if (entries_ == 0) return;
-    const std::lock_guard lock{mutex_};
+    const locked here{*this};
     retry_put_off();
   });
 }
 
 bool torch_pool::deallocate_now(void* pointer, std::size_t bytes, stream_ref stream) {
   if (entries_ == 0) return pool_.try_deallocate(stream, pointer, bytes);
-  const std::lock_guard lock{mutex_};
+  const locked here{*this};
   const auto found = recorded_uses_.find(pointer);
   if (found != recorded_uses_.end()) return deallocate_recorded(found, bytes, stream);
   // A stream that is being captured may not have it back before the capture has ended.
@@ -252,7 +252,7 @@ void torch_pool::retry_put_off() {
 }
 
 void torch_pool::record_stream(void* pointer, stream_ref stream) {
-  const std::lock_guard lock{mutex_};
+  const locked here{*this};
   const auto [found, made] = recorded_uses_.try_emplace(pointer, recorded_use{graphs_.end(), {}});
   if (made) ++entries_;
   std::vector<stream_ref>& users = found->second.users;
@@ -260,7 +260,7 @@ void torch_pool::record_stream(void* pointer, stream_ref stream) {
 }
 
 void torch_pool::erase_stream(void* pointer, stream_ref stream) noexcept {
-  const std::lock_guard lock{mutex_};
+  const locked here{*this};
   const auto found = recorded_uses_.find(pointer);
   if (found == recorded_uses_.end()) return;
   std::vector<stream_ref>& users = found->second.users;
@@ -273,7 +273,7 @@ void torch_pool::erase_stream(void* pointer, stream_ref stream) noexcept {
 void torch_pool::begin_graphs(graphs_id id, stream_filter filter) {
   std::shared_ptr<const stream_filter> kept;
   if (filter) kept = std::make_shared<const stream_filter>(std::move(filter));
-  const std::lock_guard lock{mutex_};
+  const locked here{*this};
   pool_choices_.reserve(pool_choices_.size() + 1);
   const auto owner = graphs_.try_emplace(id, pool_).first;
   ++owner->second.users;
@@ -283,7 +283,7 @@ void torch_pool::begin_graphs(graphs_id id, stream_filter filter) {
 
 void torch_pool::end_graphs(graphs_id id) noexcept {
   detail::report_exceptions([&] {
-    const std::lock_guard lock{mutex_};
+    const locked here{*this};
     const auto ended = find_pool_choice(id);
     if (ended == pool_choices_.end()) return;
     pool_choices_.erase(ended);
@@ -302,7 +302,7 @@ std::vector<torch_pool::pool_choice>::iterator torch_pool::find_pool_choice(grap
 }
 
 void torch_pool::release_graphs(graphs_id id) noexcept {
-  const std::lock_guard lock{mutex_};
+  const locked here{*this};
   const auto owner = graphs_.find(id);
   if (owner == graphs_.end() || owner->second.users == 0) return;
   if (--owner->second.users != 0) return;
@@ -320,7 +320,7 @@ void torch_pool::release_unused(graphs_map::iterator owner) noexcept {
 
 void torch_pool::release_idle() {
   {
-    const std::lock_guard lock{mutex_};
+    const locked here{*this};
     retry_put_off();
   }
   pool_.trim_to(0);

@@ -19,6 +19,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "core/observers/memory_events.hpp"
 #include "mr/pool/graph_blocks.hpp"
 
 namespace hipvmm::c {
@@ -86,6 +87,16 @@ class torch_pool {
     std::size_t bytes;
     stream_ref stream;
     std::vector<stream_ref> users;
+  };
+
+  /// The lock. Callbacks run behind it, because they may allocate and deallocate.
+  class locked {
+   public:
+    explicit locked(torch_pool& of) : lock_{of.mutex_} {}
+
+   private:
+    const detail::callbacks_wait until_unlocked_;
+    const std::lock_guard<std::mutex> lock_;
   };
 
   /// Sums that only grow: the current use is the difference of two, and each call changes one.

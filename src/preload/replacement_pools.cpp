@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -102,6 +103,10 @@ replacement::served_device* replacement::serve_device(device_ref device) {
   } catch (const out_of_memory&) {
     throw;
   } catch (const std::exception& error) {
+    // Another process may have the budget's file for a moment: the next request joins again.
+    if (const auto* const passing = dynamic_cast<const ipc_error*>(&error);
+        passing != nullptr && passing->reason() != ipc_failure::refused)
+      throw;
     if (c::names_a_budget()) {
       entry.refused = refusal::of_all;
       say("requests on this device are out of memory, because the budget of HIPVMM_CONF cannot "

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "c/torch_pool.hpp"
 
+#include <atomic>
+
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include <hipvmm/torch.h>
+#include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
@@ -324,6 +327,20 @@ TEST_CASE_FIXTURE(torch_subject, "torch_pool: a filter may allocate and free") {
   torch.end_graphs(graphs);
   torch.release_graphs(graphs);
   CHECK(used() == 0);
+}
+
+TEST_CASE_FIXTURE(torch_subject, "torch_pool: a callback of an event may allocate and free") {
+  torch.begin_graphs(graphs, [&](ihipStream_t* asked) { return asked == own.get(); });
+  std::atomic<bool> is_called{false};
+  const memory_event_subscription all{[&](const memory_event&) {
+    if (is_called.exchange(true)) return;
+    torch.deallocate(torch.allocate(block, own), block, own);
+    torch.release_idle();
+  }};
+  torch.deallocate(torch.allocate(block, own), block, own);
+  CHECK(is_called);
+  torch.end_graphs(graphs);
+  torch.release_graphs(graphs);
 }
 
 TEST_CASE_FIXTURE(torch_subject, "torch_pool: a limit is kept, and said") {
