@@ -357,6 +357,18 @@ HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is e
   CHECK(has_tag(second, 0, 3, stream));
 }
 
+HIPVMM_TEST_CASE_IN("evictable: the slack of a growth evicts nothing", {device_of_threads}) {
+  if (!can_sleep()) return;
+  const evictable_layer stays{28 * MiB};
+  growable_device_vector<char> vector{first_device};
+  vector.reserve(34 * MiB);
+  vector.resize_uninitialized(34 * MiB);
+  // 2 MiB are free: for the request, and not for an eighth of the vector.
+  vector.resize_uninitialized(36 * MiB);
+  CHECK(vector.capacity() == 36 * MiB);
+  CHECK(stays.is_here());
+}
+
 HIPVMM_TEST_CASE_IN("evictable: callbacks of its calls may wait for a thread that uses it",
                     {device_of_threads}) {
   if (!can_sleep()) return;

@@ -56,6 +56,17 @@ TEST_CASE("slot_arena: release waits for nothing") {
   subject.check_read();
 }
 
+TEST_CASE("slot_arena: no call costs a capture of another thread") {
+  arena_in_use subject{2};
+  stream captured;
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  subject.arena.release(0, subject.reader);
+  CHECK(subject.arena.acquire(subject.reader) != 0);
+  CHECK(subject.arena.statistics().held_bytes != 0);
+  end_capture(captured.get());
+  subject.check_read();
+}
+
 HIPVMM_TEST_CASE_IN("slot_arena: on AMD no event is recorded in an idle stream",
                     {"HIPVMM_HOST_PROFILE=rocm-7.2"}) {
   const stream used{first_device};
