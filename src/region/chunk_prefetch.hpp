@@ -29,7 +29,7 @@ class chunk_prefetch {
   /// cancels first.
   explicit chunk_prefetch(std::function<backing_map(const order&)> make) : make_{std::move(make)} {}
 
-  /// Afterwards no give() takes the chunk before offer(), or before another is ready.
+  /// Until offer(), or until another chunk is ready, give() takes none.
   void cancel_or_wait() noexcept {
     task_.cancel_or_wait();
     const std::lock_guard lock{mutex_};

@@ -27,7 +27,7 @@ struct memory_users {
 /// without that the library copied to or from an owner, see runtime/peer_copies.hpp.
 [[nodiscard]] device_list devices_of(const memory_users& users);
 
-/// Records an event in `stream`, of the one of `devices` that the stream belongs to. Empty when the
+/// Records an event of that of `devices` to which `stream` belongs, in it. Empty when the
 /// stream belongs to no such device. HIP before 6 does not report the device of a stream, but
 /// refuses other devices' events.
 [[nodiscard]] std::optional<event> record_event_in(stream_ref stream, const device_list& devices);

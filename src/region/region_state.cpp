@@ -328,9 +328,8 @@ void region_state::map_again() {
     for (const auto& each : backings)
       if (each.second.map.empty()) bytes += each.second.bytes();
     throw_with_context(format_bytes(bytes) + " of the region at " + address_text(base()) +
-                       ", which a call that failed had unmapped, could not be mapped again; their "
-                       "chunks are kept with the contents, and nothing else uses the addresses: "
-                       "free memory, and call again");
+                       " were unmapped by a call that failed and cannot be mapped again yet; their "
+                       "chunks keep the contents: free memory, and call again");
   }
 }
 

@@ -127,8 +127,8 @@ class region_state final : idle_holder {
   void move_chunks(const std::vector<std::size_t>& from, std::size_t to);
   void end_move(std::size_t from);
   void grant(device_ref to, access_right right);
-  /// Both return each device with another right than before, to some of the bytes or to bytes
-  /// backed later, with the new one.
+  /// Both return the devices whose right to some bytes, present or later, has changed, with the new
+  /// right.
   std::vector<access_desc> set_access(const access_list& wanted);
   std::vector<access_desc> set_access(std::size_t offset, std::size_t bytes,
                                       const access_list& wanted);
@@ -384,8 +384,8 @@ class region_state final : idle_holder {
   /// std::invalid_argument if one of them is mapped elsewhere too.
   [[nodiscard]] backing_map::iterator require_whole_until(backing_map::iterator first,
                                                           std::size_t end_offset);
-  /// How many of `count` chunks are unmapped, or mapped elsewhere, before any gets its rights: one
-  /// if HIP takes these only beside all other mappings.
+  /// How many of `count` chunks one step maps and then grants: one if HIP grants a mapping only
+  /// together with all others.
   [[nodiscard]] std::size_t in_one_step(std::size_t count) const noexcept;
   void copy_into(physical_chunk* fresh, const backing_map::iterator* old, std::size_t count,
                  stream_ref stream);
@@ -414,8 +414,8 @@ class region_state final : idle_holder {
   owner_process process;
   const std::uint64_t event_id = next_event_id();
   device_ref device;
-  // By the records as they were when the region was made, or a chunk first came to another device:
-  // of the region's device, which is the first, and of all that the region has, or had, memory of.
+  // Made of the record of the region's device, the first, and of those of all devices that it has
+  // or had memory of, each as it was when the device came in.
   std::unique_ptr<const memory_strategy> strategy;
   std::size_t granularity;
   access_map rights;

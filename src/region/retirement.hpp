@@ -53,7 +53,7 @@ struct retired_item {
   // In place of memory: destroyed when the work has finished.
   std::shared_ptr<void> token;
 
-  // Set by retire(), for queries of other threads while the chunks are being released.
+  // Set by retirement_queue::add(), for queries of other threads while chunks are released.
   const address_range* range = nullptr;
   std::size_t first = 0;
   std::size_t end = 0;

@@ -35,8 +35,8 @@ struct memory_checkpoint {
 ///   process that is killed leaves. Contents go through 64 MiB of pinned memory.
 /// - No handle is in the file: see docs/reference/sleep.md.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (on any exception nothing has changed, and there is no new file, unless the disk refuses
-/// the last flush, that of the folder, which is std::system_error too): std::logic_error while
+/// Throws (then nothing has changed and there is no new file; but if the last flush fails, that of
+/// the folder, std::system_error, the file is there): std::logic_error while
 /// the tag sleeps; std::invalid_argument in a stream that is being captured, if a chunk that moved
 /// is still mapped where it was, or if its device may not read it; unsupported if several slots
 /// share memory, or the tag has memory of several devices; std::system_error, also if the disk is

@@ -86,7 +86,7 @@ class region {
   /// the last serial of one call the next call lists chunks backed meanwhile, so that another
   /// process adopts the new ones and keeps its own.
   /// - A chunk that is listed again, because it moved or rebase() changed all offsets, has a new
-  ///   serial. Which chunks were released since is seen in chunks() only.
+  ///   serial. Released chunks are in no list: compare with chunks().
   /// - An exported chunk is never kept in the chunk cache, and trim() does not replace it.
   /// Cost: a file descriptor each, until the result ends.
   /// Throws: std::invalid_argument if one was not made with region_options::shareable posix_fd;
@@ -107,7 +107,7 @@ class region {
   /// one backed. It has `bytes` bytes, or as many as fit there.
   /// - A commit() that reaches the chunk takes it whole, or makes it if the thread has not begun.
   /// - trim(), and decommit() of the last chunk backed, release it. Another object of the process
-  ///   that lacks memory gets it (idle_memory()) unless the region has been changed since.
+  ///   that lacks memory may get it (idle_memory()), until the next call that changes the region.
   /// - Does nothing while one is ready or under way, and after a failure until the next commit().
   /// - Every operation that changes the region first cancels an order that has not begun, and waits
   ///   for one that has: the HIP calls for one chunk.
@@ -189,8 +189,8 @@ class region {
   /// and go with them: they stay through move_chunk(), extend(), rebase() and tail_chunk::replace,
   /// and end with the chunk. Chunks backed there later have rights(). grant() changes one device's
   /// right to these chunks too; set_access() of the whole region ends their own rights.
-  /// - A device that gets a right must reach the devices of the placement and of these chunks, not
-  ///   those that move_range() brought others to.
+  /// - A device that gets a right must reach the devices of the placement and of these chunks.
+  ///   Devices to which move_range() brought other chunks do not count.
   /// Throws: as grant(); std::out_of_range; std::invalid_argument, which names the bounds, if
   /// the range cuts a chunk or has a hole; unsupported if the device grants rights only to chunks
   /// of one size and these have several.

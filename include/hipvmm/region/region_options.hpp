@@ -55,8 +55,8 @@ struct region_options {
   /// - Striped: the region's device must be one of the devices. Each of them gets read_write, so
   ///   every two must reach each other.
   /// - Spilled: the budget is a multiple of the device's granularity; `shareable` must be none.
-  /// - Offsets of stripes count from the base; rebase() counts on, so that no chunk has to change
-  ///   its device. A chunk that move_chunk() moves, and one that trim() replaces, stays on its
+  /// - The stripe of an offset is counted from the first base: rebase() changes no chunk's device.
+  ///   A chunk that move_chunk() moves, and one that trim() replaces, stays on its
   ///   device.
   chunk_placement placement = {};
   /// The kind of chunks that commit() and prepare() make; if move_range() and trim() replace a

@@ -122,8 +122,8 @@ void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
 
 /// Lets commit() back a gap with pinned chunks of other sizes, before it creates one: several
-/// smaller ones, or one that backs up to an eighth more than it was asked for, or more if the
-/// device is full. For a region that is backed from one offset on without holes.
+/// smaller ones, or a larger one: up to an eighth more than asked, any size if the device is full.
+/// For a region that is backed from one offset on without holes.
 void use_pinned_chunks(region& of);
 
 /// If nothing is backed: frees the addresses and reserves the same again, so that memory returns
@@ -133,8 +133,8 @@ void use_pinned_chunks(region& of);
 ///   out_of_memory with exhausted::addresses.
 void return_pinned_memory(region& of) noexcept;
 
-/// A region for an object that carries a tag in its stead, if possible where
-/// reserve_private_range() has addresses.
+/// A region for an object that carries a tag in its stead, at addresses that nobody else gets by
+/// chance (reserve_private_range()), if there are any.
 [[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
                                   const region_options& options);
 /// A region that begins at `address`, with all of `max_bytes`. Throws: as region_state's.

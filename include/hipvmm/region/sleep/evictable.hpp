@@ -19,8 +19,8 @@ struct evictable_options {
   /// Memory of a lower priority is evicted first; of one priority, that which was used least
   /// recently.
   int priority = 0;
-  /// The place of the contents while they are evicted, and ranges that are treated unlike the rest;
-  /// no stream. `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
+  /// The place of evicted contents, and the ranges treated otherwise. Its stream must be empty.
+  /// `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
   suspend_options storage{sleep_storage::pinned_kept};
   /// Writes the contents by work in the stream, each time an eviction has ended. Then evictions
   /// keep nothing. It may make calls that need the memory; use(), done() and prefetch() of this
@@ -33,7 +33,7 @@ struct evictable_statistics {
   std::uint64_t returns;
   std::size_t evicted_bytes;   ///< of all evictions
   std::size_t returned_bytes;  ///< of all returns
-  // A request asks again if it got nothing.
+  // A request that got nothing asks a second time, so that one may count twice.
   std::uint64_t refused_in_use;      ///< times that requests met memory in use
   std::uint64_t refused_by_failure;  ///< times that requests met memory that could not sleep
   std::string reason;                ///< the last such failure
@@ -64,9 +64,9 @@ class evictable {
 
   /// Brings the memory back, if it was evicted, before it returns; work in `stream` from now on may
   /// use it, until done(). `right`: with access_right::read the contents stay as they are.
-  /// Several uses may be open. If memory is lacking, others are evicted for it, at last behind a
-  /// wait for the work of their ended uses. If such a wait is for this memory, it goes first, for
-  /// a second at most.
+  /// Several uses may be open. If memory is lacking, others are evicted, at last those whose ended
+  /// uses still have work, for which the call waits. If another request waits so for this memory,
+  /// use() lets it go first, for a second at most.
   /// Throws: std::invalid_argument in a stream that is captured: begin the use before the capture;
   /// as resume(), then it is asleep with its contents; as `fill`, then the memory is back without
   /// its contents. In both cases use() may be tried again.

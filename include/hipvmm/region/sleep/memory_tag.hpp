@@ -81,18 +81,18 @@ class memory_tag {
 /// - The error handler gets failures that cannot be thrown when the call is over: it may use the
 ///   tag.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone.
-/// If HIP refuses to map such memory again, the tag counts as asleep and keeps all its memory;
-/// resume() maps it):
+/// Throws (then all is awake and as before, without the chunks made ahead; but if HIP refuses to
+/// map memory again that was unmapped already, the tag counts as asleep and keeps all of its
+/// memory, and resume() maps it):
 /// - std::invalid_argument if a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; if contents are kept and the device of a
 ///   chunk has read_write neither to it nor by the region's rights; in a stream that is being
 ///   captured; for a range that is null, empty, overlaps another, or is not backed memory of one
 ///   object of the tag, or has a part of a chunk that is mapped at several addresses.
-/// - unsupported if the device never returns memory (ROCm 6.4.0 and 6.4.1); if HIP takes rights
-///   beside a hole only for chunks of one size, and a region has several sizes beside one, also
-///   one between chunks that stay, so that they could not be mapped again; if memory returns only
-///   with its addresses and some chunks of a region stay, but not all.
+/// - unsupported if the device never returns memory (ROCm 6.4.0 and 6.4.1); if the device
+///   grants rights beside a hole only to chunks of one size (access_from_base), and a region has a
+///   hole, or would have one between chunks that stay, and chunks of several sizes; if memory
+///   returns only with its addresses and some chunks of a region stay, but not all.
 /// - out_of_memory if the host has no room for the contents.
 /// - std::system_error if the folder takes no file, its disk is full or a file of the process
 ///   may not be so long (ulimit -f), which is found out before anything is copied; and as reads
@@ -108,8 +108,8 @@ std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
 /// - A suspend() of pinned memory uses it, also after one that failed; resume() frees it then,
 ///   unless that was sleep_storage::pinned_kept. See that for the ways in which it ends.
 /// - A later call makes or frees only the difference, and all is freed by keep::nothing.
-/// - Waits for no work. Memory that suspend() would release without a copy may count: blocks of an
-///   arena that are prefetched or idle.
+/// - Waits for no work. It may be more than suspend() copies: prefetched and idle blocks of an
+///   arena count.
 /// - Threads that make or destroy memory with the tag wait for the call.
 /// Pre: no other thread uses the regions, vectors and arenas of the tag, nor, if ranges are named,
 /// its pools. Work may use the memory.
@@ -125,8 +125,8 @@ std::size_t prepare_suspend(const memory_tag& tag, keep what, const suspend_opti
 /// - Graphs that were captured before suspend() may be launched again.
 /// - If others got addresses that suspend() had to free, it reserves these first.
 /// - Chunks have new serials (chunk_view::serial), except those that stayed.
-/// Pre: as suspend().
 /// - Frees contents of the host as they are copied, once all memory is there.
+/// Pre: as suspend().
 /// Throws (on any exception all is asleep, and the contents are kept, in memory of the host or,
 /// if a copy failed after others had ended, of the device: then the next call goes on):
 /// out_of_memory, also for addresses that others hold, which it names; hip_error;
