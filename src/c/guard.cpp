@@ -166,8 +166,9 @@ std::string with_option_names(std::string_view sentence) {
       return sentence.substr(first, end - first);
     };
     std::string_view word = word_from(at);
+    const bool is_of_path = at != 0 && sentence[at - 1] == '/';
     at += word.size();
-    std::string_view option = option_of(word, unique_members);
+    std::string_view option = is_of_path ? word : option_of(word, unique_members);
     const bool is_class =
         word.size() > of_class.size() && word.substr(word.size() - of_class.size()) == of_class;
     if (sentence.substr(at, 2) == "::" &&

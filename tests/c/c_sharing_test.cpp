@@ -121,7 +121,7 @@ TEST_CASE("C sharing: kept memory outlives its buffer and its publication") {
 
 TEST_CASE("C sharing: wrong paths, buffers and elements are refused with a sentence") {
   const temporary_folder folder;
-  const std::string path = (folder.path() / "memory").string();
+  const std::string path = (folder.path() / "max_bytes").string();
   owned_attachment attached;
   CHECK(fails(hipvmm_attach(path.c_str(), nullptr, attached.out()), HIPVMM_ERROR_IPC, path));
   CHECK(hipvmm_attach(nullptr, nullptr, attached.out()) == HIPVMM_ERROR_INVALID_ARGUMENT);
