@@ -236,10 +236,8 @@ void region_sleep::renew() noexcept {
   if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
       region_.addresses.use_count() > 1)
     return;
-  report_exceptions([this] {
-    if (region_state::frees_late_records()) wait_for_users(region_.users);
-    region_.free_for_a_moment("suspend", "resume() throws until they are free");
-  });
+  report_exceptions(
+      [this] { region_.free_for_a_moment("suspend", "resume() throws until they are free"); });
 }
 
 void region_sleep::reacquire_addresses() {

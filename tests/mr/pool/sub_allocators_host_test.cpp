@@ -25,6 +25,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/pools_are_missing.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/random_seed.hpp"
 #include "support/test.hpp"
@@ -404,6 +405,7 @@ TEST_CASE("resources: in a child of fork() requests are refused, and memory ends
 }
 
 TEST_CASE("resources: in a child of fork() what an adaptor has collected stays") {
+  if (test::pools_are_missing()) return;
   hip_resource upstream{first_device};
   std::ostringstream rows;
   logging_resource_adaptor logged{&upstream, rows};
