@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(published_region,
   CHECK(seen.refresh(stream) == 3 * granule());
 }
 
-TEST_CASE("attached_region: what a failed refresh did not take does not wait for it") {
+TEST_CASE("attached_region: a refresh that fails reads its answer to the end") {
   constexpr std::size_t chunks = 64;  // more packets than are on their way to an importer at once
   const temporary_folder folder;
   const hipvmm::stream stream;
