@@ -105,7 +105,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
   } catch (const std::exception& error) {
     // Another process may have the budget's file for a moment: the next request joins again.
     if (const auto* const passing = dynamic_cast<const ipc_error*>(&error);
-        passing != nullptr && passing->reason() != ipc_failure::refused)
+        passing != nullptr && passing->reason() == ipc_failure::timeout)
       throw;
     if (c::names_a_budget()) {
       entry.refused = refusal::of_all;

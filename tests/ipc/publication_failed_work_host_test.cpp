@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include <hipvmm/ipc/attached_region.hpp>
@@ -13,6 +14,7 @@
 #include <hipvmm/region/region.hpp>
 #include "ipc/published_region.hpp"
 #include "ipc/socket.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/test.hpp"
 
@@ -43,6 +45,8 @@ extern "C" hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback
 
 namespace hipvmm::test {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -308,15 +308,15 @@ TEST_CASE("region: rebase drops what was prepared before the new base") {
       decltype(read_bytes(stream, nullptr, 0)) contents;
       if (is_backed_behind) {
         region.commit(0, 2 * unit);
-        prepare_and_wait(region, unit, how);
+        prepare_and_wait(region, 2 * unit, how);
         region.commit(8 * unit, 2 * unit);
         write_tags(region, 8, 10, 1, stream);
         contents = read_bytes(stream, advance(region.base(), 8 * unit), 2 * unit);
         region.decommit(0, 2 * unit);
       } else {
-        prepare_and_wait(region, unit, how);
+        prepare_and_wait(region, 2 * unit, how);
       }
-      REQUIRE(region.prepared_bytes() == unit);
+      REQUIRE(region.prepared_bytes() == 2 * unit);
       region.rebase(8 * unit, 16 * unit, 0);
       CHECK(region.prepared_bytes() == 0);
       CHECK(region.committed_bytes() == (is_backed_behind ? 2 * unit : 0));

@@ -90,9 +90,9 @@ class memory_tag {
 ///   captured; for a range that is null, empty, overlaps another, or is not backed memory of one
 ///   object of the tag, or has a part of a chunk that is mapped at several addresses.
 /// - unsupported if the device never returns memory (ROCm 6.4.0 and 6.4.1); if the device
-///   grants rights beside a hole only to chunks of one size (access_from_base), and a region has a
-///   hole, or would have one between chunks that stay, and chunks of several sizes; if memory
-///   returns only with its addresses and some chunks of a region stay, but not all.
+///   grants rights beside a hole only to chunks of one size, and a region has a hole, or would
+///   have one between chunks that stay, and chunks of several sizes; if memory returns only with
+///   its addresses and some chunks of a region stay, but not all.
 /// - out_of_memory if the host has no room for the contents.
 /// - std::system_error if the folder takes no file, its disk is full or a file of the process
 ///   may not be so long (ulimit -f), which is found out before anything is copied; and as reads
