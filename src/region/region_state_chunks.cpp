@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "region/map_runs.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"
+#include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {
 
@@ -63,12 +65,29 @@ exported_chunk export_one(const char* function, std::size_t offset, backing& hel
   return {offset, held.serial, shareable_handle{held.chunk}};
 }
 
-/// `export_each(offset, backing)` of all that is newer than `since`, by serial.
+/// `export_each(offset, backing)` of each of `some`. If one fails, none counts as exported.
+template <typename Exported, typename Range, typename Export>
+std::vector<Exported> export_all(Range&& some, Export export_each) {
+  std::vector<Exported> result;
+  std::vector<physical_chunk*> fresh;  // that nobody shared before
+  try {
+    for (auto& [offset, held] : some) {
+      if (!held.chunk.shared()) fresh.push_back(&held.chunk);
+      result.push_back(export_each(offset, held));
+    }
+  } catch (...) {
+    for (physical_chunk* const each : fresh) withdraw_export(*each);
+    throw;
+  }
+  return result;
+}
+
+/// The same of all that is newer than `since`, by serial.
 template <typename Exported, typename Export>
 std::vector<Exported> export_since(backing_map& backings, std::uint64_t since, Export export_each) {
-  std::vector<Exported> result;
-  for (auto& [offset, held] : backings)
-    if (held.serial > since) result.push_back(export_each(offset, held));
+  const auto is_newer = [since](const auto& each) { return each.second.serial > since; };
+  std::vector<Exported> result =
+      export_all<Exported>(backings | std::views::filter(is_newer), export_each);
   std::sort(result.begin(), result.end(),
             [](const Exported& a, const Exported& b) { return a.serial < b.serial; });
   return result;
@@ -96,10 +115,10 @@ exported_range region_state::export_range(std::size_t offset, std::size_t bytes)
                                 " bytes at offset " + std::to_string(offset) + " only " +
                                 std::to_string(std::min(bytes, committed_from(offset))) +
                                 " are backed: commit() them, and name at least one byte"};
-  exported_range result{offset, bytes, {}};
-  for (auto& [start, held] : backings_within(backings, offset, bytes))
-    result.chunks.push_back(export_one("export_range", start, held));
-  return result;
+  return {offset, bytes,
+          export_all<exported_chunk>(
+              backings_within(backings, offset, bytes),
+              [](auto start, auto& held) { return export_one("export_range", start, held); })};
 }
 
 void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {

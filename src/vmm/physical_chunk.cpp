@@ -220,6 +220,8 @@ physical_chunk detail::reference_to(const physical_chunk& chunk) {
   return result;
 }
 
+void detail::withdraw_export(physical_chunk& chunk) noexcept { chunk.shared_ = false; }
+
 std::size_t detail::owners_of(const physical_chunk& chunk) noexcept {
   return 1 + handle_counts::further_owners().count(chunk.get());
 }

@@ -22,6 +22,9 @@ namespace hipvmm::detail {
 /// Throws: std::bad_alloc.
 [[nodiscard]] physical_chunk reference_to(const physical_chunk& chunk);
 
+/// The chunk is no longer shared: nobody has the handle that its export made.
+void withdraw_export(physical_chunk& chunk) noexcept;
+
 /// How many owners in this process the chunk has, beside retained ones.
 [[nodiscard]] std::size_t owners_of(const physical_chunk& chunk) noexcept;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
 #include "support/host/host_profile.hpp"
@@ -97,6 +98,18 @@ TEST_CASE("region: a lack of descriptors leaves what was committed") {
                        doctest::Contains("that this process may have are open; the region holds"),
                        out_of_memory);
   CHECK(region.committed_bytes() == granule());
+}
+
+TEST_CASE("region: an export without descriptors for all exports no chunk") {
+  const memory_tag tag;
+  region region{first_device, 4 * granule(), {.shareable = handle_type::posix_fd, .tag = tag}};
+  for (std::size_t i = 0; i < 4; ++i) region.commit(i * granule(), granule());
+  {
+    const descriptor_limit limit{limit_that_leaves(2)};
+    CHECK_THROWS_AS(static_cast<void>(region.export_chunks()), out_of_memory);
+    CHECK_THROWS_AS(static_cast<void>(region.export_range(0, 4 * granule())), out_of_memory);
+  }
+  CHECK(suspend(tag, keep::nothing) == 4 * granule());
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct kept_chunk;
 bool is_pinned(const physical_chunk& chunk) noexcept;
 physical_chunk retain_at(const void* address, device_ref device, std::size_t bytes);
 physical_chunk reference_to(const physical_chunk& chunk);
+void withdraw_export(physical_chunk& chunk) noexcept;
 }  // namespace detail
 
 /// How a chunk may be exported to another process.
@@ -142,6 +143,7 @@ class physical_chunk {
   friend physical_chunk detail::retain_at(const void* address, device_ref device,
                                           std::size_t bytes);
   friend physical_chunk detail::reference_to(const physical_chunk& chunk);
+  friend void detail::withdraw_export(physical_chunk& chunk) noexcept;
   // Addresses that keep the memory: src/vmm/address_reservation.hpp.
   friend class detail::chunk_pins;
   friend struct detail::kept_chunk;
