@@ -144,13 +144,18 @@ void region_state::replace_tail(std::size_t end, stream_ref stream) {
   if (old.chunk.shared()) return;
   // Without a right to read, no stream of the owner can copy the bytes.
   if (rights_to(old).get(device) != access_right::read_write) return;
-  // A chunk of another size could not be granted.
-  if (!strategy->rights.takes_any_mapping &&
-      std::any_of(backings.begin(), backings.end(),
-                  [](const auto& each) { return each.second.own_rights != nullptr; }))
-    return;
-
   const std::size_t kept = end - offset;
+  if (!strategy->rights.takes_any_mapping) {
+    // A chunk of another size could not be granted.
+    mapped_sizes beside;
+    for (const auto& [start, each] : backings) {
+      if (each.own_rights != nullptr) return;
+      if (addresses->part_start(start) != addresses->part_start(offset)) continue;
+      beside.add(start, start == offset ? kept : each.bytes());
+    }
+    if (!rights_setting::can_add_to(beside)) return;
+  }
+
   const std::size_t before = old.bytes();
   std::vector<backing_map::iterator> tail{at};
   std::vector<physical_chunk> fresh(1);

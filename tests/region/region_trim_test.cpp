@@ -123,6 +123,17 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim works for an owner that may
   check_tags(region, 0, 2, 1, stream);
 }
 
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim keeps a tail that no smaller chunk can replace behind a hole") {
+  region.commit(0, 4 * unit);
+  region.commit(8 * unit, 4 * unit);
+  write_tags(region, 8, 9, 1, stream);
+  const std::size_t released = region.trim(9 * unit, stream, tail_chunk::replace);
+  CHECK(released == (takes_any_layout() ? 3 * unit : 0));
+  CHECK(region.committed_bytes() == 8 * unit - released);
+  check_tags(region, 8, 9, 1, stream);
+}
+
 TEST_CASE_FIXTURE(thirty_two_granules, "region: trim beyond the region throws out_of_range") {
   region.commit(0, unit);
   CHECK_THROWS_AS(region.trim(32 * unit + 1, stream), std::out_of_range);
