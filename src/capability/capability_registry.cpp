@@ -26,6 +26,7 @@
 #include "core/environment.hpp"
 #include "core/error.hpp"
 #include "core/logger.hpp"
+#include "core/owner_process.hpp"
 #include "runtime/device_gate.hpp"
 #include "runtime/runtime_rules.hpp"
 
@@ -299,12 +300,20 @@ void complete(device_ref device, record& found) {
 class known_devices {
  public:
   struct place {
+    const owner_process process;
     std::mutex mutex;
     std::optional<record> found;                 // without assumptions
     std::optional<capability_override> request;  // its files need not stay
     std::shared_ptr<const record> given;
     std::chrono::steady_clock::time_point tried;
 
+    /// Throws: unsupported in a child of fork() if another thread of its parent had the lock.
+    [[nodiscard]] std::unique_lock<std::mutex> locked() {
+      if (!process.is_of_parent()) return std::unique_lock{mutex};
+      std::unique_lock lock{mutex, std::try_to_lock};
+      if (!lock) refuse_in_child();
+      return lock;
+    }
     void put(device_ref device, record what, const capability_override& asked) {
       given = finish(what, asked);
       follow_strictest(device,
@@ -351,7 +360,7 @@ capability capability_of(device_ref device) {
   require_device(device);
   auto& place = detail::known_devices::of(device);
   detail::held_reports told;
-  const std::lock_guard lock{place.mutex};
+  const auto lock = place.locked();
   if (place.is_to_be_probed()) {
     const detail::reports_wait wait{told};
     if (!place.request) place.request = detail::read_capability_override();
@@ -372,7 +381,7 @@ capability probe_capability(device_ref device, const copy_kernel& kernel) {
   found.fingerprint = detail::fingerprint_of(device);
   {
     detail::held_reports told;
-    const std::lock_guard lock{place.mutex};
+    const auto lock = place.locked();
     const detail::reports_wait wait{told};
     found.origin = detail::probe_open(device, found, detail::trigger::demand);
     // For a kernel that makes memory of the library's.
@@ -380,7 +389,7 @@ capability probe_capability(device_ref device, const copy_kernel& kernel) {
   }
   detail::probe_with_kernel(kernel, device, found);
   found.origin += detail::keep(found, {});
-  const std::lock_guard lock{place.mutex};
+  const auto lock = place.locked();
   place.put(device, std::move(found), request);
   return capability{place.given};
 }

@@ -2,6 +2,7 @@
 #include <hipvmm/core/logger.hpp>
 
 #include <hip/hip_runtime_api.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include <atomic>
@@ -34,6 +35,23 @@ std::atomic<log_level> least_logged{log_level::trace};
 namespace {
 
 std::atomic<bool> has_file{false};
+
+// A child of fork() writes no lines if a thread of its parent was writing one, which ends there
+// alone and has the locks of the sinks.
+constinit std::atomic<unsigned> writing{0};
+constinit std::atomic<bool> is_cut_off{false};
+[[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+  if (writing != 0) is_cut_off = true;
+});
+
+/// Marks its thread as one that uses the sinks, if it may.
+class sinks_use {
+ public:
+  sinks_use() noexcept { ++writing; }
+  ~sinks_use() { --writing; }
+  sinks_use& operator=(sinks_use&&) = delete;
+  [[nodiscard]] explicit operator bool() const noexcept { return !is_cut_off; }
+};
 
 // hipMM's, so that programs that read its logs read these.
 constexpr const char* pattern = "[%6t][%H:%M:%S:%f][%-6l] %v";
@@ -106,10 +124,12 @@ log_level logger::level() const noexcept { return detail::least_logged; }
 void logger::log(log_level line, std::string_view text) {
   if (!should_log(line)) return;
   const detail::without_write_signals failing;  // is reported
-  state_->lines.log(level_of(line), {text.data(), text.size()});
+  if (const sinks_use mine; mine) state_->lines.log(level_of(line), {text.data(), text.size()});
 }
 
-void logger::flush() { state_->lines.flush(); }
+void logger::flush() {
+  if (const sinks_use mine; mine) state_->lines.flush();
+}
 
 logger& default_logger() {
   // Never destroyed: threads of the library and static objects log until the end.

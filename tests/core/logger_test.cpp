@@ -6,16 +6,19 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <system_error>
+#include <thread>
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
 #include "core/logger.hpp"
 #include "support/process/child_process.hpp"
+#include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/test.hpp"
 
@@ -163,6 +166,26 @@ HIPVMM_CHILD("the log's file is open") {
 }
 TEST_CASE("logger: programs that the process starts do not inherit the file") {
   CHECK(count_of(run_with_file("the log's file is open").file, "a line") == 1);
+}
+HIPVMM_CHILD("a child of fork() logs beside a thread of its parent") {
+  std::atomic<bool> is_over{false};
+  std::thread other{[&] {
+    while (!is_over) default_logger().log(log_level::info, "of the thread");
+  }};
+  bool all_end = true;
+  for (int i = 0; i < 300 && all_end; ++i)
+    all_end = test::succeeds_in_forked_child([] {
+      default_logger().log(log_level::info, "of the child");
+      default_logger().flush();
+      return true;
+    });
+  is_over = true;
+  other.join();
+  CHECK(all_end);
+}
+TEST_CASE("logger: a child of fork() waits for no line of its parent's threads") {
+  CHECK(count_of(run_with_file("a child of fork() logs beside a thread of its parent").file,
+                 "of the thread") != 0);
 }
 TEST_CASE("logger: a full disk is told once") {
   const std::string output = run_without_file("three lines are logged", "/dev/full");
