@@ -64,21 +64,25 @@ void pressure_subscription::end() noexcept {
   watch_->end();
 }
 
-pressure_note pressure_subscription::now() {
+detail::pressure_watch& pressure_subscription::live() const {
+  if (!watch_) throw std::invalid_argument{"the pressure_subscription is empty: it was moved from"};
   watch_->process.require_own();
-  const pressure_note made = watch_->now();
-  deliver_later(*watch_);
+  return *watch_;
+}
+
+pressure_note pressure_subscription::now() {
+  detail::pressure_watch& watch = live();
+  const pressure_note made = watch.now();
+  deliver_later(watch);
   return made;
 }
 
 std::optional<pressure_note> pressure_subscription::wait(std::chrono::milliseconds timeout) {
-  watch_->process.require_own();
-  return watch_->take(timeout);
+  return live().take(timeout);
 }
 
 std::vector<memory_event> pressure_subscription::reasons() const {
-  watch_->process.require_own();
-  return detail::memory_change_ring::instance().all_of(watch_->device);
+  return detail::memory_change_ring::instance().all_of(live().device);
 }
 
 }  // namespace hipvmm

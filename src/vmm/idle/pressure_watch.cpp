@@ -105,7 +105,9 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
                      reason};
   lock.unlock();
   made.held_bytes = created_chunk_bytes(device);
-  made.idle_bytes = idle_bytes_of(device) + chunk_cache::shared().statistics(device).bytes;
+  // An evictable counts idle memory of its owner that the owner counts too.
+  made.idle_bytes = std::min(
+      made.held_bytes, idle_bytes_of(device) + chunk_cache::shared().statistics(device).bytes);
   made.largest_request = std::min(total, free + made.idle_bytes);
   lock.lock();
   return made;

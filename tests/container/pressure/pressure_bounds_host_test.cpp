@@ -152,6 +152,11 @@ TEST_CASE("pressure: bad options, and a child of fork()") {
   options.interval = milliseconds{-1};
   CHECK_THROWS_AS((pressure_subscription{first_device, options}), std::invalid_argument);
   CHECK_THROWS_AS((pressure_subscription{device_ref{99}}), std::invalid_argument);
+  pressure_subscription from{first_device};
+  const pressure_subscription to{std::move(from)};
+  CHECK_THROWS_AS(static_cast<void>(from.now()), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(from.wait({})), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(from.reasons()), std::invalid_argument);
   auto pressure = std::make_unique<pressure_subscription>(first_device, within_64());
   CHECK(succeeds_in_forked_child([&] {
     try {

@@ -324,15 +324,18 @@ void waits() {
   REQUIRE(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
   char* const memory = allocate(mib);
   static std::atomic<bool> done{false};
+  static std::atomic<bool> has_returned{false};
   REQUIRE(hipStreamAddCallback(
       stream,
       [](hipStream_t, hipError_t, void*) {
-        std::this_thread::sleep_for(std::chrono::milliseconds{50});
+        for (int i = 0; i < 100 && !has_returned; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds{5});
         done = true;
       },
       nullptr, 0));
   REQUIRE(hipFree(memory));
   std::printf("hipFree %s\n", done ? "waited" : "returned");
+  has_returned = true;
   REQUIRE(hipStreamSynchronize(stream));
   REQUIRE(hipStreamDestroy(stream));
 }

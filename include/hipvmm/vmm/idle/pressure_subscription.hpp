@@ -49,6 +49,7 @@ class pressure_subscription {
   /// two callbacks must not end each other's subscription in that way. Does nothing the second
   /// time, and in a child of fork().
   void end() noexcept;
+  /// The rest throws std::invalid_argument after a move from it, and unsupported in a child.
   /// Measures, and returns what holds now. Throws: hip_error.
   [[nodiscard]] pressure_note now();
   /// Takes the oldest note that was not taken. Measures and waits for one if there is none, until
@@ -59,6 +60,8 @@ class pressure_subscription {
   [[nodiscard]] std::vector<memory_event> reasons() const;
 
  private:
+  [[nodiscard]] detail::pressure_watch& live() const;
+
   std::shared_ptr<detail::pressure_watch> watch_;
 };
 
