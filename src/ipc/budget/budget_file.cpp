@@ -57,6 +57,8 @@ owned_descriptor open_file(const budgets_folder& folder, const std::string& name
   if (code == ENOENT) return {};
   const std::string path = folder.path + '/' + name;
   if (code == ELOOP) refuse_budget(path + " is a symbolic link: remove it");
+  if (code == EISDIR || code == EACCES || code == ENXIO)
+    refuse_budget(path + " is no file that this user may read and write: remove it");
   if (code != 0) throw_system(code, "openat", path);
   struct stat about {};
   if (const int failed = failure_of("fstat", ::fstat(file.get(), &about)); failed != 0)

@@ -358,6 +358,13 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: the folder and its files are t
     fs::create_symlink(path() / "elsewhere", file);
     CHECK(has(refusal_of("file"), "is a symbolic link"));
   }
+  SUBCASE("a folder instead of the file, which hides no other budget") {
+    fs::remove(file);
+    fs::create_directory(file);
+    CHECK(has(refusal_of("file"), "is no file"));
+    CHECK_NOTHROW(static_cast<void>(memory_budget::all()));
+    fs::remove(file);
+  }
   SUBCASE("a symbolic link instead of the folder") {
     const fs::path link = path() / "link";
     fs::create_directory_symlink(path(), link);
