@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "core/background_thread.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
@@ -122,17 +123,26 @@ class background_worker {
       task.stage_.store(background_task::stage::running, std::memory_order_relaxed);
       busy_ = true;
       lock.unlock();
-      task.body_();
+      run(task);
       lock.lock();
       busy_ = false;
-      if (task.again_ && !task.is_cancelled_) {
-        queue(task, task.due_);
-        continue;
-      }
-      // The last use of the task: from here on its owner may destroy it.
-      task.stage_.store(background_task::stage::idle, std::memory_order_release);
       ended_.notify_all();
     }
+  }
+
+  /// Runs the body. Functions of the program that it is to call are called when the task is idle:
+  /// its owner may wait for that with a lock that they need.
+  void run(background_task& task) {
+    const callbacks_wait until_idle;
+    task.body_();
+    const std::lock_guard lock{mutex_};
+    if (task.again_ && !task.is_cancelled_) {
+      queue(task, task.due_);
+      return;
+    }
+    // The last use of the task: from here on its owner may destroy it.
+    task.stage_.store(background_task::stage::idle, std::memory_order_release);
+    ended_.notify_all();
   }
 
   std::mutex mutex_;

@@ -5,6 +5,8 @@
 
 #include <list>
 
+#include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
 #include "support/held_worker.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
@@ -22,6 +24,20 @@ TEST_CASE("background_task: runs its body once, in another thread") {
   background_task task{[&] { ran.set_value(std::this_thread::get_id()); }};
   REQUIRE(task.submit());
   CHECK(ran.get_future().get() != std::this_thread::get_id());
+}
+
+TEST_CASE("background_task: functions of the program are called when it is idle") {
+  static background_task* shown = nullptr;
+  static int calls_while_pending = -1;
+  background_task task{[] { detail::deliver("a call", 1, "failed"); }};
+  shown = &task;
+  const error_handler before = set_error_handler([](const char*, int, const char*) noexcept {
+    calls_while_pending = shown->pending() ? 1 : 0;
+  });
+  REQUIRE(task.submit());
+  wait_for_background_tasks();
+  set_error_handler(before);
+  CHECK(calls_while_pending == 0);
 }
 
 TEST_CASE("background_task: is pending until its body has ended") {
