@@ -253,6 +253,17 @@ def test_all_sequences_end_or_none(torch):
         assert [cache.arena.in_use(each) for each in slots] == [False, False]
 
 
+def test_a_copied_prefix_is_in_the_order_of_its_stream(torch, monkeypatch):
+    seen = []
+    monkeypatch.setattr("hipvmm.kv_cache.synchronize_stream", lambda *which: seen.append(which))
+    cache = make(torch, layout="packed")
+    prompt, other = cache.acquire(), cache.acquire()
+    cache.append([prompt], 600)
+    with hipvmm.Stream() as stream:
+        assert not cache.share_prefix(prompt, [other], 600, stream=stream)
+        assert seen == [(stream, cache.arena.device)]
+
+
 @pytest.mark.parametrize("layout", ["separate", "packed"])
 def test_a_prefix_is_shared_or_copied(torch, layout):
     cache = make(torch, layout=layout)

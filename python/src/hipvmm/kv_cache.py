@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import operator
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
 
 from ._dtype import torch_bytes_of
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from .device import ordinal_in_torch, provider
+from .device import ordinal_in_torch, provider, stream_value, synchronize_stream
 from .mr import Size
 from .slots import SlotArena, SlotStatistics
 
@@ -192,7 +193,7 @@ class KVCache:
 
         Whole blocks are the same memory, and True is returned: do not write to these tokens, not in
         from_slot either, before make_writable(). If the device cannot map memory twice, or
-        slots are packed, tokens are copied, in PyTorch's current stream, and False is returned.
+        slots are packed, tokens are copied, and False is returned.
         """
         tokens = operator.index(tokens)
         if not 0 <= tokens <= self.length(from_slot):
@@ -207,8 +208,9 @@ class KVCache:
                 raise
             is_shared = False
             self.arena.commit(to, [tokens * self._token_bytes] * len(to), self._stream(stream))
-            for slot in to:
-                self.tensor[:, slot, :tokens] = self.tensor[:, from_slot, :tokens]
+            with self._in(stream):
+                for slot in to:
+                    self.tensor[:, slot, :tokens] = self.tensor[:, from_slot, :tokens]
         for slot in to:
             self._lengths[slot] = tokens
         return is_shared
@@ -293,6 +295,17 @@ class KVCache:
         if stream is not None or self._on_host:
             return stream
         return self._torch.cuda.current_stream(self.arena.device).cuda_stream
+
+    def _in(self, stream: Any) -> Any:
+        """Makes PyTorch's work inside `with` that of a stream; None is its current one."""
+        if stream is None:
+            return contextlib.nullcontext()
+        if self._on_host:  # the processor works at once
+            synchronize_stream(stream, self.arena.device)
+            return contextlib.nullcontext()
+        value = stream_value(stream)
+        return self._torch.cuda.stream(
+            self._torch.cuda.ExternalStream(value, device=self.arena.device))
 
 
 def _is_one(value: Any) -> bool:
