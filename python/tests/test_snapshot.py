@@ -182,3 +182,19 @@ def test_standard_output_may_be_full_or_closed(tmp_path, monkeypatch, output):
         done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
         os.close(writer)
         assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+def test_texts_of_a_file_change_no_terminal(tmp_path, capsys):
+    assert run(tmp_path, b"c\x1b]0;owned\x07\nx\n.") == 1
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "\x07" not in said and "owned" in said
+
+
+def test_what_is_no_number_becomes_no_row(tmp_path, capsys):
+    assert run(tmp_path, made([event("alloc", BASE, "1\n0,allocate,0x9000,77,0x0")])) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_no_time_is_before_the_first(tmp_path):
+    assert [each[0] for each in snapshot.trace_rows(
+        made([event("alloc", BASE, 8, 5), event("alloc", BASE + 8, 8, 2)]))] == [0, 0]

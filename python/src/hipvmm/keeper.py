@@ -24,8 +24,10 @@ def main(arguments: List[str]) -> int:
     if len(arguments) != 2:
         print("usage: python -m hipvmm.keeper FROM PATH", file=sys.stderr)
         return 2
-    # Signals that the parent has it ignore, as nohup does, would come too once blocked.
-    ends = [each for each in _ENDS if signal.getsignal(each) != signal.SIG_IGN]
+    # Signals that the parent has it ignore, as nohup does, would come too once blocked. forget()
+    # sends SIGTERM.
+    ends = [each for each in _ENDS
+            if each == signal.SIGTERM or signal.getsignal(each) != signal.SIG_IGN]
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each chunk costs a descriptor

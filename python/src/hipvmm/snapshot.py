@@ -9,6 +9,7 @@ that is of interest. Neither PyTorch nor libhipvmm is needed to read it.
 from __future__ import annotations
 
 import argparse
+import operator
 import os
 import pickle
 import sys
@@ -66,7 +67,9 @@ def _blocks_in_use(snapshot: Dict[str, Any], device: int) -> Iterator[Tuple[int,
         for block in segment["blocks"]:
             here = block.get("address", address)  # since PyTorch 2.1
             if block["state"] == "active_allocated":
-                yield here, block.get("requested_size", block["size"]), segment.get("stream", 0)
+                yield (operator.index(here),
+                       operator.index(block.get("requested_size", block["size"])),
+                       operator.index(segment.get("stream", 0)))
             address = here + block["size"]
 
 
@@ -87,9 +90,10 @@ def trace_rows(snapshot: Dict[str, Any], device: Optional[int] = None) -> List[R
     in_use: Dict[int, int] = {}  # bytes by address
     known = set()
     for index, event in enumerate(events):
-        time = event["time_us"] - first if has_times else index
-        action, size, stream = event["action"], event["size"], event.get("stream", 0)
-        address = event.get("addr", 0)
+        # Numbers alone, because they become lines of text.
+        time = max(0, operator.index(event["time_us"]) - first) if has_times else index
+        action, size = event["action"], operator.index(event["size"])
+        stream, address = (operator.index(event.get(each, 0)) for each in ("stream", "addr"))
         if action == "alloc":
             if address in in_use:
                 raise ValueError(f"event {index} allocates {address:#x}, which is in use: "
@@ -168,7 +172,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         print(f"hipvmm.snapshot: {failure}", file=sys.stderr)
         return 1
     except (ValueError, KeyError, TypeError, AttributeError) as failure:
-        why = f"an event or a block lacks {failure}" if isinstance(failure, KeyError) else failure
+        why = f"an event or a block lacks {failure}" if isinstance(failure, KeyError) else str(failure)
+        why = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in why)
         print(f"hipvmm.snapshot: {options.snapshot}: {why}", file=sys.stderr)
         return 1
     return 0
