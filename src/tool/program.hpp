@@ -244,7 +244,10 @@ int run_program(CLI::App& app, int argc, char** argv, Work work,
     app.parse(argc, argv);
     return work();
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    const int status = app.exit(help);
+    if (std::cout.flush()) return status;
+    write_error(app.get_name(), "cannot write to standard output");
+    return failed;
   } catch (const CLI::Error& error) {
     std::string text = unknown_words(app);
     if (text.empty()) text = error.what();

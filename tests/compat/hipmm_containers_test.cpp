@@ -238,6 +238,9 @@ TEST_CASE("hipmm: an owning wrapper keeps its upstream alive") {
   CHECK_FALSE(seen.expired());
   owner.reset();
   CHECK(seen.expired());
+  const auto of_tuple = rmm::mr::make_owning_wrapper<rmm::mr::pool_memory_resource>(
+      std::make_tuple(std::make_shared<rmm::mr::cuda_memory_resource>()), 2u << 20);
+  CHECK(of_tuple->wrapped().pool_size() >= 2u << 20);
 }
 
 TEST_CASE("hipmm: a HIP call that fails is thrown by RMM_CUDA_TRY with its text and code") {

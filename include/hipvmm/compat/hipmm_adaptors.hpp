@@ -179,11 +179,17 @@ class owning_wrapper final
   [[nodiscard]] Resource& wrapped() const noexcept { return base::wrapped().wrapped(); }
 };
 
-/// Makes an owning_wrapper of a new Resource<Upstream> over `upstream`.
+/// Makes an owning_wrapper of a new Resource<Upstreams...> over `upstreams`, or over one.
+template <template <typename...> class Resource, typename... Upstreams, typename... Args>
+[[nodiscard]] auto make_owning_wrapper(std::tuple<std::shared_ptr<Upstreams>...> upstreams,
+                                       Args&&... args) {
+  return std::make_shared<owning_wrapper<Resource<Upstreams...>, Upstreams...>>(
+      std::move(upstreams), std::forward<Args>(args)...);
+}
 template <template <typename...> class Resource, typename Upstream, typename... Args>
 [[nodiscard]] auto make_owning_wrapper(std::shared_ptr<Upstream> upstream, Args&&... args) {
-  return std::make_shared<owning_wrapper<Resource<Upstream>, Upstream>>(
-      std::make_tuple(std::move(upstream)), std::forward<Args>(args)...);
+  return make_owning_wrapper<Resource>(std::make_tuple(std::move(upstream)),
+                                       std::forward<Args>(args)...);
 }
 
 }  // namespace hipvmm::hipmm::mr

@@ -308,6 +308,9 @@ trace read_rows(const std::string& path) {
     throw std::runtime_error{std::string{"row 1: the header lacks the column "} +
                              error.column_name +
                              "; expected are Time, Action, Pointer, Size and Stream"};
+  } catch (const io::error::duplicated_column_in_header& error) {
+    throw std::runtime_error{std::string{"row 1: the header has the column "} + error.column_name +
+                             " twice"};
   } catch (const io::error::header_missing&) {
     throw std::runtime_error{
         "it is empty; expected is a header with the columns Time, Action, "
