@@ -2,9 +2,8 @@
 """Printers for gdb: growable_device_vector, region and vmm_pool_resource.
 
 In gdb, or .gdbinit: source PREFIX/share/hipvmm/hipvmm_gdb.py
-Sizes of a region and addresses come from calls in the process, which take no lock; of a core file they
-are left out. A pool is described by the debug information of the library alone, because its functions
-take locks.
+They read members by the debug information of the library, of core files too, and call nothing: a
+function would wait for a lock that the stopped thread may have.
 """
 import re
 
@@ -19,13 +18,10 @@ def member(value, name):
         return None
 
 
-def call(value, expression):
-    """The result of a call in the process, or None where there is none or the call is missing."""
-    try:
-        pointer = f"(('{value.type.strip_typedefs().unqualified()}'*){int(value.address)})"
-        return gdb.parse_and_eval(f"{pointer}->{expression}")
-    except gdb.error:
-        return None
+def behind(pointer, type_name):
+    """The object of that type to which a smart pointer points first of all; gdb.error without its type."""
+    named = gdb.lookup_type(type_name).pointer().pointer()
+    return pointer.address.cast(named).dereference().dereference()
 
 
 def device_of(value):
@@ -42,9 +38,13 @@ class VectorPrinter:
         size = int(self.value["size_"])
         element = self.value.type.strip_typedefs().template_argument(0)
         text = f"{size} elements of {element}, {size * element.sizeof} bytes{device_of(self.value)}"
-        storage = gdb.lookup_type("hipvmm::growable_storage")
-        backed = call(self.value.cast(storage), "capacity_bytes()") if self.value.address else None
-        return text if backed is None else f"{text}; {int(backed)} bytes are backed"
+        try:
+            memory = behind(self.value["memory_"], "hipvmm::detail::storage_memory")
+            region = memory.cast(memory.dynamic_type)["region_"]
+            state = behind(region["state_"], "hipvmm::detail::region_state")
+            return f"{text}; {int(state['committed'])} bytes are backed"
+        except gdb.error:  # without debug information, or on hipMalloc
+            return text
 
 
 class RegionPrinter:
@@ -52,13 +52,13 @@ class RegionPrinter:
         self.value = value
 
     def to_string(self):
-        base = call(self.value, "base()")
-        if base is None:
-            return "region"
-        backed, limit = call(self.value, "committed_bytes()"), call(self.value, "max_bytes()")
-        chunks = call(self.value, "chunk_count()")
-        return (f"{int(backed)} of {int(limit)} bytes from {int(base):#x} on are backed, "
-                f"by {int(chunks)} chunks")
+        try:
+            state = behind(self.value["state_"], "hipvmm::detail::region_state")
+            range_ = behind(state["addresses"], "hipvmm::address_range")
+            return (f"{int(state['committed'])} of {int(range_['bytes_'])} bytes from "
+                    f"{int(range_['base_']):#x} on are backed")
+        except gdb.error:
+            return "region; its members need the library's debug information"
 
 
 class PoolPrinter:
@@ -67,8 +67,7 @@ class PoolPrinter:
 
     def to_string(self):
         try:
-            pointer = gdb.lookup_type("hipvmm::mr::vmm_pool_resource::state").pointer()
-            state = self.value["state_"].address.cast(pointer.pointer()).dereference().dereference()
+            state = behind(self.value["state_"], "hipvmm::mr::vmm_pool_resource::state")
             return f"pool{device_of(state) or device_of(self.value)}, state at {int(state.address):#x}"
         except gdb.error:
             return "pool; call its report() while no thread is in it"

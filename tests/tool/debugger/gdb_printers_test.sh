@@ -14,7 +14,7 @@ output=$(gdb -batch -nx -ex 'set confirm off' -ex 'set debuginfod enabled off' -
   -ex 'python print(find_printer(gdb.parse_and_eval("1")))' -ex "set \$natvis = \"$2\"" \
   -ex "source $(dirname "$0")/natvis.py" "$3" 2>&1) || true
 ! grep -qE 'ptrace|Could not trace|personality' <<<"$output" || skip "no process can be traced here"
-for expected in '3 elements of int, 12 bytes on device 0; ' '4194304 of [0-9]+ bytes from 0x[0-9a-f]+ on are backed, by [0-9]+ chunks' \
+for expected in '3 elements of int, 12 bytes on device 0(; [0-9]+ bytes are backed)?$' '@0x[0-9a-f]+: (4194304 of [0-9]+ bytes from 0x[0-9a-f]+ on are backed|region; its members .*)$' \
   '@0x[0-9a-f]+: pool( on device 0|;)' '^None$' '^natvis: [0-9]+ expressions$'; do
   grep -qE -- "$expected" <<<"$output" || {
     printf '%s\ndoes not match: %s\n' "$output" "$expected"
