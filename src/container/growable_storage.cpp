@@ -26,6 +26,7 @@
 #include "region/available.hpp"
 #include "runtime/device.hpp"
 #include "runtime/ends/refused_ends.hpp"
+#include "runtime/stream.hpp"
 #include "strategy/memory_strategy.hpp"
 #include "vmm/access.hpp"
 #include "vmm/chunk_limit.hpp"
@@ -390,10 +391,7 @@ void growable_storage::undo_growth(std::size_t bytes) {
 
 void growable_storage::erase_front(std::size_t bytes, stream_ref stream, bool is_all) {
   if (bytes == 0) return;
-  if (stream.is_capturing())
-    throw std::invalid_argument{
-        "erase_front in a stream that is being captured into a graph: its launches may use the "
-        "elements later; name a stream that is not captured, or erase when the graph has run"};
+  detail::require_not_captured("erase_front", stream);
   require_awake("a growable vector");
   const std::size_t before = held_bytes();
   if (is_all && options_.past_max == past_max_size::refuse) {

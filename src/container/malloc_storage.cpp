@@ -17,6 +17,7 @@
 #include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/retirement.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 
@@ -114,10 +115,7 @@ void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
 }
 
 std::size_t malloc_storage::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
-  if (stream.is_capturing())
-    throw std::invalid_argument{
-        "a trim in a stream that is being captured into a graph, and events cannot track captured "
-        "work; name a stream that is not captured, or trim when the capture has ended"};
+  require_not_captured("a vector's trim", stream);
   const std::size_t before = committed_bytes();
   if (bytes == 0) {
     release_all(stream);

@@ -13,20 +13,13 @@
 #include "core/error.hpp"
 #include "region/available.hpp"
 #include "runtime/event.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
-[[noreturn]] void throw_captured(const char* function) {
-  throw std::invalid_argument{
-      std::string{"slot_arena::"} + function +
-      ": the stream is being captured into a graph, and events cannot "
-      "track captured work; name a stream that is not captured, or call it when the "
-      "capture has ended"};
-}
-
 std::string slot_text(const char* function, std::size_t slot) {
-  return std::string{"slot_arena::"} + function + ": slot " + std::to_string(slot);
+  return std::string{function} + ": slot " + std::to_string(slot);
 }
 
 }  // namespace
@@ -67,14 +60,14 @@ slot_allocator::slot& slot_allocator::require_in_use(const char* function, std::
     throw std::invalid_argument{slot_text(function, which) +
                                 " is free: acquire() or commit() it "
                                 "first"};
-  if (stream.is_capturing()) throw_captured(function);
+  require_not_captured(function, stream);
   return one;
 }
 
 void slot_allocator::require_not_evicting(const char* function) const {
   if (evicting_ == nullptr) [[likely]]
     return;
-  throw std::logic_error{std::string{"slot_arena::"} + function +
+  throw std::logic_error{std::string{function} +
                          ": called by the eviction callback of a commit, in which slots are "
                          "released and truncated and get no memory: call it when the commit has "
                          "returned"};
@@ -120,7 +113,7 @@ void slot_allocator::mark(const char* function, std::size_t which, stream_ref st
 
 void slot_allocator::wait_in(const char* function, std::size_t which, stream_ref stream) {
   if (has_passed(which)) return;
-  if (stream.is_capturing()) throw_captured(function);
+  require_not_captured(function, stream);
   // The event stays: until it has passed, the rows behind the length are not for others.
   stream.wait(*claims_[which].passed);
 }
@@ -149,14 +142,14 @@ std::size_t slot_allocator::next_free() {
 }
 
 std::size_t slot_allocator::acquire(stream_ref stream) {
-  require_not_evicting("acquire");
+  require_not_evicting("slot_arena::acquire");
   const auto still = membership_.hold_still();
   const pause stopped{*this};
   const std::size_t best = next_free();
   if (best == no_slot)
     throw out_of_memory{"slot_arena::acquire: all " + std::to_string(slots_.size()) +
                         " slots are in use: release one first"};
-  wait_in("acquire", best, stream);
+  wait_in("slot_arena::acquire", best, stream);
   slots_[best].in_use.store(true, std::memory_order_release);
   request_prefetch();
   return best;
@@ -166,13 +159,14 @@ void slot_allocator::commit(const std::size_t* slots, const std::size_t* lengths
                             stream_ref stream) {
   require_awake("slot_arena::commit");
   if (count == 0) return;  // checks whether the memory may be used
-  require_not_evicting("commit");
+  require_not_evicting("slot_arena::commit");
   bool fits = true;
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] >= slots_.size() || lengths[i] > geometry_.most) [[unlikely]] {
-      require_slot("commit", slots[i]);
-      throw std::out_of_range{slot_text("commit", slots[i]) + " of " + std::to_string(lengths[i]) +
-                              " bytes: bytes_per_slot is " + std::to_string(geometry_.most)};
+      require_slot("slot_arena::commit", slots[i]);
+      throw std::out_of_range{slot_text("slot_arena::commit", slots[i]) + " of " +
+                              std::to_string(lengths[i]) + " bytes: bytes_per_slot is " +
+                              std::to_string(geometry_.most)};
     }
     const slot& one = slots_[slots[i]];
     fits = fits && one.in_use.load(std::memory_order_relaxed) &&
@@ -210,9 +204,9 @@ void slot_allocator::commit(const std::size_t* slots, const std::size_t* lengths
 
 void slot_allocator::release(std::size_t which, stream_ref stream) {
   const auto still = membership_.hold_still();
-  slot& one = require_in_use("release", which, stream);
-  require_outside_batch("release", which);
-  mark("release", which, stream);
+  slot& one = require_in_use("slot_arena::release", which, stream);
+  require_outside_batch("slot_arena::release", which);
+  mark("slot_arena::release", which, stream);
   shorten(which, 0);
   one.in_use.store(false, std::memory_order_release);
   if (may_prefetch_.exchange(true)) return;
@@ -223,15 +217,15 @@ void slot_allocator::release(std::size_t which, stream_ref stream) {
 
 void slot_allocator::truncate(std::size_t which, std::size_t length, stream_ref stream) {
   const auto still = membership_.hold_still();
-  slot& one = require_in_use("truncate", which, stream);
-  require_outside_batch("truncate", which);
+  slot& one = require_in_use("slot_arena::truncate", which, stream);
+  require_outside_batch("slot_arena::truncate", which);
   const std::size_t present = one.length.load(std::memory_order_relaxed);
   if (length > present)
-    throw std::invalid_argument{slot_text("truncate", which) + " has " + std::to_string(present) +
-                                " bytes, not " + std::to_string(length) +
+    throw std::invalid_argument{slot_text("slot_arena::truncate", which) + " has " +
+                                std::to_string(present) + " bytes, not " + std::to_string(length) +
                                 ": commit() makes it longer"};
   if (length == present) return;
-  mark("truncate", which, stream);
+  mark("slot_arena::truncate", which, stream);
   shorten(which, length);
 }
 
@@ -349,7 +343,7 @@ slot_arena_statistics slot_allocator::statistics() {
 }
 
 void* slot_allocator::pointer(std::size_t which, std::size_t plane) const {
-  require_slot("pointer", which);
+  require_slot("slot_arena::pointer", which);
   if (plane >= geometry_.planes)
     throw std::out_of_range{"slot_arena::pointer: plane " + std::to_string(plane) + " of " +
                             std::to_string(geometry_.planes)};
@@ -357,17 +351,17 @@ void* slot_allocator::pointer(std::size_t which, std::size_t plane) const {
 }
 
 std::size_t slot_allocator::length(std::size_t which) const {
-  require_slot("length", which);
+  require_slot("slot_arena::length", which);
   return slots_[which].length.load(std::memory_order_relaxed);
 }
 
 std::size_t slot_allocator::capacity(std::size_t which) const {
-  require_slot("capacity", which);
+  require_slot("slot_arena::capacity", which);
   return capacities_[which].load(std::memory_order_acquire);
 }
 
 bool slot_allocator::in_use(std::size_t which) const {
-  require_slot("in_use", which);
+  require_slot("slot_arena::in_use", which);
   return slots_[which].in_use.load(std::memory_order_relaxed);
 }
 

@@ -47,7 +47,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   void make_writable(std::size_t which, std::size_t offset, std::size_t bytes, stream_ref stream);
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length);
   void set_eviction(std::function<void(std::size_t)> evict) {
-    require_not_evicting("set_eviction");
+    require_not_evicting("slot_arena::set_eviction");
     evict_ = std::move(evict);
   }
   void set_budget(std::size_t bytes);

@@ -146,7 +146,7 @@ void slot_allocator::grow_all(const std::size_t* slots, const std::size_t* lengt
     for (std::size_t i = 0; i < count; ++i) {
       const slot& one = slots_[slots[i]];
       if (lengths[i] > one.length.load(std::memory_order_relaxed))
-        wait_in("commit", slots[i], stream);
+        wait_in("slot_arena::commit", slots[i], stream);
       if (has_shared_ && capacity(slots[i]) < lengths[i])
         drop_claims(slots[i], claims_[slots[i]].count);
       back_run(slots[i], lengths[i]);

@@ -42,16 +42,16 @@ void slot_allocator::require_sharing() const {
 void slot_allocator::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
                                   std::size_t bytes, stream_ref stream) {
   require_awake("slot_arena::share_prefix");
-  require_not_evicting("share_prefix");
+  require_not_evicting("slot_arena::share_prefix");
   require_sharing();
-  const slot& source = require_in_use("share_prefix", from, stream);
+  const slot& source = require_in_use("slot_arena::share_prefix", from, stream);
   const std::size_t present = source.length.load(std::memory_order_relaxed);
   if (bytes > present)
     throw std::invalid_argument{"slot_arena::share_prefix: slot " + std::to_string(from) + " has " +
                                 std::to_string(present) + " bytes, not " + std::to_string(bytes) +
                                 ": share no more"};
   for (std::size_t i = 0; i < count; ++i) {
-    require_slot("share_prefix", to[i]);
+    require_slot("slot_arena::share_prefix", to[i]);
     if (to[i] == from || slots_[to[i]].length.load(std::memory_order_relaxed) != 0 ||
         std::find(to, to + i, to[i]) != to + i)
       throw std::invalid_argument{"slot_arena::share_prefix: slot " + std::to_string(to[i]) +
@@ -87,7 +87,7 @@ void slot_allocator::share_prefix(std::size_t from, const std::size_t* to, std::
 void slot_allocator::show_prefix(std::size_t from, std::size_t to, std::size_t bytes,
                                  stream_ref stream) {
   drop_claims(to, 0);
-  wait_in("share_prefix", to, stream);
+  wait_in("slot_arena::share_prefix", to, stream);
   const std::size_t whole = bytes / geometry_.block;
   const std::size_t target = geometry_.first_row(to);
   for (std::size_t row = 0; row < whole; ++row) rows_.claim(target + row);
@@ -104,8 +104,8 @@ void slot_allocator::show_prefix(std::size_t from, std::size_t to, std::size_t b
 void slot_allocator::make_writable(std::size_t which, std::size_t offset, std::size_t bytes,
                                    stream_ref stream) {
   require_awake("slot_arena::make_writable");
-  require_not_evicting("make_writable");
-  const slot& one = require_in_use("make_writable", which, stream);
+  require_not_evicting("slot_arena::make_writable");
+  const slot& one = require_in_use("slot_arena::make_writable", which, stream);
   const std::size_t present = one.length.load(std::memory_order_relaxed);
   if (offset > present || bytes > present - offset)
     throw std::out_of_range{"slot_arena::make_writable: " + std::to_string(bytes) +

@@ -19,6 +19,7 @@
 #include "core/owner_process.hpp"
 #include "region/device_work.hpp"
 #include "region/region_state.hpp"
+#include "runtime/stream.hpp"
 #include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
@@ -110,14 +111,6 @@ void report_changes(const detail::region_state& self, const std::vector<access_d
         each.right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
         details);
   }
-}
-
-void require_not_captured(const char* function, stream_ref stream) {
-  if (stream.is_capturing())
-    throw std::invalid_argument{std::string{"region::"} + function +
-                                ": the stream is being captured into a graph, whose work no event "
-                                "tells of; name a stream that is not captured, or " +
-                                function + " when the capture has ended"};
 }
 
 /// Returns the number that `read` gives, while no eviction changes the region; 0 for an empty one.
@@ -260,7 +253,7 @@ std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
 std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
   detail::region_state& self = live().awake("region::decommit");
   require_units(self, "decommit", offset, bytes);
-  require_not_captured("decommit", stream);
+  detail::require_not_captured("region::decommit", stream);
   return report_trim(self, offset, [&] { return self.decommit(offset, bytes, stream); });
 }
 
@@ -279,7 +272,7 @@ std::size_t region::move_range(std::size_t offset, std::size_t bytes, memory_loc
   detail::region_state& self = live().awake("region::move_range");
   require_units(self, "move_range", offset, bytes);
   if (to.device()) require_device(*to.device());
-  require_not_captured("move_range", stream);
+  detail::require_not_captured("region::move_range", stream);
   return self.move_range(offset, bytes, to, stream);
 }
 
@@ -315,7 +308,7 @@ std::vector<chunk_access> region::effective_access(std::size_t offset, std::size
 std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   detail::region_state& self = live().awake("region::trim");
   self.require_within("trim", bytes, 0);
-  require_not_captured("trim", stream);
+  detail::require_not_captured("region::trim", stream);
   return report_trim(self, bytes, [&] { return self.trim(bytes, stream, tail); });
 }
 

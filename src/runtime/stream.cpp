@@ -2,6 +2,7 @@
 #include <hipvmm/runtime/stream.hpp>
 
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
@@ -76,6 +77,14 @@ bool stream_ref::is_done() const {
 }
 
 bool stream_ref::is_capturing() const { return detail::is_capturing(get()); }
+
+void detail::require_not_captured(const char* function, stream_ref stream) {
+  if (stream.is_capturing())
+    throw std::invalid_argument{std::string{function} +
+                                ": the stream is being captured into a graph, whose work no event "
+                                "and no wait covers; name a stream that is not captured, or call "
+                                "it when the capture has ended"};
+}
 
 stream::stream(stream_kind kind) : stream{device_ref::current(), kind} {}
 

@@ -16,6 +16,9 @@ namespace hipvmm::detail {
 
 [[nodiscard]] inline bool is_captured(stream_ref stream) { return is_captured(stream.get()); }
 
+/// Throws: std::invalid_argument, for `function`, if `stream` is being captured.
+void require_not_captured(const char* function, stream_ref stream);
+
 /// The device that does the work of `stream`; empty if HIP does not say. Declared here, defined
 /// with copies, which name it in their messages. Throws: as device_ref::current(), for a default
 /// stream.

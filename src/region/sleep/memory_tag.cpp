@@ -13,6 +13,7 @@
 #include "core/observers/memory_events.hpp"
 #include "core/owner_process.hpp"
 #include "region/sleep/parallel_copies.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm {
 namespace detail {
@@ -80,18 +81,6 @@ void tag_state::require_awake(const char* function) const {
     throw std::logic_error{std::string{function} +
                            ": the memory may be evicted: call use() of its evictable first"};
 }
-
-namespace {
-
-void require_not_captured(const char* function, const std::optional<stream_ref>& stream) {
-  if (stream && stream->is_capturing())
-    throw std::invalid_argument{std::string{function} +
-                                ": the stream is being captured into a graph, whose work no wait "
-                                "covers; name a stream that is not captured, or call it when the "
-                                "capture has ended"};
-}
-
-}  // namespace
 
 class tag_state::turn {
  public:
@@ -213,7 +202,7 @@ std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options
 }
 
 std::size_t tag_state::suspend(keep what, const suspend_options& options) {
-  require_not_captured("suspend", options.stream);
+  if (options.stream) require_not_captured("suspend", *options.stream);
   const sleep_plan plan{what, options.ranges};
   turn mine{*this};
   return finish_suspend(mine, plan, options, false);
@@ -231,7 +220,7 @@ std::optional<std::size_t> tag_state::evict(keep what, const suspend_options& op
 
 void tag_state::read_awake(const char* function, const std::optional<stream_ref>& stream,
                            const std::function<void(const member_list&)>& body) {
-  require_not_captured(function, stream);
+  if (stream) require_not_captured(function, *stream);
   const turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal(function)};
   const sleep_plan plan = sleep_plan::to_read();
