@@ -47,25 +47,25 @@ void require_units(const detail::region_state& self, const char* function, std::
   self.require_within(function, offset, bytes);
 }
 
-/// A call that adds memory from `offset` on: its end reports how much the region has gained.
-class growth {
+/// A call that adds or releases memory from `offset` on: its end reports how much the region has
+/// gained or lost, also if it fails.
+class size_change {
  public:
-  growth(detail::region_state& of, std::size_t offset) noexcept
-      : of_{of}, offset_{offset}, before_{of.committed} {}
-  ~growth() {
-    if (of_.committed > before_)
-      of_.report(memory_event_kind::grow,
-                 {.address = of_.address_of(offset_), .bytes = of_.committed - before_});
+  size_change(const char* name, detail::region_state& of, std::size_t offset) noexcept
+      : range_{name}, of_{of}, offset_{offset}, before_{of.committed} {}
+  ~size_change() {
+    const std::size_t now = of_.committed;
+    if (now > before_) report(memory_event_kind::grow, now - before_);
+    if (now < before_) report(memory_event_kind::trim, before_ - now);
   }
-  growth& operator=(growth&&) = delete;
+  size_change& operator=(size_change&&) = delete;
 
   /// Releases memory that a failed call left, reports a shortage, and goes on with the exception.
   /// Pre: a handler calls it.
   [[noreturn]] void fail(std::size_t bytes) {
     of_.renew_if_empty();
     const auto note = [&](const shortage&) {
-      of_.report(memory_event_kind::out_of_memory,
-                 {.address = of_.address_of(offset_), .bytes = bytes});
+      report(memory_event_kind::out_of_memory, bytes);
       return false;
     };
     static_cast<void>(detail::attempt([] { throw; }, note));
@@ -73,34 +73,19 @@ class growth {
   }
 
  private:
+  void report(memory_event_kind kind, std::size_t bytes) const noexcept {
+    of_.report(kind, {.address = of_.address_of(offset_), .bytes = bytes});
+  }
+
   const detail::events_wait until_done_;
-  const detail::profiler_range range_{"hipvmm region: growth"};
+  const detail::profiler_range range_;
   detail::region_state& of_;
   std::size_t offset_;
   std::size_t before_;
 };
 
-/// Runs `trim`, which returns how much it released from `offset` on, and reports that.
-template <typename Trim>
-std::size_t report_trim(const detail::region_state& self, std::size_t offset, Trim trim) {
-  const detail::events_wait until_done;
-  const detail::profiler_range range{"hipvmm region: trim"};
-  // Also what a call released before it failed.
-  const std::size_t before = self.committed;
-  const auto report = [&] {
-    if (self.committed < before)
-      self.report(memory_event_kind::trim,
-                  {.address = self.address_of(offset), .bytes = before - self.committed});
-  };
-  try {
-    const std::size_t released = trim();
-    report();
-    return released;
-  } catch (...) {
-    report();
-    throw;
-  }
-}
+constexpr const char* growth_range = "hipvmm region: growth";
+constexpr const char* trim_range = "hipvmm region: trim";
 
 /// Reports the rights that changed, with `details` and the device.
 void report_changes(const detail::region_state& self, const std::vector<access_desc>& changed,
@@ -113,10 +98,10 @@ void report_changes(const detail::region_state& self, const std::vector<access_d
   }
 }
 
-/// Returns the number that `read` gives, while no eviction changes the region; 0 for an empty one.
+/// Returns what `read` does, while no eviction changes the region; nothing of an empty one.
 template <typename Read>
-std::size_t when_still(const detail::region_state* self, Read read) noexcept {
-  if (self == nullptr) return 0;
+auto when_still(const detail::region_state* self, Read read) -> decltype(read(*self)) {
+  if (self == nullptr) return {};
   const auto still = self->membership.hold_still();
   return read(*self);
 }
@@ -167,7 +152,7 @@ void region::commit(std::size_t offset, std::size_t bytes, std::size_t largest_c
     throw std::invalid_argument{"region::commit: chunks of " + std::to_string(largest_chunk) +
                                 " bytes must have a positive multiple of the granularity, " +
                                 std::to_string(self.granularity) + " bytes"};
-  growth added{self, offset};
+  size_change added{growth_range, self, offset};
   try {
     self.commit(offset, bytes, largest_chunk);
   } catch (...) {
@@ -203,7 +188,7 @@ void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chu
     bytes += chunk.bytes();
   }
   if (chunks.empty()) return;
-  growth added{self, chunks.begin()->first};
+  size_change added{growth_range, self, chunks.begin()->first};
   try {
     self.adopt(chunks);
   } catch (...) {
@@ -212,9 +197,7 @@ void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chu
 }
 
 std::vector<chunk_view> region::chunks() const {
-  if (!state_) return {};
-  const auto still = state_->membership.hold_still();
-  return state_->chunks();
+  return when_still(state_.get(), [](const auto& self) { return self.chunks(); });
 }
 
 std::vector<exported_chunk> region::export_chunks(std::uint64_t since) {
@@ -247,14 +230,16 @@ std::size_t region::cancel_or_wait() noexcept {
 std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
   detail::region_state& self = live().awake("region::decommit");
   require_units(self, "decommit", offset, bytes);
-  return report_trim(self, offset, [&] { return self.decommit(offset, bytes); });
+  const size_change released{trim_range, self, offset};
+  return self.decommit(offset, bytes);
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
   detail::region_state& self = live().awake("region::decommit");
   require_units(self, "decommit", offset, bytes);
   detail::require_not_captured("region::decommit", stream);
-  return report_trim(self, offset, [&] { return self.decommit(offset, bytes, stream); });
+  const size_change released{trim_range, self, offset};
+  return self.decommit(offset, bytes, stream);
 }
 
 bool region::can_move_chunks() const noexcept { return state_ && state_->can_move_chunks(); }
@@ -309,7 +294,8 @@ std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) 
   detail::region_state& self = live().awake("region::trim");
   self.require_within("trim", bytes, 0);
   detail::require_not_captured("region::trim", stream);
-  return report_trim(self, bytes, [&] { return self.trim(bytes, stream, tail); });
+  const size_change released{trim_range, self, bytes};
+  return self.trim(bytes, stream, tail);
 }
 
 void region::retire() noexcept {
@@ -337,7 +323,7 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
     throw std::invalid_argument{"region::extend: cannot hold " + std::to_string(commit_bytes) +
                                 " bytes in " + std::to_string(max_bytes) +
                                 ", or go below the present " + std::to_string(present)};
-  growth added{self, 0};
+  size_change added{growth_range, self, 0};
   try {
     return self.extend(wanted, least);
   } catch (...) {
@@ -356,7 +342,7 @@ void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_
   if (self.is_backed_within(0, from))
     throw std::invalid_argument{"region::rebase: something is backed before offset " +
                                 std::to_string(from) + ": decommit it first"};
-  growth added{self, 0};
+  size_change added{growth_range, self, 0};
   try {
     self.rebase(from, wanted, least);
   } catch (...) {
