@@ -95,6 +95,7 @@ bool region_state::retire_chunks(backing_map::iterator first, backing_map::itera
   device_list devices = devices_of(users);
   std::optional<event> mark = record_event_in(stream, devices);
   if (!mark) return false;
+  const device_ref owner = first->second.chunk.device();
   backing_map behind;
   std::size_t bytes = 0;
   bool had_own_rights = false;
@@ -103,7 +104,7 @@ bool region_state::retire_chunks(backing_map::iterator first, backing_map::itera
     had_own_rights = had_own_rights || at->second.own_rights != nullptr;
     behind.insert(behind.end(), backings.extract(at++));
   }
-  if (!retire_backings(behind, addresses, cache(), std::move(mark), std::move(devices))) {
+  if (!retire_backings(behind, addresses, cache(), std::move(mark), std::move(devices), owner)) {
     backings.merge(behind);
     return false;
   }

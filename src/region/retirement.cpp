@@ -60,22 +60,6 @@ std::string stuck_text(std::size_t bytes) {
          "devices, as it does while a stream is being captured; end the capture and try again";
 }
 
-/// Pre: one of `backings` has a chunk.
-device_ref owner_of(const backing_map& backings) {
-  const auto chunk = std::find_if(backings.begin(), backings.end(),
-                                  [](const auto& entry) { return !entry.second.chunk.empty(); });
-  return chunk->second.chunk.device();
-}
-
-void add_bytes_of(retired_item& item, device_ref device, std::size_t bytes) {
-  for (auto& [each, held] : item.of_devices) {
-    if (each != device) continue;
-    held += bytes;
-    return;
-  }
-  item.of_devices.emplace_back(device, bytes);
-}
-
 /// The retired memory of the process and the threads that release it. One thread queries all events
 /// in turn, so that no stream delays another's memory; one thread for each device waits for it.
 class retirement_queue {
@@ -163,15 +147,13 @@ bool retirement_queue::add(retired_list& one) noexcept {
       closes_at_exit_ = true;
     }
     const bool has_chunks = item.allocation.empty();
-    if (!item.owner) item.owner = has_chunks ? owner_of(item.backings) : item.allocation.device();
     // hipFree waits for that device itself, even if captures forbid to wait for others.
-    if (!has_chunks) std::erase(item.devices, *item.owner);
-    lane& to = item.mark ? events_ : lane_of(*item.owner);
+    if (!has_chunks) std::erase(item.devices, item.owner);
+    lane& to = item.mark ? events_ : lane_of(item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
     // Only backings have a range: callers wait for mapped bytes, not for addresses alone.
-    item.of_devices.clear();
-    if (!has_chunks) add_bytes_of(item, *item.owner, item.bytes);
+    if (!has_chunks) item.of_devices[item.owner] = item.bytes;
     if (!item.backings.empty()) {
       item.range = item.addresses.get();
       item.first = item.backings.begin()->first;
@@ -181,7 +163,7 @@ bool retirement_queue::add(retired_list& one) noexcept {
         const physical_chunk& chunk = entry.second.chunk;
         if (chunk.empty()) continue;
         item.bytes += chunk.bytes();
-        if (!chunk.location().is_host()) add_bytes_of(item, chunk.device(), chunk.bytes());
+        if (!chunk.location().is_host()) item.of_devices[chunk.device()] += chunk.bytes();
       }
     }
     item.number = ++last_number_;
@@ -206,7 +188,7 @@ retirement_queue::lane& retirement_queue::lane_of(device_ref device) {
 // The device's thread calls hipFree: its wait for the device would delay other streams' memory.
 bool retirement_queue::pass_on(retired_list::iterator item) noexcept {
   try {
-    lane& to = lane_of(*item->owner);
+    lane& to = lane_of(item->owner);
     if (!to.thread.start()) return false;
     item->devices.clear();
     to.items.splice(to.items.end(), events_.items, item);
@@ -277,7 +259,7 @@ bool retirement_queue::wait_for_one(const out_of_memory& shortage, std::uint64_t
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_item& item) {
     return item.number <= newest && !item.has_token &&
-           (is_relieved_by(shortage.why(), item.owner->ordinal()) ||
+           (is_relieved_by(shortage.why(), item.owner.ordinal()) ||
             std::any_of(item.of_devices.begin(), item.of_devices.end(), [&](const auto& held) {
               return held.second != 0 && is_relieved_by(shortage.why(), held.first.ordinal());
             }));
@@ -427,22 +409,22 @@ bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
 
 bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
                      const chunk_cache& destination, std::optional<event> passed,
-                     device_list using_devices, std::optional<device_ref> owner) noexcept {
-  retired_item item{std::move(around), destination, std::move(passed), std::move(using_devices)};
-  item.owner = owner;
-  return retire_as(&retired_item::backings, backings, std::move(item));
+                     device_list using_devices, device_ref owner) noexcept {
+  return retire_as(
+      &retired_item::backings, backings,
+      {std::move(around), destination, std::move(passed), std::move(using_devices), owner});
 }
 
 bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                        device_list devices) noexcept {
-  return retire_as(&retired_item::allocation, allocation, {std::move(mark), std::move(devices)});
+  const device_ref owner = allocation.device();
+  return retire_as(&retired_item::allocation, allocation,
+                   {std::move(mark), std::move(devices), owner});
 }
 
 bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
   const device_ref owner = devices.front();
-  retired_item item{std::nullopt, std::move(devices)};
-  item.owner = owner;
-  return retire_as(&retired_item::token, token, std::move(item));
+  return retire_as(&retired_item::token, token, {std::nullopt, std::move(devices), owner});
 }
 
 void release_when_unused(device_allocation unused, device_list devices) noexcept {
@@ -469,8 +451,6 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 std::size_t retired_bytes(device_ref device) {
   return retirement_queue::instance().waiting_bytes_of(device);
 }
-
-std::size_t retirements_waiting() { return retired_memory().waiting; }
 
 std::uint64_t retired_so_far() noexcept { return released_count; }
 

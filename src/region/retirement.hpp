@@ -4,10 +4,10 @@
 #include <chrono>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>  // IWYU pragma: export
@@ -27,17 +27,19 @@ namespace hipvmm::detail {
 /// region that has no chunks, together with the work that must be done before they are released.
 struct retired_item {
   /// `around` outlives the mappings in it. `passed` is done when nothing uses the chunks any more.
-  /// Without it, all work of `using_devices` must have finished.
+  /// Without it, all work of `using_devices` must have finished, and the thread of `waits` waits.
   retired_item(std::shared_ptr<address_range> around, const chunk_cache& destination,
-               std::optional<event> passed, device_list using_devices)
+               std::optional<event> passed, device_list using_devices, device_ref waits)
       : addresses{std::move(around)},
         cache_state{destination.state_},
         mark{std::move(passed)},
-        devices{std::move(using_devices)} {}
+        devices{std::move(using_devices)},
+        owner{waits} {}
 
   /// For an allocation, which the caller assigns to `allocation`.
-  retired_item(std::optional<event> passed, device_list using_devices)
-      : retired_item{nullptr, chunk_cache::shared(), std::move(passed), std::move(using_devices)} {}
+  retired_item(std::optional<event> passed, device_list using_devices, device_ref waits)
+      : retired_item{nullptr, chunk_cache::shared(), std::move(passed), std::move(using_devices),
+                     waits} {}
 
   /// Unmaps, releases and frees. Refusals of HIP are reported. Then only host memory is left.
   void release() noexcept;
@@ -50,6 +52,7 @@ struct retired_item {
   std::shared_ptr<chunk_cache::state> cache_state;
   std::optional<event> mark;
   device_list devices;
+  device_ref owner;  // its thread waits
   // In place of memory: destroyed when the work has finished.
   std::shared_ptr<void> token;
 
@@ -59,14 +62,12 @@ struct retired_item {
   std::size_t end = 0;
   std::size_t bytes = 0;
   bool has_token = false;
-  std::optional<device_ref> owner;  // its thread waits
   // The part of `bytes` that is memory of each device.
-  std::vector<std::pair<device_ref, std::size_t>> of_devices;
+  std::map<device_ref, std::size_t> of_devices;
   std::uint64_t number = 0;
   [[nodiscard]] std::size_t bytes_of(device_ref device) const noexcept {
-    for (const auto& [each, held] : of_devices)
-      if (each == device) return held;
-    return 0;
+    const auto found = of_devices.find(device);
+    return found == of_devices.end() ? 0 : found->second;
   }
   // Since when HIP refuses to wait for the work that uses the chunks, as it does during captures.
   std::optional<std::chrono::steady_clock::time_point> refused_since;
@@ -74,13 +75,11 @@ struct retired_item {
 };
 
 /// Takes over `backings`, which are not empty, and releases them asynchronously: see
-/// retired_item. The thread of `owner` waits; without one, that of a chunk's device. Returns
-/// false and does not change `backings` if that is impossible, such as while the process exits: the
-/// caller must then wait itself.
+/// retired_item. The thread of `owner` waits. Returns false and does not change `backings` if that
+/// is impossible, such as while the process exits: the caller must then wait itself.
 [[nodiscard]] bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
                                    const chunk_cache& destination, std::optional<event> passed,
-                                   device_list using_devices,
-                                   std::optional<device_ref> owner = {}) noexcept;
+                                   device_list using_devices, device_ref owner) noexcept;
 
 /// Frees `allocation` once `mark` and all work of `devices` are done. A thread of the library calls
 /// hipFree, because hipFree waits for the whole device. Returns false, nothing done, if there is
@@ -101,9 +100,6 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 
 /// Bytes of `device` that wait to be released.
 [[nodiscard]] std::size_t retired_bytes(device_ref device);
-
-/// Number of retirements not yet released.
-[[nodiscard]] std::size_t retirements_waiting();
 
 /// Number of retirements released so far.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
@@ -141,7 +137,7 @@ auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(ma
     const std::uint64_t seen = reclaimed_so_far();
     static_cast<void>(attempt([&] { made.emplace(make()); },
                               [&](const out_of_memory& shortage) {
-                                return rounds.may_help(shortage.why(), retirements_waiting()) &&
+                                return rounds.may_help(shortage.why(), retired_memory().waiting) &&
                                        (retry_refused_ends(refusals::pass) ||
                                         cache_registry::release_for(shortage, released) ||
                                         reclaim_retired(shortage, seen, asks) ||

@@ -40,7 +40,7 @@ class device_backend : public addressed_backend {
   [[nodiscard]] std::uint64_t reclaimed_so_far() const override {
     return detail::reclaimed_so_far();
   }
-  [[nodiscard]] std::size_t reclaims_left() const override { return detail::retirements_waiting(); }
+  [[nodiscard]] std::size_t reclaims_left() const override { return retired_memory().waiting; }
   /// As region::grant.
   virtual void grant(device_ref device, access_right right) = 0;
   /// As region::set_access.
