@@ -65,6 +65,12 @@ template <class Map>
   return std::ranges::subrange{first, map.lower_bound(offset + bytes)};
 }
 
+/// Whether one of `map` is partly in [offset, offset + bytes).
+[[nodiscard]] inline bool has_backing_within(const backing_map& map, std::size_t offset,
+                                             std::size_t bytes) noexcept {
+  return bytes != 0 && !backings_within(map, offset, bytes).empty();
+}
+
 /// Unmaps mappings in `range` from the highest address to the lowest. If the range allows that, one
 /// call unmaps 4 to 64 neighbours. Fewer than 4 are not worth it, because a failed call does not
 /// say which are still mapped; more than 64 would hold HIP's lock too long. If HIP refuses the call

@@ -76,13 +76,6 @@ class chunk_prefetch {
   /// Pre, for all functions that follow: nothing is pending or offered.
   [[nodiscard]] backing_map& ready() noexcept { return ready_; }
   [[nodiscard]] const backing_map& ready() const noexcept { return ready_; }
-  /// Returns whether the chunk is partly in [offset, offset + bytes): nothing else can be mapped
-  /// there then.
-  [[nodiscard]] bool is_ready_within(std::size_t offset, std::size_t bytes) const noexcept {
-    if (ready_.empty()) return false;
-    const auto& [first, held] = *ready_.begin();
-    return first < offset + bytes && offset < first + held.bytes();
-  }
   /// Takes the order that was cancelled before a thread began with it.
   std::optional<order> take_cancelled() noexcept { return std::exchange(order_, std::nullopt); }
 

@@ -26,28 +26,17 @@ bool may_pass(device_ref device, bool& has_reported) noexcept {
   });
 }
 
-/// Calls `visit` for each device without a right that the library copied to or from memory of
-/// `owner`, as long as it returns true. Returns whether it always did.
-template <typename HasRight, typename Visit>
-bool visit_copying(device_ref owner, HasRight has_right, Visit visit) {
-  for (auto other = next_copied_with(owner, -1); other;
-       other = next_copied_with(owner, other->ordinal()))
-    if (!has_right(*other) && !visit(*other)) return false;
-  return true;
-}
-
-/// The same for each device that may have work on the memory. Allocates nothing.
+/// Calls `visit` for each device that may have work on the memory, as long as it returns true.
+/// Returns whether it always did. Allocates nothing.
 template <typename Visit>
 bool visit_users(const memory_users& users, Visit visit) {
-  if (!std::all_of(users.devices.begin(), users.devices.end(), visit)) return false;
-  return std::all_of(users.owners.begin(), users.owners.end(), [&](device_ref owner) {
-    return visit_copying(
-        owner,
-        [&](device_ref each) {
-          return std::find(users.devices.begin(), users.devices.end(), each) != users.devices.end();
-        },
-        visit);
-  });
+  const auto& with_right = users.devices;
+  if (!std::ranges::all_of(with_right, visit)) return false;
+  for (const device_ref owner : users.owners)
+    for (auto other = next_copied_with(owner, -1); other;
+         other = next_copied_with(owner, other->ordinal()))
+      if (std::ranges::find(with_right, *other) == with_right.end() && !visit(*other)) return false;
+  return true;
 }
 
 }  // namespace
@@ -67,7 +56,7 @@ memory_users users_of(const access_map& rights) {
 device_list devices_of(const memory_users& users) {
   device_list result;
   visit_users(users, [&](device_ref device) {
-    if (std::find(result.begin(), result.end(), device) == result.end()) result.push_back(device);
+    if (std::ranges::find(result, device) == result.end()) result.push_back(device);
     return true;
   });
   return result;

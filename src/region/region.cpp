@@ -339,7 +339,7 @@ void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_
   if (wanted == 0 || least > wanted)
     throw std::invalid_argument{"region::rebase: cannot hold " + std::to_string(commit_bytes) +
                                 " bytes in " + std::to_string(max_bytes)};
-  if (self.is_backed_within(0, from))
+  if (has_backing_within(self.backings, 0, from))
     throw std::invalid_argument{"region::rebase: something is backed before offset " +
                                 std::to_string(from) + ": decommit it first"};
   size_change added{growth_range, self, 0};

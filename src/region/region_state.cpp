@@ -247,10 +247,6 @@ void region_state::merge(backing_map& additions) noexcept {
   backings.merge(additions);
 }
 
-bool region_state::is_backed_within(std::size_t offset, std::size_t bytes) const noexcept {
-  return bytes != 0 && !backings_within(backings, offset, bytes).empty();
-}
-
 void region_state::require_none_left_behind(const char* function, std::size_t offset,
                                             std::size_t bytes) const {
   const auto found = backings_within(old_mappings, offset, bytes);
@@ -260,10 +256,16 @@ void region_state::require_none_left_behind(const char* function, std::size_t of
                                 " as well: end_move() there first"};
 }
 
+void region_state::require_not_moving(const char* function, const backing& held) const {
+  for (const auto& [from, left] : old_mappings)
+    if (left.elsewhere == held.chunk.get()) require_none_left_behind(function, from, 1);
+}
+
 void region_state::require_free(const char* function, std::size_t offset, std::size_t bytes,
                                 std::size_t from) const {
   require_none_left_behind(function, offset, bytes);
-  if (offset < from || is_backed_within(offset, bytes) || addresses->longest_at(offset) < bytes)
+  if (offset < from || has_backing_within(backings, offset, bytes) ||
+      addresses->longest_at(offset) < bytes)
     throw std::invalid_argument{std::string{"region::"} + function + ": the " +
                                 format_bytes(bytes) + " at offset " + std::to_string(offset) +
                                 " are partly backed already, or lie in two reservations"};
@@ -327,7 +329,7 @@ void region_state::map_again() {
     std::size_t bytes = 0;
     for (const auto& each : backings)
       if (each.second.map.empty()) bytes += each.second.bytes();
-    throw_with_context(format_bytes(bytes) + " of the region at " + address_text(base()) +
+    throw_with_context(format_bytes(bytes) + " of " + text() +
                        " were unmapped by a call that failed and cannot be mapped again yet; their "
                        "chunks keep the contents: free memory, and call again");
   }

@@ -18,6 +18,7 @@
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
+#include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
 #include "core/owner_process.hpp"
 #include "region/backing.hpp"
@@ -168,7 +169,6 @@ class region_state final : idle_holder {
 
   [[nodiscard]] physical_chunk acquire(memory_location where, std::size_t bytes,
                                        chunk_memory memory) const;
-  [[nodiscard]] bool is_backed_within(std::size_t offset, std::size_t bytes) const noexcept;
   /// Maps chunks that restore_lost() could not. Throws: out_of_memory, hip_error, which name the
   /// bytes that are still not mapped.
   void map_again();
@@ -191,6 +191,9 @@ class region_state final : idle_holder {
   }
   /// Releases the chunk that is prepared or under way, and allows prepare() again.
   void drop_prepared();
+  /// Makes a chunk for each of `old`, of the same size and kind: at `to`, or where the old one is.
+  [[nodiscard]] std::vector<physical_chunk> acquire_like(
+      const std::vector<backing_map::iterator>& old, std::optional<memory_location> to) const;
   /// Copies the bytes of each of `old` to one of `fresh`, in `stream`, and waits for it.
   void copy_into(std::vector<physical_chunk>& fresh, const std::vector<backing_map::iterator>& old,
                  stream_ref stream);
@@ -204,6 +207,8 @@ class region_state final : idle_holder {
   void report(memory_event_kind kind, const event_details& details) const noexcept {
     report_event({memory_event_source::region, event_id, device.ordinal()}, kind, details);
   }
+  /// "the region at" its base, for messages.
+  [[nodiscard]] std::string text() const { return "the region at " + address_text(base()); }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept {
     return event_address(base()) + offset;
   }
@@ -327,6 +332,8 @@ class region_state final : idle_holder {
                                       const backing_map::value_type& chunk);
   /// Throws unless all mappings that moved chunks left behind are outside [offset, offset + bytes).
   void require_none_left_behind(const char* function, std::size_t offset, std::size_t bytes) const;
+  /// The same for the mappings that `held` left behind.
+  void require_not_moving(const char* function, const backing& held) const;
   /// As map_again(), after a call that unmapped chunks and failed; a refusal is reported.
   void restore_lost() noexcept;
   void map_lost(const std::vector<backing_map::iterator>& lost);
@@ -404,9 +411,6 @@ class region_state final : idle_holder {
   /// Forgets devices that had rights to single chunks only, which have ended, and those without a
   /// chunk, unless the placement names them.
   void forget_unused() noexcept;
-  /// Makes new chunks at `to` for those that move, with the same bytes.
-  [[nodiscard]] std::vector<physical_chunk> copies_of(
-      const std::vector<backing_map::iterator>& moving, memory_location to, stream_ref stream);
   /// Replaces the chunk that begins before `end` and reaches beyond it by one that ends at `end`.
   void replace_tail(std::size_t end, stream_ref stream);
 

@@ -82,7 +82,7 @@ void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t lar
                         "others hold the addresses at " + address_text(base()) +
                             ", which were freed while nothing was backed so that memory returned"};
   std::optional<adoption> adopted;
-  if (prefetch.is_ready_within(offset, bytes)) adopted.emplace(*this);
+  if (has_backing_within(prefetch.ready(), offset, bytes)) adopted.emplace(*this);
   backing_map additions = make_ordered(offset, bytes, largest_chunk);
   if (additions.empty()) additions = make_missing(*addresses, offset, bytes, largest_chunk);
   merge(additions);
@@ -185,7 +185,7 @@ void region_state::rebase(std::size_t from, std::size_t max_bytes, std::size_t c
   prefetch.cancel_or_wait();
   require_none_left_behind("rebase", 0, addresses->bytes());
   // Nothing before the new base may stay, backed or not.
-  if (prefetch.is_ready_within(0, from)) drop_prepared();
+  if (has_backing_within(prefetch.ready(), 0, from)) drop_prepared();
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};
   shifted_offsets shifted{*this, from};

@@ -140,8 +140,7 @@ std::vector<backing_map::iterator> region_state::chunks_to_move(std::size_t offs
   for (auto at = all.begin(); at != all.end(); ++at) {
     if (at->first < offset || at->first + at->second.bytes() > offset + bytes)
       refuse_cut("move_range", offset, bytes, *at);
-    for (const auto& [from, left] : old_mappings)
-      if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("move_range", from, 1);
+    require_not_moving("move_range", at->second);
     if (at->second.chunk.location() != to) result.push_back(at);
   }
   return result;
@@ -227,7 +226,13 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
   if (to.device()) before = add_memory_of(*to.device());
   std::vector<physical_chunk> fresh;
   try {
-    fresh = copies_of(moving, to, stream);
+    fresh = with_advice([&] { return acquire_like(moving, to); },
+                        [&] {
+                          return "region::move_range was to move " + std::to_string(moving.size()) +
+                                 " chunks there, and moved none: free memory there, or move fewer "
+                                 "bytes at a time";
+                        });
+    copy_into(fresh, moving, stream);
     before.reset();
     replace_chunks(moving, fresh);
   } catch (...) {
@@ -244,22 +249,15 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
   return moved;
 }
 
-std::vector<physical_chunk> region_state::copies_of(
-    const std::vector<backing_map::iterator>& moving, memory_location to, stream_ref stream) {
+std::vector<physical_chunk> region_state::acquire_like(
+    const std::vector<backing_map::iterator>& old, std::optional<memory_location> to) const {
   std::vector<physical_chunk> fresh;
-  fresh.reserve(moving.size());
-  const auto acquire_all = [&] {
-    for (const auto at : moving) {
-      const physical_chunk& old = at->second.chunk;
-      fresh.push_back(acquire_with_retry([&] { return acquire(to, old.bytes(), old.memory()); }));
-    }
-  };
-  with_advice(acquire_all, [&] {
-    return "region::move_range was to move " + std::to_string(moving.size()) +
-           " chunks there, and moved none: free memory there, or move "
-           "fewer bytes at a time";
-  });
-  copy_into(fresh, moving, stream);
+  fresh.reserve(old.size());
+  for (const auto at : old) {
+    const physical_chunk& like = at->second.chunk;
+    fresh.push_back(acquire_with_retry(
+        [&] { return acquire(to.value_or(like.location()), like.bytes(), like.memory()); }));
+  }
   return fresh;
 }
 
@@ -326,7 +324,7 @@ void region_state::return_pinned_memory() noexcept {
   if (!backings.empty() || !old_mappings.empty() || !strategy->pins_memory) return;
   report_exceptions([this] {
     drop_prepared();
-    if (addresses->pinned_chunks() == 0) return;
+    if (addresses->pinned_bytes() == 0) return;
     finish_retired(*addresses, 0, addresses->bytes());
     addresses->refused().retry(base(), addresses->bytes());
     if (addresses.use_count() > 1 || !addresses->refused().empty()) return;

@@ -15,14 +15,10 @@ namespace hipvmm::detail {
 
 backing_map::iterator region_state::require_whole_until(backing_map::iterator first,
                                                         std::size_t end_offset) {
-  auto last = first;
-  while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
-
   // The cache must not give a chunk to another owner while it is mapped here.
-  for (const auto& [from, left] : old_mappings) {
-    for (auto at = first; at != last; ++at)
-      if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("decommit", from, 1);
-  }
+  auto last = first;
+  for (; last != backings.end() && last->first + last->second.bytes() <= end_offset; ++last)
+    require_not_moving("decommit", last->second);
   return last;
 }
 

@@ -41,8 +41,7 @@ void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
       owners_of(held.chunk) == owners.at(held.chunk.get()))
     return;
   throw std::invalid_argument{
-      "suspend: the chunk at offset " + std::to_string(offset) + " of the region at " +
-      address_text(region_.base()) +
+      "suspend: the chunk at offset " + std::to_string(offset) + " of " + region_.text() +
       " was exported, imported or retained: others may use its memory, which would not return; let "
       "them go, or leave the memory without a tag"};
 }
@@ -84,8 +83,8 @@ void region_sleep::choose_contents(const sleep_plan& plan) {
     const device_ref device = one->second.device;
     if (region_.rights.get(device) != access_right::read_write)
       throw std::invalid_argument{
-          "suspend: the chunk at offset " + std::to_string(offset) + " of the region at " +
-          address_text(region_.base()) + " gives device " + std::to_string(device.ordinal()) +
+          "suspend: the chunk at offset " + std::to_string(offset) + " of " + region_.text() +
+          " gives device " + std::to_string(device.ordinal()) +
           ", which copies it, no read_write: grant it first, or suspend with keep::nothing"};
     one->second.opens_late = true;
   }
@@ -96,8 +95,8 @@ void region_sleep::require_readable() const {
   for (const auto& [offset, held] : region_.backings) {
     if (region_.rights_to(held).get(held.chunk.device()) == access_right::none)
       throw std::invalid_argument{"save_checkpoint: the chunk at offset " + std::to_string(offset) +
-                                  " of the region at " + address_text(region_.base()) +
-                                  " gives device " + std::to_string(held.chunk.device().ordinal()) +
+                                  " of " + region_.text() + " gives device " +
+                                  std::to_string(held.chunk.device().ordinal()) +
                                   ", which copies it, no right to read: grant it first"};
   }
 }
@@ -115,8 +114,7 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
     const auto* const start = static_cast<const char*>(region_.base()) + offset;
     if (owners.at(held.chunk.get()) > 1 && plan.names(start, held.bytes()))
       throw std::invalid_argument{"suspend: a range has a part of the chunk at offset " +
-                                  std::to_string(offset) + " of the region at " +
-                                  address_text(region_.base()) +
+                                  std::to_string(offset) + " of " + region_.text() +
                                   ", whose memory is shown at other addresses too: leave it out"};
     if (plan.is_all(keep::mapped, start, held.bytes())) continue;
     require_can_sleep(offset, held, owners);
@@ -125,7 +123,7 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
                                            held.chunk.memory(), held.own_rights, first});
   }
   if (region_.strategy->pins_memory && !chunks_.empty() && chunks_.size() < region_.backings.size())
-    throw unsupported{"suspend: memory of the region at " + address_text(region_.base()) +
+    throw unsupported{"suspend: memory of " + region_.text() +
                       " returns only with all of its addresses, of which " +
                       format_bytes(region_.committed - sleeping_bytes()) +
                       " are to stay mapped: give what stays a region or vector of its own, all of "
@@ -135,16 +133,15 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
   if (sleeps_with_contents_) choose_contents(plan);
   region_.drop_prepared();
   if (!plan.waits() && region_.addresses.use_count() > 1)
-    throw std::invalid_argument{"suspend: work may use memory that the region at " +
-                                address_text(region_.base()) +
+    throw std::invalid_argument{"suspend: work may use memory that " + region_.text() +
                                 " has released: it can be evicted when that work has ended"};
   finish_retired(*region_.addresses, 0, region_.max_bytes());
   region_.addresses->refused().retry(region_.base(), region_.max_bytes());
   try {
     require_mappable_again();
   } catch (const unsupported& error) {
-    throw unsupported{"suspend: resume() could not map the region at " +
-                      address_text(region_.base()) + " again: " + error.what()};
+    throw unsupported{"suspend: resume() could not map " + region_.text() +
+                      " again: " + error.what()};
   }
 }
 

@@ -151,13 +151,7 @@ class address_range final : public detail::refused_end {
     return true;
   }
 
-  /// How many chunks the addresses hold, mapped or not.
-  [[nodiscard]] std::size_t pinned_chunks() const noexcept {
-    std::size_t sum = 0;
-    for (const reserved_part& each : parts_) sum += each.pins.count();
-    return sum;
-  }
-  /// Their memory.
+  /// Bytes of the chunks that the addresses hold, mapped or not.
   [[nodiscard]] std::size_t pinned_bytes() const noexcept {
     std::size_t sum = 0;
     for (const reserved_part& each : parts_) sum += each.pins.bytes();

@@ -29,7 +29,6 @@ class chunk_pins {
   bool add(const physical_chunk& chunk);
   /// HIP refused to map it.
   void remove(const physical_chunk& chunk) noexcept;
-  [[nodiscard]] std::size_t count() const noexcept { return charges_.size(); }
   /// Also while another thread calls the other functions.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// The reservation was freed: memory that nothing else pins returns to the device when its chunk

@@ -13,7 +13,6 @@
 #include "core/capture_mode.hpp"
 #include "core/error.hpp"
 #include "region/region_state.hpp"
-#include "region/retirement.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/physical_chunk.hpp"
 
@@ -80,13 +79,7 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
     stream.synchronize();
   }
   self.drop_prepared();
-  std::vector<physical_chunk> fresh;
-  fresh.reserve(replaced.size());
-  for (const auto at : replaced) {
-    const physical_chunk& old = at->second.chunk;
-    fresh.push_back(acquire_with_retry(
-        [&] { return self.acquire(old.location(), old.bytes(), old.memory()); }));
-  }
+  std::vector<physical_chunk> fresh = self.acquire_like(replaced, std::nullopt);
   self.copy_into(fresh, replaced, stream);
   self.replace_chunks(replaced, fresh);
 }
