@@ -35,6 +35,20 @@ constexpr std::size_t few_steps = 16;
 // The accepted number of copies if the device has no memory left.
 constexpr std::size_t most_steps = 1024;
 
+std::string path_line(const capability& found, without_vmm fallback) {
+  if (fallback == without_vmm::always)
+    return "hipMalloc and copies, because growth_options::fallback is without_vmm::always";
+  switch (found.path()) {
+    case memory_path::vmm:
+      return "virtual memory management";
+    case memory_path::vmm_with_quirks:
+      return "virtual memory management with work-arounds";
+    case memory_path::fallback:
+      break;
+  }
+  return "hipMalloc and copies, for " + found.why_fallback();
+}
+
 }  // namespace
 
 // A copy must not overlap itself. So a range is moved in steps of the distance, or twice through
@@ -249,24 +263,6 @@ std::size_t growable_storage::move_range(std::size_t offset, std::size_t bytes, 
   count_move(before);
   return moved;
 }
-
-namespace {
-
-std::string path_line(const capability& found, without_vmm fallback) {
-  if (fallback == without_vmm::always)
-    return "hipMalloc and copies, because growth_options::fallback is without_vmm::always";
-  switch (found.path()) {
-    case memory_path::vmm:
-      return "virtual memory management";
-    case memory_path::vmm_with_quirks:
-      return "virtual memory management with work-arounds";
-    case memory_path::fallback:
-      break;
-  }
-  return "hipMalloc and copies, for " + found.why_fallback();
-}
-
-}  // namespace
 
 std::string growable_storage::explain() const {
   const capability found = capability_of(device_);

@@ -59,6 +59,12 @@ region reserve(device_ref device, const slot_geometry& geometry, const slot_aren
   return result;
 }
 
+access_list read_only(const access_map& rights) {
+  std::vector<access_desc> entries = rights.entries();
+  for (access_desc& each : entries) each.right = access_right::read;
+  return access_list{std::move(entries)};
+}
+
 }  // namespace
 
 slot_geometry::slot_geometry(device_ref device, const slot_arena_options& options)
@@ -211,16 +217,6 @@ void row_memory::give_kept(const idle_request& wanted, given_memory& given) {
 void row_memory::trim_kept(std::size_t bytes) noexcept {
   if (own_cache_) own_cache_->trim(bytes);
 }
-
-namespace {
-
-access_list read_only(const access_map& rights) {
-  std::vector<access_desc> entries = rights.entries();
-  for (access_desc& each : entries) each.right = access_right::read;
-  return access_list{std::move(entries)};
-}
-
-}  // namespace
 
 void row_memory::join_group(row_state& row, const std::shared_ptr<group>& shown_by) noexcept {
   row.shown_by = shown_by;

@@ -32,24 +32,6 @@ std::uint64_t serials_of_process() noexcept {
   return (mixed >> 33U) << 32U;
 }
 
-}  // namespace
-
-std::uint64_t region_state::next_serial() noexcept {
-  static std::atomic<std::uint64_t> last{serials_of_process()};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
-std::vector<chunk_view> region_state::chunks() const {
-  std::vector<chunk_view> result;
-  result.reserve(backings.size());
-  for (const auto& [offset, held] : backings)
-    result.push_back({offset, held.bytes(), held.map.get(), held.chunk.device(), held.chunk.get(),
-                      held.serial, held.chunk.location(), held.chunk.memory()});
-  return result;
-}
-
-namespace {
-
 void require_made(const char* function, std::size_t offset, const backing& held, handle_type wanted,
                   const char* name) {
   if (can_export(held.chunk.shareable(), wanted)) return;
@@ -94,6 +76,20 @@ std::vector<Exported> export_since(backing_map& backings, std::uint64_t since, E
 }
 
 }  // namespace
+
+std::uint64_t region_state::next_serial() noexcept {
+  static std::atomic<std::uint64_t> last{serials_of_process()};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::vector<chunk_view> region_state::chunks() const {
+  std::vector<chunk_view> result;
+  result.reserve(backings.size());
+  for (const auto& [offset, held] : backings)
+    result.push_back({offset, held.bytes(), held.map.get(), held.chunk.device(), held.chunk.get(),
+                      held.serial, held.chunk.location(), held.chunk.memory()});
+  return result;
+}
 
 std::vector<exported_chunk> region_state::export_chunks(std::uint64_t since) {
   return export_since<exported_chunk>(backings, since, [](std::size_t offset, backing& held) {

@@ -374,20 +374,6 @@ void retirement_queue::close() {
                                "wait for devices, as it does while a stream is being captured");
 }
 
-}  // namespace
-
-void retired_item::release() noexcept {
-  {
-    chunk_cache cache{std::move(cache_state)};
-    if (addresses) recycle_all(backings, std::move(addresses), cache);
-  }
-  allocation = {};
-  mark.reset();
-  token.reset();
-}
-
-namespace {
-
 /// Takes over `what` as the member `of` of `item`. Returns false and does not change `what` if
 /// that is impossible. If host memory is lacking for the list, the caller waits for the work
 /// itself.
@@ -406,6 +392,16 @@ bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
 }
 
 }  // namespace
+
+void retired_item::release() noexcept {
+  {
+    chunk_cache cache{std::move(cache_state)};
+    if (addresses) recycle_all(backings, std::move(addresses), cache);
+  }
+  allocation = {};
+  mark.reset();
+  token.reset();
+}
 
 bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
                      const chunk_cache& destination, std::optional<event> passed,

@@ -120,6 +120,19 @@ constexpr std::uintptr_t aside_begin = 0x1100'0000'0000;
 constexpr std::uintptr_t aside_end = 0x2a00'0000'0000;
 constexpr std::size_t aside_step = 1 * GiB;
 
+/// The next address that next_aside() returns. The first is as random as the stack.
+std::atomic<std::uintptr_t>& next_free_aside() noexcept {
+  const char here = 0;
+  static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&here) /
+                                                            16 % 4096 * aside_step};
+  return next;
+}
+
+/// The bytes from there to the next ones: a gap remains between any two.
+std::size_t step_aside(std::size_t bytes) noexcept {
+  return align_up(bytes, aside_step) + aside_step;
+}
+
 void require_valid(std::size_t bytes, std::size_t alignment) {
   if (alignment != 0 && !is_power_of_two(alignment))
     throw std::invalid_argument{"a reservation with alignment " + std::to_string(alignment) +
@@ -264,23 +277,6 @@ bool detail::can_reserve(std::size_t bytes) {
   check(result, "hipMemAddressFree");
   return true;
 }
-
-namespace {
-
-/// The next address that next_aside() returns. The first is as random as the stack.
-std::atomic<std::uintptr_t>& next_free_aside() noexcept {
-  const char here = 0;
-  static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&here) /
-                                                            16 % 4096 * aside_step};
-  return next;
-}
-
-/// The bytes from there to the next ones: a gap remains between any two.
-std::size_t step_aside(std::size_t bytes) noexcept {
-  return align_up(bytes, aside_step) + aside_step;
-}
-
-}  // namespace
 
 void detail::note_taken_aside(const void* address, std::size_t bytes) noexcept {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
