@@ -106,6 +106,18 @@ template <typename Call>
   return result;
 }
 
+/// Returns the hip_error of that `code` that `call` throws, if it does.
+template <typename Call>
+[[nodiscard]] std::optional<hip_error> refusal_of(int code, Call&& call) {
+  try {
+    std::forward<Call>(call)();
+    return std::nullopt;
+  } catch (const hip_error& refused) {
+    if (refused.code() != code) throw;
+    return refused;
+  }
+}
+
 /// Returns the result of `call`. An out_of_memory that it throws continues with `advice()`, or with
 /// `advice(shortage)`.
 template <typename Call, typename Advice>

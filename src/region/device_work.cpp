@@ -5,6 +5,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "runtime/device.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/runtime_rules.hpp"
@@ -65,13 +66,9 @@ device_list devices_of(const memory_users& users) {
 std::optional<event> record_event_in(stream_ref stream, const device_list& devices) {
   for (const device_ref device : devices) {
     if (device != devices.front() && !has_context(device)) continue;  // which a stream's device has
-    try {
-      event mark{device};
-      mark.record(stream);
-      return mark;
-    } catch (const hip_error& error) {
-      if (error.code() != hipErrorInvalidHandle) throw;
-    }
+    std::optional<event> mark;
+    const auto record = [&] { mark.emplace(device).record(stream); };
+    if (!refusal_of(hipErrorInvalidHandle, record)) return mark;
   }
   return std::nullopt;
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include <hipvmm/core/error.hpp>
+#include "core/error.hpp"
 
 namespace hipvmm::detail {
 
@@ -46,13 +46,8 @@ void region_state::map_runs::set_rights() {
   };
   // The mappings of a region that moves grow run by run.
   if (stays_) there_.backed_end = std::max(there_.backed_end, run_[0].offset + bytes());
-  if (count_ > 1) {
-    try {
-      return set(run_[0].offset, bytes());
-    } catch (const hip_error& error) {
-      if (error.code() != hipErrorInvalidValue) throw;
-    }
-  }
+  if (count_ > 1 && !refusal_of(hipErrorInvalidValue, [&] { set(run_[0].offset, bytes()); }))
+    return;
   for (std::size_t i = 0; i < count_; ++i) set(run_[i].offset, run_[i].made->bytes());
 }
 

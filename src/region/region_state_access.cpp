@@ -14,6 +14,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "region/device_work.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"
@@ -49,13 +50,8 @@ void region_state::change_access(const mapped_ranges& there, std::size_t offset,
   const bool has_retired = is_own && addresses.use_count() > 1;
   std::optional<hip_error> refused;
   if (strategy->rights.begins_with_mapping(range.had_one_size())) {
-    try {
-      change(at(offset), bytes);
-      return;
-    } catch (const hip_error& error) {
-      if (error.code() != hipErrorInvalidValue) throw;
-      refused = error;
-    }
+    refused = refusal_of(hipErrorInvalidValue, [&] { change(at(offset), bytes); });
+    if (!refused) return;
   }
   const std::size_t part = range.part_start(offset);
   const std::size_t part_bytes = offset - part + range.longest_at(offset);
@@ -147,13 +143,9 @@ void region_state::set_run(const rights_run& run, const access_map& before,
       detail::set_rights(start, length, after, run.owner, &before);
     });
   };
-  if (run.sizes.size() > 1) {
-    try {
-      return set(run.offset, run.bytes);
-    } catch (const hip_error& error) {
-      if (error.code() != hipErrorInvalidValue) throw;
-    }
-  }
+  if (run.sizes.size() > 1 &&
+      !refusal_of(hipErrorInvalidValue, [&] { set(run.offset, run.bytes); }))
+    return;
   std::size_t offset = run.offset;
   for (const std::size_t bytes : run.sizes) {
     set(offset, bytes);

@@ -10,6 +10,7 @@
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "runtime/pointer_memory.hpp"
 #include "strategy/memory_strategy.hpp"
 #include "vmm/physical_chunk.hpp"
@@ -78,15 +79,10 @@ retained_chunk retain_chunk(const void* address) {
   std::size_t bytes = 0;
   detail::check(detail::query_range(address, base, bytes), "hipMemGetAddressRange");
   const std::size_t unit = granularity_of(device).minimum;
-  const physical_chunk held = [&] {
-    try {
-      return detail::retain_at(address, device, unit);
-    } catch (const hip_error& failure) {
-      // CUDA reports the access of memory of cudaMalloc too.
-      if (failure.code() != hipErrorInvalidValue) throw;
-      throw_no_chunk(address, not_of_a_chunk);
-    }
-  }();
+  physical_chunk held;
+  const auto retain = [&] { held = detail::retain_at(address, device, unit); };
+  // CUDA reports the access of memory of cudaMalloc too.
+  if (detail::refusal_of(hipErrorInvalidValue, retain)) throw_no_chunk(address, not_of_a_chunk);
   const auto is_part = [&](const char* at) {
     return is_mapped(at, device) && detail::retain_at(at, device, unit).get() == held.get();
   };

@@ -15,6 +15,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "core/error.hpp"
 #include "core/observers/memory_events.hpp"
 #include "runtime/ends/refused_ends.hpp"
 #include "runtime/pointer_memory.hpp"
@@ -26,12 +27,9 @@ namespace hipvmm {
 namespace {
 
 bool has_no_right(const void* address, device_ref device) {
-  try {
-    return get_access(address, device) == access_right::none;
-  } catch (const hip_error& error) {
-    if (error.code() != hipErrorInvalidValue) throw;
-    return false;
-  }
+  access_right found{};
+  const auto ask = [&] { found = get_access(address, device); };
+  return !detail::refusal_of(hipErrorInvalidValue, ask) && found == access_right::none;
 }
 
 /// Throws hip_error for a refused mapping of `chunk` at `address`. The text names the present
