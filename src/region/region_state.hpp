@@ -62,10 +62,7 @@ class region_sleep final : public sleep_participant {
   [[nodiscard]] backing_map& resumed_backings() noexcept { return resumed_; }
 
  private:
-  /// How many mappings of the region show each chunk.
-  using owner_counts = std::map<ihipMemGenericAllocationHandle*, std::size_t>;
-  /// The offset of one mapping of each chunk.
-  using mapping_of_chunk = std::map<ihipMemGenericAllocationHandle*, std::size_t>;
+  using sizes_by_chunk = std::map<ihipMemGenericAllocationHandle*, std::size_t>;
 
   /// A chunk that is to be made again.
   struct sleeping_chunk {
@@ -79,14 +76,16 @@ class region_sleep final : public sleep_participant {
     bool opens_late = false;
   };
 
-  void require_can_sleep(std::size_t offset, const backing& held, const owner_counts& owners) const;
+  /// `owners`: how many mappings of the region show each chunk.
+  void require_can_sleep(std::size_t offset, const backing& held,
+                         const sizes_by_chunk& owners) const;
   /// Throws: std::invalid_argument if a chunk is at two addresses, or its device may not read it.
   void require_readable() const;
   /// Throws: std::invalid_argument unless all ranges of the plan in these addresses are backed.
   void require_backed(const sleep_plan& plan) const;
   [[nodiscard]] bool can_copy(const backing& held) const;
-  /// The mappings by which contents are copied to the host and back.
-  [[nodiscard]] mapping_of_chunk copied_by() const;
+  /// The offset of the mapping by which each chunk's contents are copied to the host and back.
+  [[nodiscard]] sizes_by_chunk copied_by() const;
   /// Opens those to their devices. Throws: std::invalid_argument.
   void choose_contents(const sleep_plan& plan);
   /// Throws: unsupported, if HIP would refuse the rights of some chunk when all are mapped anew by
@@ -94,8 +93,6 @@ class region_sleep final : public sleep_participant {
   void require_mappable_again() const;
   /// Frees and reserves the addresses if only that returns the memory.
   void renew() noexcept;
-  /// Takes out resumed_backings(), which may be in use, to be released when that has passed.
-  void retire_resumed() noexcept;
 
   region_state& region_;
   // By offset, from prepare_to_sleep() on. Backed memory that is not listed stays.
@@ -248,8 +245,6 @@ class region_state final : idle_holder {
   /// names them.
   [[nodiscard]] static access_map rights_of(device_ref owner, const access_list& wanted,
                                             const chunk_placement& placement);
-  /// Throws: unsupported if HIP would refuse the rights of this chunk once it is mapped anew.
-  void require_grantable(std::size_t offset, const backing& held) const;
   [[nodiscard]] chunk_cache& cache() const noexcept {
     return options.cache != nullptr ? *options.cache : chunk_cache::shared();
   }
@@ -311,7 +306,6 @@ class region_state final : idle_holder {
   /// region holds.
   [[nodiscard]] backing_map make_missing(const address_range& range, std::size_t offset,
                                          std::size_t bytes, std::size_t largest_chunk);
-  [[nodiscard]] std::string describe_refused(std::size_t offset, std::size_t bytes) const;
   /// Makes `additions` part of the region: each of its chunks gets a new serial.
   void merge(backing_map& additions) noexcept;
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
@@ -444,9 +438,6 @@ class region_state final : idle_holder {
   region_sleep sleep{*this};
 
  private:
-  /// Counts the offsets of all backings, and of the placement, from `from` on while the object
-  /// lives, and permanently once kept.
-  class shifted_offsets;
   /// Makes the prepared chunk part of the region while the object lives, and permanently once kept.
   class adoption;
   [[nodiscard]] backing_map make_ahead(const chunk_prefetch::order& wanted);
@@ -461,18 +452,6 @@ class region_state final : idle_holder {
   // Not before all that suspend() of another thread may use is there; it ends first.
   tag_membership membership{options.tag, sleep};
   std::optional<idle_membership> idle;  // since the first prepare()
-};
-
-class region_state::shifted_offsets {
- public:
-  shifted_offsets(region_state& owner, std::size_t from) noexcept;
-  ~shifted_offsets();
-  shifted_offsets& operator=(shifted_offsets&&) = delete;
-  void keep() noexcept { from_ = 0; }
-
- private:
-  region_state& owner_;
-  std::size_t from_;
 };
 
 class region_state::adoption {

@@ -282,13 +282,6 @@ void region_state::set_first_rights(const mapped_ranges& there, std::size_t offs
                 });
 }
 
-void region_state::require_grantable(std::size_t offset, const backing& held) const {
-  if (strategy->rights.takes_any_mapping) return;
-  // The same rights once more: a right that HIP refuses here, it would refuse after the old chunk
-  // was unmapped, to that chunk too.
-  set_first_rights(mapped_here(), offset, held.bytes(), held.chunk.device(), held.own_rights.get());
-}
-
 void region_sleep::require_mappable_again() const {
   if (region_.strategy->rights.takes_any_mapping) return;
   for (auto at = region_.backings.begin(); at != region_.backings.end(); ++at) {

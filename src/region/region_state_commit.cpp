@@ -20,6 +20,40 @@
 #include "region/retirement.hpp"
 
 namespace hipvmm::detail {
+namespace {
+
+/// Counts the offsets of all backings, and of the placement, from `from` on while the object
+/// lives, and permanently once kept.
+class shifted_offsets {
+ public:
+  shifted_offsets(region_state& owner, std::size_t from) noexcept : owner_{owner}, from_{from} {
+    backing_map& all = owner_.backings;
+    owner_.placement_start += from_;
+    // From low to high offsets, so that no two backings have the same offset in between.
+    for (auto at = all.begin(); from_ != 0 && at != all.end();) {
+      auto node = all.extract(at++);
+      node.key() -= from_;
+      all.insert(at, std::move(node));
+    }
+  }
+  ~shifted_offsets() {
+    backing_map& all = owner_.backings;
+    owner_.placement_start -= from_;
+    for (auto at = all.end(); from_ != 0 && at != all.begin();) {
+      auto node = all.extract(std::prev(at));
+      node.key() += from_;
+      at = all.insert(at, std::move(node));
+    }
+  }
+  shifted_offsets& operator=(shifted_offsets&&) = delete;
+  void keep() noexcept { from_ = 0; }
+
+ private:
+  region_state& owner_;
+  std::size_t from_;
+};
+
+}  // namespace
 
 backing_map region_state::make_missing(const address_range& range, std::size_t offset,
                                        std::size_t bytes, std::size_t largest_chunk) {
@@ -64,14 +98,13 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
       why.requested += undone;
       why.available += undone;
     }
-    throw out_of_memory{out_of_memory{why}, describe_refused(wanted_from, bytes)};
+    throw out_of_memory{out_of_memory{why}, "the region holds " + format_bytes(committed) + " in " +
+                                                std::to_string(backings.size()) +
+                                                (backings.size() == 1 ? " chunk" : " chunks") +
+                                                ", was asked to hold " + format_bytes(bytes) +
+                                                " from offset " + std::to_string(wanted_from) +
+                                                ", and stays as it was"};
   }
-}
-
-std::string region_state::describe_refused(std::size_t offset, std::size_t bytes) const {
-  return "the region holds " + format_bytes(committed) + " in " + std::to_string(backings.size()) +
-         (backings.size() == 1 ? " chunk" : " chunks") + ", was asked to hold " +
-         format_bytes(bytes) + " from offset " + std::to_string(offset) + ", and stays as it was";
 }
 
 void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
@@ -209,28 +242,6 @@ void region_state::rebase(std::size_t from, std::size_t max_bytes, std::size_t c
   prefetch.take_cancelled();
   prefetch.allow();
   await_visible(0, this->max_bytes());
-}
-
-region_state::shifted_offsets::shifted_offsets(region_state& owner, std::size_t from) noexcept
-    : owner_{owner}, from_{from} {
-  backing_map& all = owner_.backings;
-  owner_.placement_start += from_;
-  // From low to high offsets, so that no two backings have the same offset in between.
-  for (auto at = all.begin(); from_ != 0 && at != all.end();) {
-    auto node = all.extract(at++);
-    node.key() -= from_;
-    all.insert(at, std::move(node));
-  }
-}
-
-region_state::shifted_offsets::~shifted_offsets() {
-  backing_map& all = owner_.backings;
-  owner_.placement_start -= from_;
-  for (auto at = all.end(); from_ != 0 && at != all.begin();) {
-    auto node = all.extract(std::prev(at));
-    node.key() += from_;
-    at = all.insert(at, std::move(node));
-  }
 }
 
 std::size_t region_state::committed_from(std::size_t offset) const noexcept {

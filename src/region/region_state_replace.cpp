@@ -96,7 +96,11 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
 }
 
 void region_state::swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count) {
-  require_grantable(at[count - 1]->first, at[count - 1]->second);
+  // The same rights once more: a right that HIP refuses here, it would refuse after the old chunk
+  // was unmapped, to that chunk too.
+  if (const auto& [offset, last] = *at[count - 1]; !strategy->rights.takes_any_mapping)
+    set_first_rights(mapped_here(), offset, last.bytes(), last.chunk.device(),
+                     last.own_rights.get());
   holds_memory = true;
   try {
     downward_unmaps unmaps{*addresses};

@@ -33,7 +33,7 @@ constexpr std::size_t least_overlap = 8 * MiB;
 sleep_participant& sleep_participant_of(region& of) { return implementation_of(of).sleep; }
 
 void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
-                                     const owner_counts& owners) const {
+                                     const sizes_by_chunk& owners) const {
   // A chunk that share_prefix() maps does not record exports, but it was made without a handle
   // type.
   const bool may_be_exported = held.chunk.shared() && held.chunk.shareable() != handle_type::none;
@@ -63,8 +63,8 @@ bool region_sleep::can_copy(const backing& held) const {
   return region_.rights_to(held).get(held.chunk.device()) == access_right::read_write;
 }
 
-region_sleep::mapping_of_chunk region_sleep::copied_by() const {
-  mapping_of_chunk result;
+region_sleep::sizes_by_chunk region_sleep::copied_by() const {
+  sizes_by_chunk result;
   for (const auto& [offset, held] : region_.backings) {
     const auto [best, is_first] = result.try_emplace(held.chunk.get(), offset);
     if (!is_first && can_copy(held) && !can_copy(region_.backings.at(best->second)))
@@ -107,9 +107,9 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
   region_.require_none_left_behind("suspend", 0, region_.max_bytes());
   require_backed(plan);
   chunks_.clear();
-  owner_counts owners;
+  sizes_by_chunk owners;
   for (const auto& [offset, held] : region_.backings) ++owners[held.chunk.get()];
-  std::map<ihipMemGenericAllocationHandle*, std::size_t> firsts;
+  sizes_by_chunk firsts;  // offsets
   for (const auto& [offset, held] : region_.backings) {
     const auto* const start = static_cast<const char*>(region_.base()) + offset;
     if (owners.at(held.chunk.get()) > 1 && plan.names(start, held.bytes()))
@@ -169,7 +169,7 @@ void region_sleep::each_asleep(
 
 std::vector<sleeping_range> region_sleep::contents() {
   std::vector<sleeping_range> result;
-  const mapping_of_chunk chosen = copied_by();
+  const sizes_by_chunk chosen = copied_by();
   result.reserve(chosen.size());
   for (const auto& [offset, held] : region_.backings)
     if (chosen.at(held.chunk.get()) == offset)
@@ -311,19 +311,15 @@ void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
   if (std::ranges::any_of(resumed_, [](const auto& each) { return !each.second.map.empty(); }))
     region_.holds_memory = true;
   if (may_be_in_use && !wait_past_captures(region_.users)) {
-    retire_resumed();
+    // If they cannot be released, they stay mapped until the next resume() or the region's end.
+    report_exceptions([this] {
+      static_cast<void>(retire_backings(resumed_, region_.addresses, region_.cache(), std::nullopt,
+                                        devices_of(region_.users), region_.device));
+    });
     return;
   }
   release_all(resumed_, *region_.addresses, region_.cache());
   renew();
-}
-
-void region_sleep::retire_resumed() noexcept {
-  // If they cannot be released, they stay mapped until the next resume() or the region's end.
-  report_exceptions([this] {
-    static_cast<void>(retire_backings(resumed_, region_.addresses, region_.cache(), std::nullopt,
-                                      devices_of(region_.users), region_.device));
-  });
 }
 
 void region_sleep::finish_waking() noexcept {

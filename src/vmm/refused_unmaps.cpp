@@ -96,6 +96,19 @@ void refused_unmaps::entry::resolve_doubt() noexcept {
     static_cast<void>(map.release());
 }
 
+template <typename Complete>
+void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
+                          Complete complete) noexcept {
+  detail::report_exceptions([&] {
+    list one;
+    entry& kept = one.emplace_back();
+    kept.map = std::move(map);
+    kept.mapped = mapped;
+    complete(kept);
+    put_back(one);
+  });
+}
+
 void refused_unmaps::unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle* mapped,
                                     physical_chunk* owned) noexcept {
   if (map.empty()) return;
@@ -104,13 +117,8 @@ void refused_unmaps::unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle
   detail::report_exceptions([&map] { map.unmap(); });
   if (map.empty()) return;
   // If the host's memory is short, ~mapping tries once more.
-  detail::report_exceptions([&] {
-    list one;
-    entry& kept = one.emplace_back();
-    kept.map = std::move(map);
-    kept.mapped = mapped;
+  keep(map, mapped, [owned](entry& kept) {
     if (owned != nullptr) kept.chunk = std::move(*owned);
-    put_back(one);
   });
 }
 
@@ -123,25 +131,15 @@ void refused_unmaps::verify_or_keep(mapping& made, const physical_chunk& chunk,
   } catch (...) {
     // A record too many costs two calls when the addresses are freed.
     detail::note_failed_map(addresses);
-    keep(made, chunk.get(), chunk.device());
+    keep(made, chunk.get(), [&chunk](entry& kept) {
+      kept.is_doubtful = true;
+      kept.owner = chunk.device();
+    });
+    // If the host's memory is short it is left as it is.
+    static_cast<void>(made.release());
     throw;
   }
   detail::check(hipErrorInvalidValue, "hipMemMap");
-}
-
-void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
-                          device_ref owner) noexcept {
-  detail::report_exceptions([&] {
-    list one;
-    entry& kept = one.emplace_back();
-    kept.map = std::move(map);
-    kept.mapped = mapped;
-    kept.is_doubtful = true;
-    kept.owner = owner;
-    put_back(one);
-  });
-  // If the host's memory is short it is left as it is.
-  static_cast<void>(map.release());
 }
 
 bool refused_unmaps::take_if_mapped(physical_chunk& chunk) noexcept {

@@ -81,8 +81,9 @@ class refused_unmaps {
     refused_unmaps* of;  // null: gone
   };
 
-  /// Keeps a mapping of a chunk of `owner` that HIP reported as made and did not confirm.
-  void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, device_ref owner) noexcept;
+  /// Keeps a mapping here, of which `complete(entry)` has the rest; not without memory of the host.
+  template <typename Complete>
+  void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, Complete complete) noexcept;
   /// Has retry_refused_ends() unmap too. Without memory of the host only the owner does.
   /// Pre: mutex_ is held. Returns whether it does.
   bool list_for_others() noexcept;

@@ -198,6 +198,7 @@ struct evictable::state::call {
     return of.idle;
   }
 
+  const detail::callbacks_wait until_unlocked;
   const detail::idle_membership::lock alone;
 };
 
@@ -231,7 +232,6 @@ void evictable::use(stream_ref stream, access_right right) {
   state& self = live();
   for (const auto end = std::chrono::steady_clock::now() + use_patience;;) {
     {
-      const detail::callbacks_wait later;
       const state::call alone{self, "use", stream};
       if (!self.is_awaited() || std::chrono::steady_clock::now() >= end) {
         self.prepare_end();
@@ -248,7 +248,6 @@ void evictable::use(stream_ref stream, access_right right) {
 
 void evictable::done(stream_ref stream) {
   state& self = live();
-  const detail::callbacks_wait later;
   const state::call alone{self, "done", stream};
   if (self.open == 0)
     throw std::logic_error{"evictable::done: no use() is open: call it once after each"};
@@ -262,7 +261,6 @@ void evictable::done(stream_ref stream) {
 
 void evictable::prefetch(stream_ref stream) {
   state& self = live();
-  const detail::callbacks_wait later;
   const state::call alone{self, "prefetch", stream};
   self.bring_back(stream, false);
 }
