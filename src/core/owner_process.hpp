@@ -25,6 +25,13 @@ class never_destroyed {
   alignas(T) std::byte bytes_[sizeof(T)];
 };
 
+/// The one T of the process, which is never destroyed.
+template <typename T>
+[[nodiscard]] T& only() noexcept(noexcept(T())) {
+  static never_destroyed<T> made;
+  return made.get();
+}
+
 /// Marks its thread while it lives. Each `Kind` is a mark of its own; marks of one kind may nest.
 template <typename Kind>
 class thread_mark {

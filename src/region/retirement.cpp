@@ -64,16 +64,7 @@ std::string stuck_text(std::size_t bytes) {
 /// in turn, so that no stream delays another's memory; one thread for each device waits for it.
 class retirement_queue {
  public:
-  static retirement_queue& instance() {
-    // Never destroyed: regions of static storage end after it has stopped.
-    static never_destroyed<retirement_queue> only;
-    return only.get();
-  }
-
-  retirement_queue() {
-    set_retired_bytes_function(
-        [](device_ref device) { return instance().waiting_bytes_of(device); });
-  }
+  retirement_queue() { set_retired_bytes_function(retired_bytes); }
 
   bool add(retired_list& one) noexcept;
   std::size_t waiting_bytes_of(device_ref device) const;
@@ -143,7 +134,7 @@ bool retirement_queue::add(retired_list& one) noexcept {
     if (!open_) return false;
     if (!closes_at_exit_) {
       // It runs before HIP's own handlers, because the first use of HIP registered those earlier.
-      if (std::atexit([] { instance().close(); }) != 0) return false;
+      if (std::atexit([] { only<retirement_queue>().close(); }) != 0) return false;
       closes_at_exit_ = true;
     }
     const bool has_chunks = item.allocation.empty();
@@ -380,7 +371,7 @@ void retirement_queue::close() {
 template <typename Held>
 bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
   try {
-    retirement_queue& all = retirement_queue::instance();
+    retirement_queue& all = only<retirement_queue>();
     retired_list one;
     one.push_back(std::move(item));
     std::swap(one.front().*of, what);
@@ -439,21 +430,20 @@ void release_when_unused(device_allocation unused, device_list devices) noexcept
 }
 
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes) {
-  retirement_queue::instance().wait_while_any([&](const retired_item& item) {
+  only<retirement_queue>().wait_while_any([&](const retired_item& item) {
     return item.range == &range && item.first < offset + bytes && offset < item.end;
   });
 }
 
 std::size_t retired_bytes(device_ref device) {
-  return retirement_queue::instance().waiting_bytes_of(device);
+  return only<retirement_queue>().waiting_bytes_of(device);
 }
 
 std::uint64_t retired_so_far() noexcept { return released_count; }
 
 bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const idle_request& asks) {
   if (without_reclaim::is_set()) return false;
-  if (ask_idle_holders(shortage, asks) ||
-      retirement_queue::instance().wait_for_one(shortage, seen) ||
+  if (ask_idle_holders(shortage, asks) || only<retirement_queue>().wait_for_one(shortage, seen) ||
       outlast_wait_by_free(shortage.why()) || make_room_within_limit(shortage, asks.bytes))
     return true;
   struct shortage now = shortage.why();
@@ -464,10 +454,12 @@ bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const id
 
 }  // namespace detail
 
-retirement_statistics retired_memory() { return detail::retirement_queue::instance().statistics(); }
+retirement_statistics retired_memory() {
+  return detail::only<detail::retirement_queue>().statistics();
+}
 
 void drain_retired_memory() {
-  detail::retirement_queue::instance().wait_while_any(
+  detail::only<detail::retirement_queue>().wait_while_any(
       [](const detail::retired_item&) { return true; });
   for (const auto met : {detail::refusals::pass, detail::refusals::wait})
     detail::retry_refused_ends(met);

@@ -334,10 +334,6 @@ cached_chunks& cache_registry::of(const chunk_cache& cache, device_ref device) {
 
 // The caches that kept pinned chunks, for when these are pinned no longer.
 struct cache_registry::pinning_caches {
-  static pinning_caches& instance() {
-    static never_destroyed<pinning_caches> only;  // regions of static storage use it
-    return only.get();
-  }
   std::mutex mutex;
   std::vector<std::weak_ptr<chunk_cache::state>> states;
 };
@@ -345,7 +341,7 @@ struct cache_registry::pinning_caches {
 void cache_registry::list(const std::shared_ptr<chunk_cache::state>& state) noexcept {
   if (state->is_listed) return;
   report_exceptions([&state] {
-    auto& [mutex, states] = pinning_caches::instance();
+    auto& [mutex, states] = only<pinning_caches>();
     const std::lock_guard lock{mutex};
     if (state->is_listed) return;
     std::erase_if(states, [](const auto& each) { return each.expired(); });
@@ -359,7 +355,7 @@ void cache_registry::release_unpinned() noexcept {
     // Without an allocation unless many: a failure would leave chunks among those that are pinned.
     boost::container::small_vector<std::shared_ptr<chunk_cache::state>, 16> listed;
     {
-      auto& [mutex, states] = pinning_caches::instance();
+      auto& [mutex, states] = only<pinning_caches>();
       const std::lock_guard lock{mutex};
       for (const auto& each : states)
         if (auto state = each.lock()) listed.push_back(std::move(state));

@@ -23,11 +23,6 @@ struct device_count {
 
 class all_counts {
  public:
-  // Never destroyed: chunk caches may live as long as the process.
-  static all_counts& instance() {
-    static never_destroyed<all_counts> only;
-    return only.get();
-  }
   /// Null for a device of which nothing was counted and that has had no limit.
   [[nodiscard]] device_count* find(device_ref device) noexcept {
     const std::lock_guard lock{mutex_};
@@ -46,7 +41,7 @@ class all_counts {
 };
 
 std::shared_ptr<chunk_limit> limit_of(device_ref device) noexcept {
-  device_count* const count = all_counts::instance().find(device);
+  device_count* const count = only<all_counts>().find(device);
   if (count == nullptr) return nullptr;
   const std::lock_guard lock{count->mutex};
   return count->limit;
@@ -55,7 +50,7 @@ std::shared_ptr<chunk_limit> limit_of(device_ref device) noexcept {
 }  // namespace
 
 void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit) {
-  device_count& count = all_counts::instance().of(device);
+  device_count& count = only<all_counts>().of(device);
   {
     const std::lock_guard lock{count.mutex};
     if (count.limit)
@@ -69,7 +64,7 @@ void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit) {
 }
 
 void end_chunk_limit(device_ref device) noexcept {
-  device_count* const count = all_counts::instance().find(device);
+  device_count* const count = only<all_counts>().find(device);
   if (count == nullptr) return;
   std::shared_ptr<chunk_limit> ended;  // destroyed without the lock
   {
@@ -90,7 +85,7 @@ std::size_t most_chunk_bytes(device_ref device) noexcept {
 }
 
 std::size_t created_chunk_bytes(device_ref device) noexcept {
-  device_count* const count = all_counts::instance().find(device);
+  device_count* const count = only<all_counts>().find(device);
   if (count == nullptr) return 0;
   const std::lock_guard lock{count->mutex};
   return count->bytes;
@@ -99,7 +94,7 @@ std::size_t created_chunk_bytes(device_ref device) noexcept {
 chunk_charge::chunk_charge(device_ref device, std::size_t bytes) : device_{device}, bytes_{bytes} {
   std::shared_ptr<chunk_limit> refusing;
   {
-    device_count& count = all_counts::instance().of(device);
+    device_count& count = only<all_counts>().of(device);
     const std::lock_guard lock{count.mutex};
     if (!count.limit || count.limit->charge(bytes)) {
       count.bytes += bytes;
@@ -112,7 +107,7 @@ chunk_charge::chunk_charge(device_ref device, std::size_t bytes) : device_{devic
 
 chunk_charge::~chunk_charge() {
   if (stays_ || process_.is_of_parent()) return;
-  device_count* const count = all_counts::instance().find(device_);
+  device_count* const count = only<all_counts>().find(device_);
   if (count == nullptr) return;
   {
     const std::lock_guard lock{count->mutex};

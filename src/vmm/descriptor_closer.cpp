@@ -49,14 +49,9 @@ void keep_this_library() noexcept {
     static_cast<void>(::dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
 }
 
-/// The threads, and the descriptors that they are to close. It lives as long as the process.
+/// The threads, and the descriptors that they are to close.
 class closing_threads {
  public:
-  static closing_threads& instance() {
-    static never_destroyed<closing_threads> only;
-    return only.get();
-  }
-
   /// Returns false if the caller must close the descriptor: there is no thread, nor can be one.
   bool take(int descriptor) {
     if (process_.is_of_parent()) return false;
@@ -137,7 +132,7 @@ class closing_threads {
 bool close_in_thread(int descriptor) noexcept {
   keep_this_library();
   try {
-    return closing_threads::instance().take(descriptor);
+    return only<closing_threads>().take(descriptor);
   } catch (const std::exception&) {
     return false;  // no memory for the queue
   }

@@ -26,11 +26,6 @@ struct sleeping_tags {
   std::atomic<std::size_t> count{0};
   owner_process process;  // of the tags
 
-  static sleeping_tags& of_process() {
-    // Never destroyed: tags may end after it.
-    static never_destroyed<sleeping_tags> one;
-    return one.get();
-  }
   void note(tag_state& tag, bool sleeps) {
     const std::lock_guard lock{mutex};
     if (process.is_of_parent()) {
@@ -47,7 +42,7 @@ struct sleeping_tags {
 }  // namespace
 
 void require_awake_at(const void* address, const char* function) {
-  sleeping_tags& tags = sleeping_tags::of_process();
+  sleeping_tags& tags = only<sleeping_tags>();
   if (tags.count.load(std::memory_order_acquire) == 0) return;
   tags.process.require_own();
   const std::lock_guard lock{tags.mutex};
@@ -56,7 +51,7 @@ void require_awake_at(const void* address, const char* function) {
 }
 
 tag_state::~tag_state() {
-  if (!process_.is_of_parent()) sleeping_tags::of_process().note(*this, false);
+  if (!process_.is_of_parent()) only<sleeping_tags>().note(*this, false);
 }
 
 bool tag_state::has(const void* address) {
@@ -92,7 +87,7 @@ class tag_state::turn {
   }
   ~turn() {
     // If there is no memory for that, an address alone is not refused.
-    report_exceptions([this] { sleeping_tags::of_process().note(of_, of_.is_asleep()); });
+    report_exceptions([this] { only<sleeping_tags>().note(of_, of_.is_asleep()); });
     {
       const std::lock_guard lock{of_.mutex_};
       for (member& each : of_.members_) {

@@ -50,11 +50,6 @@ class idle_holders {
  public:
   using record_list = std::vector<std::shared_ptr<idle_membership::record>>;
 
-  // Never destroyed: pools of static storage end late.
-  static idle_holders& instance() {
-    static never_destroyed<idle_holders> only;
-    return only.get();
-  }
   void add(const std::shared_ptr<idle_membership::record>& added) {
     const std::lock_guard lock{mutex_};
     records_.insert(behind(*added), added);
@@ -224,12 +219,12 @@ std::size_t idle_holders::idle_bytes(device_ref device) {
 
 idle_membership::idle_membership(idle_holder& holder, device_ref device, price cost, int priority)
     : record_{std::make_shared<record>(holder, device, cost, priority)} {
-  idle_holders::instance().add(record_);
+  only<idle_holders>().add(record_);
 }
 
 void idle_membership::end() noexcept {
   if (!record_ || process_.is_of_parent()) return;
-  idle_holders::instance().remove(record_);
+  only<idle_holders>().remove(record_);
   {
     const std::lock_guard wait{record_->mutex};
     record_->holder = nullptr;
@@ -237,7 +232,7 @@ void idle_membership::end() noexcept {
   record_.reset();
 }
 
-void idle_membership::note_use() noexcept { idle_holders::instance().move_behind(record_); }
+void idle_membership::note_use() noexcept { only<idle_holders>().move_behind(record_); }
 
 bool idle_membership::is_awaited() const noexcept { return record_->waiters != 0; }
 
@@ -288,27 +283,24 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
       });
       return others_released;
     };
-    given = idle_holders::instance().ask(wanted, missing, is_enough_free);
-    idle_holders::instance().count(given, std::chrono::steady_clock::now() - begin);
+    given = only<idle_holders>().ask(wanted, missing, is_enough_free);
+    only<idle_holders>().count(given, std::chrono::steady_clock::now() - begin);
   });
   return given.all() != 0 || others_released;
 }
 
 std::size_t give_idle_memory(const idle_request& wanted) noexcept {
   given_memory given;
-  report_exceptions([&] { given = idle_holders::instance().ask(wanted, 0, [] { return false; }); });
+  report_exceptions([&] { given = only<idle_holders>().ask(wanted, 0, [] { return false; }); });
   return given.all();
 }
 
-std::size_t idle_bytes_of(device_ref device) {
-  idle_holders& all = idle_holders::instance();
-  return all.idle_bytes(device);
-}
+std::size_t idle_bytes_of(device_ref device) { return only<idle_holders>().idle_bytes(device); }
 
 }  // namespace detail
 
 idle_memory_statistics idle_memory() noexcept {
-  return detail::idle_holders::instance().statistics();
+  return detail::only<detail::idle_holders>().statistics();
 }
 
 }  // namespace hipvmm

@@ -6,14 +6,8 @@
 #include <algorithm>
 
 #include "core/observers/memory_events.hpp"
-#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
-
-memory_change_ring& memory_change_ring::instance() {
-  static never_destroyed<memory_change_ring> only;
-  return only.get();
-}
 
 memory_event* memory_change_ring::open_chunks(int device, std::uint64_t thread) noexcept {
   memory_event& last = events_[count_ % capacity];

@@ -20,8 +20,6 @@ class memory_change_ring {
  public:
   static constexpr std::size_t capacity = 64;
 
-  /// Of all devices.
-  [[nodiscard]] static memory_change_ring& instance();
   /// Chunks, until an event of this thread explains them.
   void add_chunks(int device, std::int64_t bytes) noexcept;
   void add(const memory_event& event) noexcept;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/owner_process.hpp"
 #include "vmm/idle/memory_changes.hpp"
 #include "vmm/idle/pressure_watch.hpp"
 #include "vmm/idle/pressure_watches.hpp"
@@ -29,7 +30,7 @@ void require_valid(const pressure_options& options) {
 void deliver_later(detail::pressure_watch& watch) {
   if (!watch.has_notes()) return;
   watch.is_for_thread = true;
-  detail::pressure_watches::instance().wake();
+  detail::only<detail::pressure_watches>().wake();
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ pressure_subscription::pressure_subscription(device_ref device, const pressure_o
 pressure_subscription::pressure_subscription(device_ref device, callback receiver,
                                              const pressure_options& options) {
   require_valid(options);
-  auto& all = detail::pressure_watches::instance();
+  auto& all = detail::only<detail::pressure_watches>();
   all.require_own();
   require_device(device);
   watch_ = std::make_shared<detail::pressure_watch>(device, std::move(receiver), options);
@@ -60,7 +61,7 @@ pressure_subscription::pressure_subscription(pressure_subscription&& other) noex
 
 void pressure_subscription::end() noexcept {
   if (!watch_ || watch_->process.is_of_parent()) return;
-  detail::pressure_watches::instance().remove(watch_.get());
+  detail::only<detail::pressure_watches>().remove(watch_.get());
   watch_->end();
 }
 
@@ -82,7 +83,7 @@ std::optional<pressure_note> pressure_subscription::wait(std::chrono::millisecon
 }
 
 std::vector<memory_event> pressure_subscription::reasons() const {
-  return detail::memory_change_ring::instance().all_of(live().device);
+  return detail::only<detail::memory_change_ring>().all_of(live().device);
 }
 
 }  // namespace hipvmm

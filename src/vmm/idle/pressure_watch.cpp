@@ -92,7 +92,7 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
     free = total = 0;
   }
   std::optional<memory_event> reason;
-  std::tie(reason, event) = memory_change_ring::instance().last(device, reported_event_);
+  std::tie(reason, event) = only<memory_change_ring>().last(device, reported_event_);
   pressure_note made{device.ordinal(),
                      level(),
                      reported_,

@@ -16,18 +16,12 @@
 
 namespace hipvmm::detail {
 
-pressure_watches& pressure_watches::instance() {
-  // Never destroyed: subscriptions of static storage end late.
-  static never_destroyed<pressure_watches> only;
-  return only.get();
-}
-
 void pressure_watches::add(const std::shared_ptr<pressure_watch>& added) {
   static const ::pid_t process = ::getpid();
   static const bool ends_at_exit = std::atexit([] {
                                      if (::getpid() != process) return;
                                      memory_changes = nullptr;
-                                     instance().thread_.stop();
+                                     only<pressure_watches>().thread_.stop();
                                    }) == 0;
   if (!ends_at_exit || !thread_.start())
     throw std::system_error{
@@ -62,21 +56,22 @@ pressure_watches::watch_list pressure_watches::all() {
 }
 
 void pressure_watches::changed(int device, std::int64_t bytes) noexcept {
-  if (instance().process_.is_of_parent()) return;
-  if (bytes != 0) memory_change_ring::instance().add_chunks(device, bytes);
-  instance().note(device, bytes);
+  if (only<pressure_watches>().process_.is_of_parent()) return;
+  if (bytes != 0) only<memory_change_ring>().add_chunks(device, bytes);
+  only<pressure_watches>().note(device, bytes);
 }
 
 void pressure_watches::explained(const memory_event& event) noexcept {
-  if (instance().process_.is_of_parent()) return;
-  memory_change_ring::instance().add(event);
-  if (event.kind == memory_event_kind::out_of_memory) instance().note(event.device, 0);
+  if (only<pressure_watches>().process_.is_of_parent()) return;
+  only<memory_change_ring>().add(event);
+  if (event.kind == memory_event_kind::out_of_memory)
+    only<pressure_watches>().note(event.device, 0);
 }
 
 void pressure_watches::note(int device, std::int64_t bytes) noexcept {
   std::optional<bool> is_first;
   if (!without_pressure_calls::is_set())
-    is_first = call_without_locks([]() noexcept { instance().look_without_locks(); });
+    is_first = call_without_locks([]() noexcept { only<pressure_watches>().look_without_locks(); });
   const std::lock_guard lock{mutex_};
   for (const auto& each : watches_) {
     if (each->device.ordinal() != device) continue;
