@@ -173,30 +173,52 @@ struct chunk_cache::state {
     if (oldest()) start_decay();
   }
 
+  /// The caches that kept pinned chunks, for when these are pinned no longer.
+  struct pinning_caches {
+    std::mutex mutex;
+    std::vector<std::weak_ptr<state>> states;
+  };
+  /// Notes that the cache has pinned chunks.
+  static void list(const std::shared_ptr<state>& one) noexcept {
+    if (one->is_listed) return;
+    detail::report_exceptions([&one] {
+      auto& [mutex, states] = detail::only<pinning_caches>();
+      const std::lock_guard lock{mutex};
+      if (one->is_listed) return;
+      std::erase_if(states, [](const auto& each) { return each.expired(); });
+      states.push_back(one);
+      one->is_listed = true;
+    });
+  }
+  /// Has the shared cache release everything when the process exits, before HIP ends. Returns false
+  /// when that cannot be: then it must keep nothing.
+  static bool ends_at_exit() {
+    // A child of fork() has this handler and must not call HIP.
+    static const ::pid_t process = ::getpid();
+    static const bool registered =
+        std::atexit([]() noexcept {
+          if (::getpid() != process) return;
+          state& all = *shared().state_;
+          all.bounds.keeps_pinned = false;
+          all.bounds.bytes = 0;
+          all.release([](cached_chunks& each, evicted_chunks& out) { return each.drop_all(out); });
+        }) == 0;
+    return registered;
+  }
+
   const detail::owner_process process;
   const lifetime ends_with;
   std::atomic<cached_chunks*> first{nullptr};  // the newest; none is removed
   std::atomic<std::size_t> devices{0};
   detail::kept_bounds bounds;
   std::atomic<std::uint64_t> times_released{0};
-  std::atomic<bool> is_listed{false};  // by cache_registry::list()
+  std::atomic<bool> is_listed{false};  // by list()
   std::mutex adding;
   std::mutex releasing;
   detail::background_task decay{[this] { release_some_expired(); }};
 };
 
 namespace {
-
-/// Has the shared cache release everything when the process exits, before HIP ends. Returns false
-/// when that cannot be: then it must keep nothing.
-bool ends_at_exit() {
-  // A child of fork() has this handler and must not call HIP.
-  static const ::pid_t process = ::getpid();
-  static const bool registered = std::atexit([] {
-                                   if (::getpid() == process) detail::cache_registry::end_shared();
-                                 }) == 0;
-  return registered;
-}
 
 // It allocates, and noexcept functions use it first.
 [[maybe_unused]] const chunk_cache& shared_at_start = chunk_cache::shared();
@@ -254,12 +276,12 @@ bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
     if (why == purpose::reuse) cache->count(&chunk_cache_statistics::dropped);
     return false;
   }
-  if (state_->ends_with == state::lifetime::of_process && !ends_at_exit()) return false;
+  if (state_->ends_with == state::lifetime::of_process && !state::ends_at_exit()) return false;
   auto kept = std::unique_ptr<detail::kept_chunk>{
       new (std::nothrow) detail::kept_chunk{std::move(chunk), is_reusable, only_while_pinned}};
   if (!kept) return false;
   if (detail::is_pinned(kept->chunk)) {
-    detail::cache_registry::list(state_);
+    state::list(state_);
     // Nothing would report that it is pinned no longer.
     if (!state_->is_listed) return false;
   }
@@ -332,43 +354,18 @@ cached_chunks& cache_registry::of(const chunk_cache& cache, device_ref device) {
   return cache.state_->of(device);
 }
 
-// The caches that kept pinned chunks, for when these are pinned no longer.
-struct cache_registry::pinning_caches {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<chunk_cache::state>> states;
-};
-
-void cache_registry::list(const std::shared_ptr<chunk_cache::state>& state) noexcept {
-  if (state->is_listed) return;
-  report_exceptions([&state] {
-    auto& [mutex, states] = only<pinning_caches>();
-    const std::lock_guard lock{mutex};
-    if (state->is_listed) return;
-    std::erase_if(states, [](const auto& each) { return each.expired(); });
-    states.push_back(state);
-    state->is_listed = true;
-  });
-}
-
 void cache_registry::release_unpinned() noexcept {
   report_exceptions([] {
     // Without an allocation unless many: a failure would leave chunks among those that are pinned.
     boost::container::small_vector<std::shared_ptr<chunk_cache::state>, 16> listed;
     {
-      auto& [mutex, states] = only<pinning_caches>();
+      auto& [mutex, states] = only<chunk_cache::state::pinning_caches>();
       const std::lock_guard lock{mutex};
       for (const auto& each : states)
         if (auto state = each.lock()) listed.push_back(std::move(state));
     }
     for (const auto& each : listed) each->release_unpinned();
   });
-}
-
-void cache_registry::end_shared() noexcept {
-  chunk_cache::state& all = *chunk_cache::shared().state_;
-  all.bounds.keeps_pinned = false;
-  all.bounds.bytes = 0;
-  all.release([](cached_chunks& each, evicted_chunks& out) { return each.drop_all(out); });
 }
 
 void cache_registry::release_expired(chunk_cache& cache, clock::time_point now) noexcept {

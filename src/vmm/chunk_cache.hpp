@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -28,17 +27,10 @@ struct cache_registry {
   [[nodiscard]] static cached_chunks& of(const chunk_cache& cache, device_ref device);
   /// After addresses were freed: has each cache release chunks that it kept only because of them.
   static void release_unpinned() noexcept;
-  /// For the end of the process: the shared cache releases all and keeps nothing more.
-  static void end_shared() noexcept;
-  /// Notes that the cache has pinned chunks.
-  static void list(const std::shared_ptr<chunk_cache::state>& state) noexcept;
   /// Releases the chunks that `cache` has kept for its retention at `now`. The cache's thread does
   /// so by the clock.
   static void release_expired(chunk_cache& cache,
                               std::chrono::steady_clock::time_point now) noexcept;
-
- private:
-  struct pinning_caches;
 };
 
 }  // namespace hipvmm::detail
