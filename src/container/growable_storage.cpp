@@ -3,14 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <limits>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>

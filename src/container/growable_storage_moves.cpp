@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The parts of growable_storage that move elements, share its chunks and explain it.
 #include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_storage.hpp>
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include "container/storage_memory.hpp"

@@ -5,7 +5,6 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -15,7 +14,6 @@
 #include "capability/capability.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
-#include "region/device_work.hpp"
 #include "region/retirement.hpp"
 #include "runtime/stream.hpp"
 

@@ -2,7 +2,6 @@
 #include <hipvmm/container/reserve_all.hpp>
 
 #include <boost/container/small_vector.hpp>
-#include <cstddef>
 
 #include "core/check.hpp"
 

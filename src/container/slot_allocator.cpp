@@ -2,13 +2,10 @@
 // The calls of a slot_arena, made of the steps in slot_allocator_rows.cpp.
 #include "container/slot_allocator.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/error.hpp"
 #include "region/available.hpp"

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How the slots of an arena get their rows, and which they give to each other.
-#include <algorithm>
 #include <chrono>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>

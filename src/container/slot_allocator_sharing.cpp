@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // How slots of an arena share their first blocks.
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "container/slot_allocator.hpp"
 #include "core/capture_mode.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/slot_arena.hpp>
 
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>

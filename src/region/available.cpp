@@ -10,7 +10,6 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/descriptors.hpp"

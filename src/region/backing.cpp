@@ -2,8 +2,6 @@
 #include "region/backing.hpp"
 
 #include <atomic>
-#include <iterator>
-#include <memory>
 #include <new>
 #include <thread>
 #include <utility>

@@ -2,7 +2,6 @@
 #include "region/malloc_rights.hpp"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include <hipvmm/capability/capability.hpp>

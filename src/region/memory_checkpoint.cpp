@@ -2,7 +2,6 @@
 #include <hipvmm/region/memory_checkpoint.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>

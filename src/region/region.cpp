@@ -2,13 +2,11 @@
 #include <hipvmm/region/region.hpp>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>

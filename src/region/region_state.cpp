@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "region/region_state.hpp"
 
-#include <algorithm>
 #include <exception>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
-#include "core/check.hpp"
 #include "core/error.hpp"
 #include "region/retirement.hpp"
 #include "runtime/runtime_rules.hpp"

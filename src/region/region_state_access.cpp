@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The part of region that maps and sets the rights to mappings.
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <iterator>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
-#include "core/check.hpp"
 #include "core/error.hpp"
-#include "region/device_work.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"
 #include "vmm/access.hpp"

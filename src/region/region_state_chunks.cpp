@@ -2,15 +2,11 @@
 // The part of region that lists its chunks, and takes chunks that others made.
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <map>
 #include <ranges>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "region/map_runs.hpp"
 #include "region/region_state.hpp"

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The calls of a region of mapped chunks, made of the steps in region_state.cpp.
-#include <algorithm>
 #include <iterator>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
-#include "core/check.hpp"
 #include "core/error.hpp"
-#include "region/device_work.hpp"
 #include "region/map_runs.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The part of region that makes chunks ahead of commit().
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "core/error.hpp"

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The part of region that gives addresses another chunk, or chunks other addresses.
-#include <algorithm>
-#include <memory>
 #include <new>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "core/capture_mode.hpp"
-#include "core/check.hpp"
 #include "core/error.hpp"
-#include "region/device_work.hpp"
 #include "region/map_runs.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 // How a region gives memory back.
-#include <algorithm>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/error.hpp"
-#include "region/device_work.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"
 

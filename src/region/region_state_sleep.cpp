@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
-#include "core/check.hpp"
 #include "core/error.hpp"
-#include "region/device_work.hpp"
 #include "region/map_runs.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"

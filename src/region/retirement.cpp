@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/background_thread.hpp"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
-#include <optional>
 #include <source_location>
 #include <stdexcept>
 #include <string>

@@ -2,20 +2,16 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
 #include "core/error.hpp"

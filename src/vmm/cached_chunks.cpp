@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/cached_chunks.hpp"
 
-#include <algorithm>
-
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::detail {

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <hipvmm/core/error.hpp>
 #include "core/background_task.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "core/observers/memory_events.hpp"
-#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 namespace {

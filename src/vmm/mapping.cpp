@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/mapping.hpp>
 
-#include <memory>
 #include <new>
 #include <source_location>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>

@@ -2,13 +2,10 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 
 #include <atomic>
-#include <cstddef>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>

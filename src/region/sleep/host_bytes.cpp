@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "region/sleep/host_bytes.hpp"
 
-#include <algorithm>
 #include <new>
 
 #include <hipvmm/core/bytes.hpp>

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "region/sleep/memory_tag.hpp"
 
-#include <algorithm>
-#include <functional>
 #include <iterator>
-#include <optional>
 #include <stdexcept>
 
-#include <hipvmm/runtime/device.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
-#include "core/owner_process.hpp"
-#include "region/sleep/parallel_copies.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm {

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The part of tag_state that chooses the contents for suspend() to save, makes room for them, and
 // copies them to the host.
-#include <algorithm>
-#include <cstddef>
-#include <exception>
-#include <mutex>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "region/sleep/memory_tag.hpp"
-#include "region/sleep/parallel_copies.hpp"
 #include "runtime/runtime_rules.hpp"
 
 namespace hipvmm::detail {

@@ -2,7 +2,6 @@
 #include "vmm/idle/idle_memory.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <thread>

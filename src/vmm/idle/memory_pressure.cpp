@@ -2,7 +2,6 @@
 #include <hipvmm/vmm/idle/memory_pressure.hpp>
 
 #include <array>
-#include <cstddef>
 
 namespace hipvmm {
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/idle/pressure_watch.hpp"
 
-#include <algorithm>
 #include <limits>
-#include <optional>
 #include <tuple>
 #include <utility>
 
