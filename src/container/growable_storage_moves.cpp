@@ -151,7 +151,7 @@ std::vector<device_ref> growable_storage::owners() const {
   // The devices that move_range() brought chunks to.
   if (memory_)
     for (const device_ref each : memory_->rights().other_owners())
-      if (std::find(result.begin(), result.end(), each) == result.end()) result.push_back(each);
+      if (std::ranges::find(result, each) == result.end()) result.push_back(each);
   return result;
 }
 

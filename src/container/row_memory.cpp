@@ -294,8 +294,8 @@ void row_memory::make_private(const std::vector<std::size_t>& rows, stream_ref s
 }
 
 std::size_t row_memory::count_shared(const std::vector<std::size_t>& rows) const noexcept {
-  return static_cast<std::size_t>(std::count_if(
-      rows.begin(), rows.end(), [this](std::size_t row) { return is_shared(rows_[row]); }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(rows, [this](std::size_t row) { return is_shared(rows_[row]); }));
 }
 
 std::size_t row_memory::count_aliases(const std::vector<bool>& counts) const {

@@ -260,7 +260,7 @@ std::size_t slot_allocator::added_rows(std::size_t which, std::size_t length,
 }
 
 std::size_t slot_allocator::needed_bytes(const std::vector<bool>& needed) const {
-  const auto rows = static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true));
+  const auto rows = static_cast<std::size_t>(std::ranges::count(needed, true));
   return (rows - rows_.count_aliases(needed)) * geometry_.row_bytes();
 }
 

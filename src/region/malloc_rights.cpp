@@ -18,8 +18,7 @@ void malloc_rights::grant(device_ref to, access_right right) {
 void malloc_rights::change_to(access_map next) {
   const auto& wanted = next.entries();
   if (next.get(owner()) == access_right::none ||
-      std::any_of(wanted.begin(), wanted.end(),
-                  [](const access_desc& each) { return each.right == access_right::read; }))
+      std::ranges::find(wanted, access_right::read, &access_desc::right) != wanted.end())
     throw unsupported{
         "a right to memory of device " + std::to_string(owner().ordinal()) +
         ", which comes from hipMalloc: its own device may always read and write and others may "

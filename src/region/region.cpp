@@ -178,7 +178,7 @@ void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chu
     if (chunk.empty())
       throw std::invalid_argument{"region::adopt: the chunk is empty: it was moved from"};
     require_units(self, "adopt", offset, chunk.bytes());
-    if (std::find(devices.begin(), devices.end(), chunk.device()) == devices.end())
+    if (std::ranges::find(devices, chunk.device()) == devices.end())
       throw std::invalid_argument{"region::adopt: the chunk is memory of device " +
                                   std::to_string(chunk.device().ordinal()) + ", the region's is " +
                                   std::to_string(self.device.ordinal()) +

@@ -66,7 +66,7 @@ memory_strategy::record_list require_placement(device_ref owner, const capabilit
           std::to_string(owner.ordinal()) + ", " + std::to_string(unit) + " bytes"};
   }
   if (!placement.is_striped()) return known;
-  if (std::find(devices.begin(), devices.end(), owner) == devices.end())
+  if (std::ranges::find(devices, owner) == devices.end())
     throw std::invalid_argument{"region_options::placement: device " +
                                 std::to_string(owner.ordinal()) +
                                 ", the region's, is none of the devices of the stripes; name it "

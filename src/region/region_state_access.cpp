@@ -22,8 +22,7 @@ void add_users(device_list& to, const access_map& from) {
 /// Adds each device with another right in `after` than in `before`, unless it is in `to`.
 void add_changes(std::vector<access_desc>& to, const access_map& before, const access_map& after) {
   for_each_change(before, after, [&to](device_ref device, access_right right) {
-    if (std::ranges::none_of(to,
-                             [device](const access_desc& each) { return each.device == device; }))
+    if (std::ranges::find(to, device, &access_desc::device) == to.end())
       to.push_back({device, right});
   });
 }
@@ -145,7 +144,7 @@ void region_state::set_run(const rights_run& run, const access_map& before,
 }
 
 std::vector<access_desc> region_state::change_rights(rights_changes& changes, access_map next) {
-  std::ranges::sort(changes, [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  std::ranges::sort(changes, {}, &rights_change::offset);
   memory_users next_users = users;
   add_users(next_users.devices, next);
   for (const auto& [offset, held, own] : changes) {

@@ -66,8 +66,7 @@ std::vector<Exported> export_since(backing_map& backings, std::uint64_t since, E
   const auto is_newer = [since](const auto& each) { return each.second.serial > since; };
   std::vector<Exported> result =
       export_all<Exported>(backings | std::views::filter(is_newer), export_each);
-  std::sort(result.begin(), result.end(),
-            [](const Exported& a, const Exported& b) { return a.serial < b.serial; });
+  std::ranges::sort(result, {}, &Exported::serial);
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
+#include <functional>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -35,9 +36,7 @@ void check_rights(hipError_t result, const char* call, const void* address, std:
 }
 
 auto place_of(const std::vector<access_desc>& entries, device_ref device) {
-  return std::lower_bound(
-      entries.begin(), entries.end(), device,
-      [](const access_desc& entry, device_ref wanted) { return entry.device < wanted; });
+  return std::ranges::lower_bound(entries, device, std::less<>{}, &access_desc::device);
 }
 
 /// How the two devices are connected, as part of a sentence. Asked after a failure only.
@@ -60,11 +59,8 @@ access_list::access_list(std::initializer_list<access_desc> entries)
 
 access_list::access_list(std::vector<access_desc> entries) {
   if (entries.empty()) return;
-  std::sort(entries.begin(), entries.end(),
-            [](const access_desc& a, const access_desc& b) { return a.device < b.device; });
-  const auto twice =
-      std::adjacent_find(entries.begin(), entries.end(),
-                         [](const auto& a, const auto& b) { return a.device == b.device; });
+  std::ranges::sort(entries, std::less<>{}, &access_desc::device);
+  const auto twice = std::ranges::adjacent_find(entries, {}, &access_desc::device);
   if (twice != entries.end())
     throw std::invalid_argument{"an access_list names device " +
                                 std::to_string(twice->device.ordinal()) +
@@ -128,17 +124,12 @@ void access_map::set(device_ref device, access_right right) {
 
 void access_map::add_owner(device_ref device) {
   require_device(device);
-  if (device == owner_ ||
-      std::find(other_owners_.begin(), other_owners_.end(), device) != other_owners_.end())
-    return;
+  if (device == owner_ || std::ranges::find(other_owners_, device) != other_owners_.end()) return;
   for (const access_desc& entry : entries_) detail::require_reach(entry.device, device);
   other_owners_.push_back(device);
 }
 
-void access_map::remove_owner(device_ref device) noexcept {
-  other_owners_.erase(std::remove(other_owners_.begin(), other_owners_.end(), device),
-                      other_owners_.end());
-}
+void access_map::remove_owner(device_ref device) noexcept { std::erase(other_owners_, device); }
 
 access_right access_map::get(device_ref device) const noexcept {
   const auto at = place_of(entries_, device);

@@ -75,7 +75,8 @@ bool is_forgotten(hipError_t refusal) noexcept {
 /// Addresses that HIP refused to free, and that nobody has any more.
 class refused_addresses final : public detail::refused_end {
  public:
-  void take(address_reservation&& refused) noexcept { addresses_ = std::move(refused); }
+  explicit refused_addresses(address_reservation&& refused) noexcept
+      : addresses_{std::move(refused)} {}
 
  private:
   bool end(bool /*reports*/) noexcept override;
@@ -86,10 +87,10 @@ class refused_addresses final : public detail::refused_end {
 // For addresses that HIP refused to free. If the host's memory is short, they stay reserved.
 void keep_refused(address_reservation&& addresses) noexcept {
   if (addresses.empty()) return;
-  std::unique_ptr<refused_addresses> kept{new (std::nothrow) refused_addresses};
-  if (!kept) return static_cast<void>(addresses.release());
-  kept->take(std::move(addresses));
-  detail::refused_end::keep(std::move(kept));
+  if (auto* const kept = new (std::nothrow) refused_addresses{std::move(addresses)})
+    detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
+  else
+    static_cast<void>(addresses.release());
 }
 
 // Reserves the start of freed addresses once more, in another size: HIP frees that only if it

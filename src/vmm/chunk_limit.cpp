@@ -22,11 +22,11 @@ struct device_count {
 
 class all_counts {
  public:
-  /// Null for a device of which nothing was counted and that has had no limit.
-  [[nodiscard]] device_count* find(device_ref device) noexcept {
+  /// A count of nothing for a device of which nothing was counted and that has had no limit.
+  [[nodiscard]] device_count& find(device_ref device) noexcept {
     const std::lock_guard lock{mutex_};
     const auto found = of_devices_.find(device.ordinal());
-    return found == of_devices_.end() ? nullptr : &found->second;
+    return found == of_devices_.end() ? none_ : found->second;
   }
   /// Throws: std::bad_alloc.
   [[nodiscard]] device_count& of(device_ref device) {
@@ -36,14 +36,14 @@ class all_counts {
 
  private:
   std::mutex mutex_;
+  device_count none_;
   std::unordered_map<int, device_count> of_devices_;  // by ordinal; none is removed or moved
 };
 
 std::shared_ptr<chunk_limit> limit_of(device_ref device) noexcept {
-  device_count* const count = only<all_counts>().find(device);
-  if (count == nullptr) return nullptr;
-  const std::lock_guard lock{count->mutex};
-  return count->limit;
+  device_count& count = only<all_counts>().find(device);
+  const std::lock_guard lock{count.mutex};
+  return count.limit;
 }
 
 }  // namespace
@@ -63,12 +63,11 @@ void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit) {
 }
 
 void end_chunk_limit(device_ref device) noexcept {
-  device_count* const count = only<all_counts>().find(device);
-  if (count == nullptr) return;
+  device_count& count = only<all_counts>().find(device);
   std::shared_ptr<chunk_limit> ended;  // destroyed without the lock
   {
-    const std::lock_guard lock{count->mutex};
-    ended.swap(count->limit);
+    const std::lock_guard lock{count.mutex};
+    ended.swap(count.limit);
   }
   note_memory_change(device.ordinal(), 0);
 }
@@ -84,10 +83,9 @@ std::size_t most_chunk_bytes(device_ref device) noexcept {
 }
 
 std::size_t created_chunk_bytes(device_ref device) noexcept {
-  device_count* const count = only<all_counts>().find(device);
-  if (count == nullptr) return 0;
-  const std::lock_guard lock{count->mutex};
-  return count->bytes;
+  device_count& count = only<all_counts>().find(device);
+  const std::lock_guard lock{count.mutex};
+  return count.bytes;
 }
 
 chunk_charge::chunk_charge(device_ref device, std::size_t bytes) : device_{device}, bytes_{bytes} {
@@ -106,12 +104,11 @@ chunk_charge::chunk_charge(device_ref device, std::size_t bytes) : device_{devic
 
 chunk_charge::~chunk_charge() {
   if (stays_ || process_.is_of_parent()) return;
-  device_count* const count = only<all_counts>().find(device_);
-  if (count == nullptr) return;
+  device_count& count = only<all_counts>().find(device_);
   {
-    const std::lock_guard lock{count->mutex};
-    count->bytes -= bytes_;
-    if (count->limit) count->limit->uncharge(bytes_);
+    const std::lock_guard lock{count.mutex};
+    count.bytes -= bytes_;
+    if (count.limit) count.limit->uncharge(bytes_);
   }
   if (is_created_) note_memory_change(device_.ordinal(), -static_cast<std::int64_t>(bytes_));
 }

@@ -51,7 +51,7 @@ chunk_placement chunk_placement::spill(std::size_t device_budget_bytes, memory_l
 std::vector<device_ref> detail::devices_of(const chunk_placement& placement, device_ref owner) {
   std::vector<device_ref> result{owner};
   for (const device_ref each : placement.devices())
-    if (std::find(result.begin(), result.end(), each) == result.end()) result.push_back(each);
+    if (std::ranges::find(result, each) == result.end()) result.push_back(each);
   return result;
 }
 

@@ -48,19 +48,9 @@ handle_type shareable_of(const hipMemAllocationProp& made) {
   return posix ? handle_type::posix_fd : handle_type::none;
 }
 
-/// Counts by handle. Never destroyed: chunk caches may live as long as the process.
+/// Counts by handle.
 class handle_counts {
  public:
-  /// The references by an address that this process has, by the handle, which is that of the owner.
-  static handle_counts& retained() {
-    static detail::never_destroyed<handle_counts> only;
-    return only.get();
-  }
-  /// Of chunks that several owners of this process have, how many more than one.
-  static handle_counts& further_owners() {
-    static detail::never_destroyed<handle_counts> only;
-    return only.get();
-  }
   void add(hipMemGenericAllocationHandle_t handle) {
     const std::lock_guard lock{mutex_};
     ++counts_[handle];
@@ -87,6 +77,11 @@ class handle_counts {
   std::mutex mutex_;
   std::unordered_map<hipMemGenericAllocationHandle_t, std::size_t> counts_;
   std::atomic<bool> has_some_{false};
+};
+
+struct known_owners {
+  handle_counts retained;  // references by an address, which have the handle of the owner
+  handle_counts further;   // of chunks with several owners in this process, how many beyond one
 };
 
 std::string text_of(memory_location where) {
@@ -190,7 +185,7 @@ physical_chunk detail::retain_at(const void* address, device_ref device, std::si
                   "the chunk at " + address_text(address) + " was to be retained");
   physical_chunk result{handle, device, bytes};
   result.shared_ = false;  // until it is noted
-  handle_counts::retained().add(handle);
+  detail::only<known_owners>().retained.add(handle);
   result.shared_ = true;
   hipMemAllocationProp made{};
   check(hipMemGetAllocationPropertiesFromHandle(&made, handle),
@@ -206,7 +201,7 @@ physical_chunk detail::retain_at(const void* address, device_ref device, std::si
 }
 
 physical_chunk detail::reference_to(const physical_chunk& chunk) {
-  handle_counts::further_owners().add(chunk.get());
+  detail::only<known_owners>().further.add(chunk.get());
   physical_chunk result{chunk.get(), chunk.device(), chunk.bytes()};
   result.shareable_ = chunk.shareable();
   result.shared_ = chunk.shared_;  // the last owner may have it reused
@@ -220,11 +215,11 @@ physical_chunk detail::reference_to(const physical_chunk& chunk) {
 void detail::withdraw_export(physical_chunk& chunk) noexcept { chunk.shared_ = false; }
 
 std::size_t detail::owners_of(const physical_chunk& chunk) noexcept {
-  return 1 + handle_counts::further_owners().count(chunk.get());
+  return 1 + detail::only<known_owners>().further.count(chunk.get());
 }
 
 bool detail::is_retained_by_address(const physical_chunk& chunk) noexcept {
-  return handle_counts::retained().count(chunk.get()) != 0;
+  return detail::only<known_owners>().retained.count(chunk.get()) != 0;
 }
 
 void detail::set_pinned_chunk_keeper(bool (*keep)(physical_chunk&)) noexcept {
@@ -248,8 +243,9 @@ physical_chunk::~physical_chunk() {
 void physical_chunk::end() noexcept {
   if (handle_ == nullptr || process_.is_of_parent()) return;
   // A reference by an address has the handle of the owners, no charge, and is none of them.
-  const bool is_by_address = shared_ && !charge_ && handle_counts::retained().remove(handle_);
-  if (!is_by_address && handle_counts::further_owners().remove(handle_)) return;
+  const bool is_by_address =
+      shared_ && !charge_ && detail::only<known_owners>().retained.remove(handle_);
+  if (!is_by_address && detail::only<known_owners>().further.remove(handle_)) return;
   const bool is_noted = detail::release_or_keep(
       [handle = handle_, charge = charge_, index = creation_index_, bytes = bytes_,
        where = location()] {

@@ -145,8 +145,7 @@ void refused_unmaps::verify_or_keep(mapping& made, const physical_chunk& chunk,
 bool refused_unmaps::take_if_mapped(physical_chunk& chunk) noexcept {
   if (empty() || chunk.empty()) return false;
   const std::lock_guard lock{mutex_};
-  const auto found = std::ranges::find_if(
-      entries_, [&chunk](const entry& each) { return each.mapped == chunk.get(); });
+  const auto found = std::ranges::find(entries_, chunk.get(), &entry::mapped);
   if (found == entries_.end()) return false;
   found->chunk = std::move(chunk);
   return true;

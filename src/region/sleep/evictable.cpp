@@ -76,20 +76,12 @@ struct evictable::state final : detail::idle_holder {
     }
   }
 
-  /// While one lives, calls that need the memory are as in a use.
-  struct fill_scope {
-    explicit fill_scope(state& of) : self{of} { self.claimed.tag.state()->let_evict(false); }
-    ~fill_scope() { self.claimed.tag.state()->let_evict(self.open == 0); }
-    fill_scope& operator=(fill_scope&&) = delete;
-
-    state& self;
-  };
-
   /// Throws: as options.fill; hip_error.
   void fill(stream_ref stream) {
     if (!filled) filled.emplace(device);
     stream.wait(*filled);  // one that failed
     const auto note_work = [&] {
+      claimed.tag.state()->let_evict(open == 0);
       try {
         if (detail::needs_no_event(stream))
           filled.reset();
@@ -103,7 +95,7 @@ struct evictable::state final : detail::idle_holder {
         throw;
       }
     };
-    const fill_scope calls{*this};
+    claimed.tag.state()->let_evict(false);  // its calls that need the memory are as in a use
     try {
       options.fill(stream);
     } catch (...) {

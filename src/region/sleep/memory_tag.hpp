@@ -266,9 +266,8 @@ class tag_state {
   /// Gives each member as much pinned memory as its contents need. Returns the bytes.
   std::size_t pin_host_memory(const sleep_plan& plan);
   /// Submits the copies of all contents, but for those that pinned memory has if `is_unchanged`.
+  /// Waits for them if no event tells of one.
   void save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs);
-  /// Waits for all copies if no event tells of one.
-  void wait_where_events_pass_early(copy_jobs& jobs);
   void save_to_files(const std::string& folder, slow_copies& slow);
   /// Unmaps all while copies of memory that is still mapped run, and waits for them.
   void unmap_all(copy_jobs& jobs);

@@ -54,7 +54,7 @@ void tag_state::member::wait_for_copies(const void* address, copy_jobs& jobs) {
 void tag_state::require_members_have(const std::vector<suspend_range>& ranges) const {
   for (const suspend_range& each : ranges) {
     const auto* const last = static_cast<const std::byte*>(each.address) + each.bytes - 1;
-    if (std::none_of(members_.begin(), members_.end(), [&](const member& one) {
+    if (std::ranges::none_of(members_, [&](const member& one) {
           const auto all = one.who->addresses_of();
           return has_address(all, each.address) && has_address(all, last);
         }))
@@ -141,15 +141,12 @@ void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_job
     if (is_pinned) user = each.contents.front().device;
     each.saved.grow(bytes_of(each.contents), user);
   }
-  if (is_pinned) {
-    for (member& each : members_) {
+  for (member& each : members_) {
+    if (is_pinned) {
       if (!is_unchanged || !each.has_copy()) each.submit(copies_);
       each.copied.clear();
+      continue;
     }
-    wait_where_events_pass_early(jobs);
-    return;
-  }
-  for (member& each : members_) {
     each.cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
       jobs.add([this, device, to = each.saved.at(offset), from, bytes] {
         copies_.add(device, to, from, bytes);
@@ -158,10 +155,6 @@ void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_job
       each.marks.push_back({from + bytes, {}, jobs.added()});
     });
   }
-  wait_where_events_pass_early(jobs);
-}
-
-void tag_state::wait_where_events_pass_early(copy_jobs& jobs) {
   if (rules_of_runtime().events_cover_copies) return;
   jobs.wait_for(jobs.added());
   copies_.finish();

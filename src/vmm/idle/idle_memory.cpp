@@ -55,12 +55,12 @@ class idle_holders {
   }
   void move_behind(const std::shared_ptr<idle_membership::record>& used) noexcept {
     const std::lock_guard lock{mutex_};
-    const auto at = std::find(records_.begin(), records_.end(), used);
+    const auto at = std::ranges::find(records_, used);
     std::rotate(at, at + 1, behind(*used));
   }
   void remove(const std::shared_ptr<idle_membership::record>& removed) noexcept {
     const std::lock_guard lock{mutex_};
-    records_.erase(std::find(records_.begin(), records_.end(), removed));
+    records_.erase(std::ranges::find(records_, removed));
   }
   /// `missing`: contents are evicted only if there are as many bytes in all. The request waits no
   /// longer if others have released enough, by `is_enough_free`.
@@ -96,26 +96,21 @@ class idle_holders {
     }
     ~asked_records() {
       for (const auto& each : own_) each->asks = false;
+      if (is_wait_)
+        for (const auto& each : others_) --each->waiters;
     }
     asked_records& operator=(asked_records&&) = delete;
     [[nodiscard]] const record_list& others() const noexcept { return others_; }
+    /// Once: the request waits for the work of the others from now on.
+    void begin_wait() noexcept {
+      is_wait_ = true;
+      for (const auto& each : others_) ++each->waiters;
+    }
 
    private:
     record_list own_;
     record_list others_;
-  };
-
-  /// While one lives, a request waits for the work of these.
-  struct wait_for {
-    explicit wait_for(const record_list& of) noexcept : all{of} {
-      for (const auto& each : all) ++each->waiters;
-    }
-    ~wait_for() {
-      for (const auto& each : all) --each->waiters;
-    }
-    wait_for& operator=(wait_for&&) = delete;
-
-    const record_list& all;
+    bool is_wait_ = false;
   };
 
   /// Calls `work(holder)` for a record, if it has a holder. Returns false if the lock does not come
@@ -133,8 +128,8 @@ class idle_holders {
 
   /// The end of those of its order.
   [[nodiscard]] record_list::iterator behind(const idle_membership::record& one) noexcept {
-    return std::partition_point(records_.begin(), records_.end(),
-                                [&](const auto& each) { return each->order <= one.order; });
+    return std::ranges::partition_point(records_,
+                                        [&](const auto& each) { return each->order <= one.order; });
   }
 
   std::mutex mutex_;
@@ -146,7 +141,7 @@ template <typename IsEnoughFree>
 given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
                                IsEnoughFree is_enough_free) {
   given_memory sum;
-  const asked_records asked{*this, wanted.device};
+  asked_records asked{*this, wanted.device};
   const callbacks_wait until_unlocked;  // they may make and end holders
   const without_asking_others while_asking;
   const auto is_evicted = [](const auto& each) { return std::get<0>(each->order); };
@@ -184,7 +179,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
   // The addresses that a later one freed may have pinned all that an earlier one keeps.
   if (sum.all() == 0) ask_all();
   if (!may_wait) return sum;
-  const wait_for work{asked.others()};
+  asked.begin_wait();
   const auto is_busy = [&](const auto& each) {
     bool result = false;
     const auto look = [&](idle_holder& holder) {

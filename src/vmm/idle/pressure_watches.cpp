@@ -36,8 +36,8 @@ void pressure_watches::add(const std::shared_ptr<pressure_watch>& added) {
 void pressure_watches::remove(const pressure_watch* removed) noexcept {
   std::shared_ptr<pressure_watch> last;  // may end without the lock
   const std::lock_guard lock{mutex_};
-  const auto found = std::find_if(watches_.begin(), watches_.end(),
-                                  [&](const auto& each) { return each.get() == removed; });
+  const auto found =
+      std::ranges::find_if(watches_, [&](const auto& each) { return each.get() == removed; });
   if (found == watches_.end()) return;
   last = std::move(*found);
   watches_.erase(found);
