@@ -124,17 +124,16 @@ void report_right(const growable_storage& storage, device_ref device, access_rig
 
 std::size_t granule_of(device_ref device, const growth_options& options) {
   constexpr std::size_t line = mr::memory_resource::default_alignment;
-  const bool from_resource = options.resource != nullptr;
   allocation_granularity unit{line, line};
-  if (!from_resource) {
-    unit = unit_of(capability_of(device));
+  if (options.resource == nullptr) {
     for (const device_ref each : detail::devices_of(options.chunks.placement, device)) {
       const allocation_granularity its = unit_of(capability_of(each));
       unit.minimum = std::max(unit.minimum, its.minimum);
       unit.recommended = std::max(unit.recommended, its.recommended);
     }
+  } else if (options.granule_bytes == 0) {
+    return line;
   }
-  if (options.granule_bytes == 0 && from_resource) return line;
   if (options.granule_bytes == 0)
     return std::max(2 * MiB, align_up(unit.recommended, unit.minimum));
   if (options.granule_bytes % unit.minimum != 0)

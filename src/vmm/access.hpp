@@ -11,15 +11,8 @@
 namespace hipvmm::detail {
 
 inline hipMemAccessFlags to_flags(access_right right) {
-  switch (right) {
-    case access_right::none:
-      return hipMemAccessFlagsProtNone;
-    case access_right::read:
-      return hipMemAccessFlagsProtRead;
-    case access_right::read_write:
-      break;
-  }
-  return hipMemAccessFlagsProtReadWrite;
+  if (right == access_right::read_write) return hipMemAccessFlagsProtReadWrite;
+  return right == access_right::read ? hipMemAccessFlagsProtRead : hipMemAccessFlagsProtNone;
 }
 
 inline access_right to_right(unsigned long long flags) {

@@ -40,11 +40,6 @@ pressure_level level_of(const pressure_bound& of, const pressure_options& by) no
 
 }  // namespace
 
-chunk_figures::chunk_figures(device_ref device)
-    : held{created_chunk_bytes(device)},
-      most{most_chunk_bytes(device)},
-      left{std::min(chunk_bytes_left(device), most)} {}
-
 pressure_watch::pressure_watch(device_ref of, callback to, const pressure_options& chosen)
     : device{of}, options{chosen}, call_{std::move(to)} {
   bounds_[0].total = options.device_memory ? most_memory(device) : 0;
@@ -62,15 +57,6 @@ void pressure_watch::measure(std::unique_lock<std::mutex>& lock) {
     measured_at_ = clock::now();
     if (changes_ == seen) return;
   }
-}
-
-void pressure_watch::update_levels(const chunk_figures& of) noexcept {
-  bounds_[1].total = of.most;
-  bounds_[1].free = of.left;
-  bounds_[2].total = options.limit;
-  bounds_[2].free = options.limit - std::min(options.limit, of.held);
-  for (pressure_bound& each : bounds_)
-    each.level = each.total == 0 ? pressure_level::none : level_of(each, options);
 }
 
 pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std::uint64_t& event) {
@@ -115,18 +101,29 @@ void pressure_watch::look(bool measures) {
   const callbacks_wait until_unlocked;  // they may look, and change memory
   const std::lock_guard turn{turn_};
   is_stale_ = false;  // a change from now on is for the next look
-  const chunk_figures now{device};
+  // Without a lock of pressure.
+  const std::size_t held = created_chunk_bytes(device);
+  const std::size_t most = most_chunk_bytes(device);  // of a budget; 0: none
+  const std::size_t left = std::min(chunk_bytes_left(device), most);
+  const auto update_levels = [&] {
+    bounds_[1].total = most;
+    bounds_[1].free = left;
+    bounds_[2].total = options.limit;
+    bounds_[2].free = options.limit - std::min(options.limit, held);
+    for (pressure_bound& each : bounds_)
+      each.level = each.total == 0 ? pressure_level::none : level_of(each, options);
+  };
   std::unique_lock lock{mutex_};
   looked_at_ = clock::now();
   const auto before = bounds_[0].level;
   measures = measures || looked_at_ - measured_at_ >= measured_for;
   if (bounds_[0].total == 0) measures = false;
   if (measures) measure(lock);
-  update_levels(now);
+  update_levels();
   if (bounds_[0].level != before && !measures) {
     bounds_[0].level = before;
     measure(lock);
-    update_levels(now);
+    update_levels();
   }
   if (level() == reported_ || has_ended_) return;
   std::uint64_t event = 0;

@@ -28,14 +28,6 @@ struct pressure_bound {
   pressure_level level = pressure_level::none;
 };
 
-/// The figures of limits on chunks, read without a lock of pressure.
-struct chunk_figures {
-  explicit chunk_figures(device_ref device);
-  std::size_t held;
-  std::size_t most;  // of a budget; 0: none
-  std::size_t left;
-};
-
 /// A subscription's part that threads use.
 class pressure_watch {
  public:
@@ -83,7 +75,6 @@ class pressure_watch {
 
  private:
   void measure(std::unique_lock<std::mutex>& lock);
-  void update_levels(const chunk_figures& of) noexcept;
   [[nodiscard]] pressure_note make_note(std::unique_lock<std::mutex>& lock, std::uint64_t& event);
   [[nodiscard]] pressure_level level() const noexcept {
     pressure_level highest = pressure_level::none;
