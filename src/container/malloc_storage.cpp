@@ -162,19 +162,15 @@ bool malloc_storage::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   return memory_.get() != before;
 }
 
-bool malloc_storage::retire_whole() noexcept {
-  if (memory_.empty()) return true;
-  try {
-    return retire_allocation(memory_, std::nullopt, devices_of(rights_.users()));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-}
-
 void malloc_storage::retire() noexcept {
   if (process_.is_of_parent()) static_cast<void>(memory_.release());
   if (resource_ != nullptr) return replace({});
-  if (retire_whole()) return;
+  if (memory_.empty()) return;
+  // Without memory of the host for a record the caller waits.
+  try {
+    if (retire_allocation(memory_, std::nullopt, devices_of(rights_.users()))) return;
+  } catch (const std::bad_alloc&) {
+  }
   if (wait_past_captures(rights_.users())) return replace({});
   // Work may still use it.
   const std::size_t bytes = memory_.bytes();

@@ -81,8 +81,6 @@ class malloc_storage final : public storage_memory {
   [[nodiscard]] device_allocation allocate(std::size_t bytes) const;
   /// Frees `unused` once work of `devices` is done, or deallocates it to the resource.
   void drop(device_allocation unused, device_list devices = {}) const noexcept;
-  /// As region's, when there is memory for a record.
-  [[nodiscard]] bool retire_whole() noexcept;
 
   owner_process process_;
   malloc_rights rights_;

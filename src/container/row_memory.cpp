@@ -113,12 +113,9 @@ void row_memory::change(std::size_t row, Change how) {
   unclaimed_rows_ += counts_as_unclaimed(state);
 }
 
-bool row_memory::back_next(std::size_t row) {
-  const std::size_t plane = rows_[row].backed_planes;
-  if (plane == geometry_.planes) return false;
-  region_.commit(offset(row, plane), geometry_.block);
+void row_memory::back_next(std::size_t row) {
+  region_.commit(offset(row, rows_[row].backed_planes), geometry_.block);
   change(row, [](row_state& state) { ++state.backed_planes; });
-  return true;
 }
 
 void row_memory::back_run(std::size_t row, std::size_t count) {

@@ -53,9 +53,8 @@ class row_memory {
  public:
   row_memory(device_ref device, const slot_geometry& geometry, const slot_arena_options& options);
 
-  /// Backs the next plane of `row`. Returns false when all are backed.
-  /// Throws: as region::commit.
-  bool back_next(std::size_t row);
+  /// Backs the next plane of `row`. Pre: not is_backed(). Throws: as region::commit.
+  void back_next(std::size_t row);
   /// Backs all planes of `count` neighbours from `row` on, of which nothing is backed, and maps
   /// them in runs. Throws: as region::commit; then all of them are backed up to some plane.
   void back_run(std::size_t row, std::size_t count);

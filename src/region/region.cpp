@@ -240,7 +240,7 @@ std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref s
   return self.decommit(offset, bytes, stream);
 }
 
-bool region::can_move_chunks() const noexcept { return state_ && state_->can_move_chunks(); }
+bool region::can_move_chunks() const noexcept { return state_ && state_->strategy->second_address; }
 
 void region::move_chunk(std::size_t from, std::size_t to) {
   detail::region_state& self = live().awake("region::move_chunk");
@@ -375,7 +375,7 @@ std::size_t region::committed_from(std::size_t offset) const noexcept {
 }
 
 std::size_t region::chunk_count() const noexcept {
-  return when_still(state_.get(), [](const auto& self) { return self.chunk_count(); });
+  return when_still(state_.get(), [](const auto& self) { return self.backings.size(); });
 }
 
 std::size_t region::chunk_bytes_at(std::size_t offset) const noexcept {

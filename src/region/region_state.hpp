@@ -5,6 +5,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -117,9 +118,6 @@ class region_state final : idle_holder {
   void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
-  [[nodiscard]] bool can_move_chunks() const noexcept {
-    return static_cast<bool>(strategy->second_address);
-  }
   /// As region::move_chunk() for each chunk that begins in `from`, one behind the other, all or
   /// none.
   void move_chunks(const std::vector<std::size_t>& from, std::size_t to);
@@ -158,7 +156,6 @@ class region_state final : idle_holder {
   [[nodiscard]] void* base() const noexcept { return addresses->base(); }
   [[nodiscard]] std::size_t max_bytes() const noexcept { return addresses->bytes(); }
   [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;
-  [[nodiscard]] std::size_t chunk_count() const noexcept { return backings.size(); }
   [[nodiscard]] std::size_t chunk_bytes_at(std::size_t offset) const noexcept {
     const auto at = backings.find(offset);
     return at == backings.end() ? 0 : at->second.bytes();
@@ -337,8 +334,7 @@ class region_state final : idle_holder {
   struct mapping_list {
     explicit mapping_list(std::shared_ptr<address_range>& of) noexcept : range{of} {}
     ~mapping_list() {
-      unmap_runs(
-          maps, [](mapping& each) -> mapping& { return each; }, *range);
+      unmap_runs(maps, std::identity{}, *range);
       for (mapping& each : maps) range->refused().unmap_or_defer(each, nullptr);
     }
     mapping_list& operator=(mapping_list&&) = delete;

@@ -404,12 +404,13 @@ bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                        device_list devices) noexcept {
   const device_ref owner = allocation.device();
   return retire_as(&retired_item::allocation, allocation,
-                   {std::move(mark), std::move(devices), owner});
+                   {nullptr, chunk_cache::shared(), std::move(mark), std::move(devices), owner});
 }
 
 bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
   const device_ref owner = devices.front();
-  return retire_as(&retired_item::token, token, {std::nullopt, std::move(devices), owner});
+  return retire_as(&retired_item::token, token,
+                   {nullptr, chunk_cache::shared(), std::nullopt, std::move(devices), owner});
 }
 
 void release_when_unused(device_allocation unused, device_list devices) noexcept {

@@ -36,11 +36,6 @@ struct retired_item {
         devices{std::move(using_devices)},
         owner{waits} {}
 
-  /// For an allocation, which the caller assigns to `allocation`.
-  retired_item(std::optional<event> passed, device_list using_devices, device_ref waits)
-      : retired_item{nullptr, chunk_cache::shared(), std::move(passed), std::move(using_devices),
-                     waits} {}
-
   /// Unmaps, releases and frees. Refusals of HIP are reported. Then only host memory is left.
   void release() noexcept;
 

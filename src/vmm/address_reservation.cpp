@@ -33,10 +33,7 @@ constexpr device_ref reference_device{0};
 // gets them in between is forgotten in its stead, and mapping there does nothing. So these two
 // calls exclude each other in the process. The last lock of all: nothing else is called under it,
 // but hipRuntimeGetVersion once.
-std::mutex& address_calls_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
+constinit std::mutex address_calls_mutex;
 
 std::atomic<std::size_t> reserved_count{0};
 std::atomic<std::size_t> reserved_bytes{0};
@@ -143,7 +140,7 @@ void require_valid(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-/// The two calls. Pre: the caller holds address_calls_mutex().
+/// The two calls. Pre: the caller holds address_calls_mutex.
 struct detail::address_calls {
   /// Pre: `into` is empty.
   static hipError_t reserve(address_reservation& into, std::size_t bytes, std::size_t alignment,
@@ -194,7 +191,7 @@ hipError_t free_addresses(address_reservation& addresses) noexcept {
   if (detail::refused_end::any_maps(addresses.get(), addresses.bytes()))
     return hipErrorInvalidValue;
   static_cast<void>(wait_for_address_records());
-  const std::lock_guard lock{address_calls_mutex()};
+  const std::lock_guard lock{address_calls_mutex};
   return detail::address_calls::free(addresses);
 }
 
@@ -214,7 +211,7 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
   address_reservation made;
   hipError_t result = hipSuccess;
   {
-    const std::lock_guard lock{address_calls_mutex()};
+    const std::lock_guard lock{address_calls_mutex};
     result = detail::address_calls::reserve(made, bytes, alignment, hint);
   }
   if (result == hipErrorOutOfMemory) {
@@ -264,7 +261,7 @@ detail::reserved_addresses detail::all_reserved() noexcept {
 
 bool detail::can_reserve(std::size_t bytes) {
   address_reservation made;
-  const std::lock_guard lock{address_calls_mutex()};
+  const std::lock_guard lock{address_calls_mutex};
   hipError_t result = address_calls::reserve(made, bytes, 0, nullptr);
   if (result == hipErrorOutOfMemory) clear_last_error();
   if (result == hipErrorOutOfMemory || (result == hipSuccess && made.empty())) return false;
@@ -320,7 +317,7 @@ bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
   report_exceptions([&] {
     held_reports told;
     const reports_wait wait{told};
-    const std::lock_guard lock{address_calls_mutex()};
+    const std::lock_guard lock{address_calls_mutex};
     result = address_calls::free(addresses);
     if (result == hipSuccess && records_stay) keep_start_if_recorded(base, bytes);
   });
@@ -341,7 +338,7 @@ detail::renewal detail::renew(address_reservation& addresses) noexcept {
   bool freed = false;
   {
     // No other thread of the library can take them meanwhile.
-    const std::lock_guard lock{address_calls_mutex()};
+    const std::lock_guard lock{address_calls_mutex};
     result = address_calls::free(addresses);
     freed = result == hipSuccess;
     if (freed) {

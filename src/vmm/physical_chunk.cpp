@@ -89,16 +89,7 @@ std::string text_of(memory_location where) {
   return where.node() ? "NUMA node " + std::to_string(*where.node()) + " of the host" : "the host";
 }
 
-hipMemLocation to_hip_location(memory_location where) {
-  return where.node() ? hip_compat::place_on_host_node(*where.node()) : hip_compat::place_on_host();
-}
-
 std::atomic<bool (*)(physical_chunk&)> pinned_chunk_keeper{nullptr};
-
-std::uint64_t next_creation_index() {
-  static std::atomic<std::uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 }  // namespace
 
@@ -143,7 +134,9 @@ void physical_chunk::create() {
   // The newest ROCm takes the device from the calling thread and not from the properties.
   const scoped_device scope{device_};
   hipMemAllocationProp wanted = properties(device_, shareable_);
-  if (host_) wanted.location = to_hip_location(*host_);
+  if (host_)
+    wanted.location = host_->node() ? hip_compat::place_on_host_node(*host_->node())
+                                    : hip_compat::place_on_host();
   if (memory_ == chunk_memory::uncached) hip_compat::set_uncached(wanted);
   hipMemGenericAllocationHandle_t handle = nullptr;
   const hipError_t result =
@@ -170,7 +163,8 @@ void physical_chunk::create() {
   handle_ = handle;
   charge_ = std::move(charge);
   if (charge_) charge_->note_creation();
-  creation_index_ = next_creation_index();
+  static std::atomic<std::uint64_t> last_index{0};
+  creation_index_ = last_index.fetch_add(1, std::memory_order_relaxed) + 1;
   detail::log<log_level::trace>([&] {
     return "hipMemCreate gave chunk " + std::to_string(creation_index_) + ", " +
            format_bytes(bytes_) + " of " + text_of(location());
