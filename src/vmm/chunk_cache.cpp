@@ -46,6 +46,9 @@ clock::duration age_of(std::chrono::milliseconds retention) noexcept {
   return std::clamp(retention, std::chrono::milliseconds::zero(), longest);
 }
 
+// It allocates, and noexcept functions use it first.
+[[maybe_unused]] const chunk_cache& shared_at_start = chunk_cache::shared();
+
 }  // namespace
 
 struct chunk_cache::state {
@@ -216,13 +219,6 @@ struct chunk_cache::state {
   std::mutex releasing;
   detail::background_task decay{[this] { release_some_expired(); }};
 };
-
-namespace {
-
-// It allocates, and noexcept functions use it first.
-[[maybe_unused]] const chunk_cache& shared_at_start = chunk_cache::shared();
-
-}  // namespace
 
 chunk_cache& chunk_cache::shared() {
   // Never destroyed: regions of static storage may return chunks while the process exits.

@@ -50,6 +50,16 @@ __attribute__((no_sanitize("enum"))) hipError_t import_as(int kind,
   return hipMemImportFromShareableHandle(&result, handle, type);
 }
 
+/// An importer maps as many bytes of the chunk as the sender says.
+void require_bytes_behind(const shareable_handle& handle) {
+  const std::optional<std::size_t> present = detail::bytes_behind(handle.get());
+  if (!present || handle.bytes() <= *present) return;
+  throw std::invalid_argument{"the import of a chunk of " + std::to_string(handle.bytes()) +
+                              " bytes from descriptor " + std::to_string(handle.get()) +
+                              ", behind which are " + std::to_string(*present) +
+                              ": pass the size of the chunk that was exported"};
+}
+
 }  // namespace
 
 shareable_handle::shareable_handle(physical_chunk& chunk) {
@@ -106,19 +116,6 @@ physical_chunk import_chunk(const fabric_handle& handle, device_ref device) {
 }
 
 namespace detail {
-namespace {
-
-/// An importer maps as many bytes of the chunk as the sender says.
-void require_bytes_behind(const shareable_handle& handle) {
-  const std::optional<std::size_t> present = bytes_behind(handle.get());
-  if (!present || handle.bytes() <= *present) return;
-  throw std::invalid_argument{"the import of a chunk of " + std::to_string(handle.bytes()) +
-                              " bytes from descriptor " + std::to_string(handle.get()) +
-                              ", behind which are " + std::to_string(*present) +
-                              ": pass the size of the chunk that was exported"};
-}
-
-}  // namespace
 
 physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
                                device_ref device) {
