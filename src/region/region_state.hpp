@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/stream.hpp>

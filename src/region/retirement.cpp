@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <iterator>
+#include <list>
 #include <mutex>
 #include <stdexcept>
 #include <string>
