@@ -2,12 +2,12 @@
 #include "region/backing.hpp"
 
 #include <atomic>
-#include <new>
+#include <exception>
 #include <thread>
 #include <utility>
 
-#include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/unmap_range.hpp"
 
@@ -36,14 +36,10 @@ void downward_unmaps::add(mapping& next) {
 
 void downward_unmaps::finish() {
   const std::size_t count = std::exchange(count_, 0);
+  const auto unmap = [&] { detail::unmap_together(run_.data(), count); };
   try {
-    if (count >= fewest) return detail::unmap_together(run_.data(), count);
-  } catch (const hip_error& error) {
-    if (error.code() != hipErrorInvalidValue) {
-      if (single_ == alone::unmapped) throw;
-      detail::report_caught();
-    }
-  } catch (const std::bad_alloc&) {
+    if (count >= fewest && !detail::refusal_of(hipErrorInvalidValue, unmap)) return;
+  } catch (const std::exception&) {
     if (single_ == alone::unmapped) throw;
     detail::report_caught();
   }
