@@ -53,10 +53,10 @@ struct backing {
 /// By offset in the region. Adjacent backings may touch, never overlap.
 using backing_map = std::map<std::size_t, backing>;
 
-/// Those of `map` that are partly in [offset, offset + bytes): of no bytes, the one around
-/// `offset`.
+/// Those of `map` that are partly in [offset, offset + bytes).
 template <class Map>
 [[nodiscard]] auto backings_within(Map& map, std::size_t offset, std::size_t bytes) noexcept {
+  if (bytes == 0) return std::ranges::subrange{map.end(), map.end()};
   auto first = map.upper_bound(offset);
   if (first != map.begin()) {
     const auto before = std::prev(first);
@@ -68,7 +68,7 @@ template <class Map>
 /// Whether one of `map` is partly in [offset, offset + bytes).
 [[nodiscard]] inline bool has_backing_within(const backing_map& map, std::size_t offset,
                                              std::size_t bytes) noexcept {
-  return bytes != 0 && !backings_within(map, offset, bytes).empty();
+  return !backings_within(map, offset, bytes).empty();
 }
 
 /// Unmaps mappings in `range` from the highest address to the lowest. If the range allows that, one

@@ -29,11 +29,13 @@ class chunk_prefetch {
   /// cancels first.
   explicit chunk_prefetch(std::function<backing_map(const order&)> make) : make_{std::move(make)} {}
 
-  /// Until offer(), or until another chunk is ready, give() takes none.
-  void cancel_or_wait() noexcept {
+  /// Until offer(), or until another chunk is ready, give() takes none. Returns the bytes of the one
+  /// that is ready.
+  std::size_t cancel_or_wait() noexcept {
     task_.cancel_or_wait();
     const std::lock_guard lock{mutex_};
     is_offered_ = false;
+    return ready_.empty() ? 0 : ready_.begin()->second.bytes();
   }
   /// Returns whether a chunk may be ordered: none is under way or ready, and none has failed since
   /// allow().

@@ -221,8 +221,7 @@ void region::prepare(std::size_t bytes, prefetch_level how) {
 std::size_t region::cancel_or_wait() noexcept {
   if (!state_) return 0;
   const auto still = state_->membership.hold_still();
-  state_->prefetch.cancel_or_wait();
-  return state_->prefetch.ready_bytes();
+  return state_->prefetch.cancel_or_wait();
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes) {

@@ -206,11 +206,11 @@ region_state::region_state(device_ref owner, std::size_t max_bytes, const region
 region_state::~region_state() {
   membership.end();
   prefetch.cancel_or_wait();
-  merge(prefetch.ready());
   backings.merge(old_mappings);
   if (!sleep.resumed_backings().empty()) static_cast<void>(wait_past_captures(users));
   backings.merge(sleep.resumed_backings());
   const bool was_used = holds_memory || !backings.empty();
+  merge(prefetch.ready());
   if (!addresses) return;
   unmap_all(backings, *addresses);
   if (was_used && !await_records()) addresses->mark_in_use();

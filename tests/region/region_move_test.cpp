@@ -27,6 +27,11 @@ struct tagged_chunks : region_of<16> {
   }
 };
 
+TEST_CASE_FIXTURE(tagged_chunks, "region: a range of no bytes has no chunk, inside one either") {
+  CHECK(region.move_range(unit, 0, memory_location{first_device}, stream) == 0);
+  CHECK(region.effective_access(unit, 0).empty());
+}
+
 #define REQUIRE_MOVES(region)                                   \
   HIPVMM_REQUIRE_ANY_LAYOUT();                                  \
   if (!(region).can_move_chunks()) {                            \

@@ -178,6 +178,19 @@ HIPVMM_TEST_CASE_IN("region: where HIP forgets addresses late their end waits fo
   CHECK(waits.count() == before);
 }
 
+HIPVMM_TEST_CASE_IN("region: where HIP forgets addresses late unused ones end without a wait",
+                    {"HIPVMM_HOST_PROFILE=rocm-6.4"}) {
+  blocked_stream busy{first_device};
+  const calls_of waits{device_waiting_functions};
+  {
+    region region{first_device, 4 * granule()};
+    region.prepare(granule(), prefetch_level::created);
+    region.cancel_or_wait();
+    region.retire();
+  }
+  CHECK(waits.count() == 0);
+}
+
 TEST_CASE("region: a grant waits for work under way where it moves pages, and nowhere else") {
   const bool waits = detail::rules_of_runtime().wait_before_grant;
   CHECK(waits == quirks::grants_move_pages.holds());

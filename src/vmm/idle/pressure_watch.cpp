@@ -129,10 +129,10 @@ void pressure_watch::look(bool measures) {
   std::uint64_t event = 0;
   const pressure_note made = make_note(lock, event);
   if (has_ended_) return;  // meanwhile
+  notes_.push_back(made);  // first: without memory of the host a later look reports it
+  if (notes_.size() > most_notes) notes_.pop_front();
   reported_event_ = event;
-  if (notes_.size() == most_notes) notes_.pop_front();
   reported_ = made.level;
-  notes_.push_back(made);
 }
 
 bool pressure_watch::deliver() noexcept {
