@@ -11,10 +11,15 @@
 #include <mutex>
 
 #include "core/background_thread.hpp"
-#include "core/observers/memory_events.hpp"
 #include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
+
+namespace {
+
+constinit std::atomic<task_runner> runner{[](void (*body)(void*), void* of) { body(of); }};
+
+}  // namespace
 
 class background_worker {
  public:
@@ -123,17 +128,15 @@ class background_worker {
       task.stage_.store(background_task::stage::running, std::memory_order_relaxed);
       busy_ = true;
       lock.unlock();
-      run(task);
+      auto body = [&] { run(task); };
+      runner.load()([](void* of) { (*static_cast<decltype(body)*>(of))(); }, &body);
       lock.lock();
       busy_ = false;
       ended_.notify_all();
     }
   }
 
-  /// Runs the body. Functions of the program that it is to call are called when the task is idle:
-  /// its owner may wait for that with a lock that they need.
   void run(background_task& task) {
-    const callbacks_wait until_idle;
     task.body_();
     const std::lock_guard lock{mutex_};
     if (task.again_ && !task.is_cancelled_) {
@@ -190,6 +193,8 @@ void background_task::cancel_or_wait() noexcept {
 bool background_task::is_awaited_by_exit() noexcept {
   return background_worker::instance().has_ended();
 }
+
+void set_task_runner(task_runner with) noexcept { runner = with; }
 
 void wait_for_background_tasks() { background_worker::instance().wait_until_idle(); }
 

@@ -58,6 +58,12 @@ class background_task : public boost::intrusive::list_base_hook<
   bool is_cancelled_ = false;  // its owner waits for its end
 };
 
+/// Calls `body(of)`, and then functions of the program that the body was to call: the task is idle
+/// then, for its owner may wait for that with a lock that they need.
+using task_runner = void (*)(void (*body)(void*), void* of);
+/// Has the worker run all bodies so. The program's start sets it.
+void set_task_runner(task_runner with) noexcept;
+
 /// Waits until the worker has done all tasks submitted before and during the call, or has ended, as
 /// at exit and in a child of fork(). For tests, which then check the results.
 void wait_for_background_tasks();

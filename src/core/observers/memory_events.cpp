@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/background_task.hpp"
 #include "core/check.hpp"
 #include "core/owner_process.hpp"
 
@@ -408,6 +409,18 @@ std::optional<bool> detail::call_without_locks(void (*call)() noexcept) noexcept
   if (this_event_thread.open_wait == nullptr) return std::nullopt;
   return std::exchange(this_event_thread.at_end, call) == nullptr;
 }
+
+namespace {
+
+[[maybe_unused]] const bool is_runner_set = [] {
+  detail::set_task_runner([](void (*body)(void*), void* of) {
+    const detail::callbacks_wait until_idle;
+    body(of);
+  });
+  return true;
+}();
+
+}  // namespace
 
 detail::events_pause::events_pause() noexcept { ++this_event_thread.pauses; }
 
