@@ -26,7 +26,7 @@ enum class decided_by {
   user_space,  ///< AMD's runtime (clr)
   rocr,        ///< ROCr or the kernel driver, in one of the releases at least
   hardware,
-  chance,  ///< the order of heap addresses, or memory that was freed
+  chance,  ///< the order of heap addresses, free addresses, or memory that was freed
 };
 
 /// An answer of a profile: a HIP code, or a number as the question says.

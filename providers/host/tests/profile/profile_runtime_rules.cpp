@@ -216,9 +216,9 @@ const rule rules[] = {
        return granted == 20 ? 1 : 0;
      },
      {0, no_answer, 1, 1, 1, 1, 1, 0},
-     "AMD's runtime 6.4.3 and 7.2.4 on a stand-in for ROCr, which aligns as the thunk; strict, "
-     "cuda-13: own, reservations are neighbours",
-     decided_by::rocr},
+     "AMD's runtime 6.4.3 and 7.2.4 on a stand-in for ROCr, which aligns as the thunk; ROCr 7.2.4: "
+     "in some processes; strict, cuda-13: own, reservations are neighbours",
+     decided_by::chance},
     // 7.2.4 follows the handle of a destroyed stream, 5.7.1 does for copies.
     {"hipStreamSynchronize of a destroyed stream",
      [] { return int{hipStreamSynchronize(destroyed_stream())}; },
