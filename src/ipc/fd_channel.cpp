@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <stdexcept>
 
 #include <hipvmm/ipc/ipc_error.hpp>
@@ -37,17 +38,18 @@ void require_channel_socket(int socket) {
   if (option_of(socket, SO_DOMAIN) == AF_UNIX && option_of(socket, SO_TYPE) == SOCK_SEQPACKET &&
       is_connected(socket))
     return;
-  throw std::invalid_argument{
-      "fd_channel: descriptor " + std::to_string(socket) +
-      " is no connected Unix socket of type SOCK_SEQPACKET: make both ends by "
-      "make_pair(), or by socket(AF_UNIX, SOCK_SEQPACKET, 0)"};
+  throw std::invalid_argument{"fd_channel: descriptor " + std::to_string(socket) +
+                              " is no connected Unix socket of type SOCK_SEQPACKET: make both ends "
+                              "by make_pair(), or by socket(AF_UNIX, SOCK_SEQPACKET, 0)"};
 }
 
-[[noreturn]] void throw_timeout(const char* what, std::chrono::milliseconds limit) {
-  throw ipc_error{ipc_failure::timeout, std::string{"fd_channel: the peer "} + what + " within " +
-                                            std::to_string(limit.count()) +
-                                            " ms: raise channel_options::timeout if it may take "
-                                            "so long"};
+[[noreturn]] void fail(ipc_failure reason, const std::string& what) {
+  throw ipc_error{reason, "fd_channel: the peer " + what};
+}
+
+[[noreturn]] void throw_timeout(const std::string& what, std::chrono::milliseconds limit) {
+  fail(ipc_failure::timeout, what + " within " + std::to_string(limit.count()) +
+                                 " ms: raise channel_options::timeout if it may take so long");
 }
 
 /// How long one call waits: until `end`, which is `limit` after it began.
@@ -60,25 +62,20 @@ struct call_limit {
 };
 
 detail::owned_descriptor connect_within(const std::string& path, std::chrono::milliseconds limit) {
-  const detail::deadline end = detail::deadline_in(limit);
-  for (;;) {
-    detail::connection made = detail::connect_to(path);
-    if (made.state == detail::listener_state::answered) return std::move(made.socket);
-    if (made.state == detail::listener_state::absent)
-      throw ipc_error{ipc_failure::closed, "no process listens at " + path + ": start it first"};
-    if (std::chrono::steady_clock::now() >= end) throw_timeout("accepts no connection", limit);
-    // No call waits until the listener takes another.
-    ::usleep(1000);
-  }
+  detail::connection made = detail::connect_until(path, detail::deadline_in(limit));
+  if (made.state == detail::listener_state::absent)
+    throw ipc_error{ipc_failure::closed, "no process listens at " + path + ": start it first"};
+  if (made.state == detail::listener_state::busy) throw_timeout("accepts no connection", limit);
+  return std::move(made.socket);
 }
 
 /// The chunk's bytes must be behind the descriptor, as far as the system knows.
 void require_bytes(const detail::chunk_record& place, int descriptor) {
   const std::optional<std::size_t> present = detail::bytes_behind(descriptor);
   if (!present || place.bytes <= *present) return;
-  throw ipc_error{ipc_failure::malformed,
-                  "fd_channel: the peer says that a chunk has " + std::to_string(place.bytes) +
-                      " bytes, and the system that there are " + std::to_string(*present)};
+  fail(ipc_failure::malformed, "says that a chunk has " + std::to_string(place.bytes) +
+                                   " bytes, and the system that there are " +
+                                   std::to_string(*present));
 }
 
 void require_sendable(const exported_chunk& chunk) {
@@ -90,33 +87,28 @@ void require_sendable(const exported_chunk& chunk) {
 
 void send_within(int socket, const call_limit& call, const detail::packet& content,
                  const std::vector<int>& descriptors) {
-  for (;;) {
-    switch (detail::send_packet(socket, content, descriptors)) {
-      case detail::transfer_result::done:
-        return;
-      case detail::transfer_result::closed:
-        throw ipc_error{ipc_failure::closed, "fd_channel: the peer has closed the channel"};
-      case detail::transfer_result::would_block:
-        break;
-    }
-    if (!detail::wait_writable(socket, call.end) || std::chrono::steady_clock::now() >= call.end)
+  switch (detail::send_until(socket, content, descriptors, call.end)) {
+    case detail::transfer_result::done:
+      return;
+    case detail::transfer_result::closed:
+      fail(ipc_failure::closed, "has closed the channel");
+    case detail::transfer_result::would_block:
       throw_timeout("did not read", call.limit);
-    // With too many descriptors on their way, the socket is writable all the same.
-    ::usleep(100);
   }
 }
 
 /// Sends chunks, max_chunks in a packet. Pre: each can be sent.
-void send_chunks(int socket, const call_limit& call, const std::vector<exported_chunk>& chunks) {
-  for (std::size_t first = 0; first < chunks.size(); first += fd_channel::max_chunks) {
+void send_chunks(int socket, const call_limit& call, std::span<const exported_chunk> chunks) {
+  while (!chunks.empty()) {
     detail::chunk_packet content;
     std::vector<int> descriptors;
-    const std::size_t end = std::min(chunks.size(), first + fd_channel::max_chunks);
-    for (std::size_t i = first; i < end; ++i) {
-      content.chunks.push_back({chunks[i].offset, chunks[i].handle.bytes(), chunks[i].serial});
-      descriptors.push_back(chunks[i].handle.get());
+    for (const exported_chunk& each :
+         chunks.first(std::min(chunks.size(), fd_channel::max_chunks))) {
+      content.chunks.push_back({each.offset, each.handle.bytes(), each.serial});
+      descriptors.push_back(each.handle.get());
     }
     send_within(socket, call, content, descriptors);
+    chunks = chunks.subspan(descriptors.size());
   }
 }
 
@@ -149,17 +141,12 @@ void receive_chunks(int socket, const call_limit& call, std::size_t count,
     if (std::chrono::steady_clock::now() >= call.end)
       throw_timeout("sent no whole block", call.limit);
     std::optional<detail::received_packet> next = receive_within(socket, call);
-    if (!next)
-      throw ipc_error{ipc_failure::closed,
-                      "fd_channel: the peer closed the channel in the middle of a block"};
+    if (!next) fail(ipc_failure::closed, "closed the channel in the middle of a block");
     if (!std::holds_alternative<detail::chunk_packet>(next->content))
-      throw ipc_error{ipc_failure::malformed,
-                      "fd_channel: the peer sends something else in the middle of a block"};
+      fail(ipc_failure::malformed, "sends something else in the middle of a block");
     take_chunks(*next, into);
   }
-  if (into.size() > count)
-    throw ipc_error{ipc_failure::malformed,
-                    "fd_channel: the peer sends more chunks than the block has"};
+  if (into.size() > count) fail(ipc_failure::malformed, "sends more chunks than the block has");
 }
 
 }  // namespace
@@ -202,9 +189,7 @@ fd_channel& fd_channel::operator=(fd_channel&& other) noexcept {
 
 void fd_channel::send(const exported_chunk& chunk) {
   require_sendable(chunk);
-  detail::chunk_packet content;
-  content.chunks.push_back({chunk.offset, chunk.handle.bytes(), chunk.serial});
-  send_within(socket_, call_limit{options_.timeout}, content, {chunk.handle.get()});
+  send_chunks(socket_, call_limit{options_.timeout}, {&chunk, 1});
 }
 
 void fd_channel::send(const std::vector<exported_chunk>& chunks) {
@@ -248,8 +233,7 @@ std::optional<channel_message> fd_channel::receive() {
     block.bytes = head->bytes;
     receive_chunks(socket_, call, head->chunks, block.chunks);
   } else {
-    throw ipc_error{ipc_failure::malformed,
-                    "fd_channel: the peer speaks the protocol of a publication: attach to it"};
+    fail(ipc_failure::malformed, "speaks the protocol of a publication: attach to it");
   }
   return message;
 }

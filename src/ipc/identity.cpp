@@ -23,15 +23,17 @@ std::string text_of(const build_identity& which) {
 
 }  // namespace
 
+const char* provider_of_build() {
+  if (&hipvmm_host_checks_order != nullptr) return "host";
+  return rules_of_runtime().is_cuda ? "cuda" : "amd";
+}
+
 build_identity own_identity() {
   build_identity result{};
   result.version = {HIPVMM_VERSION_MAJOR, HIPVMM_VERSION_MINOR, HIPVMM_VERSION_PATCH};
-  const runtime_rules& rules = rules_of_runtime();
-  const std::string_view provider = &hipvmm_host_checks_order != nullptr ? "host"
-                                    : rules.is_cuda                      ? "cuda"
-                                                                         : "amd";
+  const std::string_view provider = provider_of_build();
   std::copy(provider.begin(), provider.end(), result.provider.begin());
-  result.runtime = static_cast<std::uint64_t>(rules.version);
+  result.runtime = static_cast<std::uint64_t>(rules_of_runtime().version);
   return result;
 }
 

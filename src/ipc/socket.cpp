@@ -189,6 +189,19 @@ transfer_result send_packet(int socket, const packet& content,
   throw_system(code, "sendmsg", "a connection");
 }
 
+transfer_result send_until(int socket, const packet& content, const std::vector<int>& descriptors,
+                           deadline until) {
+  for (;;) {
+    const transfer_result result = send_packet(socket, content, descriptors);
+    if (result != transfer_result::would_block || !wait_writable(socket, until) ||
+        std::chrono::steady_clock::now() >= until)
+      return result;
+    // Without buffers of the system, or with too many descriptors on their way, the socket is
+    // writable all the same.
+    ::usleep(100);
+  }
+}
+
 transfer_result receive_packet(int socket, received_packet& into, peer_descriptors which) {
   // One byte more than any packet has, or a longer one would seem whole.
   std::array<unsigned char, max_packet_bytes + 1> bytes;
@@ -276,6 +289,16 @@ connection connect_to(const std::string& path) {
   if (code == ENOENT || code == ECONNREFUSED) return {listener_state::absent, {}};
   if (code == EAGAIN) return {listener_state::busy, {}};
   throw_system(code, "connect", path);
+}
+
+connection connect_until(const std::string& path, deadline until) {
+  for (;;) {
+    connection made = connect_to(path);
+    if (made.state != listener_state::busy || std::chrono::steady_clock::now() >= until)
+      return made;
+    // No call waits until the listener takes another.
+    ::usleep(1000);
+  }
 }
 
 void bind_to(int socket, const std::string& path, who_connects who) {

@@ -60,6 +60,10 @@ enum class transfer_result { done, would_block, closed };
 [[nodiscard]] transfer_result send_packet(int socket, const packet& content,
                                           const std::vector<int>& descriptors = {});
 
+/// The same, but waits for the peer to read: `would_block` at the deadline.
+[[nodiscard]] transfer_result send_until(int socket, const packet& content,
+                                         const std::vector<int>& descriptors, deadline until);
+
 /// A packet with the descriptors that came with it.
 struct received_packet {
   packet content;
@@ -93,6 +97,9 @@ struct connection {
 /// Connects without waiting. `busy`: the queue of the listener is full.
 /// Throws: std::invalid_argument for a path that a socket cannot have; ipc_error `system`.
 [[nodiscard]] connection connect_to(const std::string& path);
+
+/// The same, but waits for a busy listener until the deadline.
+[[nodiscard]] connection connect_until(const std::string& path, deadline until);
 
 /// Checks the length of the path of a socket, with `extra` characters behind it.
 /// Throws: std::invalid_argument for one that is empty or too long.

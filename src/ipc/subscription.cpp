@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -30,19 +29,12 @@ subscription::subscription(std::string path, std::vector<unsigned> other_users,
     : path_{std::move(path)}, other_users_{std::move(other_users)}, timeout_{timeout} {}
 
 void subscription::connect(deadline until) {
-  for (;;) {
-    connection made = connect_to(path_);
-    if (made.state == listener_state::answered) {
-      socket_ = std::move(made.socket);
-      break;
-    }
-    if (made.state == listener_state::absent)
-      throw ipc_error{ipc_failure::closed,
-                      "no process publishes at " + path_ + ": start the owner first"};
-    if (clock::now() >= until)
-      throw ipc_error{ipc_failure::timeout, "the owner of " + path_ + " accepts no connection"};
-    std::this_thread::sleep_for(std::chrono::milliseconds{1});
-  }
+  connection made = connect_until(path_, until);
+  if (made.state == listener_state::absent)
+    throw ipc_error{ipc_failure::closed,
+                    "no process publishes at " + path_ + ": start the owner first"};
+  if (made.state == listener_state::busy) fail(ipc_failure::timeout, "accepts no connection");
+  socket_ = std::move(made.socket);
   require_user(credentials_of(socket_.get()), other_users_);
 }
 
@@ -55,8 +47,7 @@ welcome_packet subscription::connect(const element_identity& elements, deadline&
   // If the owner refused at once, its sentence can still be read.
   static_cast<void>(send(hello_packet{own}, until));
   std::optional<received_packet> answer = receive(until);
-  if (!answer)
-    throw ipc_error{ipc_failure::closed, "the owner of " + path_ + " closed the connection"};
+  if (!answer) fail(ipc_failure::closed, "closed the connection");
   const auto* const found = std::get_if<welcome_packet>(&answer->content);
   if (found == nullptr) throw_malformed("its first packet is no welcome");
   if (std::string why = why_refused(found->identity, own); !why.empty())
@@ -75,26 +66,18 @@ welcome_packet subscription::connect(const element_identity& elements, deadline&
   return *found;
 }
 
+void subscription::fail(ipc_failure reason, const std::string& what) const {
+  throw ipc_error{reason, "the owner of " + path_ + " " + what};
+}
+
 void subscription::throw_malformed(const std::string& what) const {
-  throw ipc_error{ipc_failure::malformed,
-                  "the owner of " + path_ + " does not keep to the protocol: " + what};
+  fail(ipc_failure::malformed, "does not keep to the protocol: " + what);
 }
 
 bool subscription::send(const packet& content, deadline until) {
-  for (;;) {
-    switch (send_packet(socket_.get(), content)) {
-      case transfer_result::done:
-        return true;
-      case transfer_result::closed:
-        return false;
-      case transfer_result::would_block:
-        break;
-    }
-    if (!wait_writable(socket_.get(), until) || clock::now() >= until)
-      throw ipc_error{ipc_failure::timeout, "the owner of " + path_ + " does not read"};
-    // Without buffers of the system the socket is writable all the same.
-    std::this_thread::sleep_for(std::chrono::microseconds{100});
-  }
+  const transfer_result sent = send_until(socket_.get(), content, {}, until);
+  if (sent == transfer_result::would_block) fail(ipc_failure::timeout, "does not read");
+  return sent == transfer_result::done;
 }
 
 std::optional<received_packet> subscription::receive(deadline until) {
@@ -104,11 +87,11 @@ std::optional<received_packet> subscription::receive(deadline until) {
     if (result == transfer_result::closed) return std::nullopt;
     if (result == transfer_result::done) break;
     if (!wait_readable(socket_.get(), until))
-      throw ipc_error{ipc_failure::timeout, "the owner of " + path_ + " did not answer within " +
-                                                std::to_string(timeout_.count()) + " ms"};
+      fail(ipc_failure::timeout,
+           "did not answer within " + std::to_string(timeout_.count()) + " ms");
   }
   if (const auto* const refused = std::get_if<refusal_packet>(&next.content))
-    throw ipc_error{ipc_failure::refused, "the owner of " + path_ + " refuses: " + refused->text};
+    fail(ipc_failure::refused, "refuses: " + refused->text);
   return next;
 }
 
@@ -154,9 +137,8 @@ bool subscription::fetch(deadline& until, bool has_waited) {
   for (std::size_t packets = 0; packets < most_packets; ++packets) {
     // The limit holds for an owner that sends without end, too.
     if (packets != 0 && clock::now() >= until)
-      throw ipc_error{ipc_failure::timeout, "the owner of " + path_ +
-                                                " did not end its answer within " +
-                                                std::to_string(timeout_.count()) + " ms"};
+      fail(ipc_failure::timeout,
+           "did not end its answer within " + std::to_string(timeout_.count()) + " ms");
     std::optional<received_packet> next = receive(until);
     if (!next) return false;
     if (const auto* const answer = std::get_if<answer_packet>(&next->content)) {

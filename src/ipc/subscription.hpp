@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/owner_process.hpp"
@@ -79,6 +80,8 @@ class subscription {
   [[noreturn]] virtual void let_go(const std::string& why) = 0;
 
   void connect(deadline until);
+  /// Throws: ipc_error that says what the owner did.
+  [[noreturn]] void fail(ipc_failure reason, const std::string& what) const;
   /// The next packet. Returns nothing if the owner has gone.
   [[nodiscard]] std::optional<received_packet> receive(deadline until);
   [[nodiscard]] bool send(const packet& content, deadline until);

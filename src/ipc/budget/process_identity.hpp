@@ -11,8 +11,7 @@ namespace hipvmm::detail {
 /// another one. Zero is none.
 using process_identity = std::uint64_t;
 
-/// Throws: ipc_error `system` if /proc cannot be read; `refused` if it is another PID
-/// namespace's.
+/// Throws: ipc_error `system` if /proc cannot be read; `refused` if it is another PID namespace's.
 [[nodiscard]] process_identity own_process_identity();
 [[nodiscard]] ::pid_t process_of(process_identity identity) noexcept;
 /// Returns whether the process runs. A zombie does not. Without an answer of the system, the result

@@ -60,11 +60,10 @@ rank_greeting own_greeting(std::size_t piece_bytes) {
 std::size_t agree(const std::vector<rank_greeting>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].piece_bytes == rank_greeting::cannot)
-      throw rank_error{
-          rank_failure::remote, static_cast<int>(rank),
-          "rank " + std::to_string(rank) +
-              " could not make its communicator: its exception has the reason, such as "
-              "missing memory; make another one on all ranks"};
+      throw rank_error{rank_failure::remote, static_cast<int>(rank),
+                       "rank " + std::to_string(rank) +
+                           " could not make its communicator: its exception has the reason, such "
+                           "as missing memory; make another one on all ranks"};
   }
   std::uint64_t piece_bytes = all.at(0).piece_bytes;
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
@@ -79,10 +78,7 @@ std::size_t agree(const std::vector<rank_greeting>& all) {
   return static_cast<std::size_t>(piece_bytes);
 }
 
-std::string provider_name() {
-  const rank_greeting own = own_greeting(0);
-  return {own.provider.begin(), std::find(own.provider.begin(), own.provider.end(), '\0')};
-}
+std::string provider_name() { return provider_of_build(); }
 
 bool is_host_memory(device_ref device) {
   if (provider_name() != "host") return false;

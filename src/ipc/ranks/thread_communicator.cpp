@@ -29,9 +29,7 @@ namespace hipvmm {
 namespace detail {
 namespace {
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
-std::string rank_text(std::size_t rank) { return rank_text(static_cast<int>(rank)); }
+std::string rank_text(auto rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
 
@@ -111,7 +109,13 @@ class thread_group {
     return verdict_ ? &*verdict_ : nullptr;
   }
 
-  /// The same for ranks that all go on from a meeting, without a limit: they do no more than HIP
+  /// A meeting that moves bytes of the host. Throws: rank_error, also for an obstacle.
+  void meet_for_host_bytes(int rank, const part& brought) {
+    if (const verdict* const failure = meet(rank, brought))
+      throw rank_error{failure->reason, failure->rank, failure->text};
+  }
+
+  /// meet() for ranks that all go on from a meeting, without a limit: they do no more than HIP
   /// calls that wait for no rank, and use the memory of each other until they are done.
   [[nodiscard]] const verdict* meet_again(int rank, const part& brought) {
     std::unique_lock lock{mutex_};
@@ -286,12 +290,7 @@ class thread_transfer {
   thread_group::rank_state& own() { return group_.state(rank_); }
 
   [[nodiscard]] thread_group::part brought() const {
-    thread_group::part result;
-    result.call = thread_group::function::transfer;
-    result.out = &out_;
-    result.in = &in_;
-    if (caught_) result.failure = &text_;
-    return result;
+    return {.out = &out_, .in = &in_, .failure = caught_ ? &text_ : nullptr};
   }
 
   /// Keeps an exception: if a rank left now, the others would wait for it.
@@ -437,23 +436,17 @@ std::string thread_communicator::describe() const {
 }
 
 void thread_communicator::all_gather(const void* mine, void* all, std::size_t bytes) {
-  detail::thread_group::part brought;
-  brought.call = detail::thread_group::function::all_gather;
-  brought.mine = mine;
-  brought.all = all;
-  brought.bytes = bytes;
-  if (const auto* const failure = group_->meet(rank_, brought))
-    throw rank_error{failure->reason, failure->rank, failure->text};
+  group_->meet_for_host_bytes(rank_, {.call = detail::thread_group::function::all_gather,
+                                      .mine = mine,
+                                      .all = all,
+                                      .bytes = bytes});
 }
 
 void thread_communicator::all_to_all(const void* mine, void* theirs, std::size_t bytes) {
-  detail::thread_group::part brought;
-  brought.call = detail::thread_group::function::all_to_all;
-  brought.mine = mine;
-  brought.all = theirs;
-  brought.bytes = bytes;
-  if (const auto* const failure = group_->meet(rank_, brought))
-    throw rank_error{failure->reason, failure->rank, failure->text};
+  group_->meet_for_host_bytes(rank_, {.call = detail::thread_group::function::all_to_all,
+                                      .mine = mine,
+                                      .all = theirs,
+                                      .bytes = bytes});
 }
 
 void thread_communicator::transfer(const std::vector<outgoing>& out,
