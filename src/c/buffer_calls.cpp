@@ -44,12 +44,6 @@ void require_awake(const vector& bytes, const char* function) {
   bytes.require_awake(function);
 }
 
-/// A buffer in chunks, which carries the tag that the options name.
-std::shared_ptr<buffer_object> make_buffer(device_ref device, const growth_options& options) {
-  const auto make = [&] { return std::make_shared<buffer_object>(nullptr, device, options); };
-  return options.chunks.tag ? named_tag::of(options.chunks.tag->name()).add(make) : make();
-}
-
 void require_range(const vector& bytes, std::size_t offset, std::size_t count) {
   if (offset > bytes.size() || count > bytes.size() - offset)
     throw std::out_of_range{std::to_string(count) + " bytes from offset " + std::to_string(offset) +
@@ -62,13 +56,12 @@ void require_range(const vector& bytes, std::size_t offset, std::size_t count) {
 extern "C" {
 
 hipvmm_status hipvmm_buffer_create(int device, const char* options, hipvmm_buffer* buffer) {
-  return guarded(__func__, [&] {
-    create(buffer, "buffer", [&] {
-      require_device(device_ref{device});
-      const growth_options settings = buffer_settings(device_ref{device}, options);
-      join_configured_budget(device_ref{device}, configured_budget(device_ref{device}));
-      return make_buffer(device_ref{device}, settings);
-    });
+  return create(__func__, buffer, "buffer", [&] {
+    const device_ref of = device_of(device);
+    const growth_options chosen = buffer_settings(of, options);
+    join_configured_budget(of, configured_budget(of));
+    const auto make = [&] { return std::make_shared<buffer_object>(nullptr, of, chosen); };
+    return chosen.chunks.tag ? named_tag::of(chosen.chunks.tag->name()).add(make) : make();
   });
 }
 
@@ -201,12 +194,10 @@ hipvmm_status hipvmm_buffer_get_statistics(hipvmm_buffer buffer,
                                            hipvmm_buffer_statistics* statistics) {
   return with_buffer(__func__, buffer, [&](vector& of) {
     const growth_statistics now = of.statistics();
-    copy_struct(
-        statistics,
-        hipvmm_buffer_statistics{sizeof(hipvmm_buffer_statistics), now.growth_steps, now.base_moves,
-                                 now.chunks, now.peak_bytes, now.ahead_bytes, now.ahead_hits,
-                                 now.ahead_misses, now.copied_bytes},
-        "statistics");
+    copy_struct(statistics,
+                {sizeof *statistics, now.growth_steps, now.base_moves, now.chunks, now.peak_bytes,
+                 now.ahead_bytes, now.ahead_hits, now.ahead_misses, now.copied_bytes},
+                "statistics");
   });
 }
 
@@ -228,8 +219,7 @@ hipvmm_status hipvmm_buffer_set_access(hipvmm_buffer buffer, const hipvmm_access
 
 hipvmm_status hipvmm_buffer_access(hipvmm_buffer buffer, int device, hipvmm_right* right) {
   return with_buffer(__func__, buffer, [&](vector& of) {
-    require_device(device_ref{device});
-    out(right, "right") = right_of(of.access(device_ref{device}));
+    out(right, "right") = right_of(of.access(device_of(device)));
   });
 }
 

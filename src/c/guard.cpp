@@ -203,8 +203,7 @@ void copy_text(const std::string& from, char* text, std::size_t capacity, std::s
 }
 
 void copy_struct(void* to, const void* from, std::size_t bytes, const char* name) {
-  if (to == nullptr)
-    throw bad_argument{std::string{name} + " is null; pass the address of the result"};
+  out(static_cast<char*>(to), name);
   std::size_t known;
   std::memcpy(&known, to, sizeof known);
   if (known <= sizeof known)

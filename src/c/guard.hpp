@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <hipvmm/hipvmm.h>
 
@@ -91,7 +92,7 @@ void copy_text(const std::string& from, char* text, std::size_t capacity, std::s
 /// Copies as much of a struct as its struct_size says, and leaves that. Throws: bad_argument.
 void copy_struct(void* to, const void* from, std::size_t bytes, const char* name);
 template <typename T>
-void copy_struct(T* to, const T& from, const char* name) {
+void copy_struct(T* to, const std::type_identity_t<T>& from, const char* name) {
   copy_struct(static_cast<void*>(to), &from, sizeof from, name);
 }
 

@@ -21,7 +21,6 @@
 #include "c/handle_table.hpp"
 #include "c/objects.hpp"
 #include "ipc/identity.hpp"
-#include "ipc/packet.hpp"
 #include "region/sleep/memory_tag.hpp"
 #include "runtime/device.hpp"
 #include "strategy/memory_strategy.hpp"
@@ -45,14 +44,6 @@ log_level level_of(const char* level) {
     if (name == level_names[i]) return static_cast<log_level>(i);
   throw bad_argument{"level is '" + std::string{name} +
                      "'; allowed: trace, debug, info, warn, error, critical, off"};
-}
-
-const char* provider_name() {
-  static constexpr std::array<const char*, 3> names{"amd", "cuda", "host"};
-  const detail::build_identity own = detail::own_identity();
-  for (const char* const each : names)
-    if (std::string_view{own.provider.data()} == each) return each;
-  throw unsupported{"the provider of this build is unknown"};
 }
 
 /// Copies by `call`, for `function`.
@@ -151,7 +142,7 @@ hipvmm_status hipvmm_flush_log() {
 }
 
 hipvmm_status hipvmm_provider(const char** name) {
-  return guarded(__func__, [&] { out(name, "name") = provider_name(); });
+  return guarded(__func__, [&] { out(name, "name") = detail::provider_of_build(); });
 }
 
 hipvmm_status hipvmm_device_count(int* count) {
@@ -208,10 +199,8 @@ hipvmm_status hipvmm_device_synchronize(int device) {
 }
 
 hipvmm_status hipvmm_stream_create(int device, hipvmm_stream* stream) {
-  return guarded(__func__, [&] {
-    create(stream, "stream",
-           [&] { return std::make_shared<stream_object>(hipvmm::stream{device_of(device)}); });
-  });
+  return create(__func__, stream, "stream",
+                [&] { return std::make_shared<stream_object>(hipvmm::stream{device_of(device)}); });
 }
 
 hipvmm_status hipvmm_stream_destroy(hipvmm_stream stream) {
@@ -219,10 +208,7 @@ hipvmm_status hipvmm_stream_destroy(hipvmm_stream stream) {
 }
 
 hipvmm_status hipvmm_stream_get(hipvmm_stream stream, void** value) {
-  return guarded(__func__, [&] {
-    const auto object = find<stream_object>(stream);
-    out(value, "value") = object->owned.get();
-  });
+  return guarded(__func__, [&] { out(value, "value") = find<stream_object>(stream)->owned.get(); });
 }
 
 hipvmm_status hipvmm_synchronize(void* stream) {
@@ -234,10 +220,8 @@ hipvmm_status hipvmm_per_thread_stream(void** stream) {
 }
 
 hipvmm_status hipvmm_event_create(int device, hipvmm_event* event) {
-  return guarded(__func__, [&] {
-    create(event, "event",
-           [&] { return std::make_shared<event_object>(hipvmm::event{device_of(device)}); });
-  });
+  return create(__func__, event, "event",
+                [&] { return std::make_shared<event_object>(hipvmm::event{device_of(device)}); });
 }
 
 hipvmm_status hipvmm_event_destroy(hipvmm_event event) {
@@ -245,10 +229,7 @@ hipvmm_status hipvmm_event_destroy(hipvmm_event event) {
 }
 
 hipvmm_status hipvmm_event_get(hipvmm_event event, void** value) {
-  return guarded(__func__, [&] {
-    const auto object = find<event_object>(event);
-    out(value, "value") = object->owned.get();
-  });
+  return guarded(__func__, [&] { out(value, "value") = find<event_object>(event)->owned.get(); });
 }
 
 hipvmm_status hipvmm_event_record(hipvmm_event event, void* stream) {
@@ -256,10 +237,8 @@ hipvmm_status hipvmm_event_record(hipvmm_event event, void* stream) {
 }
 
 hipvmm_status hipvmm_event_is_done(hipvmm_event event, int* done) {
-  return guarded(__func__, [&] {
-    const auto object = find<event_object>(event);
-    out(done, "done") = object->owned.is_done() ? 1 : 0;
-  });
+  return guarded(__func__,
+                 [&] { out(done, "done") = find<event_object>(event)->owned.is_done() ? 1 : 0; });
 }
 
 hipvmm_status hipvmm_event_synchronize(hipvmm_event event) {

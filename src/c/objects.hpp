@@ -113,17 +113,20 @@ struct buffer_object {
       : source{std::move(from)}, bytes{device, options} {}
 };
 
-/// A stream or an event.
+/// An object of the library that serves any calls at a time.
 template <typename Owned, handle_kind Kind>
-struct hip_object {
+struct shared_object {
   static constexpr handle_kind handle = Kind;
 
   Owned owned;
 
-  explicit hip_object(Owned made) noexcept : owned{std::move(made)} {}
+  explicit shared_object(Owned made) noexcept : owned{std::move(made)} {}
 };
-using stream_object = hip_object<stream, handle_kind::stream>;
-using event_object = hip_object<event, handle_kind::event>;
+using stream_object = shared_object<stream, handle_kind::stream>;
+using event_object = shared_object<event, handle_kind::event>;
+using budget_object = shared_object<memory_budget, handle_kind::budget>;
+using pressure_object = shared_object<pressure_subscription, handle_kind::pressure>;
+using evictable_object = shared_object<evictable, handle_kind::evictable>;
 
 /// An object of the library that serves one call at a time.
 template <typename Value, handle_kind Kind>
@@ -147,26 +150,6 @@ struct slot_arena_object {
 
   slot_arena_object(device_ref device, const slot_arena_options& options)
       : slots{device, options} {}
-};
-
-struct budget_object {
-  static constexpr handle_kind handle = handle_kind::budget;
-
-  memory_budget shared;
-
-  explicit budget_object(memory_budget made) noexcept : shared{std::move(made)} {}
-};
-
-struct pressure_object {
-  static constexpr handle_kind handle = handle_kind::pressure;
-
-  pressure_subscription subscription;
-};
-
-struct evictable_object {
-  static constexpr handle_kind handle = handle_kind::evictable;
-
-  evictable memory;
 };
 
 struct checkpoint_object {
@@ -271,6 +254,12 @@ void create(Handle* handle, const char* name, Make make) {
   auto object = make();
   using type = typename decltype(object)::element_type;
   *handle = static_cast<Handle>(handle_table::shared().insert(type::handle, std::move(object)));
+}
+
+/// The same as the whole call of `function`.
+template <typename Handle, typename Make>
+hipvmm_status create(const char* function, Handle* handle, const char* name, Make make) noexcept {
+  return guarded(function, [&] { create(handle, name, make); });
 }
 
 /// Makes a handle stale. The object ends here, unless calls for it are under way or others need it.

@@ -86,4 +86,19 @@ template <typename Value>
   refuse_value("it is none of the names" + (nearest.empty() ? "" : ", the nearest is " + nearest));
 }
 
+/// An option that takes one of a few names.
+template <typename Choice>
+[[nodiscard]] option choice_option(const char* name, Choice& to,
+                                   std::vector<std::pair<std::string_view, Choice>> choices) {
+  std::string allowed;
+  for (const auto& each : choices)
+    allowed.append(&each == &choices.front()  ? ""
+                   : &each == &choices.back() ? " or "
+                                              : ", ")
+        .append(each.first);
+  return {name, allowed, [&to, all = std::move(choices)](std::string_view value) {
+            to = choice_value<Choice>(value, all);
+          }};
+}
+
 }  // namespace hipvmm::c

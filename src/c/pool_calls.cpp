@@ -93,13 +93,12 @@ hipvmm_status hipvmm_pool_trim(hipvmm_resource pool, size_t bytes_to_keep, unsig
 hipvmm_status hipvmm_pool_get_statistics(hipvmm_resource pool, hipvmm_pool_statistics* statistics) {
   return with_pool_or<mr::arena_resource>(__func__, pool, [&](auto& of) {
     const mr::pool_statistics now = of.statistics();
-    copy_struct(statistics,
-                hipvmm_pool_statistics{sizeof(hipvmm_pool_statistics), now.reserved_current,
-                                       now.reserved_high, now.used_current, now.used_high,
-                                       now.address_bytes, now.mapped_bytes, now.largest_now,
-                                       now.largest_moved, now.largest_possible, now.chunks_created,
-                                       now.chunks_moved, now.callbacks},
-                "statistics");
+    copy_struct(
+        statistics,
+        {sizeof *statistics, now.reserved_current, now.reserved_high, now.used_current,
+         now.used_high, now.address_bytes, now.mapped_bytes, now.largest_now, now.largest_moved,
+         now.largest_possible, now.chunks_created, now.chunks_moved, now.callbacks},
+        "statistics");
   });
 }
 
@@ -138,10 +137,8 @@ hipvmm_status hipvmm_pool_set_access(hipvmm_resource pool, const hipvmm_access* 
 }
 
 hipvmm_status hipvmm_pool_access(hipvmm_resource pool, int device, hipvmm_right* right) {
-  return with_pool(__func__, pool, [&](auto& of) {
-    require_device(device_ref{device});
-    out(right, "right") = right_of(of.access(device_ref{device}));
-  });
+  return with_pool(__func__, pool,
+                   [&](auto& of) { out(right, "right") = right_of(of.access(device_of(device))); });
 }
 
 hipvmm_status hipvmm_pool_note_stream_wait(hipvmm_resource pool, void* waiter, void* other) {
@@ -220,8 +217,7 @@ hipvmm_status hipvmm_graph_pool_get_statistics(hipvmm_resource graph_pool,
   return with_kind<mr::graph_pool>(__func__, graph_pool, "graph_pool", [&](auto& of) {
     const mr::graph_pool_statistics now = of.statistics();
     copy_struct(statistics,
-                hipvmm_graph_pool_statistics{sizeof(hipvmm_graph_pool_statistics), now.held_bytes,
-                                             now.used_bytes, now.peak_bytes, now.captures},
+                {sizeof *statistics, now.held_bytes, now.used_bytes, now.peak_bytes, now.captures},
                 "statistics");
   });
 }

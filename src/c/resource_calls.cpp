@@ -139,9 +139,7 @@ hipvmm_status hipvmm_deallocate_sync(hipvmm_resource resource, void* pointer, si
 }
 
 hipvmm_status hipvmm_get_device_resource(int device, hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [&] { return resource_of(device_ref{device}); });
-  });
+  return create(__func__, resource, "resource", [&] { return resource_of(device_ref{device}); });
 }
 
 hipvmm_status hipvmm_set_device_resource(int device, hipvmm_resource resource) {
@@ -153,9 +151,7 @@ hipvmm_status hipvmm_reset_device_resource(int device) {
 }
 
 hipvmm_status hipvmm_get_current_device_resource(hipvmm_resource* resource) {
-  return guarded(__func__, [&] {
-    create(resource, "resource", [] { return resource_of(device_ref::current()); });
-  });
+  return create(__func__, resource, "resource", [] { return resource_of(device_ref::current()); });
 }
 
 hipvmm_status hipvmm_set_current_device_resource(hipvmm_resource resource) {

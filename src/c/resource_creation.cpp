@@ -48,13 +48,7 @@ resource_pointer adapt(const char* kind, const resource_pointer& upstream, Args&
       kind, upstream, std::make_unique<Resource>(upstream->resource, std::forward<Args>(args)...));
 }
 
-/// Writes the handle of the resource that `make` makes, or null.
-template <typename Make>
-hipvmm_status create_resource(const char* function, hipvmm_resource* resource, Make make) noexcept {
-  return guarded(function, [&] { create(resource, "resource", make); });
-}
-
-/// The same over `upstream`: `make` gets it.
+/// Writes the handle of the resource that `make` makes over `upstream`, or null.
 template <typename Make>
 hipvmm_status create_on(const char* function, hipvmm_resource upstream, hipvmm_resource* resource,
                         Make make, const char* name = "resource") noexcept {
@@ -64,62 +58,52 @@ hipvmm_status create_on(const char* function, hipvmm_resource upstream, hipvmm_r
   });
 }
 
-mr::failure_callback_t failure_function(hipvmm_failure_callback callback) {
-  if (callback == nullptr) throw bad_argument{"callback is null"};
-  return [callback](std::size_t bytes, void* argument) { return callback(bytes, argument) != 0; };
-}
-
-std::string filename_of(const char* filename) {
-  if (filename == nullptr) return mr::logging_resource_adaptor::get_default_filename();
-  return filename;
-}
-
 }  // namespace
 
 extern "C" {
 
 hipvmm_status hipvmm_hip_create(int device, hipvmm_resource* resource) {
-  return create_resource(__func__, resource,
-                         [&] { return make<mr::hip_resource>("hip", device_ref{device}); });
+  return create(__func__, resource, "resource",
+                [&] { return make<mr::hip_resource>("hip", device_ref{device}); });
 }
 
 hipvmm_status hipvmm_managed_create(hipvmm_resource* resource) {
-  return create_resource(__func__, resource, [] { return make<mr::managed_resource>("managed"); });
+  return create(__func__, resource, "resource",
+                [] { return make<mr::managed_resource>("managed"); });
 }
 
 hipvmm_status hipvmm_pinned_create(const char* options, hipvmm_resource* resource) {
-  return create_resource(__func__, resource, [&] {
-    return make<mr::pinned_host_resource>("pinned", pinned_settings(options));
-  });
+  return create(__func__, resource, "resource",
+                [&] { return make<mr::pinned_host_resource>("pinned", pinned_settings(options)); });
 }
 
 hipvmm_status hipvmm_system_create(int device, hipvmm_resource* resource) {
-  return create_resource(__func__, resource,
-                         [&] { return make<mr::system_resource>("system", device_ref{device}); });
+  return create(__func__, resource, "resource",
+                [&] { return make<mr::system_resource>("system", device_ref{device}); });
 }
 
 hipvmm_status hipvmm_sam_headroom_create(int device, size_t headroom, hipvmm_resource* resource) {
-  return create_resource(__func__, resource, [&] {
+  return create(__func__, resource, "resource", [&] {
     return make<mr::sam_headroom_resource>("sam_headroom", device_ref{device}, headroom);
   });
 }
 
 hipvmm_status hipvmm_async_view_create(int device, void* pool, hipvmm_resource* resource) {
-  return create_resource(__func__, resource, [&] {
+  return create(__func__, resource, "resource", [&] {
     return make<mr::hip_async_resource>("async", device_of(device),
                                         static_cast<ihipMemPoolHandle_t*>(pool));
   });
 }
 
 hipvmm_status hipvmm_async_create(int device, const char* options, hipvmm_resource* resource) {
-  return create_resource(__func__, resource, [&] {
+  return create(__func__, resource, "resource", [&] {
     const device_ref owner = device_of(device);
     return make<mr::hip_async_resource>("async", owner, async_settings(owner, options));
   });
 }
 
 hipvmm_status hipvmm_pool_create(int device, const char* options, hipvmm_resource* resource) {
-  return create_resource(__func__, resource, [&] {
+  return create(__func__, resource, "resource", [&] {
     const device_ref owner = device_of(device);
     const mr::pool_options chosen = pool_settings(owner, options);
     join_configured_budget(owner, configured_budget(owner));
@@ -189,8 +173,10 @@ hipvmm_status hipvmm_binning_add_bin_resource(hipvmm_resource binning, size_t by
 hipvmm_status hipvmm_logging_create(hipvmm_resource upstream, const char* filename,
                                     const char* options, hipvmm_resource* resource) {
   return create_on(__func__, upstream, resource, [&](const auto& from) {
-    return adapt<mr::logging_resource_adaptor>("logging", from, filename_of(filename),
-                                               flag_setting("a log", "auto_flush", options));
+    using adaptor = mr::logging_resource_adaptor;
+    return adapt<adaptor>("logging", from,
+                          filename == nullptr ? adaptor::get_default_filename() : filename,
+                          flag_setting("a log", "auto_flush", options));
   });
 }
 
@@ -220,8 +206,10 @@ hipvmm_status hipvmm_failure_callback_create(hipvmm_resource upstream,
                                              hipvmm_failure_callback callback, void* argument,
                                              hipvmm_resource* resource) {
   return create_on(__func__, upstream, resource, [&](const auto& from) {
-    return adapt<mr::failure_callback_resource_adaptor>("failure_callback", from,
-                                                        failure_function(callback), argument);
+    if (callback == nullptr) throw bad_argument{"callback is null"};
+    return adapt<mr::failure_callback_resource_adaptor>(
+        "failure_callback", from,
+        [callback](std::size_t bytes, void* of) { return callback(bytes, of) != 0; }, argument);
   });
 }
 
@@ -234,7 +222,7 @@ hipvmm_status hipvmm_prefetch_create(hipvmm_resource upstream, hipvmm_resource* 
 hipvmm_status hipvmm_callback_create(hipvmm_allocate_callback allocate,
                                      hipvmm_deallocate_callback deallocate, void* argument,
                                      hipvmm_resource* resource) {
-  return create_resource(__func__, resource, [&] {
+  return create(__func__, resource, "resource", [&] {
     if (allocate == nullptr || deallocate == nullptr)
       throw bad_argument{std::string{allocate == nullptr ? "allocate" : "deallocate"} + " is null"};
     return make<mr::callback_resource>(

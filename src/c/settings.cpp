@@ -29,19 +29,6 @@ text text_of(const char* options) { return options == nullptr ? text{} : text{op
 
 // Options of several tables.
 
-/// One of the names.
-template <typename Choice>
-option choice_option(const char* name, Choice& to, std::vector<std::pair<text, Choice>> choices) {
-  std::string allowed;
-  for (const auto& each : choices)
-    allowed.append(&each == &choices.front()  ? ""
-                   : &each == &choices.back() ? " or "
-                                              : ", ")
-        .append(each.first);
-  return {name, allowed,
-          [&to, all = std::move(choices)](text value) { to = choice_value<Choice>(value, all); }};
-}
-
 option shareable_option(handle_type& to) {
   return choice_option("shareable", to,
                        {{"none", handle_type::none}, {"posix_fd", handle_type::posix_fd}});
@@ -86,6 +73,19 @@ void add_reuse(std::vector<option>& table, mr::pool_reuse& to) {
   table.push_back(flag_option("reuse_internal_dependencies", to.allow_internal_dependencies));
 }
 
+/// A number up to `most`; `allowed` says which.
+template <typename Number>
+option number_option(const char* name, const char* allowed, Number& to, std::uint64_t most) {
+  return {name, allowed,
+          [&to, most](text value) { to = static_cast<Number>(number_value(value, most)); }};
+}
+constexpr std::uint64_t most_items = std::numeric_limits<std::uint32_t>::max();
+
+/// Bytes that are no part of a device's memory.
+option bytes_option(const char* name, const char* allowed, std::size_t& to) {
+  return {name, allowed, [&to](text value) { to = parse_bytes(value); }};
+}
+
 option milliseconds_option(const char* name, std::chrono::milliseconds& to) {
   return {name, "milliseconds, a number up to 86400000",
           [&to](text value) { to = std::chrono::milliseconds{number_value(value, 86'400'000)}; }};
@@ -105,15 +105,12 @@ option users_option(std::vector<unsigned>& to) {
 
 std::vector<option> serving_table(publication_options& to) {
   return {milliseconds_option("patience", to.patience),
-          {"max_importers", "a number up to 65536",
-           [&to](text value) { to.max_importers = number_value(value, 65'536); }},
+          number_option("max_importers", "a number up to 65536", to.max_importers, 65'536),
           users_option(to.other_users)};
 }
 
 option tag_option(std::uint64_t& to) {
-  return {"tag", "a number", [&to](text value) {
-            to = number_value(value, std::numeric_limits<std::uint64_t>::max());
-          }};
+  return number_option("tag", "a number", to, std::numeric_limits<std::uint64_t>::max());
 }
 
 option priority_option(int& to) {
@@ -285,21 +282,16 @@ fixed_size_options fixed_size_settings(device_ref device, const char* options) {
   fixed_size_options made;
   apply_options("blocks of one size", text_of(options),
                 {size_option("block_size", made.block_size, device),
-                 {"blocks", "a number of blocks", [&](text value) {
-                    made.blocks = number_value(value, std::numeric_limits<std::uint32_t>::max());
-                  }}});
+                 number_option("blocks", "a number of blocks", made.blocks, most_items)});
   return made;
 }
 
 binning_options binning_settings(const char* options) {
   binning_options made;
-  const auto exponent = [](const char* name, std::optional<int>& to) -> option {
-    return {name, "a number from 0 to 40",
-            [&to](text value) { to = static_cast<int>(number_value(value, 40)); }};
-  };
-  apply_options(
-      "bins", text_of(options),
-      {exponent("min_exponent", made.min_exponent), exponent("max_exponent", made.max_exponent)});
+  constexpr const char* allowed = "a number from 0 to 40";
+  apply_options("bins", text_of(options),
+                {number_option("min_exponent", allowed, made.min_exponent, 40),
+                 number_option("max_exponent", allowed, made.max_exponent, 40)});
   if (made.min_exponent.has_value() != made.max_exponent.has_value())
     throw std::invalid_argument{"options of bins: min_exponent and max_exponent are set together"};
   return made;
@@ -313,18 +305,15 @@ bool flag_setting(const char* of, const char* name, const char* options) {
 
 std::size_t alignment_setting(const char* options) {
   std::size_t made = mr::memory_resource::default_alignment;
-  apply_options(
-      "a limit", text_of(options),
-      {{"alignment", "bytes, a power of two", [&](text value) { made = parse_bytes(value); }}});
+  apply_options("a limit", text_of(options),
+                {bytes_option("alignment", "bytes, a power of two", made)});
   return made;
 }
 
 slot_arena_options slot_settings(device_ref device, const char* options) {
   slot_arena_options made;
-  const auto count = [](const char* name, std::size_t& to) -> option {
-    return {name, "a number", [&to](text value) {
-              to = number_value(value, std::numeric_limits<std::uint32_t>::max());
-            }};
+  const auto count = [](const char* name, std::size_t& to) {
+    return number_option(name, "a number", to, most_items);
   };
   apply_options(
       "a slot arena", text_of(options),
@@ -364,11 +353,9 @@ pressure_options pressure_settings(device_ref device, const char* options) {
                  size_option("limit", made.limit, device),
                  flag_option("device_memory", made.device_memory),
                  milliseconds_option("interval", made.interval),
-                 {"delivery", "library_thread or requesting_thread", [&](text value) {
-                    made.delivery = choice_value<pressure_delivery>(
-                        value, {{"library_thread", pressure_delivery::library_thread},
-                                {"requesting_thread", pressure_delivery::requesting_thread}});
-                  }}});
+                 choice_option("delivery", made.delivery,
+                               {{"library_thread", pressure_delivery::library_thread},
+                                {"requesting_thread", pressure_delivery::requesting_thread}})});
   return made;
 }
 
@@ -419,9 +406,6 @@ publication_options keeping_settings(const char* options) {
 
 attaching_settings attachment_settings(const char* options) {
   attaching_settings made{{}, elements_of<unsigned char>()};
-  const auto bytes = [](const char* name, std::size_t& to) -> option {
-    return {name, "bytes", [&to](text value) { to = parse_bytes(value); }};
-  };
   const device_ref current = device_ref::current();
   apply_options(
       "an attachment", text_of(options),
@@ -435,8 +419,8 @@ attaching_settings attachment_settings(const char* options) {
        devices_option("other_devices", made.options.other_devices),
        users_option(made.options.other_users),
        milliseconds_option("timeout", made.options.timeout),
-       bytes("element_size", made.elements.size),
-       bytes("element_align", made.elements.align),
+       bytes_option("element_size", "bytes", made.elements.size),
+       bytes_option("element_align", "bytes", made.elements.align),
        tag_option(made.elements.tag)});
   return made;
 }

@@ -43,11 +43,9 @@ hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, cons
 
 hipvmm_status hipvmm_publication_keep(const char* from, const char* path, const char* options,
                                       hipvmm_publication* publication) {
-  return guarded(__func__, [&] {
-    create(publication, "publication", [&] {
-      return std::make_shared<publication_object>(
-          hipvmm::publication::keep(path_of(from), path_of(path), keeping_settings(options)));
-    });
+  return create(__func__, publication, "publication", [&] {
+    return std::make_shared<publication_object>(
+        hipvmm::publication::keep(path_of(from), path_of(path), keeping_settings(options)));
   });
 }
 
@@ -76,12 +74,10 @@ hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_
 }
 
 hipvmm_status hipvmm_attach(const char* path, const char* options, hipvmm_attachment* attachment) {
-  return guarded(__func__, [&] {
-    create(attachment, "attachment", [&] {
-      const attaching_settings settings = attachment_settings(options);
-      return std::make_shared<attachment_object>(
-          attached_region{path_of(path), settings.options, settings.elements});
-    });
+  return create(__func__, attachment, "attachment", [&] {
+    const attaching_settings settings = attachment_settings(options);
+    return std::make_shared<attachment_object>(
+        attached_region{path_of(path), settings.options, settings.elements});
   });
 }
 

@@ -209,9 +209,8 @@ void hipvmm_torch_memory_fraction(double fraction, int device) {
 }
 
 hipvmm_status hipvmm_torch_pool(int device, hipvmm_resource* pool) {
-  return guarded(__func__, [&] {
-    create(pool, "pool",
-           [&] { return std::make_shared<resource_object>("pool", pools().get(device).pool()); });
+  return create(__func__, pool, "pool", [&] {
+    return std::make_shared<resource_object>("pool", pools().get(device).pool());
   });
 }
 

@@ -213,8 +213,7 @@ bool torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref s
     if (std::ranges::any_of(deferred_frees_,
                             [&](const deferred_free& each) { return each.pointer == pointer; })) {
       detail::warn("hipvmm_torch_free",
-                   "memory that was freed before in a capture is freed again: "
-                   "nothing was done");
+                   "memory that was freed before in a capture is freed again: nothing was done");
       return false;
     }
     // Without memory for the entry it stays allocated, and is reported.

@@ -25,10 +25,7 @@ settings parse_settings(std::string_view text) {
   const std::vector<c::option> table{
       {"threshold", bytes_allowed, [&](value_text value) { made.threshold = parse_bytes(value); }},
       {"most", bytes_allowed, [&](value_text value) { made.most = parse_bytes(value); }},
-      {"free", "waits or returns",
-       [&](value_text value) {
-         made.free_waits = c::choice_value<bool>(value, {{"waits", true}, {"returns", false}});
-       }},
+      c::choice_option("free", made.free_waits, {{"waits", true}, {"returns", false}}),
       {"statistics", file_allowed, name_file(made.statistics)},
       {"json", file_allowed, name_file(made.json)},
   };

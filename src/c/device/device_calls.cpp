@@ -56,12 +56,12 @@ class device_blocks {
   /// Never destroyed: a library may free after everything else has ended.
   static device_blocks& shared();
 
-  /// Allocates from the resource that was set for `device`, otherwise from pool_of().
+  /// Allocates from the resource that was set for `device`, otherwise from pool_of(): in a stream,
+  /// or for any stream and the host, at once.
   /// Throws: as the resource; std::bad_alloc; unsupported in a child of fork(), as all but
   /// deallocate() and deallocate_sync(), which do nothing there.
-  [[nodiscard]] void* allocate(stream_ref stream, std::size_t bytes, device_ref device);
-  /// The same for any stream and the host, at once.
-  [[nodiscard]] void* allocate_sync(std::size_t bytes, device_ref device);
+  [[nodiscard]] void* allocate(std::optional<stream_ref> stream, std::size_t bytes,
+                               device_ref device);
   /// Both report failures to the error handler: a pointer that is no allocation is one.
   void deallocate(stream_ref stream, void* pointer) noexcept;
   /// The same without a stream, as safe as hipFree.
@@ -153,32 +153,27 @@ std::optional<device_blocks::block> device_blocks::take(const char* function, vo
   return std::nullopt;
 }
 
-void* device_blocks::allocate(stream_ref stream, std::size_t bytes, device_ref device) {
+void* device_blocks::allocate(std::optional<stream_ref> stream, std::size_t bytes,
+                              device_ref device) {
   process_.require_own();
   require_device(device);
   if (bytes == 0) return nullptr;
-  const std::shared_ptr<resource_object> owner = source_of(device);
-  const default_stream_scope current{device, stream.get()};
-  void* const pointer = owner->resource->allocate(stream, bytes);
-  try {
-    add(pointer, {owner, bytes, stream, std::this_thread::get_id(), true});
-  } catch (...) {
-    owner->resource->deallocate(stream, pointer, bytes);
-    throw;
+  block made{source_of(device), bytes, stream_of(nullptr), {}, stream.has_value()};
+  std::optional<default_stream_scope> current;
+  if (stream) {
+    made.stream = *stream;
+    made.thread = std::this_thread::get_id();
+    current.emplace(device, stream->get());
   }
-  return pointer;
-}
-
-void* device_blocks::allocate_sync(std::size_t bytes, device_ref device) {
-  process_.require_own();
-  require_device(device);
-  if (bytes == 0) return nullptr;
-  const std::shared_ptr<resource_object> owner = source_of(device);
-  void* const pointer = owner->resource->allocate_sync(bytes);
+  mr::memory_resource& from = *made.owner->resource;
+  void* const pointer = stream ? from.allocate(*stream, bytes) : from.allocate_sync(bytes);
   try {
-    add(pointer, {owner, bytes, stream_of(nullptr), {}, false});
+    add(pointer, made);
   } catch (...) {
-    owner->resource->deallocate_sync(pointer, bytes);
+    if (stream)
+      from.deallocate(*stream, pointer, bytes);
+    else
+      from.deallocate_sync(pointer, bytes);
     throw;
   }
   return pointer;
@@ -249,7 +244,7 @@ void hipvmm_device_deallocate(void* stream, void* pointer, int) {
 void* hipvmm_device_allocate_sync(size_t bytes, int device) {
   void* pointer = nullptr;
   static_cast<void>(guarded(__func__, [&] {
-    pointer = device_blocks::shared().allocate_sync(bytes, device_of(device));
+    pointer = device_blocks::shared().allocate(std::nullopt, bytes, device_of(device));
   }));
   return pointer;
 }
@@ -263,9 +258,8 @@ hipvmm_status hipvmm_device_forget_stream(void* stream) {
 }
 
 hipvmm_status hipvmm_device_pool(int device, hipvmm_resource* pool) {
-  return guarded(__func__, [&] {
-    create(pool, "pool", [&] { return device_blocks::shared().pool_of(device_of(device)); });
-  });
+  return create(__func__, pool, "pool",
+                [&] { return device_blocks::shared().pool_of(device_of(device)); });
 }
 }
 

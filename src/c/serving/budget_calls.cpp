@@ -29,8 +29,7 @@ void require_no_trim() {
   if (trimming::is_set())
     throw bad_argument{
         "called by the trim callback of a budget, which may release memory, and not use the "
-        "budget: "
-        "call it in another thread, or when the callback has returned"};
+        "budget: call it in another thread, or when the callback has returned"};
 }
 
 template <typename Body>
@@ -38,7 +37,7 @@ hipvmm_status with_budget(const char* function, hipvmm_budget budget, Body body)
   return guarded(function, [&] {
     require_no_trim();
     const auto object = find<budget_object>(budget);
-    body(object->shared);
+    body(object->owned);
   });
 }
 
@@ -94,8 +93,7 @@ hipvmm_status hipvmm_budget_get_statistics(hipvmm_budget budget,
   return with_budget(__func__, budget, [&](memory_budget& of) {
     const budget_report now = of.report();
     copy_struct(statistics,
-                hipvmm_budget_statistics{sizeof(hipvmm_budget_statistics), now.limit, now.bytes,
-                                         of.bytes(), now.holders.size()},
+                {sizeof *statistics, now.limit, now.bytes, of.bytes(), now.holders.size()},
                 "statistics");
   });
 }
@@ -118,9 +116,8 @@ hipvmm_status hipvmm_idle_get_statistics(hipvmm_idle_statistics* statistics) {
   return guarded(__func__, [&] {
     const idle_memory_statistics now = idle_memory();
     copy_struct(statistics,
-                hipvmm_idle_statistics{sizeof(hipvmm_idle_statistics), now.asked, now.refused,
-                                       now.moved_bytes, now.released_bytes,
-                                       static_cast<std::uint64_t>(now.time.count())},
+                {sizeof *statistics, now.asked, now.refused, now.moved_bytes, now.released_bytes,
+                 static_cast<std::uint64_t>(now.time.count())},
                 "statistics");
   });
 }

@@ -20,8 +20,8 @@ hipvmm_status with_stream(const char* function, hipvmm_evictable evictable, void
                           Body body) noexcept {
   return guarded(function, [&] {
     const auto object = find<evictable_object>(evictable);
-    const default_stream_scope scope{object->memory.device(), stream};
-    body(object->memory, stream_of(stream));
+    const default_stream_scope scope{object->owned.device(), stream};
+    body(object->owned, stream_of(stream));
   });
 }
 
@@ -32,17 +32,15 @@ extern "C" {
 hipvmm_status hipvmm_evictable_create(const char* tag, int device, const char* options,
                                       hipvmm_fill_callback fill, void* argument,
                                       hipvmm_evictable* evictable) {
-  return guarded(__func__, [&] {
-    create(evictable, "evictable", [&] {
-      if (tag == nullptr) throw bad_argument{"tag is null, and is to name one"};
-      evictable_options chosen = evictable_settings(options);
-      if (fill != nullptr)
-        chosen.fill = [fill, argument](stream_ref stream) {
-          require_ok("the function that fills", [&] { return fill(stream.get(), argument); });
-        };
-      return std::make_shared<evictable_object>(
-          evictable_object{{named_tag::of(tag).get(), device_of(device), std::move(chosen)}});
-    });
+  return create(__func__, evictable, "evictable", [&] {
+    if (tag == nullptr) throw bad_argument{"tag is null, and is to name one"};
+    evictable_options chosen = evictable_settings(options);
+    if (fill != nullptr)
+      chosen.fill = [fill, argument](stream_ref stream) {
+        require_ok("the function that fills", [&] { return fill(stream.get(), argument); });
+      };
+    return std::make_shared<evictable_object>(
+        hipvmm::evictable{named_tag::of(tag).get(), device_of(device), std::move(chosen)});
   });
 }
 
@@ -69,11 +67,10 @@ hipvmm_status hipvmm_evictable_prefetch(hipvmm_evictable evictable, void* stream
 hipvmm_status hipvmm_evictable_get_statistics(hipvmm_evictable evictable,
                                               hipvmm_evictable_statistics* statistics) {
   return guarded(__func__, [&] {
-    const evictable_statistics now = find<evictable_object>(evictable)->memory.statistics();
+    const evictable_statistics now = find<evictable_object>(evictable)->owned.statistics();
     copy_struct(statistics,
-                hipvmm_evictable_statistics{sizeof(hipvmm_evictable_statistics), now.evictions,
-                                            now.returns, now.evicted_bytes, now.returned_bytes,
-                                            now.refused_in_use, now.refused_by_failure},
+                {sizeof *statistics, now.evictions, now.returns, now.evicted_bytes,
+                 now.returned_bytes, now.refused_in_use, now.refused_by_failure},
                 "statistics");
   });
 }
@@ -81,8 +78,7 @@ hipvmm_status hipvmm_evictable_get_statistics(hipvmm_evictable evictable,
 hipvmm_status hipvmm_evictable_reason(hipvmm_evictable evictable, char* text, size_t capacity,
                                       size_t* length) {
   return guarded(__func__, [&] {
-    copy_text(find<evictable_object>(evictable)->memory.statistics().reason, text, capacity,
-              length);
+    copy_text(find<evictable_object>(evictable)->owned.statistics().reason, text, capacity, length);
   });
 }
 

@@ -54,18 +54,16 @@ extern "C" {
 hipvmm_status hipvmm_pressure_subscribe(int device, const char* options,
                                         hipvmm_pressure_callback callback, void* argument,
                                         hipvmm_pressure* pressure) {
-  return guarded(__func__, [&] {
-    create(pressure, "pressure", [&] {
-      const device_ref of = device_of(device);
-      pressure_subscription::callback call;
-      if (callback != nullptr)
-        call = [callback, argument](const pressure_note& from) {
-          const hipvmm_pressure_note note = note_of(from);
-          callback(&note, argument);
-        };
-      return std::make_shared<pressure_object>(
-          pressure_object{{of, std::move(call), pressure_settings(of, options)}});
-    });
+  return create(__func__, pressure, "pressure", [&] {
+    const device_ref of = device_of(device);
+    pressure_subscription::callback call;
+    if (callback != nullptr)
+      call = [callback, argument](const pressure_note& from) {
+        const hipvmm_pressure_note note = note_of(from);
+        callback(&note, argument);
+      };
+    return std::make_shared<pressure_object>(
+        pressure_subscription{of, std::move(call), pressure_settings(of, options)});
   });
 }
 
@@ -73,13 +71,13 @@ hipvmm_status hipvmm_pressure_end(hipvmm_pressure pressure) {
   return guarded(__func__, [&] {
     const auto ended = std::static_pointer_cast<pressure_object>(
         handle_table::shared().take(pressure_object::handle, pressure));
-    ended->subscription.end();  // also if another thread waits for a note
+    ended->owned.end();  // also if another thread waits for a note
   });
 }
 
 hipvmm_status hipvmm_pressure_now(hipvmm_pressure pressure, hipvmm_pressure_note* note) {
   return guarded(__func__, [&] {
-    copy_struct(note, note_of(find<pressure_object>(pressure)->subscription.now()), "note");
+    copy_struct(note, note_of(find<pressure_object>(pressure)->owned.now()), "note");
   });
 }
 
@@ -91,7 +89,7 @@ hipvmm_status hipvmm_pressure_wait(hipvmm_pressure pressure, unsigned millisecon
     hipvmm_pressure_note none{};
     none.struct_size = sizeof none;
     copy_struct(note, none, "note");  // before one is taken
-    const auto next = object->subscription.wait(std::chrono::milliseconds{milliseconds});
+    const auto next = object->owned.wait(std::chrono::milliseconds{milliseconds});
     result = next ? 1 : 0;
     if (next) copy_struct(note, note_of(*next), "note");
   });
@@ -104,7 +102,7 @@ hipvmm_status hipvmm_pressure_get_reasons(hipvmm_pressure pressure, hipvmm_memor
     if (reasons == nullptr && capacity != 0)
       throw bad_argument{"reasons is null, and has room for " + std::to_string(capacity)};
     std::size_t& result = out(count, "count");
-    const std::vector<memory_event> events = object->subscription.reasons();
+    const std::vector<memory_event> events = object->owned.reasons();
     result = events.size();
     for (std::size_t i = 0; i < std::min(capacity, events.size()); ++i)
       reasons[i] = change_of(events[events.size() - 1 - i]);

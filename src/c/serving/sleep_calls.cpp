@@ -86,9 +86,8 @@ hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* 
     named_tag::find(tag).with_all([&](const memory_tag& of) {
       const tag_statistics now = of.statistics();
       copy_struct(statistics,
-                  hipvmm_tag_statistics{sizeof(hipvmm_tag_statistics), now.regions,
-                                        now.bytes_asleep, now.bytes_on_host, now.bytes_on_disk,
-                                        now.is_asleep ? 1 : 0, now.bytes_mapped},
+                  {sizeof *statistics, now.regions, now.bytes_asleep, now.bytes_on_host,
+                   now.bytes_on_disk, now.is_asleep ? 1 : 0, now.bytes_mapped},
                   "statistics");
     });
   });
@@ -100,26 +99,22 @@ hipvmm_status hipvmm_checkpoint_save(const char* tag, const char* path, const ch
     named_tag& named = named_tag::find(tag);
     const auto in = stream == nullptr ? std::nullopt : std::optional{stream_of(*stream)};
     named.with_all([&](const memory_tag& of) {
-      const std::size_t saved =
-          save_checkpoint(of, path_of(path), notes == nullptr ? "" : notes, in);
-      if (bytes != nullptr) *bytes = saved;
+      out_if_wanted(bytes, save_checkpoint(of, path_of(path), notes == nullptr ? "" : notes, in));
     });
   });
 }
 
 hipvmm_status hipvmm_checkpoint_load(const char* path, int device, const char* tag,
                                      hipvmm_checkpoint* checkpoint) {
-  return guarded(__func__, [&] {
-    create(checkpoint, "checkpoint", [&] {
-      region_options options;
-      if (tag != nullptr) options.tag = named_tag::of(tag).get();
-      const auto make = [&] {
-        auto made = std::make_shared<checkpoint_object>();
-        made->loaded = load_checkpoint(path_of(path), device_of(device), options);
-        return made;
-      };
-      return tag != nullptr ? named_tag::of(tag).add(make) : make();
-    });
+  return create(__func__, checkpoint, "checkpoint", [&] {
+    region_options options;
+    if (tag != nullptr) options.tag = named_tag::of(tag).get();
+    const auto make = [&] {
+      auto made = std::make_shared<checkpoint_object>();
+      made->loaded = load_checkpoint(path_of(path), device_of(device), options);
+      return made;
+    };
+    return tag != nullptr ? named_tag::of(tag).add(make) : make();
   });
 }
 

@@ -71,14 +71,12 @@ void require_list(const std::size_t* list, std::size_t count, const char* name) 
 extern "C" {
 
 hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_slot_arena* arena) {
-  return guarded(__func__, [&] {
-    create(arena, "arena", [&] {
-      const device_ref of = device_of(device);
-      const slot_arena_options chosen = slot_settings(of, options);
-      join_configured_budget(of, configured_budget(of));
-      const auto make = [&] { return std::make_shared<slot_arena_object>(of, chosen); };
-      return chosen.tag ? named_tag::of(chosen.tag->name()).add(make) : make();
-    });
+  return create(__func__, arena, "arena", [&] {
+    const device_ref of = device_of(device);
+    const slot_arena_options chosen = slot_settings(of, options);
+    join_configured_budget(of, configured_budget(of));
+    const auto make = [&] { return std::make_shared<slot_arena_object>(of, chosen); };
+    return chosen.tag ? named_tag::of(chosen.tag->name()).add(make) : make();
   });
 }
 
@@ -178,12 +176,10 @@ hipvmm_status hipvmm_slot_arena_trim(hipvmm_slot_arena arena, size_t* released) 
 hipvmm_status hipvmm_slot_arena_get_layout(hipvmm_slot_arena arena,
                                            hipvmm_slot_arena_layout* layout) {
   return with_arena(__func__, arena, [&](slot_arena& of) {
-    copy_struct(
-        layout,
-        hipvmm_slot_arena_layout{sizeof(hipvmm_slot_arena_layout), of.base(), of.slots(),
-                                 of.planes(), of.bytes_per_slot(), of.slot_stride(),
-                                 of.plane_stride(), of.block_bytes(), of.device().ordinal()},
-        "layout");
+    copy_struct(layout,
+                {sizeof *layout, of.base(), of.slots(), of.planes(), of.bytes_per_slot(),
+                 of.slot_stride(), of.plane_stride(), of.block_bytes(), of.device().ordinal()},
+                "layout");
   });
 }
 
@@ -192,12 +188,10 @@ hipvmm_status hipvmm_slot_arena_get_statistics(hipvmm_slot_arena arena,
   return with_arena(__func__, arena, [&](slot_arena& of) {
     const slot_arena_statistics now = of.statistics();
     copy_struct(statistics,
-                hipvmm_slot_arena_statistics{sizeof(hipvmm_slot_arena_statistics), now.slots_in_use,
-                                             now.used_bytes, now.needed_bytes, now.spare_bytes,
-                                             now.kept_bytes, now.held_bytes, now.peak_held_bytes,
-                                             now.shared_bytes, now.budget_bytes, now.reserved_bytes,
-                                             now.prefetched_blocks, now.failed_prefetches,
-                                             now.grown_blocks, now.moved_blocks, now.evictions},
+                {sizeof *statistics, now.slots_in_use, now.used_bytes, now.needed_bytes,
+                 now.spare_bytes, now.kept_bytes, now.held_bytes, now.peak_held_bytes,
+                 now.shared_bytes, now.budget_bytes, now.reserved_bytes, now.prefetched_blocks,
+                 now.failed_prefetches, now.grown_blocks, now.moved_blocks, now.evictions},
                 "statistics");
   });
 }
