@@ -169,18 +169,11 @@ bool background_task::submit() noexcept {
   return background_worker::instance().submit(*this, background_worker::clock::now());
 }
 
-bool background_task::request() noexcept {
-  // The thread that queued it has already written the data for the body.
-  if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
-  return submit();
-}
-
 bool background_task::request_in(std::chrono::microseconds delay) noexcept {
+  // The thread that queued it has already written the data for the body.
   if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
   return background_worker::instance().submit(*this, background_worker::clock::now() + delay);
 }
-
-bool background_task::request_now() noexcept { return submit(); }
 
 void background_task::run_again_in(std::chrono::microseconds delay) noexcept {
   background_worker::instance().run_again(*this, background_worker::clock::now() + delay);

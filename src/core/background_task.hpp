@@ -29,12 +29,12 @@ class background_task : public boost::intrusive::list_base_hook<
   bool submit() noexcept;
   /// Ensures that the body runs once more from now on, whether it is pending or not. Returns false
   /// as submit(). Thread-safe.
-  bool request() noexcept;
+  bool request() noexcept { return request_in(std::chrono::microseconds{0}); }
   /// Like request(), but the body begins after `delay` unless something else lets it run earlier.
   /// Thread-safe.
   bool request_in(std::chrono::microseconds delay) noexcept;
   /// Like request(); the body runs now if run_again_in() has deferred it. Thread-safe.
-  bool request_now() noexcept;
+  bool request_now() noexcept { return submit(); }
   /// For the body: runs it again after `delay`, unless the task is cancelled before.
   void run_again_in(std::chrono::microseconds delay) noexcept;
   /// Cancels the task if it has not begun, and waits for its end if it has. In a child of fork(),

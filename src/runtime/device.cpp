@@ -10,10 +10,12 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/hip_compat.hpp"
 #include "runtime/device.hpp"
 #include "runtime/device_gate.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "runtime/runtime_rules.hpp"
 
 namespace hipvmm {
@@ -22,11 +24,15 @@ using detail::check;
 
 namespace {
 
-bool has(device_ref device, hipDeviceAttribute_t attribute) {
+int attribute_of(device_ref device, hipDeviceAttribute_t attribute) {
   require_device(device);
   int value = 0;
   check(hipDeviceGetAttribute(&value, attribute, device.ordinal()), "hipDeviceGetAttribute");
-  return value != 0;
+  return value;
+}
+
+bool has(device_ref device, hipDeviceAttribute_t attribute) {
+  return attribute_of(device, attribute) != 0;
 }
 
 }  // namespace
@@ -231,6 +237,28 @@ void synchronize_device(device_ref device) {
   check(hipDeviceSynchronize(), "hipDeviceSynchronize");
 }
 
+bool wait_by_release(device_ref device, hipError_t (*allocate)(void** pointer),
+                     const char* allocates, hipError_t (*release)(void* pointer),
+                     const char* releases) {
+  const relaxed_captures relaxed;
+  const scoped_device scope{device};
+  void* pointer = nullptr;
+  const hipError_t made = allocate(&pointer);
+  if (made == hipErrorOutOfMemory) {
+    clear_last_error();
+    return false;
+  }
+  check(made, allocates);
+  const auto release_it = [=] {
+    const device_wait counted{device.ordinal()};
+    return release(pointer);
+  };
+  const hipError_t released = release_it();
+  if (!is_released(released)) static_cast<void>(release_or_keep(release_it, releases, true));
+  check(released, releases);
+  return true;
+}
+
 std::optional<device_uuid> find_uuid(device_ref device) {
   require_device(device);
   hipUUID reported{};
@@ -299,13 +327,7 @@ void make_current(device_ref device) {
   check(hipSetDevice(device.ordinal()), "hipSetDevice");
 }
 
-int warp_size_of(device_ref device) {
-  require_device(device);
-  int lanes = 0;
-  check(hipDeviceGetAttribute(&lanes, hipDeviceAttributeWarpSize, device.ordinal()),
-        "hipDeviceGetAttribute");
-  return lanes;
-}
+int warp_size_of(device_ref device) { return attribute_of(device, hipDeviceAttributeWarpSize); }
 
 }  // namespace detail
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <hip/hip_runtime_api.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,9 +38,13 @@ inline constexpr std::size_t bytes_of_wait_by_free = 1;
 /// Waits until a wait_by_free() for the device of `of` ends in another thread. Returns false at
 /// once if no thread is in one, or if its small allocation can't be all that the request lacks.
 [[nodiscard]] bool outlast_wait_by_free(const shortage& of) noexcept;
-/// The same with pinned memory: on NVIDIA hipHostFree waits as hipFree does, and a full device does
-/// not refuse it. Defined with hipHostFree.
+/// wait_by_free() with pinned memory: on NVIDIA hipHostFree waits as hipFree does, and a full
+/// device does not refuse it. Defined with hipHostFree.
 [[nodiscard]] bool wait_by_host_free(device_ref device);
+/// The wait of both, by two functions of HIP, which messages name.
+[[nodiscard]] bool wait_by_release(device_ref device, hipError_t (*allocate)(void** pointer),
+                                   const char* allocates, hipError_t (*release)(void* pointer),
+                                   const char* releases);
 
 /// Makes the primary context of HIP's current device the thread's, on NVIDIA and if it has none,
 /// as HIP's own functions for memory do. Throws: hip_error.

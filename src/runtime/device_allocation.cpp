@@ -8,7 +8,6 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
 #include "core/logger.hpp"
@@ -100,23 +99,9 @@ class counted_wait {
 
 bool detail::wait_by_free(device_ref device) {
   const counted_wait known{device};
-  const relaxed_captures relaxed;
-  const scoped_device scope{device};
-  void* pointer = nullptr;
-  const hipError_t made = hipMalloc(&pointer, bytes_of_wait_by_free);
-  if (made == hipErrorOutOfMemory) {
-    clear_last_error();
-    return false;
-  }
-  check(made, "hipMalloc");
-  const auto free_it = [pointer, device] {
-    const device_wait counted{device.ordinal()};
-    return hipFree(pointer);
-  };
-  const hipError_t freed = free_it();
-  if (!is_released(freed)) static_cast<void>(release_or_keep(free_it, "hipFree", true));
-  check(freed, "hipFree");
-  return true;
+  return wait_by_release(
+      device, [](void** pointer) { return hipMalloc(pointer, bytes_of_wait_by_free); }, "hipMalloc",
+      [](void* pointer) { return hipFree(pointer); }, "hipFree");
 }
 
 std::uint64_t detail::waits_by_free() noexcept { return waits_ended; }

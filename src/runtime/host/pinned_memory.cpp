@@ -13,12 +13,10 @@
 #include <system_error>
 #include <thread>
 
-#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/error.hpp"
 #include "core/logger.hpp"
 #include "runtime/device.hpp"
-#include "runtime/device_gate.hpp"
 #include "runtime/ends/refused_ends.hpp"
 #include "runtime/host/free_host_memory.hpp"
 
@@ -99,23 +97,9 @@ void free_pinned(void* pointer) noexcept {
 }
 
 bool wait_by_host_free(device_ref device) {
-  const relaxed_captures relaxed;
-  const scoped_device scope{device};
-  void* pointer = nullptr;
-  const hipError_t made = hipHostMalloc(&pointer, 1, hipHostMallocDefault);
-  if (made == hipErrorOutOfMemory) {
-    clear_last_error();
-    return false;
-  }
-  check(made, "hipHostMalloc");
-  const auto free_it = [pointer, device] {
-    const device_wait counted{device.ordinal()};
-    return hipHostFree(pointer);
-  };
-  const hipError_t freed = free_it();
-  if (!is_released(freed)) static_cast<void>(release_or_keep(free_it, "hipHostFree", true));
-  check(freed, "hipHostFree");
-  return true;
+  return wait_by_release(
+      device, [](void** pointer) { return hipHostMalloc(pointer, 1, hipHostMallocDefault); },
+      "hipHostMalloc", [](void* pointer) { return hipHostFree(pointer); }, "hipHostFree");
 }
 
 pinned_memory::pinned_memory(std::size_t bytes) {
