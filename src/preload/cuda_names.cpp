@@ -2,11 +2,13 @@
 // CUDA's driver. Nearly no program is linked with it: the CUDA runtime, within a program or as a
 // library, and others load it and ask dlsym for cuGetProcAddress and that for all else. So these
 // two are replaced, and their results for the functions below.
+#include <dlfcn.h>
+
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include "preload/core_loader.hpp"
-#include "preload/cuda_names.hpp"
 
 namespace hipvmm::preload {
 namespace {
@@ -24,24 +26,18 @@ void* const per_thread_stream = reinterpret_cast<void*>(std::uintptr_t{2});
 // CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 constexpr std::uint64_t per_thread_flag = 2;
 
-template <typename... Arguments>
-int call(int (*core_calls::*replaced)(const real_calls&, Arguments...),
-         int (*real_calls::*passed)(Arguments...), Arguments... arguments) {
-  const core_calls* const core = load_core();
-  if (core == nullptr) return (real.*passed)(arguments...);
-  return (core->*replaced)(real, arguments...);
-}
-
-int allocate(void** pointer, std::size_t bytes) {
-  return call(&core_calls::allocate, &real_calls::allocate, pointer, bytes);
-}
-int free(void* pointer) { return call(&core_calls::free, &real_calls::free, pointer); }
-int allocate_async(void** pointer, std::size_t bytes, void* stream) {
-  return call(&core_calls::allocate_async, &real_calls::allocate_async, pointer, bytes, stream);
-}
-int free_async(void* pointer, void* stream) {
-  return call(&core_calls::free_async, &real_calls::free_async, pointer, stream);
-}
+/// A function of the core, or the real one if there is no core.
+template <auto Replaced, auto Passed>
+struct redirected;
+template <typename... Arguments, int (*core_calls::*Replaced)(const real_calls&, Arguments...),
+          int (*real_calls::*Passed)(Arguments...)>
+struct redirected<Replaced, Passed> {
+  static int call(Arguments... arguments) {
+    const core_calls* const core = load_core();
+    if (core == nullptr) return (real.*Passed)(arguments...);
+    return (core->*Replaced)(real, arguments...);
+  }
+};
 
 /// The real functions take null for the thread's stream here, and the others know it by its number.
 int allocate_async_per_thread(void** pointer, std::size_t bytes, void* stream) {
@@ -56,15 +52,6 @@ int free_async_per_thread(void* pointer, void* stream) {
   return core->free_async(real_per_thread, pointer, stream == nullptr ? per_thread_stream : stream);
 }
 
-int memory_info(std::size_t* free_bytes, std::size_t* total) {
-  return call(&core_calls::memory_info, &real_calls::memory_info, free_bytes, total);
-}
-int address_range(void** base, std::size_t* bytes, void* pointer) {
-  return call(&core_calls::address_range, &real_calls::address_range, base, bytes, pointer);
-}
-int ipc_handle(void* handle, void* pointer) {
-  return call(&core_calls::ipc_handle, &real_calls::ipc_handle, handle, pointer);
-}
 int end_stream(void* stream) {
   if (const core_calls* const core = load_core()) core->end_stream(stream);
   return destroy_stream(stream);
@@ -101,6 +88,9 @@ using get_address_v2 = int (*)(const char* name, void** function, int version, s
 get_address real_get_address = nullptr;
 get_address_v2 real_get_address_v2 = nullptr;
 
+/// The driver's function `symbol` of its library, for a program that has looked it up as `found`:
+/// ours, or `found` itself.
+void* replace_driver_function(const char* symbol, void* found) noexcept;
 void replace_answer(const char* name, void** function, int version, std::uint64_t flags);
 
 int find_address(const char* name, void** function, int version, std::uint64_t flags) {
@@ -128,21 +118,31 @@ replaced_name entry(const char* symbol, const char* base, Function function, Fun
   return {symbol, base, reinterpret_cast<void*>(function), reinterpret_cast<void**>(&to)};
 }
 
+template <auto Replaced, auto Passed>
+replaced_name redirect(const char* symbol, const char* base) {
+  return entry(symbol, base, &redirected<Replaced, Passed>::call, real.*Passed);
+}
+
 bool is(const char* a, const char* b) { return std::strcmp(a, b) == 0; }
 
 /// Ours for the first entry that `matches`, else `found`.
 template <typename Matches>
 void* replace(void* found, Matches matches) noexcept {
   const replaced_name names[] = {
-      entry("cuMemAlloc_v2", "cuMemAlloc", &allocate, real.allocate),
-      entry("cuMemFree_v2", "cuMemFree", &free, real.free),
-      entry("cuMemAllocAsync", "cuMemAllocAsync", &allocate_async, real.allocate_async),
+      redirect<&core_calls::allocate, &real_calls::allocate>("cuMemAlloc_v2", "cuMemAlloc"),
+      redirect<&core_calls::free, &real_calls::free>("cuMemFree_v2", "cuMemFree"),
+      redirect<&core_calls::allocate_async, &real_calls::allocate_async>("cuMemAllocAsync",
+                                                                         "cuMemAllocAsync"),
       entry("cuMemAllocAsync_ptsz", "", &allocate_async_per_thread, real_per_thread.allocate_async),
-      entry("cuMemFreeAsync", "cuMemFreeAsync", &free_async, real.free_async),
+      redirect<&core_calls::free_async, &real_calls::free_async>("cuMemFreeAsync",
+                                                                 "cuMemFreeAsync"),
       entry("cuMemFreeAsync_ptsz", "", &free_async_per_thread, real_per_thread.free_async),
-      entry("cuMemGetInfo_v2", "cuMemGetInfo", &memory_info, real.memory_info),
-      entry("cuMemGetAddressRange_v2", "cuMemGetAddressRange", &address_range, real.address_range),
-      entry("cuIpcGetMemHandle", "cuIpcGetMemHandle", &ipc_handle, real.ipc_handle),
+      redirect<&core_calls::memory_info, &real_calls::memory_info>("cuMemGetInfo_v2",
+                                                                   "cuMemGetInfo"),
+      redirect<&core_calls::address_range, &real_calls::address_range>("cuMemGetAddressRange_v2",
+                                                                       "cuMemGetAddressRange"),
+      redirect<&core_calls::ipc_handle, &real_calls::ipc_handle>("cuIpcGetMemHandle",
+                                                                 "cuIpcGetMemHandle"),
       entry("cuStreamDestroy_v2", "cuStreamDestroy", &end_stream, destroy_stream),
       entry("cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxReset", &end_device, reset_device),
       entry("cuDeviceSetMemPool", "cuDeviceSetMemPool", &set_device_pool, set_pool),
@@ -185,10 +185,82 @@ void replace_answer(const char* name, void** function, int version, std::uint64_
   });
 }
 
-}  // namespace
-
 void* replace_driver_function(const char* symbol, void* found) noexcept {
   return replace(found, [symbol](const replaced_name& each) { return is(symbol, each.symbol); });
 }
 
+// dlsym. Its result for RTLD_NEXT depends on the caller: it jumps to the real function, with the
+// caller's return address, for all names but those of the driver.
+
+using dlsym_type = void* (*)(void* handle, const char* name);
+
+dlsym_type real_dlsym = nullptr;
+
+void find_real_dlsym() noexcept {
+  // The version that it has in the C library, by machine and age.
+  for (const char* const version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
+    real_dlsym = reinterpret_cast<dlsym_type>(dlvsym(RTLD_NEXT, "dlsym", version));
+    if (real_dlsym != nullptr) return;
+  }
+  say("the program cannot run", "the C library has no dlsym");
+  __builtin_trap();
+}
+
+void* dlsym_of_driver(void* handle, const char* name) noexcept {
+  void* const found = real_dlsym(handle, name);
+  return found == nullptr ? nullptr : replace_driver_function(name, found);
+}
+
+}  // namespace
 }  // namespace hipvmm::preload
+
+using namespace hipvmm::preload;
+
+/// The function that dlsym continues with.
+extern "C" [[gnu::visibility("hidden")]] dlsym_type hipvmm_preload_dlsym(
+    void* handle, const char* name) noexcept {
+  // Idempotent, and before the second thread.
+  if (real_dlsym == nullptr) find_real_dlsym();
+  const bool is_of_driver = name != nullptr && std::strncmp(name, "cu", 2) == 0 &&
+                            handle != RTLD_NEXT && handle != RTLD_DEFAULT;
+  return is_of_driver ? &dlsym_of_driver : real_dlsym;
+}
+
+#if defined __x86_64__
+asm(R"(
+.pushsection .text
+.globl dlsym
+.type dlsym, @function
+dlsym:
+  endbr64
+  pushq %rdi
+  pushq %rsi
+  subq $8, %rsp
+  call hipvmm_preload_dlsym
+  addq $8, %rsp
+  popq %rsi
+  popq %rdi
+  jmpq *%rax
+.size dlsym, .-dlsym
+.popsection
+)");
+#elif defined __aarch64__
+asm(R"(
+.pushsection .text
+.globl dlsym
+.type dlsym, %function
+dlsym:
+  hint #34
+  stp x29, x30, [sp, #-32]!
+  stp x0, x1, [sp, #16]
+  bl hipvmm_preload_dlsym
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
+  ldp x29, x30, [sp], #32
+  br x16
+.size dlsym, .-dlsym
+.popsection
+)");
+#else
+#error "dlsym is not replaced on this machine: write the jump"
+#endif

@@ -112,8 +112,7 @@ class replacement {
   [[nodiscard]] std::optional<passed> reason_to_pass(void** pointer,
                                                      std::size_t bytes) const noexcept;
   /// Null for a device beyond most_devices.
-  [[nodiscard]] const device_pool* find_entry(int device) const noexcept;
-  [[nodiscard]] device_pool* find_entry(int device) noexcept;
+  [[nodiscard]] device_pool* find_entry(int device) const noexcept;
   [[nodiscard]] served_device* find_device(int device) const noexcept;
   /// Returns whether the program has set a pool of its own for a device.
   [[nodiscard]] bool has_own_pool(device_ref device) noexcept;
@@ -145,7 +144,7 @@ class replacement {
   const settings settings_;
   statistics counts_;
   table allocations_;
-  std::array<device_pool, most_devices> pools_{};
+  mutable std::array<device_pool, most_devices> pools_{};
   std::mutex making_;
   std::mutex noting_;  // the current pool, as HIP reports it
   // Shared while pools are visited, so that none ends meanwhile by a reset of its device. A call

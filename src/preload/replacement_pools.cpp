@@ -64,13 +64,9 @@ void replacement::served_device::free(void* pointer, std::size_t bytes, bool wai
   memory.deallocate_sync(pointer, in_pool(bytes));
 }
 
-const replacement::device_pool* replacement::find_entry(int device) const noexcept {
+replacement::device_pool* replacement::find_entry(int device) const noexcept {
   if (device < 0 || static_cast<std::size_t>(device) >= most_devices) return nullptr;
   return &pools_[static_cast<std::size_t>(device)];
-}
-
-replacement::device_pool* replacement::find_entry(int device) noexcept {
-  return const_cast<device_pool*>(std::as_const(*this).find_entry(device));
 }
 
 replacement::served_device* replacement::find_device(int device) const noexcept {
