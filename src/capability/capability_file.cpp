@@ -118,9 +118,8 @@ bool is_for_everybody(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & S_IWOTH) != 0;
 }
 
-/// Why this user must make nothing in a folder; empty if he may. A program
-/// that root runs for a user (sudo) finds that user's folders, and would leave
-/// in them files that he cannot change.
+/// Why this user must make nothing in a folder; empty if he may. A program that root runs for a
+/// user (sudo) finds that user's folders, and would leave in them files that he cannot change.
 std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
   if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
   if (found.st_uid != ::geteuid() && !is_for_everybody(found))
@@ -142,9 +141,8 @@ bool is_in_foreign_folder(const std::string& path) {
   return ::stat(folder.c_str(), &found) == 0 && !why_not_ours(folder, found).empty();
 }
 
-/// Makes the folder and at most `above` missing ones over it, for the user
-/// alone, in a folder that is his. Returns why it could not; empty if it is
-/// there.
+/// Makes the folder and at most `above` missing ones over it, for the user alone, in a folder that
+/// is his. Returns why it could not; empty if it is there.
 std::string make_folder(const std::filesystem::path& folder, int above) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
@@ -204,8 +202,7 @@ std::optional<capability::record> read_record(const std::string& path,
 }
 
 std::string write_record(const std::string& path, const capability::record& found) {
-  // Missing may be the folder for hipvmm and the cache that it is in, and
-  // nothing above.
+  // Missing may be the folder for hipvmm and the cache that it is in, and nothing above.
   constexpr int cache_folder = 1;
   const std::string no_folder =
       make_folder(std::filesystem::path{path}.parent_path(), cache_folder);

@@ -78,8 +78,7 @@ void library_registrar::require_reach(const char* who, device_ref device, bool t
   // With other providers some memory can be read by host code too, but not registered as its own.
   if (takes_device_memory || detail::is_host_memory(device)) return;
   throw unsupported{std::string{who} +
-                    ": the library takes memory of the host only, and memory of "
-                    "device " +
+                    ": the library takes memory of the host only, and memory of device " +
                     std::to_string(device.ordinal()) + " is none: " + remedy};
 }
 

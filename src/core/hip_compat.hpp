@@ -52,8 +52,7 @@ inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGr
 #endif
 
 // Since 6.0 hipDeviceProp_t contains values that only attributes reported before.
-// `attribute(number)`
-// returns the result of hipDeviceGetAttribute.
+// `attribute(number)` returns the result of hipDeviceGetAttribute.
 template <class Attribute>
 void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
                           [[maybe_unused]] const hipUUID& uuid,

@@ -149,13 +149,12 @@ namespace {
 void check_recording(hipError_t result, device_ref device, stream_ref stream,
                      std::source_location where = std::source_location::current()) {
   if (detail::is_stream_missing(result))
-    detail::throw_failure(result, "hipEventRecord",
-                          "an event of device " + std::to_string(device.ordinal()) +
-                              " was to be recorded in stream " +
-                              detail::address_text(stream.get()) +
-                              ", which was destroyed or is another device's: record it in a stream "
-                              "of its own device",
-                          where);
+    detail::throw_failure(
+        result, "hipEventRecord",
+        "an event of device " + std::to_string(device.ordinal()) +
+            " was to be recorded in stream " + detail::address_text(stream.get()) +
+            ", which was destroyed or is another device's: record it in a stream of its own device",
+        where);
   check(result, "hipEventRecord", where);
 }
 
@@ -249,12 +248,11 @@ std::chrono::duration<float, std::milli> event::elapsed(const event& from, const
   float milliseconds = 0;
   const hipError_t result = hipEventElapsedTime(&milliseconds, from.value_, to.value_);
   if (result == hipErrorInvalidHandle)
-    detail::throw_failure(result, "hipEventElapsedTime",
-                          "the time from an event of device " +
-                              std::to_string(from.device_.ordinal()) + " to one of device " +
-                              std::to_string(to.device_.ordinal()) +
-                              ": record both on one device, and make them with "
-                              "event_timing::enabled");
+    detail::throw_failure(
+        result, "hipEventElapsedTime",
+        "the time from an event of device " + std::to_string(from.device_.ordinal()) +
+            " to one of device " + std::to_string(to.device_.ordinal()) +
+            ": record both on one device, and make them with event_timing::enabled");
   check(result, "hipEventElapsedTime");
   return std::chrono::duration<float, std::milli>{milliseconds};
 }

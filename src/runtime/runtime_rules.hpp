@@ -52,9 +52,8 @@ struct runtime_rules {
   // pool_beside_free in docs/guides/rocm.md. CUDA is not known to have it.
   bool pools_change_beside_frees = is_cuda;
 
-  // Links without which AMD's runtime crashes in a copy between two devices, if some are linked:
-  // of the stream's device with both, and before 7.0 of the two with each other.
-  // docs/guides/rocm.md.
+  // Links without which AMD's runtime crashes in a copy between two devices, if some are linked: of
+  // the stream's device with both, and before 7.0 of the two with each other. docs/guides/rocm.md.
   bool copies_over_links_of_stream = is_at_least(6, 0);
   bool copies_over_links_of_owners = !is_cuda && !is_at_least(7, 0);
 

@@ -124,8 +124,7 @@ class mpi_link {
   /// Most bytes of one message; MPI counts them by an int.
   std::size_t piece_bytes = GiB;
 
-  /// A call begins. Throws: the rank_error of an earlier one; rank_error of lost if MPI has
-  /// ended.
+  /// A call begins. Throws: the rank_error of an earlier one; rank_error of lost if MPI has ended.
   void begin(mpi_function which) {
     if (const char* const end = lifetime_.end(); end != nullptr)
       failure_.remember({rank_failure::lost, rank_, std::string{name_of(which)} + ": " + end});
@@ -147,9 +146,8 @@ class mpi_link {
     if (lifetime_.end() != nullptr) return;
     try {
       note_failure({rank_failure::lost, rank_,
-                    name_ranks({rank_}) +
-                        " has ended its communicator, by an exception; the ranks that are left "
-                        "need one of their own"});
+                    name_ranks({rank_}) + " has ended its communicator, by an exception; the ranks "
+                                          "that are left need one of their own"});
     } catch (const std::bad_alloc&) {
       return;  // they wait for the limit
     }

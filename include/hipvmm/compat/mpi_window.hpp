@@ -203,8 +203,7 @@ class mpi_window final : public library_registrar {
     if (major < 3)
       throw unsupported{"mpi_window: this MPI has version " + std::to_string(major) + '.' +
                         std::to_string(minor) +
-                        " of the standard, and dynamic windows came with "
-                        "3.0: use a newer one"};
+                        " of the standard, and dynamic windows came with 3.0: use a newer one"};
     int threads = 0;
     MPI_Query_thread(&threads);
     if (threads < MPI_THREAD_MULTIPLE)

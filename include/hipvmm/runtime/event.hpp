@@ -88,8 +88,7 @@ class event {
   event& operator=(event&& other) noexcept;
 
   /// The event's handle. Its holder may record the event without the library. From the first call
-  /// on, pools therefore learn no order from this event: prefer the members below if they
-  /// suffice.
+  /// on, pools therefore learn no order from this event: prefer the members below if they suffice.
   [[nodiscard]] ihipEvent_t* get() const noexcept {
     order_.expose_handle();
     return value_;

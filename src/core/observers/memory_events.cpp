@@ -308,10 +308,9 @@ memory_event_subscription::~memory_event_subscription() {
   const bool is_in_callback = mine != nullptr && mine->is_reporting.load();
   if (is_in_callback)
     detail::report_exceptions([] {
-      detail::warn(
-          "memory_event_subscription",
-          "it ends in its own callback, which it cannot wait for, and stays in memory: end "
-          "it outside");
+      detail::warn("memory_event_subscription",
+                   "it ends in its own callback, which it cannot wait for, and stays in memory: "
+                   "end it outside");
     });
   // In a child of fork() nothing runs that could be waited for.
   if (is_in_callback || receiver_->is_of_parent())

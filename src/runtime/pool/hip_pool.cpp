@@ -13,10 +13,9 @@ namespace hipvmm::detail {
 
 void require_pools(device_ref device) {
   if (!device.supports_memory_pools())
-    throw unsupported{
-        "device " + std::to_string(device.ordinal()) +
-        " offers no stream-ordered pools (hipMallocAsync); ROCm has them from 6.2 on. "
-        "Use another resource"};
+    throw unsupported{"device " + std::to_string(device.ordinal()) +
+                      " offers no stream-ordered pools (hipMallocAsync); ROCm has them from 6.2 "
+                      "on. Use another resource"};
 }
 
 std::unique_lock<std::shared_mutex> lock_for_pool_change() {

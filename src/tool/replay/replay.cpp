@@ -112,10 +112,9 @@ void declare(CLI::App& app, options& chosen) {
   add_device_option(app, chosen.device, "Device to replay on")->capture_default_str();
   add_result_option(app, "--json", chosen.json,
                     "Write the result as JSON, '-' for standard output only");
-  add_result_option(
-      app, "--timeline", chosen.timeline,
-      "Draw requested, mapped and held memory over the trace as SVG by gnuplot, '-' for "
-      "standard output");
+  add_result_option(app, "--timeline", chosen.timeline,
+                    "Draw requested, mapped and held memory over the trace as SVG by gnuplot, '-' "
+                    "for standard output");
   replay_thresholds& most = chosen.thresholds;
   declare_threshold(app, "--max-ratio", most.ratio, "Peak physical by peak requested");
   declare_threshold(app, "--max-pair-ns-p50", most.pair_ns_p50, "Latency of half of the pairs");

@@ -238,8 +238,7 @@ std::unique_ptr<replay_subject> make_unlimited(const subject_options& options) {
   if (options.limit_bytes)
     throw std::invalid_argument{
         "--limit: HIP offers no limit for the memory of this resource; leave it out, or choose a "
-        "pool "
-        "of the library's own"};
+        "pool of the library's own"};
   return std::make_unique<Subject>(options);
 }
 

@@ -12,8 +12,7 @@ namespace hipvmm::tool {
 /// Samples of a picture: about as many as it has columns.
 inline constexpr std::size_t timeline_windows = 1000;
 
-/// Throws: std::runtime_error if gnuplot cannot be started: before a replay rather than after
-/// it.
+/// Throws: std::runtime_error if gnuplot cannot be started: before a replay rather than after it.
 void require_gnuplot();
 
 /// Draws requested and held memory of a replay, by gnuplot as SVG. gnuplot never sees `title`,

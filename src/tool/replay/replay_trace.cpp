@@ -224,8 +224,7 @@ class trace_builder {
     const auto known = alive_.find(pointer);
     if (known == alive_.end())
       throw std::runtime_error{
-          "it frees an address that no row before has allocated, or that was "
-          "freed since"};
+          "it frees an address that no row before has allocated, or that was freed since"};
     const trace_block& block = built_.blocks[known->second];
     if (block.bytes != bytes)
       throw std::runtime_error{"it frees " + std::to_string(bytes) + " bytes, but row " +
@@ -302,8 +301,7 @@ trace read_rows(const std::string& path) {
     if (!ends_with_row)
       throw std::runtime_error{
           "the file ends within this row, and its last number may lack digits; a newline is "
-          "expected "
-          "behind it"};
+          "expected behind it"};
   } catch (const io::error::missing_column_in_header& error) {
     throw std::runtime_error{std::string{"row 1: the header lacks the column "} +
                              error.column_name +

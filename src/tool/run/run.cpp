@@ -52,10 +52,9 @@ void declare(CLI::App& app, options& chosen) {
   app.add_option("--free", chosen.free, "Whether hipFree waits for the device, as HIP's does")
       ->check(tool::one_of({"waits", "returns"}))
       ->type_name("waits|returns");
-  tool::add_result_option(
-      app, "--statistics", chosen.statistics,
-      "At the exit write the replaced calls to stderr, standard output (-) or a "
-      "file; %p is the process")
+  tool::add_result_option(app, "--statistics", chosen.statistics,
+                          "At the exit write the replaced calls to stderr, standard output (-) or "
+                          "a file; %p is the process")
       ->type_name("stderr|-|FILE");
   tool::add_result_option(app, "--json", chosen.json, "The same as JSON")
       ->type_name("stderr|-|FILE");
@@ -72,9 +71,8 @@ void declare(CLI::App& app, options& chosen) {
   app.prefix_command();
   app.footer(
       "The program and its arguments come last: hipvmm-run --statistics stderr PROGRAM "
-      "ARGUMENTS... "
-      "Options that are given replace all that HIPVMM_PRELOAD says. The exit status is the "
-      "program's; 127 if there is no such program, 126 if it cannot be started, 2 if an "
+      "ARGUMENTS... Options that are given replace all that HIPVMM_PRELOAD says. The exit status "
+      "is the program's; 127 if there is no such program, 126 if it cannot be started, 2 if an "
       "option or variable is wrong and 1 if the libraries cannot be loaded. See "
       "docs/guides/preload.md.");
 }
