@@ -85,8 +85,7 @@ constexpr std::array<std::string_view, 9> enumerations{
 
 template <typename Renamed>
 std::string_view option_of(std::string_view word, const Renamed& known) {
-  const auto found = std::find_if(known.begin(), known.end(),
-                                  [&](const renamed& each) { return each.member == word; });
+  const auto found = std::ranges::find(known, word, &renamed::member);
   return found == known.end() ? word : found->option;
 }
 

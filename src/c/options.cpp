@@ -61,8 +61,7 @@ void apply_options(const std::string& of, std::string_view text, const std::vect
     const std::size_t equals = entry.find('=');
     const bool has_value = equals != std::string_view::npos;
     const std::string_view name = trimmed(entry.substr(0, equals));
-    const auto chosen = std::find_if(table.begin(), table.end(),
-                                     [&](const option& each) { return each.name == name; });
+    const auto chosen = std::ranges::find(table, name, &option::name);
     if (chosen == table.end() && (has_value || !name.empty()))
       throw bad_argument{"options of " + of + ": there is no '" + std::string{name} + "'; " +
                          advice_on(name, table)};

@@ -173,7 +173,7 @@ bool torch_pool::deallocate_recorded(use_map::iterator found, std::size_t bytes,
   use_map::node_type taken = recorded_uses_.extract(found);
   --entries_;
   recorded_use& what = taken.mapped();
-  what.users.erase(std::remove(what.users.begin(), what.users.end(), stream), what.users.end());
+  std::erase(what.users, stream);
   if (what.owner == graphs_.end()) return deallocate_after(taken.key(), bytes, stream, what.users);
   graph_blocks& blocks = what.owner->second.blocks;
   if (what.users.empty())
@@ -210,8 +210,8 @@ std::optional<event> torch_pool::last_use(stream_ref stream,
 bool torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
                                   const std::vector<stream_ref>& users) {
   if (any_captures(stream, users)) {
-    if (std::ranges::any_of(deferred_frees_,
-                            [&](const deferred_free& each) { return each.pointer == pointer; })) {
+    if (std::ranges::find(deferred_frees_, pointer, &deferred_free::pointer) !=
+        deferred_frees_.end()) {
       detail::warn("hipvmm_torch_free",
                    "memory that was freed before in a capture is freed again: nothing was done");
       return false;
@@ -263,7 +263,7 @@ void torch_pool::erase_stream(void* pointer, stream_ref stream) noexcept {
   const auto found = recorded_uses_.find(pointer);
   if (found == recorded_uses_.end()) return;
   std::vector<stream_ref>& users = found->second.users;
-  users.erase(std::remove(users.begin(), users.end(), stream), users.end());
+  std::erase(users, stream);
   if (!users.empty() || found->second.owner != graphs_.end()) return;
   recorded_uses_.erase(found);
   --entries_;
@@ -296,8 +296,7 @@ void torch_pool::end_graphs(graphs_id id) noexcept {
 }
 
 std::vector<torch_pool::pool_choice>::iterator torch_pool::find_pool_choice(graphs_id id) noexcept {
-  return std::ranges::find_if(pool_choices_,
-                              [&](const pool_choice& each) { return each.id == id; });
+  return std::ranges::find(pool_choices_, id, &pool_choice::id);
 }
 
 void torch_pool::release_graphs(graphs_id id) noexcept {

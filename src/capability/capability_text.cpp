@@ -104,8 +104,7 @@ void read_number(std::string_view line, std::string_view key, std::string_view v
     place = static_cast<std::size_t>(*number);
     return;
   }
-  const auto cost = std::find_if(cost_keys.begin(), cost_keys.end(),
-                                 [key](const cost_key& each) { return each.name == key; });
+  const auto cost = std::ranges::find(cost_keys, key, &cost_key::name);
   if (cost == cost_keys.end() || *number > longest_time) reject(line, known);
   found.costs.*cost->place = *number;
 }

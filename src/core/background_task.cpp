@@ -108,10 +108,7 @@ class background_worker {
   }
 
   /// The first of those that are due first.
-  auto next() noexcept {
-    return std::min_element(queue_.begin(), queue_.end(),
-                            [](const auto& a, const auto& b) { return a.due_ < b.due_; });
-  }
+  auto next() noexcept { return std::ranges::min_element(queue_, {}, &background_task::due_); }
 
   void work(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};

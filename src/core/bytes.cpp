@@ -52,8 +52,7 @@ std::string_view take_digits(std::string_view& text) {
 std::size_t bytes_of_unit(std::string_view name) {
   std::string wanted{name};
   std::transform(wanted.begin(), wanted.end(), wanted.begin(), lower);
-  const auto found = std::find_if(read_units.begin(), read_units.end(),
-                                  [&](const unit& each) { return wanted == each.name; });
+  const auto found = std::ranges::find(read_units, wanted, &unit::name);
   return found == read_units.end() ? 0 : found->bytes;
 }
 

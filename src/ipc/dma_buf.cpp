@@ -51,8 +51,7 @@ dma_buf part_of(const void* start, std::size_t bytes, const char* first, const c
 /// The chunks' own descriptors.
 std::vector<dma_buf> whole_chunks(const std::vector<chunk_view>& chunks, const void* start,
                                   std::size_t bytes, const dma_buf_source& from) {
-  std::uint64_t oldest = chunks.front().serial;
-  for (const chunk_view& each : chunks) oldest = std::min(oldest, each.serial);
+  const std::uint64_t oldest = std::ranges::min(chunks, {}, &chunk_view::serial).serial;
   std::map<std::uint64_t, shareable_handle> exported;
   for (exported_chunk& each : from.export_since(oldest - 1))
     exported.emplace(each.serial, std::move(each.handle));

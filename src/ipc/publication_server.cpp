@@ -138,8 +138,7 @@ void publication_server::require_own_process(const char* function) const {
 
 std::size_t publication_server::importers() const {
   const std::lock_guard lock{mutex_};
-  return static_cast<std::size_t>(std::count_if(importers_.begin(), importers_.end(),
-                                                [](const importer& one) { return one.is_known; }));
+  return static_cast<std::size_t>(std::ranges::count(importers_, true, &importer::is_known));
 }
 
 void publication_server::announce(

@@ -131,8 +131,7 @@ void publication_server::admit(owned_descriptor socket) {
 }
 
 bool publication_server::is_full() const {
-  const auto served =
-      std::ranges::count_if(importers_, [](const importer& each) { return each.is_served(); });
+  const auto served = std::ranges::count_if(importers_, &importer::is_served);
   return static_cast<std::size_t>(served) + leaving_.size() >= options_.max_importers;
 }
 
@@ -286,9 +285,7 @@ void publication_server::answer(importer& one, const request_packet& request) {
   std::vector<const published_chunk*> fresh;
   for (const auto& [serial, each] : chunks_)
     if (each.epoch > request.epoch) fresh.push_back(&each);
-  std::ranges::sort(fresh, [](const published_chunk* a, const published_chunk* b) {
-    return a->place.offset < b->place.offset;
-  });
+  std::ranges::sort(fresh, {}, [](const published_chunk* each) { return each->place.offset; });
   for (const published_chunk* const each : fresh) {
     std::get<chunk_packet>(next.content).chunks.push_back(each->place);
     next.handles.push_back(each->handle);

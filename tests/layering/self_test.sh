@@ -259,7 +259,7 @@ int main() { return 17; }
     rejects 'README.md: 2 of the 3 figures beside "the largest array that grew' figures ;;
   figure_text_gone) sed -i '/^| an array doubles to 64 GiB/d' "$tree/README.md"
     rejects 'README.md has this text 0 times, not once: | an array doubles to 64 GiB' figures ;;
-  stale_mutant) sed -i 's/return a.due_ < b.due_; });/return b.due_ > a.due_; });/' \
+  stale_mutant) sed -i 's/min_element(queue_, {}, /max_element(queue_, {}, /' \
       "$tree/src/core/background_task.cpp"
     rejects 'mutant core_task_due_order: its old lines occur 0 times in src/core/background_task.cpp' \
       mutants ;;

@@ -321,8 +321,7 @@ memory_event_subscription::~memory_event_subscription() {
 
 std::vector<memory_event> memory_event_subscription::read() {
   std::vector<memory_event> result = receiver_->read();
-  std::ranges::stable_sort(
-      result, [](const memory_event& a, const memory_event& b) { return a.time_ns < b.time_ns; });
+  std::ranges::stable_sort(result, {}, &memory_event::time_ns);
   return result;
 }
 

@@ -338,8 +338,7 @@ class thread_transfer {
 
   void receive(const incoming& piece) {
     const std::vector<outgoing>& theirs = *group_.state(piece.rank).sent;
-    const auto sent = std::find_if(theirs.begin(), theirs.end(),
-                                   [&](const outgoing& each) { return each.rank == rank_; });
+    const auto sent = std::ranges::find(theirs, rank_, &outgoing::rank);
     if (piece.bytes == 0) return;
     const thread_group::rank_state& sender = group_.state(piece.rank);
     if (piece.rank != rank_) stream_.wait(*sender.ready);

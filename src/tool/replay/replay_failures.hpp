@@ -21,8 +21,7 @@ class replay_failures {
 
   void add(std::string text) {
     ++count_;
-    const auto known = std::find_if(texts_.begin(), texts_.end(),
-                                    [&text](const message& each) { return each.text == text; });
+    const auto known = std::ranges::find(texts_, text, &message::text);
     if (known != texts_.end())
       ++known->count;
     else if (texts_.size() < most_texts)

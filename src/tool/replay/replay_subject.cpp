@@ -140,8 +140,7 @@ class pool_subject : public replay_subject {
   [[nodiscard]] std::vector<driver_calls> calls() const override {
     std::vector<driver_calls> result;
     for (driver_calls each : memory_calls()) {
-      const auto same = [&](const driver_calls& other) { return other.function == each.function; };
-      const auto earlier = std::find_if(before_.begin(), before_.end(), same);
+      const auto earlier = std::ranges::find(before_, each.function, &driver_calls::function);
       if (earlier != before_.end()) {
         each.count -= earlier->count;
         each.seconds -= earlier->seconds;
