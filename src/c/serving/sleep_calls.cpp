@@ -10,7 +10,6 @@
 #include <hipvmm/region/memory_checkpoint.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
