@@ -33,19 +33,20 @@ struct returned {
   std::optional<bool> late;   // when the addresses were freed too
 };
 
+std::size_t free_memory(probe_site& site) {
+  site.during = "when free memory was asked for";
+  return site.device.free_memory();
+}
+
 returned measure_returned_memory(probe_site& site, std::size_t count) {
   const std::size_t bytes = count * site.unit;
-  site.during = "when free memory was asked for";
-  const std::size_t before = site.device.free_memory();
+  const std::size_t before = free_memory(site);
   mapped_row row = granted_row(site, count);
-  site.during = "when free memory was asked for";
-  const std::size_t taken = site.device.free_memory();
+  const std::size_t taken = free_memory(site);
   row.unmap();
-  site.during = "when free memory was asked for";
-  const std::size_t released = site.device.free_memory();
+  const std::size_t released = free_memory(site);
   row.undo();
-  site.during = "when free memory was asked for";
-  const std::size_t freed = site.device.free_memory();
+  const std::size_t freed = free_memory(site);
 
   // To half of it: beside the cost of chunks, releases keep and other processes take small change.
   const auto is_about = [bytes](std::size_t more, std::size_t less, std::size_t wanted) {
@@ -205,8 +206,7 @@ retained measure_retained_chunks(probe_site& site, std::size_t count) {
     return less > bytes / 2;
   };
   retained result;
-  site.during = "when free memory was asked for";
-  const std::size_t before = site.device.free_memory();
+  const std::size_t before = free_memory(site);
   mapped_row row = granted_row(site, count);
   result.is_same = carries_in_time(site, row.at(0), row.at(0), 90);
   site.during = "when a chunk was retained by its address";
@@ -216,8 +216,7 @@ retained measure_retained_chunks(probe_site& site, std::size_t count) {
     result.is_same = result.is_same && held.back().get() == row.chunks[index].get();
   }
   row.undo();
-  site.during = "when free memory was asked for";
-  result.kept = is_taken(before, site.device.free_memory());
+  result.kept = is_taken(before, free_memory(site));
   if (!result.kept.value_or(false)) {
     // They may be of nothing.
     for (physical_chunk& each : held) static_cast<void>(each.release());
@@ -234,8 +233,7 @@ retained measure_retained_chunks(probe_site& site, std::size_t count) {
   result.is_same = result.is_same && is_seen;
   again.undo();
   held.clear();
-  site.during = "when free memory was asked for";
-  if (const std::optional<bool> taken = is_taken(before, site.device.free_memory()))
+  if (const std::optional<bool> taken = is_taken(before, free_memory(site)))
     result.returned = !*taken;
   return result;
 }
