@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include <hipvmm/mr/resource_adaptor.hpp>
-#include "core/check.hpp"
 #include "mr/resource/host_memory.hpp"
 
 namespace hipvmm::mr {
@@ -49,10 +48,8 @@ void* from_std_pmr_resource::do_allocate(stream_ref, std::size_t bytes, std::siz
 
 void from_std_pmr_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-  detail::report_exceptions([=, this] {
-    detail::wait_before_free(stream, pointer);
-    upstream_->deallocate(pointer, bytes, alignment);
-  });
+  detail::free_behind(stream, pointer,
+                      [=, this] { upstream_->deallocate(pointer, bytes, alignment); });
 }
 
 void* from_std_pmr_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -63,10 +60,8 @@ void* from_std_pmr_resource::do_allocate_sync(std::size_t bytes, std::size_t ali
 
 void from_std_pmr_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
                                                std::size_t alignment) noexcept {
-  detail::report_exceptions([=, this] {
-    detail::wait_before_delete(pointer);
-    upstream_->deallocate(pointer, bytes, alignment);
-  });
+  detail::free_behind(detail::wait_before_delete, pointer,
+                      [=, this] { upstream_->deallocate(pointer, bytes, alignment); });
 }
 
 bool from_std_pmr_resource::do_is_equal(const mr::memory_resource& other) const noexcept {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <hipvmm/runtime/stream.hpp>
+#include "core/check.hpp"
 
 // Functions shared by the resources of host memory.
 namespace hipvmm::detail {
@@ -27,6 +28,23 @@ void wait_before_hip_free(const void* pointer);
 /// Waits for the devices that can access ordinary host memory, before such memory is freed that was
 /// deallocated without a stream. Throws: as wait_for_users(); hip_error.
 void wait_before_delete(const void* pointer);
+
+/// Calls `free` behind wait_before_free(). Reports a failure; then the memory stays allocated.
+template <typename Free>
+void free_behind(stream_ref stream, const void* pointer, Free free) noexcept {
+  report_exceptions([&] {
+    wait_before_free(stream, pointer);
+    free();
+  });
+}
+/// The same behind `wait`, one of the two functions for memory deallocated without a stream.
+template <typename Free>
+void free_behind(void (*wait)(const void*), const void* pointer, Free free) noexcept {
+  report_exceptions([&] {
+    wait(pointer);
+    free();
+  });
+}
 
 /// Frees memory of operator new at once.
 void delete_aligned(void* pointer, std::size_t alignment) noexcept;

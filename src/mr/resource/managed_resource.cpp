@@ -27,8 +27,7 @@ managed_resource::managed_resource(attachment first) : first_{first} {
 
 void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                      std::size_t) noexcept {
-  detail::report_exceptions([=, this] {
-    detail::wait_before_free(stream, pointer);
+  detail::free_behind(stream, pointer, [=, this] {
     device_allocation{pointer, device_to_use(), bytes};
   });
 }
@@ -50,8 +49,7 @@ void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignmen
 }
 
 void managed_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions([=, this] {
-    detail::wait_before_hip_free(pointer);
+  detail::free_behind(detail::wait_before_hip_free, pointer, [=, this] {
     device_allocation{pointer, device_to_use(), bytes};
   });
 }

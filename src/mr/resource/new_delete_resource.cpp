@@ -10,10 +10,7 @@ namespace hipvmm::mr {
 
 void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
                                         std::size_t alignment) noexcept {
-  detail::report_exceptions([=] {
-    detail::wait_before_free(stream, pointer);
-    detail::delete_aligned(pointer, alignment);
-  });
+  detail::free_behind(stream, pointer, [=] { detail::delete_aligned(pointer, alignment); });
 }
 
 void* new_delete_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -25,10 +22,8 @@ void* new_delete_resource::do_allocate_sync(std::size_t bytes, std::size_t align
 
 void new_delete_resource::do_deallocate_sync(void* pointer, std::size_t,
                                              std::size_t alignment) noexcept {
-  detail::report_exceptions([=] {
-    detail::wait_before_delete(pointer);
-    detail::delete_aligned(pointer, alignment);
-  });
+  detail::free_behind(detail::wait_before_delete, pointer,
+                      [=] { detail::delete_aligned(pointer, alignment); });
 }
 
 bool new_delete_resource::do_is_equal(const memory_resource& other) const noexcept {

@@ -3,7 +3,6 @@
 
 #include <hip/hip_runtime_api.h>
 
-#include "core/check.hpp"
 #include "mr/resource/host_memory.hpp"
 #include "mr/resource/misaligned.hpp"
 #include "runtime/host/pinned_memory.hpp"
@@ -23,10 +22,7 @@ unsigned flags_of(const pinned_options& options) {
 
 void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
                                          std::size_t) noexcept {
-  detail::report_exceptions([=] {
-    detail::wait_before_free(stream, pointer);
-    detail::free_pinned(pointer);
-  });
+  detail::free_behind(stream, pointer, [=] { detail::free_pinned(pointer); });
 }
 
 void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -40,10 +36,7 @@ void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alig
 }
 
 void pinned_host_resource::do_deallocate_sync(void* pointer, std::size_t, std::size_t) noexcept {
-  detail::report_exceptions([=] {
-    detail::wait_before_hip_free(pointer);
-    detail::free_pinned(pointer);
-  });
+  detail::free_behind(detail::wait_before_hip_free, pointer, [=] { detail::free_pinned(pointer); });
 }
 
 bool pinned_host_resource::do_is_equal(const memory_resource& other) const noexcept {

@@ -50,10 +50,7 @@ sam_headroom_resource::sam_headroom_resource(device_ref device, std::size_t head
 
 void sam_headroom_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-  detail::report_exceptions([=] {
-    detail::wait_before_free(stream, pointer);
-    release(pointer, whole_pages{bytes, alignment});
-  });
+  detail::free_behind(stream, pointer, [=] { release(pointer, whole_pages{bytes, alignment}); });
 }
 
 void* sam_headroom_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -78,8 +75,7 @@ void* sam_headroom_resource::do_allocate_sync(std::size_t bytes, std::size_t ali
 
 void sam_headroom_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
                                                std::size_t alignment) noexcept {
-  detail::report_exceptions([=] {
-    detail::wait_before_delete(pointer);
+  detail::free_behind(detail::wait_before_delete, pointer, [=] {
     release(pointer, whole_pages{bytes, alignment});
   });
 }
