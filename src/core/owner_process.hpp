@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <new>
 #include <utility>
@@ -44,6 +45,17 @@ class thread_mark {
  private:
   static inline thread_local constinit bool marked = false;
   const bool before_;
+};
+
+/// Counts itself in a number while it lives.
+class counted_scope {
+ public:
+  explicit counted_scope(std::atomic<int>& number) noexcept : number_{number} { ++number_; }
+  ~counted_scope() { --number_; }
+  counted_scope& operator=(counted_scope&&) = delete;
+
+ private:
+  std::atomic<int>& number_;
 };
 
 }  // namespace hipvmm::detail

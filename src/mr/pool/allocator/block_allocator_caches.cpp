@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/owner_process.hpp"
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/allocator/slow_path.hpp"
 
@@ -25,7 +26,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
   const std::size_t bytes = classes.bytes[class_index];
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
-  std::optional<block_in_transit> carrier{std::in_place, blocks_.blocks_in_transit};
+  std::optional<detail::counted_scope> carrier{std::in_place, blocks_.blocks_in_transit};
   // Memory in caches counts as freed without a fence if other threads empty them.
   const bool is_single = state.makes_fences();
   const auto batch_size = [&] {
@@ -103,7 +104,7 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
 void block_allocator::push_over_oldest(const small_user& user, std::size_t class_index,
                                        std::size_t offset) noexcept {
   do {
-    const block_in_transit carrier{blocks_.blocks_in_transit};
+    const detail::counted_scope carrier{blocks_.blocks_in_transit};
     std::array<std::size_t, thread_cache::most> oldest{};
     const std::size_t count =
         user.cache->take(class_index, oldest.data(), thread_cache::capacity(class_index) / 2);

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "core/owner_process.hpp"
+
 namespace hipvmm::mr::pool {
 
 void pool_blocks::require_awake() const {
@@ -79,7 +81,7 @@ void pool_blocks::empty_caches(stream_state& user) noexcept {
   user.for_each_cache([&](thread_cache& cache) {
     // A miss empties all caches, and next to all of them have nothing.
     if (cache.is_empty()) return;
-    const block_in_transit carrier{blocks_in_transit};
+    const detail::counted_scope carrier{blocks_in_transit};
     std::array<std::size_t, thread_cache::most> blocks{};
     for (std::size_t i = 0; const std::size_t count = cache.take_next(i, blocks.data()); ++i)
       free_cached(user, classes.bytes[i], blocks.data(), count);

@@ -132,18 +132,4 @@ struct pool_blocks {
 /// The name of a pool in messages, by the start of its addresses; 0: it has slabs.
 [[nodiscard]] std::string name_of_pool(std::uintptr_t start);
 
-/// Its thread holds blocks between a cache and the index while this object lives.
-class block_in_transit {
- public:
-  explicit block_in_transit(std::atomic<int>& blocks_in_transit) noexcept
-      : carriers_{blocks_in_transit} {
-    ++carriers_;
-  }
-  ~block_in_transit() { --carriers_; }
-  block_in_transit& operator=(block_in_transit&&) = delete;
-
- private:
-  std::atomic<int>& carriers_;
-};
-
 }  // namespace hipvmm::mr::pool

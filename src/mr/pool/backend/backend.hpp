@@ -92,7 +92,7 @@ class memory_backend {
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
 
   /// Sets the supply of the request that calls create() next; nullptr: it has none.
-  virtual void use_supply(slab_supply* supply) noexcept { static_cast<void>(supply); }
+  virtual void use_supply(slab_supply* /*supply*/) noexcept {}
   /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest:
   /// it takes set-aside chunks of these sizes first, oldest first, and creates the rest. Does not
   /// wait for retired memory. Pre: there is one chunk unless traits.moves_chunks.
@@ -101,13 +101,11 @@ class memory_backend {
   /// Waits until memory being released to the device may relieve `shortage`. `seen`: the value of
   /// reclaimed_so_far() before the request. Returns false when no memory is being released.
   /// Thread-safe.
-  [[nodiscard]] virtual bool reclaim(const out_of_memory& shortage, std::uint64_t seen) {
-    static_cast<void>(shortage);
-    static_cast<void>(seen);
+  [[nodiscard]] virtual bool reclaim(const out_of_memory& /*shortage*/, std::uint64_t /*seen*/) {
     return false;
   }
   /// Whether a request is in reclaim(). Thread-safe.
-  [[nodiscard]] bool is_reclaiming() const noexcept { return reclaiming_ != 0; }
+  [[nodiscard]] bool is_reclaiming() const noexcept { return reclaiming != 0; }
   [[nodiscard]] virtual std::uint64_t reclaimed_so_far() const { return 0; }
   /// Number of releases that reclaim() may still wait for. Thread-safe.
   [[nodiscard]] virtual std::size_t reclaims_left() const { return 0; }
@@ -121,10 +119,7 @@ class memory_backend {
   /// Bytes of set-aside chunks that release_set_aside() cannot return to the device. Thread-safe.
   [[nodiscard]] virtual std::size_t pinned_bytes() const noexcept { return 0; }
   /// Bytes of set-aside chunks of `chunk` bytes each, which create() takes. Thread-safe.
-  [[nodiscard]] virtual std::size_t set_aside_bytes(std::size_t chunk) const {
-    static_cast<void>(chunk);
-    return 0;
-  }
+  [[nodiscard]] virtual std::size_t set_aside_bytes(std::size_t /*chunk*/) const { return 0; }
   /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
   /// backed again until that release has succeeded. Pre: nothing in flight uses it.
   /// Throws: std::bad_alloc; then nothing changed.
@@ -142,9 +137,7 @@ class memory_backend {
   };
   /// Detaches such mappings in [offset, offset + bytes), to be released as the result of detach().
   /// Throws: std::bad_alloc; then nothing changed.
-  [[nodiscard]] virtual left_mapped detach_refused(std::size_t offset, std::size_t bytes) {
-    static_cast<void>(offset);
-    static_cast<void>(bytes);
+  [[nodiscard]] virtual left_mapped detach_refused(std::size_t /*offset*/, std::size_t /*bytes*/) {
     return {};
   }
 
@@ -162,23 +155,12 @@ class memory_backend {
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
 
  protected:
-  /// While one lives, is_reclaiming().
-  class in_reclaim {
-   public:
-    explicit in_reclaim(memory_backend& of) noexcept : count_{of.reclaiming_} { ++count_; }
-    ~in_reclaim() { --count_; }
-    in_reclaim& operator=(in_reclaim&&) = delete;
-
-   private:
-    std::atomic<int>& count_;
-  };
+  std::atomic<int> reclaiming{0};  // requests in reclaim()
 
  private:
   [[noreturn]] static void refuse_another_address() {
     throw unsupported{"a slab of a pool has one address"};
   }
-
-  std::atomic<int> reclaiming_{0};
 };
 
 /// A point in one or more streams; is_done() queries whether it has passed.
@@ -209,10 +191,7 @@ class fence_source {
   virtual ~fence_source() = default;
   /// Whether `stream` may end without a report, and must not be named after that: then fence_for()
   /// may be called for it only during a call of the pool that was given the stream.
-  [[nodiscard]] virtual bool may_vanish(stream_ref stream) const {
-    static_cast<void>(stream);
-    return false;
-  }
+  [[nodiscard]] virtual bool may_vanish(stream_ref /*stream*/) const { return false; }
   /// Makes a fence that covers all work submitted to `stream` so far. Returns nullptr while the
   /// stream is being captured into a graph, whose work no fence can cover.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for(stream_ref stream) = 0;

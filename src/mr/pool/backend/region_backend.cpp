@@ -152,7 +152,7 @@ new_memory region_backend::available() const {
 }
 
 bool region_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
-  const in_reclaim now{*this};
+  const detail::counted_scope now{reclaiming};
   detail::idle_request asks;
   if (chunks_.memory == chunk_memory::standard)
     asks = {.bytes = missing_,

@@ -66,7 +66,7 @@ void slab_backend::create(std::size_t offset, std::size_t bytes, std::size_t) {
 }
 
 bool slab_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
-  const in_reclaim now{*this};
+  const detail::counted_scope now{reclaiming};
   return detail::reclaim_retired(shortage, seen);
 }
 
