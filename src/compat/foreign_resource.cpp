@@ -7,6 +7,7 @@
 #include "core/check.hpp"
 #include "mr/resource/misaligned.hpp"
 #include "mr/stream_wait.hpp"
+#include "runtime/device.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -14,17 +15,6 @@ namespace {
 // Not a stream of the resource's own: RMM keeps the streams that memory was deallocated in, and
 // such a stream must never be destroyed.
 stream_ref sync_stream() { return stream_ref::legacy_default(); }
-
-/// Makes `device` current, if there is one; reports a failure, and goes on.
-class tried_device {
- public:
-  explicit tried_device(std::optional<device_ref> device) noexcept {
-    if (device) detail::report_exceptions([&] { scope_.emplace(*device); });
-  }
-
- private:
-  std::optional<scoped_device> scope_;
-};
 
 }  // namespace
 
@@ -42,7 +32,7 @@ void* foreign_resource::do_allocate(stream_ref stream, std::size_t bytes, std::s
 
 void foreign_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                      std::size_t alignment) noexcept {
-  const tried_device scope{device_};
+  const detail::tried_device scope{device_};
   detail::report_exceptions([&] { foreign_deallocate(stream, pointer, bytes, alignment); });
 }
 

@@ -9,6 +9,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "core/check.hpp"
 
 namespace hipvmm::detail {
 
@@ -52,6 +53,17 @@ void bind_context();
 
 /// Makes `device` current for the calling thread. Throws: std::invalid_argument; hip_error.
 void make_current(device_ref device);
+
+/// Makes `device` current while it lives, if there is one; reports a failure, and goes on.
+class tried_device {
+ public:
+  explicit tried_device(std::optional<device_ref> device) noexcept {
+    if (device) report_exceptions([&] { scope_.emplace(*device); });
+  }
+
+ private:
+  std::optional<scoped_device> scope_;
+};
 
 /// The number of lanes that run in lockstep: 64 on CDNA, 32 on RDNA and NVIDIA.
 int warp_size_of(device_ref device);

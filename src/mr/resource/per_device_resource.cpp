@@ -13,8 +13,9 @@
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
-#include "core/check.hpp"
 #include "mr/resource/set_resource.hpp"
+#include "mr/stream_wait.hpp"
+#include "runtime/device.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -34,23 +35,16 @@ device_default& default_of(device_ref device) {
   // does not change while a process lives.
   static std::deque<device_default>& all = *[] {
     auto made = std::make_unique<std::deque<device_default>>();
-    for (int ordinal = 0; ordinal < device_count(); ++ordinal)
-      made->emplace_back(device_ref{ordinal});
+    for (const device_ref each : detail::all_devices()) made->emplace_back(each);
     return made.release();
   }();
   return all[static_cast<std::size_t>(device.ordinal())];
 }
 
-/// Makes a device current if possible; otherwise reports the error.
-class tried_scope {
- public:
-  tried_scope(device_ref device, const memory_resource& used) noexcept {
-    if (!used.is_of_parent()) detail::report_exceptions([&] { scope_.emplace(device); });
-  }
-
- private:
-  std::optional<scoped_device> scope_;
-};
+/// In a child of fork() a deallocation does nothing, and HIP is not called.
+std::optional<device_ref> device_for(const memory_resource& used, device_ref device) {
+  return used.is_of_parent() ? std::nullopt : std::optional{device};
+}
 
 }  // namespace
 
@@ -84,13 +78,13 @@ device_ref require_current_device(const char* user, memory_resource* resource) {
 
 void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
                       void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
-  const tried_scope scope{device, *resource};
+  const detail::tried_device scope{device_for(*resource, device)};
   resource->deallocate(stream, pointer, bytes, alignment);
 }
 
 void deallocate_sync_under(device_ref device, memory_resource* resource, void* pointer,
                            std::size_t bytes, std::size_t alignment) noexcept {
-  const tried_scope scope{device, *resource};
+  const detail::tried_device scope{device_for(*resource, device)};
   resource->deallocate_sync(pointer, bytes, alignment);
 }
 
