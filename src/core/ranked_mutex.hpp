@@ -14,7 +14,6 @@ namespace hipvmm::detail {
 /// docs/design/architecture.md lists what each lock guards.
 enum class lock_rank : unsigned {
   pool_slow_path,
-  pool_fences,
   pool_state,
 };
 

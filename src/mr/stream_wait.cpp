@@ -48,15 +48,15 @@ bool wait_for_work(stream_ref stream) {
 
 device_list all_devices() {
   device_list all;
-  for (int ordinal = 0; ordinal < device_count(); ++ordinal) all.emplace_back(ordinal);
+  const int count = device_count();
+  for (int ordinal = 0; ordinal < count; ++ordinal) all.emplace_back(ordinal);
   return all;
 }
 
 device_list other_users_of(device_ref owner) {
   device_list others;
   std::optional<device_ref> copied = next_copied_with(owner, -1);
-  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
-    const device_ref other{ordinal};
+  for (const device_ref other : all_devices()) {
     while (copied && *copied < other) copied = next_copied_with(owner, copied->ordinal());
     if (other != owner && ((copied && *copied == other) || other.can_access_peer(owner)))
       others.push_back(other);

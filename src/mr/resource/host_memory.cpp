@@ -16,8 +16,8 @@ namespace {
 
 device_list find_devices_that_reach_host() {
   device_list found;
-  for (int ordinal = 0; ordinal < device_count(); ++ordinal)
-    if (device_ref{ordinal}.supports_pageable_access()) found.emplace_back(ordinal);
+  for (const device_ref each : all_devices())
+    if (each.supports_pageable_access()) found.push_back(each);
   return found;
 }
 

@@ -12,6 +12,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"
 #include "runtime/device.hpp"
 #include "runtime/event.hpp"
@@ -146,18 +147,14 @@ void event_fences::note_user(device_ref device) {
 
 detail::device_list event_fences::devices() {
   const std::lock_guard lock{mutex_};
-  detail::device_list all;
-  all.reserve(static_cast<std::size_t>(device_count()));
-  all = devices_;
+  detail::device_list all = devices_;
   all.insert(all.end(), without_access_.begin(), without_access_.end());
   return all;
 }
 
 detail::device_list event_fences::all_devices() {
   detail::device_list all = devices();
-  const int count = device_count();
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    const device_ref other{ordinal};
+  for (const device_ref other : detail::all_devices()) {
     // A stream's device has a context.
     if (std::ranges::find(all, other) == all.end() && detail::has_context(other))
       all.push_back(other);
@@ -233,11 +230,8 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   } catch (const hip_error& error) {
     return meaning_of(error) == refusal::captured ? nullptr : fence_for_gone();
   }
-  const int count = device_count();
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    const device_ref other{ordinal};
+  for (const device_ref other : detail::all_devices())
     if (std::ranges::find(tried, other) == tried.end()) tried.push_back(other);
-  }
   // HIP before 6 does not report the device of a stream, but refuses other devices' events.
   for (const device_ref device : tried) {
     // A stream's device has a context.
