@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/logger.hpp"
 #include "mr/pool/backend/upstream_backend.hpp"
+#include "mr/stream_wait.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -122,7 +123,7 @@ void* pool_state::allocate(pool::stream_state& user, const pool::request& wanted
 
 void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
                                      std::size_t alignment) {
-  state_of(captured).note_capture();
+  allocator.state_of(captured).note_capture();
   const detail::without_pressure_calls in_capture;
   void* const made = allocate(allocator.idle(), {bytes, alignment, true});
   if (detail::is_observed()) report_allocation(made, bytes, std::nullopt);
@@ -203,8 +204,7 @@ std::string pool_state::report() {
 }
 
 void pool_state::expect_all_devices() {
-  const int count = device_count();
-  for (int ordinal = 0; ordinal < count; ++ordinal) fences.add(device_ref{ordinal});
+  for (const device_ref each : detail::all_devices()) fences.add(each);
 }
 
 bool pool_state::ends_unused() noexcept {
@@ -278,7 +278,7 @@ bool pool_state::deallocate_in(std::optional<stream_ref> stream, void* pointer, 
   if (!stream) return deallocate(allocator.all_streams(), pointer, bytes);
   pool::stream_state* user = nullptr;
   try {
-    if (!deallocate_cached(*stream, pointer, bytes)) user = &state_of(*stream);
+    if (!deallocate_cached(*stream, pointer, bytes)) user = &allocator.state_of(*stream);
   } catch (const std::exception&) {
     // The same without a state.
     fences.note_unknown_user();

@@ -45,9 +45,6 @@ struct pool_state {
   [[nodiscard]] bool is_per_thread(stream_ref stream) const noexcept {
     return stream == per_thread;
   }
-  [[nodiscard]] pool::stream_state& state_of(stream_ref stream) {
-    return is_per_thread(stream) ? allocator.state_of_thread(stream) : allocator.state_of(stream);
-  }
   [[nodiscard]] bool is_captured(stream_ref stream) const {
     if (!is_per_thread(stream)) return detail::is_captured(stream);
     const scoped_device own{device};  // a thread has such a stream on each device
@@ -61,9 +58,9 @@ struct pool_state {
       return allocate_for_graph(*stream, bytes, alignment);
     const bool has_cache =
         stream && alignment <= pool::block_allocator::unit && !is_per_thread(*stream);
-    void* const made =
-        has_cache ? allocate_cached(*stream, bytes)
-                  : allocate(stream ? state_of(*stream) : allocator.idle(), {bytes, alignment});
+    void* const made = has_cache ? allocate_cached(*stream, bytes)
+                                 : allocate(stream ? allocator.state_of(*stream) : allocator.idle(),
+                                            {bytes, alignment});
     if (detail::is_observed()) [[unlikely]]
       report_allocation(made, bytes, stream);
     return made;
@@ -124,7 +121,8 @@ struct pool_state {
     return {memory_event_source::pool, event_id, device.ordinal()};
   }
   void note_stream_wait(stream_ref waiter, stream_ref other) {
-    if (waiter != other) allocator.add_dependency(state_of(waiter), state_of(other));
+    if (waiter != other)
+      allocator.add_dependency(allocator.state_of(waiter), allocator.state_of(other));
   }
   /// Makes the library's background worker release memory held beyond the threshold when its last
   /// use is over. Without a worker, releases all that it can now.

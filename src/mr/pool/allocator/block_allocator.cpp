@@ -12,6 +12,13 @@
 #include "mr/pool/allocator/slow_path.hpp"
 
 namespace hipvmm::mr::pool {
+namespace {
+
+stream_state& state_at(const detail::stream_point& point) noexcept {
+  return *static_cast<stream_state*>(point.stream);
+}
+
+}  // namespace
 
 std::optional<std::size_t> block_allocator::allocate(stream_state& user, const request& wanted) {
   {
@@ -78,7 +85,7 @@ void block_allocator::add_dependency(stream_state& waiter, stream_state& other) 
   waiter.add_dependency(other, other.advance_epoch());
 }
 
-block_allocator::stream_epoch block_allocator::current_epoch(stream_ref stream, bool with_caches) {
+detail::stream_point block_allocator::current_epoch(stream_ref stream, bool with_caches) {
   stream_state* const from = blocks_.streams.find(stream);
   if (from == nullptr) return {};
   // Memory in caches has no epoch yet.
@@ -89,16 +96,15 @@ block_allocator::stream_epoch block_allocator::current_epoch(stream_ref stream, 
   return {from, from->newest() < from->epoch() ? from->epoch() - 1 : from->advance_epoch()};
 }
 
-void block_allocator::add_dependency(stream_ref waiter, const stream_epoch& reached) {
-  stream_state& behind =
-      waiter == stream_ref::per_thread_default() ? state_of_thread(waiter) : state_of(waiter);
+void block_allocator::add_dependency(stream_ref waiter, const detail::stream_point& reached) {
+  stream_state& behind = state_of(waiter);
   const state_lock lock{blocks_.mutex};
-  if (&behind != reached.state) behind.add_dependency(*reached.state, reached.epoch);
+  if (&behind != reached.stream) behind.add_dependency(state_at(reached), reached.count);
 }
 
-void block_allocator::note_passed(const stream_epoch& reached) {
+void block_allocator::note_passed(const detail::stream_point& reached) {
   const state_lock lock{blocks_.mutex};
-  reached.state->note_passed(reached.epoch);
+  state_at(reached).note_passed(reached.count);
 }
 
 void block_allocator::forget(stream_ref stream, bool is_ending) {

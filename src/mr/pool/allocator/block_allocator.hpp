@@ -15,6 +15,7 @@
 #include "mr/pool/allocator/pool_backing.hpp"
 #include "mr/pool/allocator/pool_blocks.hpp"
 #include "mr/pool/allocator/usage.hpp"
+#include "runtime/stream_watch.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -42,7 +43,9 @@ class block_allocator {
   [[nodiscard]] std::uintptr_t base() const noexcept { return blocks_.index.base(); }
   /// The state of `stream`, made at first use. It belongs to the stream until the stream is
   /// forgotten.
-  [[nodiscard]] stream_state& state_of(stream_ref stream) { return *small_user_of(stream).state; }
+  [[nodiscard]] stream_state& state_of(stream_ref stream) {
+    return stream.is_per_thread_default() ? state_of_thread(stream) : *small_user_of(stream).state;
+  }
   /// The state of a stream handle that means another stream in each thread.
   [[nodiscard]] stream_state& state_of_thread(stream_ref stream) {
     return blocks_.streams.state_of(stream, this_thread_number());
@@ -124,20 +127,15 @@ class block_allocator {
 
   /// Declares that work of `waiter` from now on is ordered after all memory freed in `other`.
   void add_dependency(stream_state& waiter, stream_state& other);
-  /// An epoch of a state that has ended.
-  struct stream_epoch {
-    stream_state* state = nullptr;
-    std::uint64_t epoch = 0;
-  };
-  /// Ends the epoch of memory freed in `stream` until now and returns it. Empty when nothing was
-  /// freed, or all of it has passed. Memory in caches is left out unless `with_caches` empties
-  /// them.
-  [[nodiscard]] stream_epoch current_epoch(stream_ref stream, bool with_caches = true);
+  /// Ends the epoch of memory freed in `stream` until now and returns it, with the state. Empty
+  /// when nothing was freed, or all of it has passed. Memory in caches is left out unless
+  /// `with_caches` empties them.
+  [[nodiscard]] detail::stream_point current_epoch(stream_ref stream, bool with_caches = true);
   /// Declares that work of `waiter` from now on is ordered after all memory freed up to that
   /// epoch.
-  void add_dependency(stream_ref waiter, const stream_epoch& reached);
+  void add_dependency(stream_ref waiter, const detail::stream_point& reached);
   /// Declares that the work on all memory freed up to that epoch has passed.
-  void note_passed(const stream_epoch& reached);
+  void note_passed(const detail::stream_point& reached);
   /// Makes a fence cover all memory freed in `stream`, which may be destroyed after this call.
   /// `is_ending`: ~stream calls it.
   /// Throws: std::invalid_argument while it is captured.

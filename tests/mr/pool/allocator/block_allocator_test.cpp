@@ -232,9 +232,8 @@ TEST_CASE("pool: what an event outside has shown needs no mark") {
   pool.take(0, 2 * MiB);  // neighbours would become one, freed behind the point
   const std::size_t behind = pool.take(0, 2 * MiB);
   pool.give(0, before, 2 * MiB);
-  const block_allocator::stream_epoch reached =
-      pool.all.current_epoch(hand_driven_streams::name(0));
-  REQUIRE(reached.state == &pool.state(0));
+  const detail::stream_point reached = pool.all.current_epoch(hand_driven_streams::name(0));
+  REQUIRE(reached.stream == &pool.state(0));
   pool.give(0, behind, 2 * MiB);
   SUBCASE("that the stream has passed") {
     pool.streams.advance(0, pool.streams.submitted(0) - 1);
@@ -256,15 +255,15 @@ TEST_CASE("pool: what an event outside has shown needs no mark") {
 
 TEST_CASE("pool: a stream without memory under way has no point to wait for") {
   pool_of pool;
-  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).stream == nullptr);
   const std::size_t at = pool.take(0, 2 * MiB);
-  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).stream == nullptr);
   pool.give(0, at, 2 * MiB);
-  const block_allocator::stream_epoch first = pool.all.current_epoch(hand_driven_streams::name(0));
-  const block_allocator::stream_epoch second = pool.all.current_epoch(hand_driven_streams::name(0));
-  CHECK(first.epoch == second.epoch);
+  const detail::stream_point first = pool.all.current_epoch(hand_driven_streams::name(0));
+  const detail::stream_point second = pool.all.current_epoch(hand_driven_streams::name(0));
+  CHECK(first.count == second.count);
   pool.all.note_passed(second);
-  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).stream == nullptr);
 }
 
 TEST_CASE("pool: what a captured stream freed waits for the capture's end, and hinders nobody") {
