@@ -11,10 +11,11 @@
 #include <vector>
 
 #include <hipvmm/mr/pool_reuse.hpp>
+#include <hipvmm/mr/pool_snapshot.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
 #include "mr/pool/allocator/maintenance.hpp"
 #include "mr/pool/allocator/pool_backing.hpp"
 #include "mr/pool/allocator/pool_blocks.hpp"
-#include "mr/pool/allocator/usage.hpp"
 #include "runtime/stream_watch.hpp"
 
 namespace hipvmm::mr::pool {
@@ -23,6 +24,20 @@ namespace hipvmm::mr::pool {
 inline constexpr const char* captured_stream =
     "the stream is being captured into a graph, which may run again and again: give the memory "
     "back when the last launch is submitted";
+
+/// pool_statistics without `callbacks`, and two numbers that only the library uses.
+struct allocator_statistics : pool_statistics {
+  /// Longest run of addresses that one request could get, with new memory if there is none.
+  std::size_t largest_place = 0;
+  std::size_t states = 0;
+};
+
+struct listed_block {
+  std::size_t offset;
+  std::size_t bytes;
+  block_use use;
+  std::uintptr_t stream;  ///< handle of its stream; 0: none, or gone
+};
 
 /// Allocates ranges of a pool's addresses: chooses the addresses of a request, the chunks that back
 /// them, and the streams that may use them. Offsets count from the start of the pool's addresses.
@@ -199,22 +214,30 @@ class block_allocator {
   }
   /// Pre: no request was made yet.
   void set_event_origin(const detail::event_origin& origin) noexcept { blocks_.events = origin; }
-  [[nodiscard]] pool_statistics counters() { return pool::counters(blocks_); }
   /// Bytes that the pool has from the device. Takes no lock of the pool.
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return blocks_.physical_bytes(); }
   void reset_highs() {
     with_lock([this] { blocks_.index.reset_highs(); });
   }
-  [[nodiscard]] allocator_statistics usage_snapshot(
-      std::optional<new_memory> fresh = std::nullopt) {
-    return pool::usage_snapshot(blocks_, fresh);
-  }
-  [[nodiscard]] bool may_release_serve(std::size_t bytes, std::size_t fresh) {
-    return pool::may_release_serve(blocks_, bytes, fresh);
-  }
-  [[nodiscard]] pool_usage held_and_used() { return pool::held_and_used(blocks_); }
-  /// Pre: called by the work of with_backend().
-  [[nodiscard]] std::vector<listed_block> list_blocks() { return pool::list_blocks(blocks_); }
+
+  /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
+  /// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
+  /// `fresh`: the bytes that the source can create; computes largest_possible, which is 0
+  /// otherwise.
+  [[nodiscard]] allocator_statistics usage_snapshot(std::optional<new_memory> fresh = std::nullopt);
+  /// Whether the pool may serve a request of `bytes` after the release of all idle chunks, if the
+  /// source gives `fresh` bytes more. False is definite; true means only that a release is worth
+  /// trying. True without a check of places if chunks do not move or a thread works on some block.
+  /// Throws: std::bad_alloc.
+  [[nodiscard]] bool may_release_serve(std::size_t bytes, std::size_t fresh);
+  /// Returns the counts alone: no share of a stream, no largest request. Memory in caches counts as
+  /// used. Takes the state lock, but visits no memory.
+  [[nodiscard]] pool_statistics counters();
+  /// Returns the bytes held and allocated. Holds the state lock for a visit of the caches only.
+  [[nodiscard]] pool_usage held_and_used();
+  /// Lists all blocks with memory, by offset. Blocks that a thread is just working on are left out.
+  /// Pre: called by the work of with_backend(). Throws: std::bad_alloc.
+  [[nodiscard]] std::vector<listed_block> list_blocks();
 
  private:
   using state_lock = pool_blocks::state_lock;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/allocator/usage.hpp"
-
+// The statistics and the list of blocks of a block allocator.
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
+#include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/allocator/placement.hpp"
 #include "mr/pool/allocator/small_blocks.hpp"
 
@@ -265,35 +265,36 @@ std::uintptr_t stream_of(pool_blocks& blocks, const block& one, block_use use) {
 
 }  // namespace
 
-std::vector<listed_block> list_blocks(pool_blocks& blocks) {
+std::vector<listed_block> block_allocator::list_blocks() {
   std::vector<listed_block> result;
-  const pool_blocks::state_lock lock{blocks.mutex};
-  for (const block* at = &blocks.index.front(); at != nullptr; at = at->next) {
-    if (const std::optional<block_use> use = use_of(blocks, *at))
-      result.push_back({at->offset, at->bytes, *use, stream_of(blocks, *at, *use)});
+  const state_lock lock{blocks_.mutex};
+  for (const block* at = &blocks_.index.front(); at != nullptr; at = at->next) {
+    if (const std::optional<block_use> use = use_of(blocks_, *at))
+      result.push_back({at->offset, at->bytes, *use, stream_of(blocks_, *at, *use)});
   }
   return result;
 }
 
-pool_statistics counters(pool_blocks& blocks) {
-  const pool_blocks::state_lock lock{blocks.mutex};
-  return counted(blocks);
+pool_statistics block_allocator::counters() {
+  const state_lock lock{blocks_.mutex};
+  return counted(blocks_);
 }
 
-pool_usage held_and_used(pool_blocks& blocks) {
-  const pool_blocks::state_lock lock{blocks.mutex};
-  pool_usage found = counted(blocks);
-  blocks.for_each_cached([&](stream_state&, const block& one) { found.used_current -= one.bytes; });
+pool_usage block_allocator::held_and_used() {
+  const state_lock lock{blocks_.mutex};
+  pool_usage found = counted(blocks_);
+  blocks_.for_each_cached(
+      [&](stream_state&, const block& one) { found.used_current -= one.bytes; });
   return found;
 }
 
-allocator_statistics usage_snapshot(pool_blocks& blocks, std::optional<new_memory> fresh) {
-  const memory_backend& memory = blocks.memory;
-  const pool_blocks::state_lock lock{blocks.mutex};
-  if (fresh) blocks.choose_equal_chunk(fresh->bytes);
-  allocator_statistics seen{counted(blocks)};
-  seen.states = blocks.streams.states().size();
-  const free_memory_scan scan{blocks, seen};
+allocator_statistics block_allocator::usage_snapshot(std::optional<new_memory> fresh) {
+  const memory_backend& memory = blocks_.memory;
+  const state_lock lock{blocks_.mutex};
+  if (fresh) blocks_.choose_equal_chunk(fresh->bytes);
+  allocator_statistics seen{counted(blocks_)};
+  seen.states = blocks_.streams.states().size();
+  const free_memory_scan scan{blocks_, seen};
   seen.largest_now = scan.longest();
   seen.largest_place = scan.largest_place();
   const std::size_t whole = scan.whole_chunks();
@@ -310,7 +311,7 @@ allocator_statistics usage_snapshot(pool_blocks& blocks, std::optional<new_memor
   if (!fresh) return in_classes();
   // Slabs never move: the pool releases idle ones for a request that none of them holds.
   if (!memory.traits.moves_chunks) fresh->bytes = add_bytes(fresh->bytes, whole);
-  const std::size_t room = blocks.limit - std::min(blocks.limit, seen.used_current);
+  const std::size_t room = blocks_.limit - std::min(blocks_.limit, seen.used_current);
   seen.largest_possible = scan.largest_with_new(
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
@@ -318,7 +319,7 @@ allocator_statistics usage_snapshot(pool_blocks& blocks, std::optional<new_memor
     // Chunks are larger mostly, so more may fit if their number is limited.
     constexpr std::size_t small_chunk = 2 * MiB;
     const std::size_t most_created =
-        fresh->chunks < blocks.limit / small_chunk ? fresh->chunks * small_chunk : blocks.limit;
+        fresh->chunks < blocks_.limit / small_chunk ? fresh->chunks * small_chunk : blocks_.limit;
     seen.largest_possible =
         std::max(seen.largest_possible,
                  std::min(room, scan.largest_after_release(fresh->bytes, most_created)));
@@ -326,18 +327,18 @@ allocator_statistics usage_snapshot(pool_blocks& blocks, std::optional<new_memor
   return in_classes();
 }
 
-bool may_release_serve(pool_blocks& blocks, std::size_t bytes, std::size_t fresh) {
-  const pool_blocks::state_lock lock{blocks.mutex};
+bool block_allocator::may_release_serve(std::size_t bytes, std::size_t fresh) {
+  const state_lock lock{blocks_.mutex};
   allocator_statistics seen{};
-  seen.used_current = blocks.index.used_bytes();
-  const free_memory_scan scan{blocks, seen};
-  if (bytes > blocks.limit - std::min(blocks.limit, seen.used_current)) return false;
-  if (!blocks.memory.traits.moves_chunks) return true;
-  if (!blocks.memory.traits.returns_memory)
-    return seen.used_current == 0 && bytes <= add_bytes(fresh, blocks.physical_bytes());
-  for (const block* at = &blocks.index.front(); at != nullptr; at = at->next)
+  seen.used_current = blocks_.index.used_bytes();
+  const free_memory_scan scan{blocks_, seen};
+  if (bytes > blocks_.limit - std::min(blocks_.limit, seen.used_current)) return false;
+  if (!blocks_.memory.traits.moves_chunks) return true;
+  if (!blocks_.memory.traits.returns_memory)
+    return seen.used_current == 0 && bytes <= add_bytes(fresh, blocks_.physical_bytes());
+  for (const block* at = &blocks_.index.front(); at != nullptr; at = at->next)
     if (at->state == block_state::busy) return true;
-  return bytes <= scan.largest_after_release(fresh, blocks.limit);
+  return bytes <= scan.largest_after_release(fresh, blocks_.limit);
 }
 
 }  // namespace hipvmm::mr::pool
