@@ -98,7 +98,7 @@ class guard_resource_adaptor::state {
   }
 
   /// Frees in a stream, or in none, and then without work under way that uses the memory.
-  void deallocate(void* pointer, const request& wanted) noexcept {
+  void deallocate(void* pointer, const request& returned) noexcept {
     std::optional<detail::relaxed_captures> relaxed;
     detail::report_exceptions([&] { relaxed.emplace(); });
     compare_copied();
@@ -106,13 +106,13 @@ class guard_resource_adaptor::state {
     if (known.empty()) {
       if (!note_freed_twice(pointer)) {
         found_.add([&] {
-          return std::to_string(wanted.bytes) + " bytes at " + detail::address_text(pointer) +
+          return std::to_string(returned.bytes) + " bytes at " + detail::address_text(pointer) +
                  " are freed that the adaptor did not allocate";
         });
-        wanted.deallocate_to(upstream_, pointer);
+        returned.deallocate_to(upstream_, pointer);
       }
     } else {
-      free_known(static_cast<unsigned char*>(pointer), known.mapped(), wanted);
+      free_known(static_cast<unsigned char*>(pointer), known.mapped(), returned);
     }
     if (options_.on_damage == guard_damage::reports) found_.deliver(guard_damage::reports);
   }
@@ -153,8 +153,8 @@ class guard_resource_adaptor::state {
     return align_up(total_of(block.bytes, block.alignment), memory_resource::default_alignment);
   }
 
-  void free_known(unsigned char* pointer, guarded_block& block, const request& wanted) noexcept {
-    const request right{wanted.stream, block.bytes, block.alignment};
+  void free_known(unsigned char* pointer, guarded_block& block, const request& returned) noexcept {
+    const request right{returned.stream, block.bytes, block.alignment};
     const auto free_it = [&] {
       with_canaries(right).deallocate_to(upstream_, pointer - front_of(right.alignment));
     };
@@ -163,12 +163,12 @@ class guard_resource_adaptor::state {
     // Without memory for it, or a copy, the upstream gets the block as it is.
     if (made.empty()) return free_it();
     freed_block& one = made.front();
-    if (right.bytes != wanted.bytes)
+    if (right.bytes != returned.bytes)
       found_.add([&] {
-        return "a block of " + text_of(one) + " is freed as " + std::to_string(wanted.bytes) +
+        return "a block of " + text_of(one) + " is freed as " + std::to_string(returned.bytes) +
                " bytes" + calls_of(one);
       });
-    if (!one.block.is_guarded || !guard(one, wanted.stream)) return free_it();
+    if (!one.block.is_guarded || !guard(one, returned.stream)) return free_it();
     if (!one.is_kept) free_it();
     // If the wait fails, they are compared with those of other blocks.
     if (options_.check == guard_check::at_once && has_copied(one)) compare_canaries(one);
