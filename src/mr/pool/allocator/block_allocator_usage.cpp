@@ -159,12 +159,10 @@ bool free_memory_scan::can_serve(std::size_t bytes, std::optional<new_memory> fr
   scan_gaps(blocks_.index, wanted, *this, rules, found);
   const auto plan = blocks_.plan(wanted, found, rules);
   if (!plan) return false;
-  std::size_t moved = 0;
-  for (const idle_chunk& each : plan->sources) moved += each.bytes;
-  if (!fresh) return plan->least <= moved;
-  if (plan->least > add_bytes(moved, fresh->bytes)) return false;
+  if (plan->least <= plan->moved) return true;
+  if (!fresh || plan->least > add_bytes(plan->moved, fresh->bytes)) return false;
   if (fresh->chunks == new_memory{}.chunks) return true;
-  return plan->least <= moved || (plan->least - moved - 1) / plan->chunk < fresh->chunks;
+  return (plan->least - plan->moved - 1) / plan->chunk < fresh->chunks;
 }
 
 std::size_t free_memory_scan::largest_with_new(std::size_t served, std::size_t most,

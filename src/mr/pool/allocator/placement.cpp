@@ -291,8 +291,8 @@ std::optional<growth_plan> plan_at(const candidate& target, const block_index& i
                                    const chunk_rules& rules, std::size_t least_moved) {
   if (target.first == nullptr) return std::nullopt;
   growth_plan plan{target, sources_for(target, wanted, found, least_moved)};
-  std::size_t moved = 0;
-  for (const idle_chunk& each : plan.sources) moved += each.bytes;
+  for (const idle_chunk& each : plan.sources) plan.moved += each.bytes;
+  const std::size_t moved = plan.moved;
   const std::size_t missing = target.map_bytes - std::min(moved, target.map_bytes);
   const std::size_t held = index.physical_bytes() + rules.planned;
   const std::size_t allowed =

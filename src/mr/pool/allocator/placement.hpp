@@ -86,6 +86,7 @@ void scan_gaps(const block_index& index, const request& wanted, const block_filt
 struct growth_plan {
   candidate target;
   std::vector<idle_chunk> sources;  ///< to be moved there, in the order of their creation
+  std::size_t moved = 0;            ///< bytes of these
   std::size_t least = 0;            ///< bytes to be backed that the request needs
   std::size_t wanted = 0;           ///< bytes to be backed
   std::size_t chunk = 0;            ///< bytes of each new chunk but the last one

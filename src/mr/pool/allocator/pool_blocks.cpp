@@ -23,10 +23,8 @@ std::optional<growth_plan> pool_blocks::plan(const request& wanted, const placem
   const std::size_t pinned = memory.pinned_bytes();
   if (!result || pinned == 0) return result;
   const std::size_t room = limit - std::min(limit, physical_bytes() + planned_bytes);
-  std::size_t moved = 0;
-  for (const idle_chunk& each : result->sources) moved += each.bytes;
   const auto is_allowed = [&](std::size_t backed) {
-    std::size_t fresh = backed - std::min(backed, moved);
+    std::size_t fresh = backed - std::min(backed, result->moved);
     const std::size_t chunk = std::min(fresh, result->chunk);
     if (chunk == 0) return true;
     const std::size_t rest = fresh % chunk;

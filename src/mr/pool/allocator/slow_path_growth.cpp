@@ -59,11 +59,7 @@ bool slow_path::begin(growth& work) {
 }
 
 void slow_path::claim_all(growth& work) {
-  std::size_t moved = 0;
-  for (const idle_chunk& each : work.plan.sources) {
-    work.sources.push_back({each});
-    moved += each.bytes;
-  }
+  for (const idle_chunk& each : work.plan.sources) work.sources.push_back({each});
   blocks_.index.prepare_for(6 + 2 * work.sources.size());
   const candidate& target = work.plan.target;
   block& gap = *target.unmapped;
@@ -77,7 +73,7 @@ void slow_path::claim_all(growth& work) {
   for (auto& each : work.sources)
     blocks_.index.claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes,
                         each.around);
-  work.planned = work.plan.wanted - moved;
+  work.planned = work.plan.wanted - work.plan.moved;
   blocks_.planned_bytes += work.planned;
 }
 

@@ -47,6 +47,18 @@ std::size_t chunks_for_descriptors(const detail::memory_strategy& strategy) {
   return each == 0 ? 0 : std::max<std::size_t>(1, detail::descriptor_limit() / 2 / each);
 }
 
+backend_traits traits_for(device_ref device) {
+  const detail::memory_strategy strategy{device};
+  return {
+      .most_chunks = chunks_for_descriptors(strategy),
+      .has_equal_chunks = !strategy.rights.takes_any_mapping,  // needed by regions with holes
+      .prices = strategy.prices,
+      .unmap_waits =
+          detail::rules_of_runtime().unmap_waits || !strategy.prices.unmaps_in_requests(),
+      .returns_memory = !strategy.pins_memory,
+  };
+}
+
 }  // namespace
 
 /// Mappings that one thread detached and has not released: the first release unmaps neighbours of
@@ -92,18 +104,7 @@ struct region_backend::detached_mapping final : pending_release {
 
 region_backend::region_backend(device_ref device, std::size_t address_bytes,
                                const region_options& chunks)
-    : region_backend{detail::memory_strategy{device}, device, address_bytes, chunks} {}
-
-region_backend::region_backend(const detail::memory_strategy& strategy, device_ref device,
-                               std::size_t address_bytes, const region_options& chunks)
-    : device_backend{{
-          .most_chunks = chunks_for_descriptors(strategy),
-          .has_equal_chunks = !strategy.rights.takes_any_mapping,  // needed by regions with holes
-          .prices = strategy.prices,
-          .unmap_waits =
-              detail::rules_of_runtime().unmap_waits || !strategy.prices.unmaps_in_requests(),
-          .returns_memory = !strategy.pins_memory,
-      }},
+    : device_backend{traits_for(device)},
       device_{device},
       chunks_{chunks},
       set_aside_{traits.returns_memory ? std::numeric_limits<std::size_t>::max() : 0},

@@ -10,7 +10,6 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/pool/backend/device_backend.hpp"
-#include "strategy/memory_strategy.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -52,9 +51,6 @@ class region_backend final : public device_backend {
   }
 
  private:
-  region_backend(const detail::memory_strategy& strategy, device_ref device,
-                 std::size_t address_bytes, const region_options& chunks);
-
   struct detached_run;
   struct detached_mapping;
   template <typename Detach>
