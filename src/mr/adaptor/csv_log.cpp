@@ -202,13 +202,13 @@ class row_text {
 
 }  // namespace
 
-csv_log::csv_log(std::string_view header, const std::string& filename, bool auto_flush)
-    : csv_log{header, std::make_unique<file_sink>(filename), auto_flush ? 0 : held_back_bytes} {}
+csv_log::csv_log(const std::string& filename, bool auto_flush)
+    : csv_log{std::make_unique<file_sink>(filename), auto_flush ? 0 : held_back_bytes} {}
 
-csv_log::csv_log(std::string_view header, std::ostream& stream, bool auto_flush)
-    : csv_log{header, std::make_unique<stream_sink>(stream, auto_flush), 0} {}
+csv_log::csv_log(std::ostream& stream, bool auto_flush)
+    : csv_log{std::make_unique<stream_sink>(stream, auto_flush), 0} {}
 
-csv_log::csv_log(std::string_view header, std::unique_ptr<sink> to, std::size_t buffer_limit)
+csv_log::csv_log(std::unique_ptr<sink> to, std::size_t buffer_limit)
     : sink_{std::move(to)}, buffer_limit_{buffer_limit} {
   rows_.reserve(buffer_limit + longest_row);
   // At once: a write error appears here rather than in the first allocation.

@@ -23,8 +23,10 @@ namespace hipvmm::mr {
 /// - continues after rows lost on a full disk.
 class csv_log {
  public:
-  csv_log(std::string_view header, const std::string& filename, bool auto_flush);
-  csv_log(std::string_view header, std::ostream& stream, bool auto_flush);
+  static constexpr std::string_view header = "Thread,Time,Action,Pointer,Size,Stream";
+
+  csv_log(const std::string& filename, bool auto_flush);
+  csv_log(std::ostream& stream, bool auto_flush);
   ~csv_log();
   csv_log& operator=(csv_log&&) = delete;
 
@@ -42,7 +44,7 @@ class csv_log {
   };
 
  private:
-  csv_log(std::string_view header, std::unique_ptr<sink> to, std::size_t buffer_limit);
+  csv_log(std::unique_ptr<sink> to, std::size_t buffer_limit);
 
   std::string_view time_of_day();
   void write_held_back(bool through = false);

@@ -5,7 +5,6 @@
 
 #include <ostream>
 #include <stdexcept>
-#include <utility>
 
 #include "core/environment.hpp"
 #include "mr/adaptor/csv_log.hpp"
@@ -15,12 +14,12 @@ namespace hipvmm::mr {
 logging_resource_adaptor::logging_resource_adaptor(memory_resource* upstream,
                                                    const std::string& filename, bool auto_flush)
     : resource_adaptor{"logging_resource_adaptor", upstream},
-      log_{std::make_unique<csv_log>(header(), filename, auto_flush)} {}
+      log_{std::make_unique<csv_log>(filename, auto_flush)} {}
 
 logging_resource_adaptor::logging_resource_adaptor(memory_resource* upstream, std::ostream& stream,
                                                    bool auto_flush)
     : resource_adaptor{"logging_resource_adaptor", upstream},
-      log_{std::make_unique<csv_log>(header(), stream, auto_flush)} {}
+      log_{std::make_unique<csv_log>(stream, auto_flush)} {}
 
 logging_resource_adaptor::~logging_resource_adaptor() {
   if (is_of_parent()) static_cast<void>(log_.release());  // the parent writes its rows
@@ -31,9 +30,7 @@ void logging_resource_adaptor::flush() {
   log_->flush();
 }
 
-std::string logging_resource_adaptor::header() const {
-  return "Thread,Time,Action,Pointer,Size,Stream";
-}
+std::string logging_resource_adaptor::header() const { return std::string{csv_log::header}; }
 
 std::string logging_resource_adaptor::get_default_filename() {
   for (const char* const variable : {"HIPVMM_LOG_FILE", "RMM_LOG_FILE"})

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -47,25 +46,15 @@ statistics_resource_adaptor::statistics_resource_adaptor(memory_resource* upstre
                                                          latency_timing timing)
     : resource_adaptor{"statistics_resource_adaptor", upstream}, levels_(1), timing_{timing} {}
 
-/// Calls the upstream and notes in `to` how long that took, if asked to, unless it throws.
-template <typename Call>
-auto statistics_resource_adaptor::timed(latencies& to, Call call) {
-  using clock = std::chrono::steady_clock;
-  if (timing_ == latency_timing::off) return call();
-  const clock::time_point began = clock::now();
-  const auto note = [&] {
-    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - began);
-    const std::lock_guard held{lock_};
-    ++to[power_of(static_cast<std::uint64_t>(took.count()))];
-  };
-  if constexpr (std::is_void_v<decltype(call())>) {
-    call();
-    note();
-  } else {
-    const auto result = call();
-    note();
-    return result;
-  }
+std::int64_t statistics_resource_adaptor::time_ns() const noexcept {
+  return timing_ == latency_timing::off ? 0 : detail::event_time();
+}
+
+void statistics_resource_adaptor::note_latency(latencies& to, std::int64_t began) noexcept {
+  if (timing_ == latency_timing::off) return;
+  const auto took = static_cast<std::uint64_t>(time_ns() - began);
+  const std::lock_guard held{lock_};
+  ++to[power_of(took)];
 }
 
 statistics_resource_adaptor::counters statistics_resource_adaptor::innermost() const noexcept {
@@ -94,25 +83,24 @@ statistics_resource_adaptor::counters statistics_resource_adaptor::pop_counters(
 }
 
 void* statistics_resource_adaptor::do_allocate_any(const request& wanted) {
-  void* const pointer =
-      timed(allocate_latencies_, [&] { return resource_adaptor::do_allocate_any(wanted); });
-  came(wanted.bytes);
+  const std::int64_t began = time_ns();
+  void* const pointer = resource_adaptor::do_allocate_any(wanted);
+  note_latency(allocate_latencies_, began);
+  const std::lock_guard held{lock_};
+  count(levels_.back().first, static_cast<std::int64_t>(wanted.bytes));
+  count(levels_.back().second, 1);
+  size_class& of = sizes_[power_of(wanted.bytes)];
+  ++of.allocations;
+  of.bytes += wanted.bytes;
+  of.peak_bytes = std::max(of.peak_bytes, of.bytes);
   return pointer;
 }
 
 void statistics_resource_adaptor::do_deallocate_any(void* pointer, const request& freed) noexcept {
   goes(freed.bytes);
-  timed(deallocate_latencies_, [&] { resource_adaptor::do_deallocate_any(pointer, freed); });
-}
-
-void statistics_resource_adaptor::came(std::size_t bytes) noexcept {
-  const std::lock_guard held{lock_};
-  count(levels_.back().first, static_cast<std::int64_t>(bytes));
-  count(levels_.back().second, 1);
-  size_class& of = sizes_[power_of(bytes)];
-  ++of.allocations;
-  of.bytes += bytes;
-  of.peak_bytes = std::max(of.peak_bytes, of.bytes);
+  const std::int64_t began = time_ns();
+  resource_adaptor::do_deallocate_any(pointer, freed);
+  note_latency(deallocate_latencies_, began);
 }
 
 // Before the upstream has it: another thread may get the memory at once, and the counters must not

@@ -84,9 +84,9 @@ class statistics_resource_adaptor final : public resource_adaptor {
     const std::lock_guard held{lock_};
     return member;
   }
-  template <typename Call>
-  auto timed(latencies& to, Call call);
-  void came(std::size_t bytes) noexcept;
+  /// The time now, if it is measured.
+  [[nodiscard]] std::int64_t time_ns() const noexcept;
+  void note_latency(latencies& to, std::int64_t began) noexcept;
   void goes(std::size_t bytes) noexcept;
 
   mutable std::mutex lock_;
