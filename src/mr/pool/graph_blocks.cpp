@@ -15,10 +15,6 @@ namespace {
 // No upstream has more, so it refuses.
 constexpr std::size_t largest_request = std::numeric_limits<std::ptrdiff_t>::max();
 
-constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) noexcept {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 /// False if HIP does not report it: such memory stays out of use until it is released.
 bool has_passed(const event& last_use) noexcept {
   try {
@@ -61,7 +57,7 @@ void* graph_blocks::try_allocate(std::size_t bytes, std::size_t alignment, strea
                                  const detail::capture_place* place) {
   if (bytes > largest_request) return nullptr;
   free_passed();
-  const std::size_t rounded = rounded_up(bytes, unit);
+  const std::size_t rounded = align_up(bytes, unit);
   std::optional<std::uintptr_t> found = best_fit(rounded, alignment, {stream, nullptr});
   if (!found && place != nullptr) {
     const std::vector<hipGraphNode_t> earlier = listed_before(*place);
@@ -82,7 +78,7 @@ std::size_t graph_blocks::segment_bytes(std::size_t bytes) noexcept {
   if (bytes > largest_request) return bytes;
   if (bytes <= MiB) return 2 * MiB;
   if (bytes < 10 * MiB) return 20 * MiB;
-  return rounded_up(bytes, 2 * MiB);
+  return align_up(bytes, 2 * MiB);
 }
 
 graph_blocks::blocks::iterator graph_blocks::find(const void* pointer) noexcept {

@@ -18,10 +18,6 @@ constexpr std::array<const char*, pool_source_count> source_names{
     "memory that the caller waited for",
 };
 
-std::string stream_name(stream_ref stream) {
-  return "stream " + detail::address_text(stream.get());
-}
-
 }  // namespace
 
 std::string describe_pool(const pool_statistics& now, std::size_t maximum) {
@@ -113,8 +109,8 @@ std::string report_of(const pool_statistics& now, device_ref device, std::size_t
     std::sort(streams.begin() + 1, streams.end(),
               [](const auto& a, const auto& b) { return a.free_bytes > b.free_bytes; });
   for (std::size_t i = 0; i < std::min(streams.size(), most_streams); ++i)
-    text +=
-        line(format_bytes(streams[i].free_bytes), i == 0 ? "idle" : stream_name(streams[i].stream));
+    text += line(format_bytes(streams[i].free_bytes),
+                 i == 0 ? "idle" : "stream " + detail::address_text(streams[i].stream.get()));
   if (streams.size() > most_streams)
     text += line("...", std::to_string(streams.size() - most_streams) + " streams more");
   return text;

@@ -23,11 +23,44 @@
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"
-#include "mr/pool/order_watch.hpp"
 #include "mr/pool/pool_report.hpp"
 #include "runtime/stream.hpp"
+#include "runtime/stream_watch.hpp"
 
 namespace hipvmm::mr {
+
+/// Reports to the allocator of a pool how the program orders streams through hipvmm's streams and
+/// events.
+class order_watch final : private detail::stream_watcher {
+ public:
+  /// `device`: the device whose default streams the allocator knows.
+  order_watch(pool::block_allocator& allocator, device_ref device)
+      : allocator_{allocator}, device_{device} {
+    detail::watch_streams(*this);
+  }
+  ~order_watch() override { detail::end_watch(*this); }
+
+ private:
+  [[nodiscard]] detail::stream_point point_of(ihipStream_t* handle, bool poll) override {
+    const stream_ref stream{handle};
+    return is_known(stream) ? allocator_.current_epoch(stream, !poll) : detail::stream_point{};
+  }
+  void add_dependency(ihipStream_t* handle, const detail::stream_point& point) override {
+    const stream_ref waiter{handle};
+    if (is_known(waiter)) allocator_.add_dependency(waiter, point);
+  }
+  void note_passed(const detail::stream_point& point) override { allocator_.note_passed(point); }
+  void note_end(ihipStream_t* stream) override { allocator_.forget_ended(stream); }
+
+  /// A default stream belongs to the current device.
+  [[nodiscard]] bool is_known(stream_ref stream) const {
+    return (!stream.is_default() && !stream.is_per_thread_default()) ||
+           device_ref::current() == device_;
+  }
+
+  pool::block_allocator& allocator_;
+  device_ref device_;
+};
 
 /// The name of a pool in messages, and the text of its refusals.
 struct pool_messages {
@@ -165,7 +198,7 @@ struct pool_state {
   std::chrono::microseconds pause{0};  // of the worker, before its next check
   // Cancelled or waited for before anything that it uses is destroyed.
   detail::background_task releasing{[this] { release_some(); }};
-  pool::order_watch watch{allocator, device};
+  order_watch watch{allocator, device};
 };
 
 }  // namespace hipvmm::mr
