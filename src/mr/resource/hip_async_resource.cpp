@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -17,6 +21,7 @@
 #include "core/error.hpp"
 #include "mr/resource/misaligned.hpp"
 #include "mr/resource/pending_frees.hpp"
+#include "mr/resource/pool_sharing.hpp"
 #include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"
 #include "runtime/check_resources.hpp"
@@ -31,6 +36,17 @@ namespace hipvmm::mr {
 using detail::check;
 
 namespace {
+
+static_assert(sizeof(exported_pointer) == sizeof(hipMemPoolPtrExportData));
+
+// A descriptor of one's own for the memory of `handle`.
+shareable_handle duplicate(const shareable_handle& handle, device_ref device) {
+  const int copy = ::fcntl(handle.get(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0)
+    throw out_of_memory{exhausted::descriptors, device.ordinal(), 0, device.free_memory(),
+                        "the export of a pool needs two"};
+  return shareable_handle{copy, 0};
+}
 
 struct reuse_switch {
   hipMemPoolAttr attribute;
@@ -303,6 +319,56 @@ void hip_async_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
 bool hip_async_resource::do_is_equal(const memory_resource& other) const noexcept {
   const auto* const same = dynamic_cast<const hip_async_resource*>(&other);
   return same != nullptr && same->get() == get();
+}
+
+void hip_async_resource::grant(device_ref device, access_right right) {
+  require_own_process();
+  detail::set_pool_right(get(), this->device(), {device, right});
+}
+
+access_right hip_async_resource::access(device_ref device) const {
+  return detail::pool_right(get(), device);
+}
+
+void hip_async_resource::require_shareable() const {
+  if (shareable_ != handle_type::posix_fd)
+    throw std::invalid_argument{
+        "the export of a pool that this hip_async_resource did not make to be shared: set "
+        "hip_async_options::shareable to handle_type::posix_fd; views export nothing"};
+}
+
+shareable_handle hip_async_resource::export_handle() {
+  require_own_process();
+  require_shareable();
+  const std::lock_guard lock{exporting_};
+  if (exported_.empty()) {
+    // ROCm gives the same descriptor each time and never closes it, CUDA a new one: asked once.
+    int descriptor = -1;
+    detail::check_resources(hipMemPoolExportToShareableHandle(
+                                &descriptor, get(), hipMemHandleTypePosixFileDescriptor, 0),
+                            "hipMemPoolExportToShareableHandle", device(), 0);
+    exported_ = shareable_handle{descriptor, 0};
+  }
+  return duplicate(exported_, device());
+}
+
+exported_pointer hip_async_resource::export_pointer(void* pointer) const {
+  require_shareable();
+  hipMemPoolPtrExportData data{};
+  const hipError_t result = hipMemPoolExportPointer(&data, pointer);
+  // ROCm says "out of memory" of an address that it does not know.
+  if (result == hipErrorInvalidValue || result == hipErrorOutOfMemory) {
+    detail::clear_last_error();
+    throw std::invalid_argument{
+        "hip_async_resource: " + detail::address_text(pointer) +
+        " is not the start of a block of this pool that is in use (hipMemPoolExportPointer: " +
+        detail::error_name(result) +
+        "); export what allocate() gave. Memory of hipMalloc belongs to no pool: copy it into one"};
+  }
+  check(result, "hipMemPoolExportPointer");
+  exported_pointer exported;
+  std::memcpy(exported.data.data(), &data, sizeof(data));
+  return exported;
 }
 
 }  // namespace hipvmm::mr
