@@ -48,11 +48,7 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
   const std::shared_ptr<const fence> recorded = blocks_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
   // The epoch of this memory: no other thread frees memory in this stream.
-  std::uint64_t epoch = 0;
-  {
-    const state_lock lock{blocks_.mutex};
-    epoch = user.epoch();
-  }
+  const std::uint64_t epoch = blocks_.with_lock([&] { return user.epoch(); });
   // Until here a failure changes nothing.
   blocks_.streams.add_fence(user, recorded, epoch);
   const bool is_known = remove_small_block(offset, bytes);
@@ -115,11 +111,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   stream_state* const left = blocks_.streams.find(stream);
   if (left == nullptr) return;
   blocks_.empty_caches(*left);
-  bool lacks_fence = false;
-  {
-    const state_lock lock{blocks_.mutex};
-    lacks_fence = left->lacks_fence();
-  }
+  const bool lacks_fence = blocks_.with_lock([&] { return left->lacks_fence(); });
   std::shared_ptr<const fence> recorded;
   if (lacks_fence) recorded = blocks_.streams.make_fence(*left, left);
   if (lacks_fence && recorded == nullptr)

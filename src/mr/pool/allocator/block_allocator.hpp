@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <hipvmm/mr/pool_reuse.hpp>
@@ -193,7 +192,7 @@ class block_allocator {
   void wake() noexcept;
   /// Whether it is between begin_sleep() and wake().
   [[nodiscard]] bool is_asleep() {
-    return with_lock([this] { return blocks_.refusal != nullptr; });
+    return blocks_.with_lock([this] { return blocks_.refusal != nullptr; });
   }
   /// Waits, if it may, until no work uses freed memory, and releases all idle chunks, for that
   /// function. Pre: it is asleep.
@@ -201,23 +200,23 @@ class block_allocator {
   void release_idle(const char* function, bool may_wait);
 
   [[nodiscard]] pool_reuse reuse() {
-    return with_lock([this] { return blocks_.reuse; });
+    return blocks_.with_lock([this] { return blocks_.reuse; });
   }
   void set_reuse(pool_reuse reuse) {
-    with_lock([&] { blocks_.reuse = reuse; });
+    blocks_.with_lock([&] { blocks_.reuse = reuse; });
   }
   void set_limit(std::size_t physical_bytes) {
-    with_lock([&] { blocks_.limit = physical_bytes; });
+    blocks_.with_lock([&] { blocks_.limit = physical_bytes; });
   }
   void set_largest_chunk(std::size_t bytes) {
-    with_lock([&] { blocks_.largest_chunk = bytes; });
+    blocks_.with_lock([&] { blocks_.largest_chunk = bytes; });
   }
   /// Pre: no request was made yet.
   void set_event_origin(const detail::event_origin& origin) noexcept { blocks_.events = origin; }
   /// Bytes that the pool has from the device. Takes no lock of the pool.
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return blocks_.physical_bytes(); }
   void reset_highs() {
-    with_lock([this] { blocks_.index.reset_highs(); });
+    blocks_.with_lock([this] { blocks_.index.reset_highs(); });
   }
 
   /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
@@ -252,11 +251,6 @@ class block_allocator {
   static constexpr unsigned remembered_bits = 6;
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 
-  template <typename Work>
-  std::invoke_result_t<Work> with_lock(Work work) {
-    const state_lock lock{blocks_.mutex};
-    return work();
-  }
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
   void remember_user(remembered& place, std::uint64_t serial, stream_ref stream);
   /// Makes room in the cache, and adds the block.

@@ -33,8 +33,9 @@ class free_memory_scan final : block_filter {
     for (block* const each : cached_) add(*each);
     blocks.index.for_each_stretch(blocks.index.least_chunk(),
                                   [this](block& first, const block&) { add(first); });
-    std::sort(stretches_.begin(), stretches_.end());
-    stretches_.erase(std::unique(stretches_.begin(), stretches_.end()), stretches_.end());
+    std::ranges::sort(stretches_, {}, &stretch::first);
+    const auto twice = std::ranges::unique(stretches_, {}, &stretch::first);
+    stretches_.erase(twice.begin(), twice.end());
     for (stretch& each : stretches_) {
       each.end = end_of(*each.first);
       add_idle_chunks(blocks.index, *each.first, each.end, chunks_);
@@ -80,8 +81,6 @@ class free_memory_scan final : block_filter {
   struct stretch {
     block* first;
     std::size_t end = 0;
-    friend bool operator<(const stretch& a, const stretch& b) { return a.first < b.first; }
-    friend bool operator==(const stretch& a, const stretch& b) { return a.first == b.first; }
   };
 
   [[nodiscard]] bool is_usable(const block& one) const override {

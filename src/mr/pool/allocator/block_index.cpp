@@ -243,8 +243,8 @@ void block_index::make_unmapped(block& loose) noexcept {
 }
 
 std::size_t block_index::least_chunk() const noexcept {
-  const auto found = std::find_if(chunks_by_width_.begin(), chunks_by_width_.end(),
-                                  [](std::size_t count) { return count != 0; });
+  const auto found =
+      std::ranges::find_if(chunks_by_width_, [](std::size_t count) { return count != 0; });
   if (found == chunks_by_width_.end()) return address_bytes_;
   const auto width = static_cast<std::size_t>(found - chunks_by_width_.begin());
   return width == 0 ? 0 : std::size_t{1} << (width - 1);

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include "core/error.hpp"
 #include "core/logger.hpp"
 #include "vmm/idle/idle_memory.hpp"
@@ -16,7 +15,21 @@ namespace hipvmm::mr::pool {
 
 void maintenance::poll_fences(const stream_timeline::state_list& states) {
   for (stream_state* const each : states) blocks_.streams.poll(*each);
-  recycle_forgotten();
+  const state_lock lock{blocks_.mutex};
+  stream_state& idle = blocks_.streams.idle();
+  for (stream_state& each : blocks_.streams.states()) {
+    if (!each.is_forgotten() || !each.has_passed(each.newest())) continue;
+    const bool has_old_addresses = std::ranges::any_of(
+        backing_.old_mappings, [&each](const auto& one) { return one.owner == &each; });
+    if (has_old_addresses) continue;
+    while (block* const one = each.free().first()) {
+      blocks_.index.take_whole(*one);
+      one->owner = &idle;
+      one->epoch = 0;
+      blocks_.index.make_free(*one);
+    }
+    each.vacate();
+  }
 }
 
 bool maintenance::collect_reusable(const stream_timeline::state_list& states, bool is_forced) {
@@ -40,24 +53,6 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     if (one->state == block_state::busy) blocks_.index.make_free(*one);
   }
   return !passed.empty();
-}
-
-void maintenance::recycle_forgotten() {
-  const state_lock lock{blocks_.mutex};
-  stream_state& idle = blocks_.streams.idle();
-  for (stream_state& each : blocks_.streams.states()) {
-    if (!each.is_forgotten() || !each.has_passed(each.newest())) continue;
-    const bool has_old_addresses = std::ranges::any_of(
-        backing_.old_mappings, [&each](const auto& one) { return one.owner == &each; });
-    if (has_old_addresses) continue;
-    while (block* const one = each.free().first()) {
-      blocks_.index.take_whole(*one);
-      one->owner = &idle;
-      one->epoch = 0;
-      blocks_.index.make_free(*one);
-    }
-    each.vacate();
-  }
 }
 
 void maintenance::record_forgotten(const stream_timeline::state_list& states) {
@@ -102,20 +97,14 @@ void maintenance::wait_for_streams(const stream_timeline::state_list& states,
 template <typename Predicate>
 void maintenance::detach_old_addresses(Predicate is_over, unmap_records& going) {
   for (auto at = backing_.old_mappings.begin(); at != backing_.old_mappings.end();) {
-    {
-      const state_lock lock{blocks_.mutex};
-      if (!is_over(*at)) {
-        ++at;
-        continue;
-      }
+    if (!blocks_.with_lock([&] { return is_over(*at); })) {
+      ++at;
+      continue;
     }
     unmap_records records;
     records.push_back({nullptr, at->addresses, 0});
     records.back().what = backing_.memory.detach_old_mapping(at->addresses->offset);
-    {
-      const state_lock lock{blocks_.mutex};
-      blocks_.index.take_leaving(*at->addresses);
-    }
+    blocks_.with_lock([&] { blocks_.index.take_leaving(*at->addresses); });
     going.splice(going.end(), records);
     at = backing_.old_mappings.erase(at);
   }
@@ -174,10 +163,7 @@ void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around,
   unmap_records records;
   records.push_back({nullptr, around.front(), chunk.bytes});
   records.back().what = backing_.memory.detach(chunk.offset, chunk.bytes);
-  {
-    const state_lock lock{blocks_.mutex};
-    blocks_.index.merge(*around.front(), chunk.offset + chunk.bytes);
-  }
+  blocks_.with_lock([&] { blocks_.index.merge(*around.front(), chunk.offset + chunk.bytes); });
   around.clear();
   going.splice(going.end(), records);
 }
@@ -274,8 +260,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
     }
     more = more || ((in_use || are_in_transit || turn_.are_others_away()) && excess != 0);
     // In the order of addresses, so that cutting one leaves the first block of the next.
-    std::ranges::sort(chosen,
-                      [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
+    std::ranges::sort(chosen, {}, &idle_chunk::offset);
     around = claim(chosen);
   }
   return {release_chunks(chosen, around, gift), more};
@@ -330,10 +315,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
   }
   for (const idle_chunk& each : chosen)
     blocks_.report_event(memory_event_kind::trim, each.offset, each.bytes);
-  {
-    const state_lock lock{blocks_.mutex};
-    blocks_.index.set_base(backing_.memory.base());
-  }
+  blocks_.with_lock([this] { blocks_.index.set_base(backing_.memory.base()); });
   std::size_t returned = pinned;
   for (const idle_chunk& each : chosen) returned += each.bytes;
   // The memory counts as held until the device has it.

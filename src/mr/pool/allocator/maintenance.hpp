@@ -48,7 +48,6 @@ class maintenance {
   using state_lock = pool_blocks::state_lock;
   using unmap_records = std::list<pool_backing::unmap_record>;
 
-  void recycle_forgotten();
   /// Whether work in flight may use some free memory. Pre: the state lock is held.
   [[nodiscard]] bool is_free_memory_in_use() const;
   /// Detaches the old addresses that `is_over` selects, to be released. Throws: as the backend;

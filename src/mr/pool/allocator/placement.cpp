@@ -104,8 +104,7 @@ class scanner {
   }
 
   placement_scan run_gaps() {
-    std::sort(found_.sources.begin(), found_.sources.end(),
-              [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
+    std::ranges::sort(found_.sources, {}, &idle_chunk::offset);
     for (block_tree* const tree : {&index_.unmapped(), &index_.leaving()}) {
       for (block& each : *tree) {
         if (!is_gap(each) || (each.previous != nullptr && is_gap(*each.previous))) continue;
@@ -272,8 +271,8 @@ std::vector<idle_chunk> sources_for(const candidate& target, const request& want
     return one.bytes < least || (one.offset < end && target.at < one.offset + one.bytes);
   });
   // From the smallest runs first: large ones may serve large requests as they are.
-  std::sort(sources.begin(), sources.end(), [](const idle_chunk& a, const idle_chunk& b) {
-    return std::pair{a.run_bytes, a.offset} < std::pair{b.run_bytes, b.offset};
+  std::ranges::sort(sources, {}, [](const idle_chunk& one) {
+    return std::pair{one.run_bytes, one.offset};
   });
   std::size_t sum = 0;
   std::erase_if(sources, [&](const idle_chunk& one) {
@@ -281,8 +280,7 @@ std::vector<idle_chunk> sources_for(const candidate& target, const request& want
     sum += one.bytes;
     return false;
   });
-  std::sort(sources.begin(), sources.end(),
-            [](const idle_chunk& a, const idle_chunk& b) { return a.order < b.order; });
+  std::ranges::sort(sources, {}, &idle_chunk::order);
   return sources;
 }
 

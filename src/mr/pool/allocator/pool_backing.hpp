@@ -32,6 +32,7 @@ struct backing_turns {
     // If this work unmaps detached memory: the bytes of its chunks, which count as held until the
     // work ends.
     std::optional<std::size_t> unmapped_bytes;
+    [[nodiscard]] bool unmaps() const noexcept { return unmapped_bytes.has_value(); }
   };
   boost::intrusive::list<unlocked_period> unlocked_periods;
   std::uint64_t last_unlocked_period = 0;
@@ -105,13 +106,11 @@ class backing_turn {
   [[nodiscard]] bool are_others_away() const noexcept { return !turns_.unlocked_periods.empty(); }
   /// Whether other threads unmap detached memory without the lock.
   [[nodiscard]] bool do_others_unmap() const noexcept {
-    return std::any_of(turns_.unlocked_periods.begin(), turns_.unlocked_periods.end(),
-                       [](const auto& each) { return each.unmapped_bytes.has_value(); });
+    return std::ranges::any_of(turns_.unlocked_periods, &backing_turns::unlocked_period::unmaps);
   }
   /// Whether requests wait without the lock.
   [[nodiscard]] bool do_others_wait() const noexcept {
-    return !std::all_of(turns_.unlocked_periods.begin(), turns_.unlocked_periods.end(),
-                        [](const auto& each) { return each.unmapped_bytes.has_value(); });
+    return !std::ranges::all_of(turns_.unlocked_periods, &backing_turns::unlocked_period::unmaps);
   }
   /// The bytes of chunks that other threads unmap without the lock, which still count as held.
   [[nodiscard]] std::size_t leaving_bytes() const noexcept {

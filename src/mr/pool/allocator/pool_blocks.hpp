@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,12 @@ struct pool_blocks {
   std::uint64_t chunks_moved = 0;
   // Set while the memory sleeps: the sentence for a request.
   const std::string* refusal = nullptr;
+
+  template <typename Work>
+  std::invoke_result_t<Work> with_lock(Work work) {
+    const state_lock lock{mutex};
+    return work();
+  }
 
   // Called with the state lock.
   /// Throws: std::logic_error while the memory sleeps.

@@ -122,8 +122,7 @@ void slow_path::uncover_free_memory() {
 }
 
 void slow_path::require_awake() const {
-  const state_lock lock{blocks_.mutex};
-  blocks_.require_awake();
+  blocks_.with_lock([this] { blocks_.require_awake(); });
 }
 
 std::optional<std::size_t> slow_path::take_own(pool_source counted) {
@@ -248,10 +247,7 @@ candidate slow_path::one_free_block() {
 bool slow_path::wait_for(const blocks& taken) {
   for (const block* const one : taken) {
     stream_state& owner = owner_of(*one);
-    {
-      const state_lock lock{blocks_.mutex};
-      if (owner.has_passed(one->epoch)) continue;
-    }
+    if (blocks_.with_lock([&] { return owner.has_passed(one->epoch); })) continue;
     const auto known = blocks_.streams.fence_for(owner, one->epoch, &user_);
     if (!known || !turn_.wait_for(*known->point)) return mark_untracked(owner);
     const state_lock lock{blocks_.mutex};
@@ -264,10 +260,7 @@ bool slow_path::make_user_wait(const blocks& taken) {
   if (!user_.is_stream()) return wait_for(taken);
   for (const block* const one : taken) {
     stream_state& owner = owner_of(*one);
-    {
-      const state_lock lock{blocks_.mutex};
-      if (is_in_order(*one)) continue;
-    }
+    if (blocks_.with_lock([&] { return is_in_order(*one); })) continue;
     if (waited_ && !(owner.is_stream() && blocks_.reuse.allow_internal_dependencies)) {
       if (!wait_for({const_cast<block*>(one)})) return false;
       continue;

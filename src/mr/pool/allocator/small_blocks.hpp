@@ -73,9 +73,7 @@ class sparse_array {
     static_cast<void>(::madvise(made, bytes(), MADV_NOHUGEPAGE));
     elements_ = static_cast<Element*>(made);
   }
-  ~sparse_array() {
-    if (elements_ != nullptr) ::munmap(elements_, bytes());
-  }
+  ~sparse_array() { free(elements_, count_); }
   sparse_array& operator=(sparse_array&&) = delete;
 
   [[nodiscard]] Element* get() const noexcept { return elements_; }
