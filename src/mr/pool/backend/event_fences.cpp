@@ -85,20 +85,6 @@ class event_fences::event_fence final : public fence {
   std::shared_ptr<spare_events> home_;
 };
 
-namespace {
-
-/// Throws: hip_error for a lack of memory too. It is none of the memory that was requested, for
-/// which the slow path would wait for work.
-event make_event(device_ref device) {
-  try {
-    return event{device};
-  } catch (const out_of_memory& full) {
-    detail::throw_failure(hipErrorOutOfMemory, "hipEventCreateWithFlags", full.what());
-  }
-}
-
-}  // namespace
-
 /// Done when the devices have finished the work that they had at its creation: a thread of the
 /// library waits for them.
 class event_fences::device_fence final : public fence {
@@ -194,23 +180,31 @@ bool event_fences::fences_need_streams() const {
 
 namespace {
 
-/// The meaning of a failed call about a stream.
-enum class refusal { captured, gone };
+/// Throws: hip_error for a lack of memory too. It is none of the memory that was requested, for
+/// which the slow path would wait for work.
+event make_event(device_ref device) {
+  try {
+    return event{device};
+  } catch (const out_of_memory& full) {
+    detail::throw_failure(hipErrorOutOfMemory, "hipEventCreateWithFlags", full.what());
+  }
+}
 
-/// Throws any other failure again.
-refusal meaning_of(const hip_error& error) {
+/// Whether a call about a stream failed because of a capture; else the stream is gone. Throws any
+/// other failure again.
+bool is_by_capture(const hip_error& error) {
   switch (error.code()) {
     // A capture that another thread has begun in between.
     case hipErrorStreamCaptureUnsupported:
     case hipErrorStreamCaptureInvalidated:
-      return refusal::captured;
+      return true;
     // The stream is gone, and no call said so before: the host provider and ROCm from 7.1 say
     // InvalidHandle, ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
     // CUDA may crash: no stream that may_vanish() is named after its last call.
     case hipErrorInvalidHandle:
     case hipErrorContextIsDestroyed:
     case hipErrorInvalidValue:
-      return refusal::gone;
+      return false;
     default:
       throw hip_error{error};
   }
@@ -228,7 +222,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     if (detail::is_captured(stream)) return nullptr;
     if (detail::needs_no_event(stream)) return std::make_shared<passed_fence>();
   } catch (const hip_error& error) {
-    return meaning_of(error) == refusal::captured ? nullptr : fence_for_gone();
+    return is_by_capture(error) ? nullptr : fence_for_gone();
   }
   for (const device_ref other : detail::all_devices())
     if (std::ranges::find(tried, other) == tried.end()) tried.push_back(other);
@@ -243,7 +237,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     try {
       detail::record_without_notify(*one, stream);
     } catch (const hip_error& error) {
-      if (meaning_of(error) == refusal::captured) return nullptr;
+      if (is_by_capture(error)) return nullptr;
       continue;
     }
     note_user(device);
@@ -252,7 +246,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
       if (detail::is_captured(stream)) return nullptr;
     } catch (const hip_error& error) {
       // Or it has destroyed the stream: the record may or may not cover its work.
-      return meaning_of(error) == refusal::captured ? nullptr : fence_for_gone();
+      return is_by_capture(error) ? nullptr : fence_for_gone();
     }
     return std::make_shared<event_fence>(std::move(*one), spare_);
   }

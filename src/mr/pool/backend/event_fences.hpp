@@ -29,7 +29,6 @@ class event_fences final : public fence_source {
   [[nodiscard]] std::shared_ptr<const fence> fence_for_gone() override;
   void note_unknown_user() noexcept override { has_unknown_users_ = true; }
   [[nodiscard]] bool fences_need_streams() const override;
-  /// Waits for all work of all devices that may use the memory.
   void synchronize() override;
   /// Declares that streams of `device` may use the memory too.
   void add(device_ref device);
