@@ -56,7 +56,7 @@ class address_table {
 
   /// Returns a copy of the value of `pointer`; nullopt when there is none.
   [[nodiscard]] std::optional<Value> find(const void* pointer) const {
-    const part& in = part_of(pointer);
+    part& in = part_of(pointer);
     const std::lock_guard lock{in.mutex};
     const auto found = in.entries.find(pointer);
     return found == in.entries.end() ? std::nullopt : std::optional{found->second};
@@ -69,7 +69,7 @@ class address_table {
   [[nodiscard]] std::optional<std::pair<const void*, Value>> last_not_above(
       const void* pointer) const {
     std::optional<std::pair<const void*, Value>> result;
-    for (const part& each : parts_) {
+    for (part& each : parts_) {
       const std::lock_guard lock{each.mutex};
       if (!each.ordered) {
         order made;
@@ -88,7 +88,7 @@ class address_table {
   /// Calls `visit` with each address and its value. Pre: `visit` does not use the table.
   template <typename Visit>
   void for_each(Visit visit) const {
-    for (const part& each : parts_) {
+    for (part& each : parts_) {
       const std::lock_guard lock{each.mutex};
       for (const auto& [pointer, value] : each.entries) visit(pointer, value);
     }
@@ -96,23 +96,19 @@ class address_table {
 
  private:
   struct alignas(64) part {
-    mutable std::mutex mutex;
+    std::mutex mutex;
     list entries;
-    mutable std::optional<order> ordered;  // the addresses, once they were asked for in order
+    std::optional<order> ordered;  // the addresses, once they were asked for in order
   };
 
-  [[nodiscard]] static std::size_t part_index(const void* pointer) noexcept {
+  [[nodiscard]] part& part_of(const void* pointer) const noexcept {
     // Blocks begin at multiples of 256, and large ones at multiples of much more.
     const std::uint64_t mixed =
         (reinterpret_cast<std::uintptr_t>(pointer) >> 8) * 0x9e3779b97f4a7c15U;
-    return mixed >> 60;
-  }
-  [[nodiscard]] part& part_of(const void* pointer) noexcept { return parts_[part_index(pointer)]; }
-  [[nodiscard]] const part& part_of(const void* pointer) const noexcept {
-    return parts_[part_index(pointer)];
+    return parts_[mixed >> 60];
   }
 
-  std::array<part, 16> parts_;
+  mutable std::array<part, 16> parts_;
 };
 
 }  // namespace hipvmm::detail

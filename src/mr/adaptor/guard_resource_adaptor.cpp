@@ -36,6 +36,13 @@ constexpr std::size_t staging_bytes = 256 * KiB;
 // So many blocks of streams that have not passed are asked for by each call.
 constexpr int most_unfinished = 16;
 
+const guard_options& checked_guard(const guard_options& options) {
+  if (options.canary_bytes == 0)
+    throw std::invalid_argument{
+        "guard_resource_adaptor: guard_options::canary_bytes is 0; it must be at least 1"};
+  return options;
+}
+
 }  // namespace
 
 class guard_resource_adaptor::state {
@@ -396,17 +403,6 @@ class guard_resource_adaptor::state {
   std::mutex staging_mutex_;
   unsigned char* const staging_;
 };
-
-namespace {
-
-const guard_options& checked_guard(const guard_options& options) {
-  if (options.canary_bytes == 0)
-    throw std::invalid_argument{
-        "guard_resource_adaptor: guard_options::canary_bytes is 0; it must be at least 1"};
-  return options;
-}
-
-}  // namespace
 
 guard_resource_adaptor::guard_resource_adaptor(memory_resource* upstream,
                                                const guard_options& options)
