@@ -16,21 +16,6 @@
 #include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
-namespace {
-
-// hipFree waits for its device on every release, and in a relaxed thread beside captures too. If it
-// fails or has no memory to free, the other call fails as well, or waits.
-void wait_by_free_if_possible(device_ref device) {
-  if (!has_context(device)) return;
-  try {
-    if (wait_by_free(device)) return;
-  } catch (const hip_error&) {
-  }
-  const relaxed_captures relaxed;
-  device.synchronize();
-}
-
-}  // namespace
 
 bool wait_for_work(stream_ref stream) {
   std::optional<bool> waited;
@@ -64,8 +49,18 @@ device_list other_users_of(device_ref owner) {
   return others;
 }
 
+// hipFree waits for its device on every release, and in a relaxed thread beside captures too. If it
+// fails or has no memory to free, the other call fails as well, or waits.
 void wait_for_devices(const device_list& devices) {
-  for (const device_ref device : devices) wait_by_free_if_possible(device);
+  for (const device_ref device : devices) {
+    if (!has_context(device)) continue;
+    try {
+      if (wait_by_free(device)) continue;
+    } catch (const hip_error&) {
+    }
+    const relaxed_captures relaxed;
+    device.synchronize();
+  }
 }
 
 void wait_for_users(const void* pointer, const device_list& devices) {

@@ -27,10 +27,6 @@ namespace {
 constexpr std::size_t held_back_bytes = 64 * 1024;
 constexpr std::size_t longest_row = 160;
 
-[[noreturn]] void fail_to_write(const std::string& what, int error) {
-  throw std::system_error{error, std::generic_category(), "logging_resource_adaptor: " + what};
-}
-
 /// A file that is this log's alone.
 class file_sink final : public csv_log::sink {
  public:
@@ -68,7 +64,8 @@ class file_sink final : public csv_log::sink {
 
  private:
   [[noreturn]] void fail(const char* what, int error) const {
-    fail_to_write("the log '" + name_ + "' " + what, error);
+    throw std::system_error{error, std::generic_category(),
+                            "logging_resource_adaptor: the log '" + name_ + "' " + what};
   }
 
   void make_folder() const {

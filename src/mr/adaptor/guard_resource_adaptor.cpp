@@ -145,19 +145,16 @@ class guard_resource_adaptor::state {
   [[nodiscard]] std::size_t front_of(std::size_t alignment) const {
     return align_up(options_.canary_bytes, alignment);
   }
-  [[nodiscard]] std::size_t total_of(std::size_t bytes, std::size_t alignment) const {
-    const std::size_t more = front_of(alignment) + options_.canary_bytes;
-    // More than there is, which the upstream refuses.
-    return bytes > std::numeric_limits<std::size_t>::max() - more
-               ? std::numeric_limits<std::size_t>::max()
-               : bytes + more;
-  }
   [[nodiscard]] request with_canaries(const request& inner) const {
-    return {inner.stream, total_of(inner.bytes, inner.alignment), inner.alignment};
+    constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+    const std::size_t more = front_of(inner.alignment) + options_.canary_bytes;
+    // The upstream refuses the most.
+    return {inner.stream, inner.bytes > most - more ? most : inner.bytes + more, inner.alignment};
   }
   /// The known bytes of a block in the upstream.
   [[nodiscard]] std::size_t held_of(const guarded_block& block) const {
-    return align_up(total_of(block.bytes, block.alignment), memory_resource::default_alignment);
+    return align_up(with_canaries({std::nullopt, block.bytes, block.alignment}).bytes,
+                    memory_resource::default_alignment);
   }
 
   void free_known(unsigned char* pointer, guarded_block& block, const request& returned) noexcept {

@@ -32,15 +32,10 @@ void block_index::prepare_for(std::size_t count) {
   }
 }
 
-block& block_index::take_spare() noexcept {
-  block& taken = *spare_;
-  spare_ = taken.next;
-  --spare_count_;
-  return taken;
-}
-
 block& block_index::cut(block& whole, std::size_t bytes) noexcept {
-  block& rest = take_spare();
+  block& rest = *spare_;
+  spare_ = rest.next;
+  --spare_count_;
   rest.offset = whole.offset + bytes;
   rest.bytes = whole.bytes - bytes;
   rest.owner = whole.owner;

@@ -155,7 +155,6 @@ class block_index {
                                       boost::intrusive::hash<mix>,
                                       boost::intrusive::power_2_buckets<true>>;
 
-  [[nodiscard]] block& take_spare() noexcept;
   /// Merges `one` with the next block; the attributes are those of `one`.
   void join_next(block& one) noexcept;
   void enter_tree(block& one) noexcept;

@@ -43,8 +43,8 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     });
     each->note_collected();
   }
-  for (block* const one : passed) blocks_.index.take_whole(*one);
   for (block* const one : passed) {
+    blocks_.index.take_whole(*one);
     one->owner = &blocks_.streams.idle();
     one->epoch = 0;
   }

@@ -26,9 +26,7 @@ class stream_timeline {
   /// `state_mutex` guards the states.
   stream_timeline(fence_source& source, detail::ranked_mutex& state_mutex);
 
-  /// The owner of memory that nothing uses.
   [[nodiscard]] stream_state& idle() noexcept { return idle_; }
-  /// The owner of memory that work of any stream may use, if that was submitted before the free.
   [[nodiscard]] stream_state& all_streams() noexcept { return all_streams_; }
 
   // Called without the state lock.

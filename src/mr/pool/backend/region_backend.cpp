@@ -40,17 +40,13 @@ region make_region(device_ref device, std::size_t address_bytes, const region_op
                     : region{device, address_bytes, options};
 }
 
-/// As many chunks as take half of the descriptors that the process may have; 0 if chunks cost
-/// none.
-std::size_t chunks_for_descriptors(const detail::memory_strategy& strategy) {
-  const std::size_t each = strategy.descriptors_per_chunk;
-  return each == 0 ? 0 : std::max<std::size_t>(1, detail::descriptor_limit() / 2 / each);
-}
-
 backend_traits traits_for(device_ref device) {
   const detail::memory_strategy strategy{device};
+  // Chunks may take half of the descriptors that the process may have.
+  const std::size_t each = strategy.descriptors_per_chunk;
   return {
-      .most_chunks = chunks_for_descriptors(strategy),
+      .most_chunks =
+          each == 0 ? 0 : std::max<std::size_t>(1, detail::descriptor_limit() / 2 / each),
       .has_equal_chunks = !strategy.rights.takes_any_mapping,  // needed by regions with holes
       .prices = strategy.prices,
       .unmap_waits =
