@@ -22,11 +22,10 @@ class pool_sleep final : detail::sleep_participant {
   pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocator& blocks,
              pool::device_backend& memory);
 
-  /// Whether the pool sleeps, or suspend() or resume() is at work on it.
-  [[nodiscard]] bool is_asleep() const { return blocks_.is_asleep(); }
-  /// Throws: std::logic_error then, and while the memory may be evicted.
+  /// Throws: std::logic_error while the pool sleeps, suspend() or resume() is at work on it, or the
+  /// memory may be evicted.
   void require_awake(const char* function) const {
-    if (is_asleep()) throw std::logic_error{membership_.refusal(function)};
+    if (blocks_.is_asleep()) throw std::logic_error{membership_.refusal(function)};
     membership_.require_awake(function);
   }
   /// The same for requests, for which the allocator knows the turns of suspend().

@@ -78,13 +78,12 @@ void* pool_state::serve(const pool::request& wanted, Allocate allocate) {
       continue;
     }
     // Idle memory that cannot move, as slabs of other sizes, is released for new memory.
-    std::size_t released = 0;
-    detail::report_exceptions([&] {
-      if (wanted.alignment <= address_bytes &&
-          allocator.may_release_serve(wanted.bytes, memory->available().bytes))
-        released = allocator.trim(0, {});
+    const bool has_released = detail::report_exceptions([&] {
+      return wanted.alignment <= address_bytes &&
+             allocator.may_release_serve(wanted.bytes, memory->available().bytes) &&
+             allocator.trim(0, {}) != 0;
     });
-    if (released != 0) {
+    if (has_released) {
       supply.forget_refusal();
       continue;
     }

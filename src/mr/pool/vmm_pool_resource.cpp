@@ -137,7 +137,6 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     return {*offset, found->bytes};
   }
 
-  /// The result of make_backend().
   [[nodiscard]] pool::device_backend& rights() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
@@ -225,9 +224,7 @@ void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::siz
 bool vmm_pool_resource::try_deallocate(stream_ref stream, void* pointer,
                                        std::size_t bytes) noexcept {
   if (pointer == nullptr || is_of_parent()) return false;
-  bool is_freed = false;
-  detail::report_exceptions([&] { is_freed = state_->deallocate(stream, pointer, bytes); });
-  return is_freed;
+  return detail::report_exceptions([&] { return state_->deallocate(stream, pointer, bytes); });
 }
 
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -308,7 +305,7 @@ std::vector<chunk_access> vmm_pool_resource::effective_access() const {
 std::vector<chunk_view> vmm_pool_resource::chunks() const {
   return live().allocator.with_backend([this] {
     const region& all = state_->rights().chunk_region();
-    return state_->sleep && state_->sleep->is_asleep() ? std::vector<chunk_view>{} : all.chunks();
+    return state_->allocator.is_asleep() ? std::vector<chunk_view>{} : all.chunks();
   });
 }
 

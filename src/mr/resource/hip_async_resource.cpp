@@ -291,8 +291,7 @@ void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::si
   if (kept) return;
   if (is_captured) return detail::free_async(stream, pointer);
   // No event could be recorded, which was reported: the host waits instead.
-  bool is_idle = false;
-  detail::report_exceptions([&] { is_idle = detail::wait_for_work(stream); });
+  const bool is_idle = detail::report_exceptions([&] { return detail::wait_for_work(stream); });
   is_idle ? pending_->free_idle(pointer, bytes)
           : do_deallocate_sync(pointer, bytes, default_alignment);
 }

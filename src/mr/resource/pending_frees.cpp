@@ -122,22 +122,21 @@ std::size_t pending_frees::forget_size(void* pointer, std::size_t bytes) {
 }
 
 void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  const auto fits = [=](const block& one) {
+    return fits_well(one.bytes, bytes) && is_aligned(one.pointer, alignment);
+  };
   const std::lock_guard lock{mutex_};
   // Idle, so that any stream may have them.
-  for (auto each = refused_.begin(); each != refused_.end(); ++each) {
-    if (!fits_well(each->bytes, bytes) || !is_aligned(each->pointer, alignment)) continue;
-    if (each->bytes != bytes) larger_[each->pointer] = each->bytes;
-    void* const pointer = each->pointer;
-    refused_.erase(each);
+  if (const auto idle = std::ranges::find_if(refused_, fits); idle != refused_.end()) {
+    if (idle->bytes != bytes) larger_[idle->pointer] = idle->bytes;
+    void* const pointer = idle->pointer;
+    refused_.erase(idle);
     return pointer;
   }
   const auto of = kept_.find(stream.get());
   if (of == kept_.end()) return nullptr;
-  for (auto each = of->second.begin(); each != of->second.end(); ++each) {
-    if (!fits_well(each->bytes, bytes)) continue;
-    if (is_aligned(each->pointer, alignment)) return take_for(stream, of, each, bytes);
-  }
-  return nullptr;
+  const auto found = std::ranges::find_if(of->second, fits);
+  return found != of->second.end() ? take_for(stream, of, found, bytes) : nullptr;
 }
 
 void* pending_frees::take_of_any(stream_ref stream, std::size_t bytes, std::size_t alignment) {

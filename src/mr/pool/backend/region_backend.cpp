@@ -86,9 +86,8 @@ struct region_backend::detached_mapping final : pending_release {
     const address_range* const range = &one->addresses();
     std::erase_if(all,
                   [range](detached_mapping* each) { return &each->one->addresses() != range; });
-    std::sort(all.begin(), all.end(), [](detached_mapping* a, detached_mapping* b) {
-      return std::less<>{}(a->one->map().get(), b->one->map().get());
-    });
+    std::ranges::sort(all, std::less<>{},
+                      [](detached_mapping* each) { return each->one->map().get(); });
     if (all.size() >= downward_unmaps::fewest)
       unmap_runs(
           all, [](detached_mapping* each) -> mapping& { return each->one->map(); }, *range);
