@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <hipvmm/mr/adaptor/guard_options.hpp>
 #include <hipvmm/runtime/event.hpp>
+#include "core/call_stack.hpp"
 #include "core/check.hpp"
 
 namespace hipvmm::mr {
@@ -38,20 +44,58 @@ struct freed_block {
 };
 
 /// "1000 bytes at 0x7f12c0000000".
-[[nodiscard]] std::string text_of(const freed_block& one);
+[[nodiscard]] inline std::string text_of(const freed_block& one) {
+  return std::to_string(one.block.bytes) + " bytes at " + detail::address_text(one.pointer);
+}
 /// The calls of a stack as lines below "`what` by:"; empty for an empty stack.
-[[nodiscard]] std::string calls_text(const char* what, const call_addresses& calls);
+[[nodiscard]] inline std::string calls_text(const char* what, const call_addresses& calls) {
+  if (calls.empty()) return {};
+  return std::string{"\n"} + what + " by:\n" + detail::text_of_stack(calls);
+}
 /// Both stacks of a block.
-[[nodiscard]] std::string calls_of(const freed_block& one);
+[[nodiscard]] inline std::string calls_of(const freed_block& one) {
+  return calls_text("allocated", one.block.allocated_by) + calls_text("freed", one.freed_by);
+}
 
 /// The damage that a guard_resource_adaptor has yet to report. Thread-safe.
 class guard_findings {
+  static auto is_other_than(unsigned char expected) {
+    return [expected](unsigned char each) { return each != expected; };
+  }
+
  public:
   /// Compares the `count` bytes before and behind the block, whose copies follow each other.
-  void compare_canaries(freed_block& one, const unsigned char* copies, std::size_t count) noexcept;
+  void compare_canaries(freed_block& one, const unsigned char* copies, std::size_t count) noexcept {
+    constexpr unsigned char canary = guard_patterns::canary;
+    const unsigned char* const middle = copies + count;
+    // An underflow begins at the byte next to the block.
+    const auto last = std::make_reverse_iterator(copies);
+    const auto before =
+        std::find_if(std::make_reverse_iterator(middle), last, is_other_than(canary));
+    if (before != last)
+      add_damage(one,
+                 "was written before its start, nearest at offset -" +
+                     std::to_string(middle - before.base() + 1),
+                 *before, canary);
+    const unsigned char* const behind = std::find_if(middle, middle + count, is_other_than(canary));
+    if (behind != middle + count)
+      add_damage(one,
+                 "was written behind its end, first at offset " +
+                     std::to_string(one.block.bytes + static_cast<std::size_t>(behind - middle)),
+                 *behind, canary);
+  }
   /// Compares bytes of a freed block from offset `at` on. Returns whether they are unchanged.
   bool compare_freed(freed_block& one, std::size_t at, const unsigned char* bytes,
-                     std::size_t count) noexcept;
+                     std::size_t count) noexcept {
+    constexpr unsigned char freed = guard_patterns::freed;
+    const unsigned char* const changed = std::find_if(bytes, bytes + count, is_other_than(freed));
+    if (changed == bytes + count) return true;
+    add_damage(one,
+               "was written after it was freed, first at offset " +
+                   std::to_string(at + static_cast<std::size_t>(changed - bytes)),
+               *changed, freed);
+    return false;
+  }
   /// Adds the result of `sentence`.
   template <typename Sentence>
   void add(Sentence sentence) noexcept {
@@ -63,12 +107,46 @@ class guard_findings {
   }
   /// Reports all so far to the error handler, or throws it as one std::logic_error. Pre: no lock is
   /// held, which an error handler could need.
-  void deliver(guard_damage how);
-  [[nodiscard]] std::uint64_t damages() const noexcept;
+  void deliver(guard_damage how) {
+    std::vector<std::string> found;
+    {
+      const std::lock_guard lock{mutex_};
+      found.swap(reports_);
+    }
+    if (found.empty()) return;
+    if (how == guard_damage::reports) {
+      for (const std::string& each : found) detail::warn(subject, each);
+      return;
+    }
+    std::string text = subject;
+    for (const std::string& each : found) text += ": " + each;
+    throw std::logic_error{text};
+  }
+  [[nodiscard]] std::uint64_t damages() const noexcept {
+    const std::lock_guard lock{mutex_};
+    return damages_;
+  }
 
  private:
+  static constexpr const char* subject = "guard_resource_adaptor";
+
+  static std::string byte_text(unsigned char byte) {
+    std::array<char, 8> text;
+    std::snprintf(text.data(), text.size(), "0x%02x", byte);
+    return text.data();
+  }
   void add_damage(freed_block& one, const std::string& what, unsigned char found,
-                  unsigned char expected) noexcept;
+                  unsigned char expected) noexcept {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!one.is_damaged) ++damages_;
+      one.is_damaged = true;
+    }
+    add([&] {
+      return "a block of " + text_of(one) + " " + what + ": " + byte_text(found) + " instead of " +
+             byte_text(expected) + calls_of(one);
+    });
+  }
 
   mutable std::mutex mutex_;
   std::vector<std::string> reports_;

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include "core/observers/race_checker_calls.hpp"
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "region/sleep/memory_tag.hpp"
@@ -20,7 +25,11 @@ class pool_sleep final : detail::sleep_participant {
  public:
   /// Both outlive it. Without a tag the pool never sleeps.
   pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocator& blocks,
-             pool::device_backend& memory);
+             pool::device_backend& memory)
+      : blocks_{blocks},
+        memory_{memory},
+        refusal_{tag ? tag->state()->refusal("vmm_pool_resource") : std::string{}},
+        membership_{tag, *this} {}
 
   /// Throws: std::logic_error while the pool sleeps, suspend() or resume() is at work on it, or the
   /// memory may be evicted.
@@ -51,13 +60,48 @@ class pool_sleep final : detail::sleep_participant {
   [[nodiscard]] std::size_t held_bytes() override {
     return with_chunks([](detail::sleep_participant& held) { return held.held_bytes(); });
   }
-  void prepare_to_sleep(const detail::sleep_plan& plan) override;
-  void stay_awake() noexcept override;
+  void prepare_to_sleep(const detail::sleep_plan& plan) override {
+    blocks_.begin_sleep(refusal_);
+    try {
+      blocks_.release_idle(plan.function(), plan.waits());
+      chunks().prepare_to_sleep(plan);
+    } catch (...) {
+      blocks_.wake();
+      throw;
+    }
+  }
+  void stay_awake() noexcept override {
+    chunks().stay_awake();
+    blocks_.wake();
+  }
   void wait_for_work() override { chunks().wait_for_work(); }
   void each_asleep(const std::function<void(memory_location, std::size_t)>& found) const override {
     chunks().each_asleep(found);
   }
-  [[nodiscard]] std::vector<detail::sleeping_range> contents() override;
+  [[nodiscard]] std::vector<detail::sleeping_range> contents() override {
+    // A copy of so much more costs less than another copy.
+    constexpr std::size_t gap_to_copy = 64 * KiB;
+    std::vector<detail::sleeping_range> result;
+    // The order checker would take the copy of the bytes between for a use of freed memory.
+    const std::size_t most_between = detail::is_order_checked() ? 0 : gap_to_copy;
+    std::size_t backed_end = 0;  // of the memory beside the last block
+    std::size_t copied_end = 0;
+    const auto [device, base, blocks] = blocks_.with_backend([this] {
+      return std::tuple{memory_.chunk_region().device(), memory_.base(), blocks_.list_blocks()};
+    });
+    for (const pool::listed_block& each : blocks) {
+      const bool is_beside = each.offset == backed_end;
+      backed_end = each.offset + each.bytes;
+      if (!is_beside) copied_end = 0;
+      if (each.use != block_use::allocated) continue;
+      if (copied_end != 0 && each.offset - copied_end <= most_between)
+        result.back().bytes += backed_end - copied_end;
+      else
+        result.push_back({reinterpret_cast<void*>(base + each.offset), each.bytes, device});
+      copied_end = backed_end;
+    }
+    return result;
+  }
   [[nodiscard]] detail::chunks_that_stay_mapped staying(const detail::sleep_plan& plan) override {
     return with_chunks([&](detail::sleep_participant& held) { return held.staying(plan); });
   }
@@ -72,7 +116,10 @@ class pool_sleep final : detail::sleep_participant {
   }
   void stay_asleep(bool may_be_in_use) noexcept override { chunks().stay_asleep(may_be_in_use); }
   void apply_rights() override { chunks().apply_rights(); }
-  void finish_waking() noexcept override;
+  void finish_waking() noexcept override {
+    chunks().finish_waking();
+    blocks_.wake();
+  }
 
   /// Another region after a release of all memory with its addresses.
   [[nodiscard]] detail::sleep_participant& chunks() const {
