@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/logger.hpp"
 #include "mr/pool/backend/upstream_backend.hpp"
+#include "mr/pool/pool_report.hpp"
 #include "mr/stream_wait.hpp"
 
 namespace hipvmm::mr {

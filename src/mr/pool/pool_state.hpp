@@ -23,7 +23,6 @@
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"
-#include "mr/pool/pool_report.hpp"
 #include "runtime/stream.hpp"
 #include "runtime/stream_watch.hpp"
 

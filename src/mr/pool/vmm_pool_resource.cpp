@@ -15,7 +15,6 @@
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/region_backend.hpp"
 #include "mr/pool/backend/slab_backend.hpp"
-#include "mr/pool/pool_report.hpp"
 #include "mr/pool/pool_sleep.hpp"
 #include "mr/pool/pool_state.hpp"
 #include "region/available.hpp"
@@ -68,6 +67,15 @@ std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::siz
                                 " and may hold " + format_limit(maximum) +
                                 ": initial_bytes must not exceed that"};
   return maximum;
+}
+
+std::string describe_pool(const pool_statistics& now, std::size_t maximum) {
+  return "the pool holds " + format_bytes(now.reserved_current) + " of at most " +
+         format_limit(maximum) + ", of which " + format_bytes(now.used_current) +
+         " are in use. The largest request that it could serve is " +
+         format_bytes(now.largest_now) + " without moving chunks, " +
+         format_bytes(now.largest_moved) + " after moving idle chunks and " +
+         format_bytes(now.largest_possible) + " with new memory of the device";
 }
 
 }  // namespace
