@@ -3,8 +3,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -109,7 +111,16 @@ class block_map {
   block_map& operator=(block_map&&) = delete;
 
   /// Adds an entry for a new block. Throws: std::bad_alloc.
-  void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached);
+  void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
+    std::atomic<entry*>& stretch_at = stretches_[offset / stretch];
+    if (stretch_at.load(std::memory_order_acquire) == nullptr) {
+      sparse_array<entry> made{entries_per_stretch};
+      entry* none = nullptr;
+      if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
+    }
+    place_for(offset, class_index)
+        ->store(word(offset, {class_index, user, cached}), std::memory_order_relaxed);
+  }
   /// Assigns the block to the caller, or to a cache. Returns false, with nothing changed, when the
   /// other side did not have it.
   [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
@@ -230,8 +241,6 @@ class thread_cache {
  public:
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
-  thread_cache();
-
   /// Removes the newest small block and returns its offset; npos when there is none.
   [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept {
     const std::lock_guard lock{lock_};
@@ -248,10 +257,31 @@ class thread_cache {
     return true;
   }
   /// Removes up to `count` small blocks, the oldest first, and returns how many.
-  std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept;
+  std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept {
+    const std::lock_guard lock{lock_};
+    std::uint32_t& size = sizes_[class_index];
+    const std::size_t taken = std::min<std::size_t>(count, size);
+    std::size_t* const begin = slots_.data() + places.first[class_index];
+    std::copy_n(begin, taken, offsets);
+    std::copy(begin + taken, begin + size, begin);
+    size -= static_cast<std::uint32_t>(taken);
+    return taken;
+  }
   /// Removes all small blocks, at most `most`, of the first class at or after `class_index` that
   /// has any. Sets `class_index` to that class and returns how many; 0 when there is none.
-  std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept;
+  std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
+    const std::lock_guard lock{lock_};
+    while (const std::uint64_t left = filled_ >> class_index) {
+      class_index += static_cast<std::size_t>(std::countr_zero(left));
+      filled_ &= ~(std::uint64_t{1} << class_index);
+      const std::size_t taken = std::exchange(sizes_[class_index], 0);
+      if (taken == 0) continue;
+      std::copy_n(slots_.data() + places.first[class_index], taken, offsets);
+      return taken;
+    }
+    class_index = size_class_count;
+    return 0;
+  }
   /// Whether it has nothing. Returns false also if small blocks were added since the last
   /// take_next() of their class, and all were popped.
   [[nodiscard]] bool is_empty() noexcept {
@@ -266,14 +296,37 @@ class thread_cache {
   };
   /// Removes the cached larger block if it has exactly `bytes` bytes and returns its offset;
   /// otherwise npos.
-  [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept;
+  [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept {
+    const std::lock_guard lock{lock_};
+    if (here_.bytes != bytes) return npos;
+    const std::size_t offset = here_.offset;
+    blocks_[oldest_block_] = here_;
+    oldest_block_ = (oldest_block_ + 1) % blocks_.size();
+    here_ = {};
+    return offset;
+  }
   /// Records an allocated larger block: it may be freed here.
-  void remember(block_at one) noexcept;
+  void remember(block_at one) noexcept {
+    const std::lock_guard lock{lock_};
+    blocks_[oldest_block_] = one;
+    oldest_block_ = (oldest_block_ + 1) % blocks_.size();
+  }
   /// Caches `one` if it was recorded, and returns whether it was. `evicted` is the block cached
   /// before; to cache more of them would hide them from the best fit. When a block is evicted,
   /// `blocks_in_transit` is incremented.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
-                                std::atomic<int>* blocks_in_transit = nullptr) noexcept;
+                                std::atomic<int>* blocks_in_transit = nullptr) noexcept {
+    const std::lock_guard lock{lock_};
+    for (block_at& each : blocks_) {
+      if (each.offset != one.offset || each.bytes != one.bytes) continue;
+      each = {};
+      evicted = here_;
+      if (evicted.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
+      here_ = one;
+      return true;
+    }
+    return false;
+  }
   /// Calls visit(offset) for each cached block. Throws: as `visit`.
   template <typename Visit>
   void for_each(Visit visit) {
@@ -284,7 +337,11 @@ class thread_cache {
   }
   /// Removes and returns the cached larger block; its offset is npos when there is none. When there
   /// is one, `blocks_in_transit` is incremented.
-  [[nodiscard]] block_at take_block(std::atomic<int>* blocks_in_transit = nullptr) noexcept;
+  [[nodiscard]] block_at take_block(std::atomic<int>* blocks_in_transit = nullptr) noexcept {
+    const std::lock_guard lock{lock_};
+    if (here_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
+    return std::exchange(here_, {});
+  }
   /// Maximum number of cached small blocks of a class: 64 KiB of them, but at least 4 and at most
   /// 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
@@ -329,7 +386,7 @@ class thread_cache {
   // One bit for each class that may have blocks, so that a miss need not look at all classes of all
   // caches.
   std::uint64_t filled_ = 0;
-  std::vector<std::size_t> slots_;
+  std::vector<std::size_t> slots_ = std::vector<std::size_t>(places.total);
   std::array<block_at, 4> blocks_;  // allocated
   std::size_t oldest_block_ = 0;
   block_at here_;
