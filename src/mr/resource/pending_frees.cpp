@@ -182,16 +182,14 @@ void pending_frees::note_new(void* pointer) {
 void pending_frees::free(blocks& passed) noexcept {
   if (passed.empty()) return;
   const std::size_t bytes = bytes_of(passed);
-  blocks refused;
-  for (auto each = passed.begin(); each != passed.end();) {
-    const auto one = each++;
-    if (!try_free_async(frees_, one->pointer)) refused.splice(refused.end(), passed, one);
-  }
-  const std::lock_guard lock{mutex_};
-  for (blocks* const all : {&passed, &refused})
-    for (block& each : *all)
+  {
+    const std::lock_guard lock{mutex_};
+    for (block& each : passed)
       if (each.freed && spare_.size() < spare_.capacity()) spare_.push_back(std::move(*each.freed));
-  refused_.splice(refused_.end(), refused);
+  }
+  passed.remove_if([this](const block& each) { return try_free_async(frees_, each.pointer); });
+  const std::lock_guard lock{mutex_};
+  refused_.splice(refused_.end(), passed);
   waited_bytes_ -= bytes;
 }
 
