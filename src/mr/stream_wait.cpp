@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <stdexcept>
-#include <string>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>

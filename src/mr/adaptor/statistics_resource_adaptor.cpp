@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/observers/memory_events.hpp"
 

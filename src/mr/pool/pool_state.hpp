@@ -16,7 +16,6 @@
 #include <hipvmm/mr/pool_snapshot.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include "core/background_task.hpp"
-#include "core/capture_mode.hpp"
 #include "core/observers/memory_events.hpp"
 #include "core/observers/observers.hpp"
 #include "core/observers/race_checker_calls.hpp"

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <new>
 #include <stdexcept>
-#include <string>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>

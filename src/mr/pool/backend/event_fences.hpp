@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include <hipvmm/runtime/device.hpp>
-#include <hipvmm/runtime/event.hpp>
 #include "mr/pool/backend/backend.hpp"
 #include "region/device_work.hpp"
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region_options.hpp>
