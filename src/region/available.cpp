@@ -21,7 +21,7 @@
 namespace hipvmm::detail {
 namespace {
 
-// The parts of the remaining addresses, beside one for each reservation.
+// The remaining addresses have as many parts as there are reservations, and so many more.
 constexpr std::size_t parts_for_needed = 3;
 constexpr std::size_t parts_for_wanted = 64;
 // Half of the 47 bits that processors give a process.
@@ -30,7 +30,7 @@ constexpr std::size_t most_tried = std::size_t{64} * 1024 * GiB;
 // The greatest number of addresses seen so far, free and reserved ones together.
 std::atomic<std::size_t> known_bytes{0};
 
-/// A trial takes all of a limit for a moment, so that other libraries would get nothing.
+/// Half of a limit (ulimit -v), because a trial has it for a moment and others then get the rest.
 std::size_t most_to_try() noexcept {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most_tried;
@@ -43,12 +43,12 @@ void note_known(std::size_t bytes) noexcept {
   }
 }
 
-/// Bytes that can be reserved, as far as `enough` is not reached.
+/// Bytes that can be reserved; not all of them are looked for if `enough` are found.
 std::size_t bytes_left(std::size_t enough, std::size_t unit) {
   const std::size_t held = all_reserved().bytes;
   const auto known_left = [&] { return known_bytes - std::min<std::size_t>(known_bytes, held); };
   if (known_left() >= enough) return known_left();
-  // Twice as many, so that the next one need not try again.
+  // Twice as many, so that the next caller need not try again.
   std::size_t tried = std::min(add_bytes(enough, enough), most_to_try());
   for (tried = align_down(tried, unit); tried > unit && !can_reserve(tried);)
     tried = align_down(tried / 2, unit);
@@ -101,7 +101,7 @@ creatable_memory creatable(device_ref device, std::size_t least_chunk) {
   const std::size_t given = std::min(device.free_memory(), chunk_bytes_left(device));
   creatable_memory result{add_bytes(given, waiting), std::numeric_limits<std::size_t>::max()};
   if (const std::size_t each = strategy.descriptors_per_chunk; each != 0) {
-    // HIP needs some for the call, see check_resources().
+    // HIP needs some descriptors for the call itself, see check_resources().
     constexpr std::size_t for_call = 4;
     const std::size_t limit = descriptor_limit();
     const std::size_t enough = add_bytes((result.bytes / least_chunk + 1) * each, for_call);

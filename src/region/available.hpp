@@ -14,8 +14,8 @@ namespace hipvmm::detail {
 /// - one part in eight of the remaining addresses is for the program itself;
 /// - with n reservations of the library, `needed` gets at most 1/(n + 3) of the rest, and bytes
 ///   beyond it at most 1/(n + 64). No sum of such shares reaches the rest.
-/// A reservation, which is freed at once, finds the remaining addresses, unless an earlier one was
-/// large enough. Waits for retired memory if `needed` is not available. Throws: hip_error.
+/// A trial, which is freed at once, shows how many addresses remain, unless an earlier one has
+/// shown enough. Waits for retired memory if `needed` is not available. Throws: hip_error.
 [[nodiscard]] std::size_t address_share(device_ref device, std::size_t needed, std::size_t wanted);
 
 /// New chunks that a device can give.
@@ -24,10 +24,10 @@ struct creatable_memory {
   std::size_t chunks;  ///< at most so many: the greatest number if chunks cost no descriptors
 };
 
-/// New chunks that `device` can give: its free memory, that in the shared cache, and
-/// retired memory, within its memory_budget; as many as there are descriptors for, which are
-/// counted up to those of chunks of `least_chunk` bytes. Another thread or process may take them
-/// before the caller. Throws: hip_error.
+/// New chunks that `device` can give: its free memory, the shared cache's and retired memory,
+/// within its memory_budget, in as many chunks as the free descriptors allow, which are counted
+/// only as far as chunks of `least_chunk` bytes need them. Another thread or process may take the
+/// memory before the caller. Throws: hip_error.
 [[nodiscard]] creatable_memory creatable(device_ref device, std::size_t least_chunk);
 
 }  // namespace hipvmm::detail

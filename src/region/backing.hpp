@@ -35,8 +35,8 @@ void wait_until(moment when) noexcept;
 struct backing {
   physical_chunk chunk;
   mapping map;
-  detail::moment visible = {};                             // from when on all work sees the bytes
-  ihipMemGenericAllocationHandle* elsewhere = nullptr;     // the chunk that moved
+  detail::moment visible = {};                             // from then on all work sees the bytes
+  ihipMemGenericAllocationHandle* elsewhere = nullptr;     // the mapped chunk if `chunk` is empty
   std::uint64_t serial = 0;                                // chunk_view::serial, once in the region
   std::shared_ptr<const access_map> own_rights = nullptr;  // if they differ from the region's
 
@@ -96,8 +96,8 @@ class downward_unmaps {
   std::size_t count_ = 0;
 };
 
-/// Takes all mappings, `map_of(each)` of each in `maps`, from their registrars, and unmaps those
-/// that one call undoes together with others. HIP's refusals are reported and stay mapped.
+/// If `range` allows common unmaps: deregisters all mappings, `map_of(each)` of each in `maps`, and
+/// unmaps those that one call undoes together with others. Refused ones are reported and stay.
 template <class Maps, class MapOf>
 void unmap_runs(Maps& maps, MapOf map_of, const address_range& range) noexcept {
   if (!range.unmaps_many()) return;

@@ -29,8 +29,8 @@ class chunk_prefetch {
   /// cancels first.
   explicit chunk_prefetch(std::function<backing_map(const order&)> make) : make_{std::move(make)} {}
 
-  /// Until offer(), or until another chunk is ready, give() takes none. Returns the bytes of the one
-  /// that is ready.
+  /// Until offer(), or until another chunk is ready, give() takes none. Returns the bytes of the
+  /// one that is ready.
   std::size_t cancel_or_wait() noexcept {
     task_.cancel_or_wait();
     const std::lock_guard lock{mutex_};
@@ -55,8 +55,8 @@ class chunk_prefetch {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || !is_offered_ || ready_.empty() ? 0 : ready_.begin()->second.bytes();
   }
-  /// The owner's: bytes of the chunk that is ready; zero while one is under way, or leaves by
-  /// give().
+  /// For the owner: bytes of the chunk that is ready; zero while one is under way or leaves by
+  /// give(), and while another thread looks.
   [[nodiscard]] std::size_t ready_bytes() const noexcept {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();
@@ -101,7 +101,7 @@ class chunk_prefetch {
   }
 
   std::function<backing_map(const order&)> make_;
-  std::optional<order> order_;  // until it is filled or void
+  std::optional<order> order_;  // until its chunk is ready, or it is void
   backing_map ready_;
   bool is_offered_ = false;   // give() may take it: the owner does not use it
   mutable std::mutex mutex_;  // of these two while a thread may make or take the chunk

@@ -14,7 +14,7 @@ namespace hipvmm::detail {
 namespace {
 
 /// Waits for one device. Returns false if HIP refuses.
-bool may_pass(device_ref device, bool& has_reported) noexcept {
+bool wait_for_one(device_ref device, bool& has_reported) noexcept {
   return report_exceptions([&] {
     try {
       device.synchronize();
@@ -65,7 +65,8 @@ device_list devices_of(const memory_users& users) {
 
 std::optional<event> record_event_in(stream_ref stream, const device_list& devices) {
   for (const device_ref device : devices) {
-    if (device != devices.front() && !has_context(device)) continue;  // which a stream's device has
+    // A stream's device has a context.
+    if (device != devices.front() && !has_context(device)) continue;
     std::optional<event> mark;
     const auto record = [&] { mark.emplace(device).record(stream); };
     if (!refusal_of(hipErrorInvalidHandle, record)) return mark;
@@ -75,11 +76,11 @@ std::optional<event> record_event_in(stream_ref stream, const device_list& devic
 
 bool wait_for(const device_list& devices, bool& has_reported) noexcept {
   return std::all_of(devices.begin(), devices.end(),
-                     [&](device_ref device) { return may_pass(device, has_reported); });
+                     [&](device_ref device) { return wait_for_one(device, has_reported); });
 }
 
 bool wait_for(const memory_users& users, bool& has_reported) noexcept {
-  return visit_users(users, [&](device_ref device) { return may_pass(device, has_reported); });
+  return visit_users(users, [&](device_ref device) { return wait_for_one(device, has_reported); });
 }
 
 void wait_for_users(const memory_users& users) {

@@ -20,16 +20,15 @@ struct memory_users {
   device_list devices;  // each has a right to some chunk
   device_list owners;   // each has memory of some chunk
 };
-/// Those of memory with these rights.
+/// The users of memory with these rights.
 [[nodiscard]] memory_users users_of(const access_map& rights);
 
 /// Returns every device that may have work on the memory: first those with a right, then those
 /// without that the library copied to or from an owner, see runtime/peer_copies.hpp.
 [[nodiscard]] device_list devices_of(const memory_users& users);
 
-/// Records an event of that of `devices` to which `stream` belongs, in it. Empty when the
-/// stream belongs to no such device. HIP before 6 does not report the device of a stream, but
-/// refuses other devices' events.
+/// Records in `stream` an event of its device, if that is one of `devices`; empty otherwise. HIP
+/// before 6 does not report the device of a stream, but refuses other devices' events.
 [[nodiscard]] std::optional<event> record_event_in(stream_ref stream, const device_list& devices);
 
 /// Waits for all work of `devices`.

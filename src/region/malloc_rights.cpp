@@ -41,7 +41,7 @@ void require_not_shareable(handle_type shareable, std::string_view option, devic
   if (shareable == handle_type::none) return;
   throw unsupported{std::string{option} + ": the memory of device " +
                     std::to_string(owner.ordinal()) +
-                    " comes from hipMalloc and has no chunks to export, for " + why +
+                    " comes from hipMalloc and has no chunks to export, because " + why +
                     "; set it to handle_type::none and share copies"};
 }
 

@@ -39,7 +39,7 @@ class malloc_rights {
 [[nodiscard]] std::string why_no_chunks(device_ref owner, std::string_view chosen);
 
 /// Throws: unsupported unless `shareable` is none, because memory of hipMalloc has no chunks to
-/// export, for `why`. `option` names the option in the message.
+/// export. The message has the name of the option, `option`, and the reason for no chunks, `why`.
 void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner,
                            const std::string& why);
 

@@ -13,7 +13,7 @@ namespace hipvmm::detail {
 class region_state::map_runs {
  public:
   static constexpr std::size_t most = 64;
-  /// Mappings that stay are added to the registrar, and the backings are at their addresses.
+  /// Mappings that stay are those of the backings, at their offsets, and are registered.
   enum class life { stays, ends };
   map_runs(region_state& of, const mapped_ranges& there, life how_long = life::stays) noexcept
       : of_{of}, there_{there}, stays_{how_long == life::stays} {}

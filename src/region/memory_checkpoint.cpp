@@ -20,8 +20,8 @@ namespace {
 
 using file_word = std::uint64_t;
 
-/// A file begins with it; the head follows, of which and of whose length `sum` is, then the
-/// contents, in the order of the head.
+/// The begin of a file; `sum` is the checksum of the head. That follows, and then the contents, in
+/// the order of the head.
 struct file_start {
   char magic[16];
   file_word byte_order;
@@ -76,7 +76,7 @@ class head_text {
     file_word count = list.size();
     part(count);
     if constexpr (is_read) {
-      // All lists but texts have at least a range in each part.
+      // Each part of a list has at least the bytes of a range, each part of a text one byte.
       const std::size_t least = std::is_same_v<List, std::string> ? 1 : sizeof(saved_range);
       require(count <= (text_.size() - done_) / least);
       list.resize(count);
@@ -172,7 +172,7 @@ void require_same(device_ref device, device_ref first) {
   if (device != first)
     throw unsupported{"save_checkpoint: the tag has memory of devices " +
                       std::to_string(first.ordinal()) + " and " + std::to_string(device.ordinal()) +
-                      ", and would come back on one: give that of each device a tag of its own"};
+                      ", and would come back on one: give each device's memory a tag of its own"};
 }
 
 /// Throws: std::invalid_argument, which says what is wrong with the file.

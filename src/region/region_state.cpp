@@ -146,7 +146,7 @@ physical_chunk region_state::take_pinned(memory_location where, std::size_t byte
   if (!takes_pinned || !where.device() || !strategy->pins(*where.device()) ||
       options.memory != chunk_memory::standard)
     return {};
-  // Chunks of several sizes would be beside the hole in front.
+  // Chunks of several sizes could not be granted beside the hole in front.
   if (!strategy->rights.takes_any_mapping && !backings.empty() && backings.begin()->first != 0)
     return {};
   return cache_registry::of(cache(), *where.device()).take_pinned(bytes, most, options.shareable);
@@ -163,7 +163,7 @@ physical_chunk region_state::make_chunk(const address_range& range, std::size_t 
   if (!kept.empty()) return kept;
   const auto acquire_new = [&] { return acquire(place.where, bytes, options.memory); };
   idle_request asks;
-  // A cache that keeps no other chunks keeps pinned ones.
+  // A cache that keeps nothing takes no chunk, but for pinned ones.
   if (place.where.device() && options.memory == chunk_memory::standard &&
       (cache().byte_limit() != 0 || strategy->pins(*place.where.device())))
     asks = {.taker = &cache(), .chunk_bytes = bytes, .shareable = options.shareable};

@@ -72,7 +72,7 @@ class region_sleep final : public sleep_participant {
     chunk_memory memory;
     std::shared_ptr<const access_map> own_rights;
     std::size_t first;  // offset of the first mapping of its memory
-    // Gets its own rights when the contents are there, and those of the region before.
+    // It has the region's rights until the contents are there, and its own from then on.
     bool opens_late = false;
   };
 
@@ -86,7 +86,8 @@ class region_sleep final : public sleep_participant {
   [[nodiscard]] bool can_copy(const backing& held) const;
   /// The offset of the mapping by which each chunk's contents are copied to the host and back.
   [[nodiscard]] sizes_by_chunk copied_by() const;
-  /// Opens those to their devices. Throws: std::invalid_argument.
+  /// Marks those whose device gets no read_write by the chunk's own rights: they open late. Throws:
+  /// std::invalid_argument if it gets none by the region's rights either.
   void choose_contents(const sleep_plan& plan);
   /// Throws: unsupported, if HIP would refuse the rights of some chunk when all are mapped anew by
   /// their offsets.
@@ -105,7 +106,7 @@ class region_sleep final : public sleep_participant {
 /// operations. Its functions take arguments that region has checked.
 class region_state final : idle_holder {
  public:
-  /// Begins at `at`, with all of `max_bytes`, unless that is null. Throws: as region; out_of_memory
+  /// Unless `at` is null, begins there, with all of `max_bytes`. Throws: as region; out_of_memory
   /// if others have some of these addresses.
   region_state(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                const capability& found, void* at = nullptr);
@@ -221,13 +222,13 @@ class region_state final : idle_holder {
   /// or without use_pinned_chunks().
   [[nodiscard]] physical_chunk take_pinned(memory_location where, std::size_t bytes,
                                            std::size_t most) const;
-  /// A chunk for [offset, offset + bytes), the start of a gap of so many bytes that a commit fills.
-  /// If the rest of the range is free, it may have more bytes than that, and it may have less.
+  /// A chunk for [offset, offset + bytes), with which a gap of `gap` bytes begins. A pinned chunk
+  /// may have fewer bytes, or more if no chunk follows (`is_last_gap`).
   [[nodiscard]] physical_chunk make_chunk(const address_range& range, std::size_t offset,
                                           std::size_t bytes, const chunk_place& place,
                                           std::size_t gap, bool is_last_gap) const;
-  /// The bytes that others are to give, or nothing, for chunks of so many in all that follow. Those
-  /// that the cache keeps may serve.
+  /// The bytes that others are to give for chunks of `bytes` bytes in all: those that the cache
+  /// does not have.
   [[nodiscard]] std::size_t not_cached(std::size_t bytes) const {
     return bytes - std::min(bytes, cache().statistics(device).bytes);
   }
@@ -269,7 +270,7 @@ class region_state final : idle_holder {
   struct rights_change {
     std::size_t offset;
     backing* held;
-    std::shared_ptr<const access_map> own;  // afterwards
+    std::shared_ptr<const access_map> own;  // its chunk's own afterwards; null: the region's
   };
   using rights_changes = std::vector<rights_change>;
   struct rights_run;
@@ -277,10 +278,10 @@ class region_state final : idle_holder {
   [[nodiscard]] std::vector<rights_run> runs_of(const rights_changes& changes,
                                                 const access_map& next) const;
   void set_run(const rights_run& run, const access_map& before, const access_map& after) const;
-  /// Makes `next` the rights of the region, and all `changes`. Returns as set_access(). On any
-  /// exception all rights are as before. Pre: nothing is pending.
+  /// Sets the region's rights to `next` and makes all `changes`. Returns as set_access(). On any
+  /// exception all rights are as before. Pre: no chunk is being prepared.
   std::vector<access_desc> change_rights(rights_changes& changes, access_map next);
-  /// The same for all mappings; `own_of(held)` has the rights that are its chunk's own.
+  /// The same for all mappings; `own_of(held)` returns the rights_change::own of each.
   template <class Own>
   std::vector<access_desc> change_all_rights(access_map next, Own own_of);
 
@@ -369,8 +370,8 @@ class region_state final : idle_holder {
   /// is no such order or no memory for all of it. Voids the order.
   [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes,
                                          std::size_t largest_chunk);
-  /// As drop_prepared() if the chunks up to `last` are to be released, unless one stays behind
-  /// them: the prepared chunk is behind that.
+  /// Called before the chunks up to `last` are released. As drop_prepared(), unless a chunk stays
+  /// behind them: the prepared chunk is behind that.
   void drop_prepared_behind(backing_map::const_iterator last);
   /// Takes out the chunks [first, last), to be released when `stream` has passed this point.
   /// Returns false, nothing done, if the caller must wait for the stream itself.
@@ -385,8 +386,8 @@ class region_state final : idle_holder {
   [[nodiscard]] std::size_t in_one_step(std::size_t count) const noexcept;
   void copy_into(physical_chunk* fresh, const backing_map::iterator* old, std::size_t count,
                  stream_ref stream);
-  /// Maps `fresh` in place of the chunks at `at`, which these become, unmapped. On any exception
-  /// the old ones are mapped again.
+  /// Maps the chunks of `fresh` in place of those at `at`, which `fresh` then has, unmapped. On any
+  /// exception the old ones are mapped again.
   void swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count);
   /// Undoes swap_in().
   void swap_out(backing_map::iterator* at, physical_chunk* old, std::size_t count) noexcept;
@@ -394,11 +395,10 @@ class region_state final : idle_holder {
   [[nodiscard]] std::vector<backing_map::iterator> chunks_to_move(std::size_t offset,
                                                                   std::size_t bytes,
                                                                   memory_location to);
-  /// Makes the rights those to memory of `other` too. If the device is new to the region, returns
-  /// the strategy without it. Throws: unsupported; then all is as before.
+  /// Makes `other` an owner in the rights, users and strategy. If the device is new to the region,
+  /// returns the strategy without it. Throws: unsupported; then all is as before.
   std::unique_ptr<const memory_strategy> add_memory_of(device_ref other);
-  /// Forgets devices that had rights to single chunks only, which have ended, and those without a
-  /// chunk, unless the placement names them.
+  /// Forgets users without any right, and owners without a chunk, unless the placement names them.
   void forget_unused() noexcept;
   /// Replaces the chunk that begins before `end` and reaches beyond it by one that ends at `end`.
   void replace_tail(std::size_t end, stream_ref stream);
@@ -412,7 +412,7 @@ class region_state final : idle_holder {
   std::unique_ptr<const memory_strategy> strategy;
   std::size_t granularity;
   access_map rights;
-  // Rights of its own are a chunk's alone: not every one of these devices reaches every owner.
+  // A device may have a right to single chunks alone: not each of these reaches every owner.
   memory_users users;
   std::size_t committed = 0;
   region_options options;
@@ -441,10 +441,10 @@ class region_state final : idle_holder {
   [[nodiscard]] std::size_t idle_bytes() override { return prefetch.offered_bytes(); }
 
  public:
-  // Last but one: it must be cancelled before anything it uses is destroyed. The node of the chunk
+  // Behind all that it uses: it must be cancelled before that is destroyed. The node of the chunk
   // moves to `backings`.
   chunk_prefetch prefetch{[this](const auto& wanted) { return make_ahead(wanted); }};
-  // Not before all that suspend() of another thread may use is there; it ends first.
+  // Behind all that suspend() of another thread may use: it begins after that and ends before.
   tag_membership membership{options.tag, sleep};
   std::optional<idle_membership> idle;  // since the first prepare()
 };

@@ -85,7 +85,7 @@ void region_state::change_access(const mapped_ranges& there, std::size_t offset,
                     (has_same_rights ? " beside a hole and chunks of other sizes ("
                                      : " beside chunks of other sizes with other rights (") +
                     *strategy->rights.why +
-                    "); leave no hole between what is committed, or commit in steps of one size"};
+                    "); leave no hole between committed bytes, or commit in steps of one size"};
 }
 
 struct region_state::rights_run {
@@ -221,7 +221,7 @@ std::vector<access_desc> region_state::set_access(std::size_t offset, std::size_
       throw std::invalid_argument{"region::set_access: nothing is backed at offset " +
                                   std::to_string(next) + ", in the " + std::to_string(bytes) +
                                   " bytes from offset " + std::to_string(offset) +
-                                  ": name whole chunks that are there; what is backed later gets "
+                                  ": name whole chunks that are there; chunks backed later get "
                                   "the rights of the whole region"};
     auto& [start, held] = found.front();
     if (start != next || start + held.bytes() > end)
@@ -257,7 +257,7 @@ std::vector<chunk_access> region_state::effective_access(std::size_t offset,
   return result;
 }
 
-// A device that reaches the region's need not reach that of one of its chunks.
+// A device that reaches the region's device need not reach the device of each chunk.
 void region_state::require_reach(const access_map& of, device_ref owner) {
   if (owner == of.owner()) return;
   for (const access_desc& entry : of.entries()) detail::require_reach(entry.device, owner);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The calls of a region of mapped chunks, made of the steps in region_state.cpp.
+// The part of region that commits, moves chunks, and gets more or other addresses.
 #include <iterator>
 #include <stdexcept>
 #include <utility>

@@ -95,7 +95,7 @@ given_memory region_state::give_idle(const idle_request& wanted) {
     backing& held = ready.begin()->second;
     if (held.chunk.location() != wanted.device) return;
     const bool moves = wanted.takes(held.chunk);
-    // Its addresses, or others before them, would hold the memory.
+    // These addresses, or earlier ones of the chunk, would pin the memory.
     if (!moves && (is_pinned(held.chunk) || (!held.map.empty() && strategy->pins(device)))) return;
     const scoped_device scope{device};
     if (!held.map.empty()) holds_memory = true;

@@ -15,8 +15,8 @@
 namespace hipvmm::detail {
 namespace {
 
-/// The rights for a copy that writes to memory of `target`: whichever device makes it, it may
-/// write. Returns nothing if `rights` say so already.
+/// The rights with which each device that may make a copy to memory of `target` may write. Returns
+/// nothing if `rights` are such already.
 std::optional<access_map> widened_for_copy(const access_map& rights, device_ref target) {
   access_map result = rights;
   for (const access_desc& each : rights.entries())
@@ -74,7 +74,7 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
     stream.synchronize();
   } catch (...) {
     // The copies may be under way, and must not outlive the mappings they write to. If HIP allows
-    // no wait, these and the chunks are lost, which is less than the bytes that come there next.
+    // no wait, mappings and chunks are leaked: the copies might destroy the bytes of a next user.
     if (!wait_past_captures(users)) {
       if (new (std::nothrow) std::pair{elsewhere, std::move(once.maps)} == nullptr)
         for (mapping& each : once.maps) static_cast<void>(each.release());
@@ -88,8 +88,8 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
 }
 
 void region_state::swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count) {
-  // The same rights once more: a right that HIP refuses here, it would refuse after the old chunk
-  // was unmapped, to that chunk too.
+  // Sets the present rights once more: if HIP refuses them now, it would refuse them too when the
+  // old chunk must be mapped again.
   if (const auto& [offset, last] = *at[count - 1]; !strategy->rights.takes_any_mapping)
     set_first_rights(mapped_here(), offset, last.bytes(), last.chunk.device(),
                      last.own_rights.get());
@@ -330,7 +330,7 @@ void region_state::return_pinned_memory() noexcept {
 }
 
 void region_state::free_for_a_moment(const char* subject, const char* consequence) {
-  if (addresses->renew() == renewal::refused) return;  // and reported; a later one may return it
+  if (addresses->renew() == renewal::refused) return;  // it was reported; a later one may succeed
   holds_memory = false;
   if (addresses->is_lost())
     warn(subject, "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +

@@ -136,7 +136,7 @@ void region_state::replace_tail(std::size_t end, stream_ref stream) {
   if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
   // Another process would keep the old chunk.
   if (old.chunk.shared()) return;
-  // Without a right to read, no stream of the owner can copy the bytes.
+  // The copy is the owner's: without read_write the chunk stays.
   if (rights_to(old).get(device) != access_right::read_write) return;
   const std::size_t kept = end - offset;
   if (!strategy->rights.takes_any_mapping) {

@@ -119,9 +119,8 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
     throw unsupported{"suspend: memory of " + region_.text() +
                       " returns only with all of its addresses, of which " +
                       format_bytes(region_.committed - sleeping_bytes()) +
-                      " are to stay mapped: give what stays a region or vector of its own, all of "
-                      "which stays, or "
-                      "keep its contents"};
+                      " are to stay mapped: give these a region or vector of their own, all of "
+                      "which stays, or keep their contents"};
   sleeps_with_contents_ = !plan.restores_nothing();
   if (sleeps_with_contents_) choose_contents(plan);
   region_.drop_prepared();
@@ -212,7 +211,7 @@ void region_sleep::finish_suspend() noexcept {
   release_all(released, *region_.addresses, region_.cache());
   region_.is_torn = false;
   renew();
-  // Chunks that the region retired before, and the prepared one.
+  // The cache has the chunks that the region retired before, and the prepared one.
   for (const auto& [each, its] : region_.strategy->owners())
     report_exceptions([&, device = each] { region_.cache().trim(device); });
   const std::size_t bytes = sleeping_bytes();

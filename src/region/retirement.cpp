@@ -98,7 +98,7 @@ class retirement_queue {
 
   lane& lane_of(device_ref device);
   bool pass_on(retired_list::iterator item) noexcept;
-  /// The sum of `of(item)` of all; of a predicate, how many it is true for.
+  /// The sum of of(item) of all; for a predicate, the number of items that it accepts.
   template <typename Of>
   std::size_t sum(Of of) const;
   template <typename Predicate>

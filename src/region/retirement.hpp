@@ -22,8 +22,8 @@
 
 namespace hipvmm::detail {
 
-/// Retired memory: chunks that have left their region and are still mapped, or the allocation of a
-/// region that has no chunks, together with the work that must be done before they are released.
+/// Retired memory: chunks that have left their region and are still mapped, or an allocation of
+/// hipMalloc, together with the work that must be done before they are released.
 struct retired_item {
   /// `around` outlives the mappings in it. `passed` is done when nothing uses the chunks any more.
   /// Without it, all work of `using_devices` must have finished, and the thread of `waits` waits.
@@ -65,7 +65,7 @@ struct retired_item {
   }
   // Since when HIP refuses to wait for the work that uses the chunks, as it does during captures.
   std::optional<std::chrono::steady_clock::time_point> refused_since;
-  bool has_reported = false;  // that HIP failed to wait
+  bool has_reported = false;  // a failure of HIP to wait
 };
 
 /// Takes over `backings`, which are not empty, and releases them asynchronously: see
@@ -98,8 +98,8 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// Number of retirements released so far.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
 
-/// The same, and how many times idle holders gave memory, to any thread, and waits for devices
-/// freed their own.
+/// The same, plus the times that idle holders gave memory, to any thread, and that a wait for a
+/// device freed its own allocation.
 [[nodiscard]] inline std::uint64_t reclaimed_so_far() noexcept {
   return retired_so_far() + times_given + waits_by_free();
 }

@@ -9,10 +9,10 @@
 
 namespace hipvmm::detail {
 
-/// The prices of a chunk, as probes timed HIP's calls on the dearest of the devices that own
-/// chunks; 0 if none was timed. Each decision that depends on them is a function here. A decision
-/// changes between 200 us, ten times an unmap of NVIDIA's, and the milliseconds that are told of
-/// AMD's: chance does not change it.
+/// The prices of a chunk: HIP's calls as probes timed them, on the dearest of the devices that own
+/// chunks; 0 if none was timed. Each decision that depends on them is a function here. An unmap is
+/// dear from 200 us on: on NVIDIA it takes a tenth of that, on AMD milliseconds by all reports, so
+/// that chance decides nothing.
 struct call_prices {
   std::chrono::nanoseconds growth{};  ///< create, map and rights
   std::chrono::nanoseconds unmap{};
@@ -32,9 +32,9 @@ struct call_prices {
   /// Whether a request that needs the old addresses of chunks unmaps these itself, and does not
   /// take other addresses, which costs up to 2 % more memory.
   [[nodiscard]] bool unmaps_in_requests() const noexcept { return !has_dear_unmaps(); }
-  /// Chunks that a trim takes at a time: others wait for fewer, but neighbours take one unmap.
+  /// Chunks that a trim takes at a time: for few, others wait less; of many, one unmap takes some.
   [[nodiscard]] std::size_t chunks_of_trim() const noexcept { return has_dear_unmaps() ? 64 : 4; }
-  /// The time that a request may wait for freed memory, for it would take a growth as long.
+  /// The time that a request may wait for freed memory, because a growth would take as long.
   [[nodiscard]] std::chrono::nanoseconds patience() const noexcept {
     using namespace std::chrono_literals;
     return std::clamp<std::chrono::nanoseconds>(growth, 500us, 2ms);

@@ -84,7 +84,7 @@ class memory_strategy {
   const ability uncached_chunks;
   /// A chunk can be found by an address.
   const ability retained_chunks;
-  /// Descriptors that a chunk of the first owner costs while it lives; 0 if it is free or unknown.
+  /// Descriptors that a chunk of the first owner costs while it lives; 0 if none, or not known.
   const std::size_t descriptors_per_chunk;
 
   /// The host reads all that a device may.

@@ -33,21 +33,21 @@ class mapped_sizes {
   bool has_one_size_ = true;
 };
 
-/// Which range a call that sets rights names.
+/// The range that a call which sets rights names.
 enum class rights_range {
   mapping,      ///< the mapping that gets other rights
   reservation,  ///< all that is mapped in its reservation
   none,         ///< HIP takes neither
 };
 
-/// Which ranges HIP takes rights for.
+/// The ranges for which HIP takes rights.
 // ROCm 7.0 to 7.2 take a range only if it is as long as the first mappings of its reservation
 // together, counted in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
-// ggml-org/llama.cpp#23900). That holds for all mappings at once, and if all have one size for
-// any: then each call names only those that change, or n of them would take n * n / 2 grants.
-// If all get the same rights, naming more of them changes nothing. If a probe met that, the
-// call is made so; elsewhere when the other form was refused, because it may fail now and then. May
-// go when no supported release fails the probe tail_access.
+// ggml-org/llama.cpp#23900). Two ranges are that long: all mappings and, if they have one size, any
+// one. A call names one if it can, because n calls for all would take n * n / 2 grants, and all
+// only if they get the same rights. On devices that pass the probe a call names all only after a
+// refusal of one, because HIP may refuse one now and then. This may go when no supported release
+// fails the probe tail_access.
 struct rights_setting {
   bool takes_any_mapping;  ///< else only one of a reservation with mappings of one size
   bool takes_runs;         ///< several mappings from the first one on
@@ -61,7 +61,7 @@ struct rights_setting {
   }
   /// The range of the call that follows, for `bytes` bytes beside `there`, which includes them.
   /// - `has_same_rights`: all of it gets the same.
-  /// - `was_refused`: a call that named the mapping alone, since when memory `was_released` or not.
+  /// - `was_refused`: a call for the mapping alone was. `was_released`: retired memory was, since.
   [[nodiscard]] static rights_range next(const mapped_sizes& there, std::size_t bytes,
                                          bool has_same_rights, bool was_refused,
                                          bool was_released) noexcept {

@@ -22,10 +22,10 @@ struct chunk_view {
   std::size_t offset;                      ///< of its first byte in the region
   std::size_t bytes;                       ///< its size
   void* address;                           ///< of its first byte
-  device_ref device;                       ///< that owns the memory; of the host's, the region's
+  device_ref device;                       ///< the owner; for memory of the host, the region's
   ihipMemGenericAllocationHandle* handle;  ///< HIP's handle, which the region owns
-  /// Greater than that of every chunk that any region of this process listed before it was backed,
-  /// or moved to this offset. No two have the same.
+  /// A chunk gets a new one, greater than all that this process gave before, when it is backed and
+  /// when it moves to this offset. No two have the same.
   std::uint64_t serial;
   memory_location location = device;             ///< the place of the memory
   chunk_memory memory = chunk_memory::standard;  ///< how caches treat it
@@ -55,7 +55,7 @@ struct exported_fabric_chunk {
 
 /// Consecutive bytes as another process gets them: the whole chunks that hold them. Byte `offset`
 /// is byte `offset - chunks[0].offset` of the first chunk. See region::export_range(),
-/// mr::vmm_pool_resource::export_block() and imported_blocks; for network cards export_dma_bufs().
+/// mr::vmm_pool_resource::export_block() and imported_blocks; network cards: export_dma_bufs().
 struct exported_range {
   std::size_t offset = 0;              ///< of the first byte, counted as chunk_view::offset
   std::size_t bytes = 0;               ///< at least 1

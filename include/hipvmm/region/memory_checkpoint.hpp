@@ -35,10 +35,10 @@ struct memory_checkpoint {
 ///   process that is killed leaves. Contents go through 64 MiB of pinned memory.
 /// - No handle is in the file: see docs/reference/sleep.md.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (then nothing has changed and there is no new file; but if the last flush fails, that of
-/// the folder, std::system_error, the file is there): std::logic_error while
+/// Throws (then nothing has changed and there is no new file; exception: the last step, the flush
+/// of the folder, fails with std::system_error, and the file is there): std::logic_error while
 /// the tag sleeps; std::invalid_argument in a stream that is being captured, if a chunk that moved
-/// is still mapped where it was, or if its device may not read it; unsupported if several slots
+/// has two addresses, or if its device may not read it; unsupported if several slots
 /// share memory, or the tag has memory of several devices; std::system_error, also if the disk is
 /// full or a file of the process may not be so long (ulimit -f), before anything is copied;
 /// out_of_memory; hip_error.
@@ -51,11 +51,11 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path,
 ///   process again if they are taken.
 /// - HIP must honour the address that hipMemAddressReserve is asked for; some releases do not.
 /// - The file has checksums of its head and of its contents.
-/// Throws (on any exception nothing stays reserved): std::system_error; std::invalid_argument if
-/// the file is a symbolic link, of another user, one that others may write, no checkpoint, of
-/// another version, damaged, too short or too long, or of a device of another name or granularity,
-/// and if `options` give `device` no read_write; out_of_memory, with exhausted::addresses if HIP
-/// gives others than these, which names them; as region and region::commit().
+/// Throws (then nothing stays reserved): std::system_error, also for a symbolic link;
+/// std::invalid_argument if the file is of another user, one that others may write, no checkpoint,
+/// of another version, damaged, too short or too long, or of a device of another name or
+/// granularity, and if `options` give `device` no read_write; out_of_memory, which names the
+/// addresses, with exhausted::addresses if HIP gives others; as region and region::commit().
 [[nodiscard]] memory_checkpoint load_checkpoint(const std::string& path, device_ref device,
                                                 const region_options& options = {});
 

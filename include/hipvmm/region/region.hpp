@@ -44,7 +44,7 @@ class region {
   /// 2) It halves the size repeatedly, down to one granule: see max_bytes().
   /// Throws: std::invalid_argument when there is no such device or `max_bytes` is zero;
   /// out_of_memory when even one granule is refused; unsupported on a device without usable virtual
-  /// memory; for `options.access` as access_map::set.
+  /// memory; as access_map::set for `options.access`.
   region(device_ref device, std::size_t max_bytes, const region_options& options = {});
   /// Unmaps and releases all chunks and frees the addresses.
   /// Pre: nothing in flight uses the bytes; see retire().
@@ -76,8 +76,8 @@ class region {
   /// by trim(), decommit() or the end.
   /// Throws (on any exception nothing changed):
   /// - std::invalid_argument, std::out_of_range for a bad offset or size; if something is backed
-  ///   there already; for a chunk that is empty, or memory of another device than device() and
-  ///   those of its stripes.
+  ///   there already; if the chunk is empty, or memory of a device that is neither device() nor one
+  ///   of its stripes.
   /// - unsupported as commit(); hip_error.
   void adopt(std::size_t offset, physical_chunk&& chunk);
   /// Lists all chunks, ordered by offset.
@@ -110,7 +110,7 @@ class region {
   ///   that lacks memory may get it (idle_memory()), until the next call that changes the region.
   /// - Does nothing while one is ready or under way, and after a failure until the next commit().
   /// - Every operation that changes the region first cancels an order that has not begun, and waits
-  ///   for one that has: the HIP calls for one chunk.
+  ///   for one that has, as long as the HIP calls of one chunk take.
   /// Pre: `bytes` is a multiple of granularity().
   /// Throws: std::invalid_argument; std::out_of_range beyond max_bytes(); std::logic_error asleep.
   void prepare(std::size_t bytes, prefetch_level how);
@@ -127,8 +127,8 @@ class region {
   /// Pre: nothing in flight uses the bytes.
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   /// Decommits the same chunks once `stream` has passed this point: they are mapped until then, and
-  /// a commit() of their addresses waits for that. Waits for `stream` if trim() does, and if
-  /// nothing stays backed and memory returns only with its addresses, see empty_policy.
+  /// a commit() of their addresses waits for that. Waits for `stream` in the cases in which trim()
+  /// with tail_chunk::keep does.
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: as decommit(); std::invalid_argument while `stream` is captured. See
   /// drain_retired_memory().
@@ -172,8 +172,8 @@ class region {
   void end_move(std::size_t from);
 
   /// Sets the right of `device` to all bytes backed now and later; every other right stays.
-  /// - ROCm 7.14 to 10.0: waits for work under way that may use the bytes, which would access other
-  ///   pages. Work that other threads submit during the call may access wrong pages.
+  /// - ROCm 7.14 to 10.0: waits for work under way that may use the bytes, because it might access
+  ///   wrong pages meanwhile. So may work that other threads submit during the call.
   /// Pre: if `device`, which may be the owner, loses a right, no work of it in flight needs that
   /// right. HIP removes the right at once and notifies no device.
   /// Throws: as access_map::set, and hip_error; on any exception all rights are as before.
@@ -211,8 +211,8 @@ class region {
   /// Releases the chunks from byte `bytes` on once `stream` has passed this point. Returns their
   /// bytes.
   /// Waits for `stream`:
-  /// - if its device neither has access nor was named together with this one by
-  ///   copy_peer_async();
+  /// - if its device neither has access nor was named together with this one by copy_peer_async();
+  /// - if nothing stays backed and memory returns only with its addresses, see empty_policy;
   /// - if `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
   ///   same address, if that frees more than an eighth of the rest, memory for it is available
   ///   and no other process may use the chunk (physical_chunk::shared()).
@@ -226,8 +226,8 @@ class region {
   /// - Does not block, with two exceptions: it waits for these devices while the process exits, or
   ///   if no thread can be started.
   /// - Later failures are reported to the error handler. See drain_retired_memory().
-  /// - The later wait is HIP's for a whole device: it ends a stream capture under way there with an
-  ///   error. Call trim(0, stream) before: then nothing is left to wait for.
+  /// - A thread of the library waits for the whole devices then, which ends stream captures under
+  ///   way there with an error. Call trim(0, stream) before: then nothing is left to wait for.
   /// Pre: other devices' work that uses the bytes is done, or was submitted by copy_peer_async().
   /// If it is neither, call trim(0, stream) in its stream before.
   void retire() noexcept;

@@ -34,7 +34,7 @@ enum class empty_policy {
 enum class without_vmm {
   use_hip_malloc,  ///< a vector holds one allocation and copies when it grows; a pool has slabs
   refuse,          ///< the constructor throws unsupported
-  /// As use_hip_malloc, on every device: for memory that takes no chunks, such as that of
+  /// As use_hip_malloc, on every device: for calls of HIP that take no chunks, such as
   /// hipIpcGetMemHandle (mr::vmm_pool_resource::export_legacy_block()).
   always,
 };
@@ -48,8 +48,8 @@ struct region_options {
   chunk_cache* cache = nullptr;
   empty_policy when_empty = empty_policy::re_reserves;
   /// The rights to all chunks from the start; none but the owner's by default. They change by
-  /// region::grant() and set_access(). A wait for work of the owner is one for work
-  /// of the named devices too.
+  /// region::grant() and set_access(). If the region waits for work of the owner, it also waits for
+  /// work of the named devices.
   access_list access = {};
   /// On which devices commit() and prepare() make chunks.
   /// - Striped: the region's device must be one of the devices. Each of them gets read_write, so
@@ -59,9 +59,9 @@ struct region_options {
   ///   A chunk that move_chunk() moves, and one that trim() replaces, stays on its
   ///   device.
   chunk_placement placement = {};
-  /// The kind of chunks that commit() and prepare() make; if move_range() and trim() replace a
-  /// chunk, the new one is of the old one's memory. If a device makes no uncached chunks, or they
-  /// would be memory of the host, the region is unsupported.
+  /// The kind of chunks that commit() and prepare() make; a chunk by which move_range() or trim()
+  /// replaces another is of the same kind. If a device makes no uncached chunks, or they would be
+  /// memory of the host, the region is unsupported.
   chunk_memory memory = chunk_memory::standard;
   /// The tag by which suspend() gives the memory back while the addresses stay, and resume() makes
   /// it again. Exported chunks cannot sleep.

@@ -16,14 +16,14 @@ struct retained_chunk {
 
 /// Takes a reference to the chunk that is mapped at `address`, which may be any byte of it: memory
 /// of another library that uses virtual memory management. Map it anywhere, by a mapping or by
-/// region::adopt(); rights are those of the new mapping. The memory stays until both sides have
+/// region::adopt(); each mapping has rights of its own. The memory stays until both sides have
 /// released it, in either order.
 /// - Bytes written at one address are read at the other, when the work that wrote them has passed.
 ///   The caller and the owner order their work as two users of one buffer do.
 /// - physical_chunk::shared() is true: the chunk is never cached, and trim() does not replace it.
 /// - The owner may unmap its side, and map other memory there, without notice. If it is a region
 ///   of this process, nobody else gets the memory as long as the chunk that is returned lives: keep
-///   it while it is mapped, as region::adopt() does. A pool uses its chunks again: keep the block.
+///   it while it is mapped, as region::adopt() does. A pool reuses its chunks: keep its block too.
 /// Cost: a few calls of HIP. On CUDA, which reports the bounds of a whole reservation, two for each
 /// granule of a chunk that has neighbours there.
 /// Pre: the chunk stays mapped there until the call returns. On CUDA a chunk that is mapped several

@@ -20,8 +20,8 @@ struct retirement_statistics {
 [[nodiscard]] retirement_statistics retired_memory();
 
 /// Waits until all memory and addresses retired before this call have been released.
-/// - Any thread may call it. In a thread of the library that releases retired memory, where an
-///   error handler may run, it returns at once.
+/// - Any thread may call it. In a thread of the library that releases retired memory it returns at
+///   once, because an error handler may run there.
 /// - Growth that finds the device full, or no addresses, drains as much as it needs; the end of the
 ///   process drains all.
 /// Throws: hip_error with hipErrorStreamCaptureUnsupported when the runtime forbids waiting for

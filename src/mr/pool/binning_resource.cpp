@@ -26,7 +26,7 @@ void require_same_device(std::optional<device_ref> ours, std::optional<device_re
 
 }  // namespace
 
-/// Which resource gave each block that is in use.
+/// The resource that gave each block in use.
 struct binning_resource::owner_table : detail::address_table<memory_resource*> {};
 
 binning_resource::binning_resource(memory_resource* upstream)
@@ -47,7 +47,7 @@ binning_resource::binning_resource(memory_resource* upstream, std::int8_t min_si
 
 binning_resource::~binning_resource() = default;
 
-std::optional<device_ref> binning_resource::device_of_bins() const noexcept {
+std::optional<device_ref> binning_resource::common_device() const noexcept {
   std::optional<device_ref> found = get_upstream_resource()->device();
   for (auto bin = bins_.begin(); !found && bin != bins_.end(); ++bin) found = bin->second->device();
   return found;
@@ -55,7 +55,7 @@ std::optional<device_ref> binning_resource::device_of_bins() const noexcept {
 
 std::optional<device_ref> binning_resource::do_device() const noexcept {
   const std::shared_lock lock{mutex_};
-  return device_of_bins();
+  return common_device();
 }
 
 void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin_resource) {
@@ -69,7 +69,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
   if (bin_resource != nullptr) theirs = bin_resource->device();
   {
     const std::shared_lock lock{mutex_};
-    require_same_device(device_of_bins(), theirs);
+    require_same_device(common_device(), theirs);
     if (bins_.count(bytes) != 0) return;
   }
   // Made without the lock, and ended so if another thread was first: both call the upstream.
@@ -84,7 +84,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
   }
   const std::unique_lock lock{mutex_};
   if (bins_.count(bytes) != 0) return;
-  require_same_device(device_of_bins(), theirs);
+  require_same_device(common_device(), theirs);
   owned_.reserve(owned_.size() + 1);
   bins_.emplace(bytes, bin_resource);
   if (made) owned_.push_back(std::move(made));
@@ -121,7 +121,7 @@ void* binning_resource::do_allocate_any(const request& wanted) {
     detail::report_exceptions([&] {
       throw std::logic_error{"binning_resource: memory at " + detail::address_text(pointer) +
                              " is allocated again while it is in use: it was freed in its bin or "
-                             "the upstream; free in the binning_resource what that allocated"};
+                             "the upstream; free in the binning_resource all that it allocated"};
     });
   return pointer;
 }

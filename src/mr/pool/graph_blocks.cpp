@@ -12,7 +12,7 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// No upstream has more, so it refuses.
+// A larger request goes to the upstream as it is, to be refused.
 constexpr std::size_t largest_request = std::numeric_limits<std::ptrdiff_t>::max();
 
 /// False if HIP does not report it: such memory stays out of use until it is released.

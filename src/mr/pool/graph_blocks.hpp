@@ -26,11 +26,11 @@ class graph_blocks {
   explicit graph_blocks(memory_resource& upstream) : upstream_{&upstream} {}
   graph_blocks& operator=(graph_blocks&&) = delete;
 
-  /// Allocates for `stream`, which is being captured or soon will. With `place`, its place in the
-  /// capture, any memory that is ordered before it will do; otherwise only memory of the stream.
-  /// Throws: as the upstream; std::bad_alloc; then all is as before.
+  /// Allocates for `stream`, which is being captured or soon will, from memory of the stream or a
+  /// new segment. Throws: as the upstream; std::bad_alloc; then all is as before.
   void* allocate(std::size_t bytes, std::size_t alignment, stream_ref stream);
-  /// The same from memory that is there; nullptr if none is large enough.
+  /// The same without a new segment; nullptr if no memory is large enough. With `place`, the place
+  /// of `stream` in its capture, memory that other streams freed before that serves too.
   void* try_allocate(std::size_t bytes, std::size_t alignment, stream_ref stream,
                      const detail::capture_place* place);
   /// Adds the memory that such a request needs: segment_bytes(bytes) of the upstream, free for
@@ -42,7 +42,7 @@ class graph_blocks {
   enum class reuse {
     at_once,            ///< for its stream
     after_the_capture,  ///< other streams use it too
-    after_another       ///< of a capture that may be about to begin, or of none
+    after_another       ///< after the next capture, to which the block may belong
   };
   /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
@@ -61,7 +61,7 @@ class graph_blocks {
   /// Returns segments without an allocated block to the upstream, which reuses them after all
   /// present work of the devices. Returns whether none is left. Pre: no capture is under way.
   bool release_idle() noexcept;
-  /// Returns all segments so, with their allocations.
+  /// Returns all segments in the same way, with their allocations.
   void release() noexcept;
   void swap(graph_blocks& other) noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
@@ -70,7 +70,7 @@ class graph_blocks {
   enum class use { none, allocated, freed_in_capture, freed_in_any, used_by_others };
   struct block {
     std::size_t bytes;
-    std::optional<stream_ref> stream;  // that has it
+    std::optional<stream_ref> stream;  // the one that has it
     use now;
     std::size_t segment_alignment;               // of a block that begins a segment; 0 for others
     std::vector<hipGraphNode_t> behind{};        // other streams have it too, behind these; sorted
@@ -84,7 +84,7 @@ class graph_blocks {
     [[nodiscard]] bool may_have(const block& one) const noexcept;
   };
 
-  /// Frees blocks of other streams whose work is done.
+  /// Frees the blocks with an event that is done.
   void free_passed() noexcept;
   /// Returns the address of the smallest run of blocks that is large enough.
   [[nodiscard]] std::optional<std::uintptr_t> best_fit(std::size_t bytes, std::size_t alignment,

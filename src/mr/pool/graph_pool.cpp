@@ -37,7 +37,7 @@ struct graph_pool::state {
     peak = used;
     return true;
   }
-  /// `place` is that of `stream`; none if it is unknown. Throws: std::invalid_argument.
+  /// `place`: the place of `stream`; none if it is unknown. Throws: std::invalid_argument.
   void deallocate(void* pointer, std::size_t bytes, stream_ref stream,
                   std::optional<detail::capture_place> place) {
     const std::lock_guard lock{mutex};
@@ -69,7 +69,7 @@ struct graph_pool::state {
 
 namespace {
 
-/// A thread's default stream is that of the device.
+/// The place of `stream`; a thread's default stream is taken for the one on `device`.
 detail::capture_place place_of(stream_ref stream, std::optional<device_ref> device) {
   std::optional<scoped_device> scope;
   if (device && stream.is_per_thread_default()) scope.emplace(*device);

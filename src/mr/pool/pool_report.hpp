@@ -17,7 +17,7 @@
 
 namespace hipvmm::mr {
 
-/// The most that a pool can hold.
+/// The bounds of a pool.
 struct pool_bounds {
   device_ref device;
   const char* kind;          ///< "vmm_pool_resource"
@@ -30,8 +30,8 @@ struct pool_bounds {
 };
 
 /// The cause of a refusal. `refused`: the backend's refusal, or null. Returns the first of these
-/// that is true: alignment, limit (or the whole device, or all addresses), the backend's refusal of
-/// new chunks, addresses, fragmentation.
+/// that is true: alignment, limit (or the whole device, or all addresses), the backend's refusal
+/// (fragmentation, if idle memory would suffice), addresses, alignment again, fragmentation.
 [[nodiscard]] inline shortage shortage_of(const pool::request& request, const pool_statistics& now,
                                           const pool_bounds& bounds, std::size_t largest_place,
                                           const shortage* refused) {
@@ -41,7 +41,7 @@ struct pool_bounds {
                .used = now.used_current,
                .alignment = request.alignment};
   const auto left_of = [&](std::size_t most) { return most - std::min(most, now.used_current); };
-  const auto is_of_pool = [&](exhausted cause, std::size_t most, std::size_t available) {
+  const auto of_pool = [&](exhausted cause, std::size_t most, std::size_t available) {
     why.cause = cause;
     why.owner = std::string{"the "} + bounds.kind;
     why.most = most;
@@ -49,7 +49,7 @@ struct pool_bounds {
     return why;
   };
   if (bytes > bounds.most_aligned && bytes <= bounds.addresses)
-    return is_of_pool(exhausted::alignment, bounds.most_aligned, 0);
+    return of_pool(exhausted::alignment, bounds.most_aligned, 0);
   if (bytes > left_of(bounds.maximum)) {
     // A pool never holds more than the device has, whatever the setting is.
     if (bounds.maximum >= bounds.total || bytes > left_of(bounds.total)) {
@@ -59,8 +59,8 @@ struct pool_bounds {
       return why;
     }
     if (bounds.maximum >= bounds.addresses)
-      return is_of_pool(exhausted::addresses, bounds.addresses, largest_place);
-    static_cast<void>(is_of_pool(exhausted::limit, bounds.maximum, left_of(bounds.maximum)));
+      return of_pool(exhausted::addresses, bounds.addresses, largest_place);
+    static_cast<void>(of_pool(exhausted::limit, bounds.maximum, left_of(bounds.maximum)));
     why.owner = bounds.owner;
     return why;
   }
@@ -70,7 +70,7 @@ struct pool_bounds {
         now.reserved_current - std::min(now.reserved_current, now.used_current);
     const bool is_scattered = refused->cause == exhausted::device_memory && bounds.free < bytes &&
                               idle >= bytes - bounds.free;
-    if (is_scattered) return is_of_pool(exhausted::fragmentation, 0, now.largest_possible);
+    if (is_scattered) return of_pool(exhausted::fragmentation, 0, now.largest_possible);
     why = *refused;
     why.used = now.used_current;
     if (why.cause == exhausted::device_memory)
@@ -78,10 +78,10 @@ struct pool_bounds {
                      "The device has not enough free memory: other programs or pools hold it";
     return why;
   }
-  if (bytes > largest_place) return is_of_pool(exhausted::addresses, 0, largest_place);
+  if (bytes > largest_place) return of_pool(exhausted::addresses, 0, largest_place);
   if (request.alignment > memory_resource::default_alignment && bytes <= now.largest_possible)
-    return is_of_pool(exhausted::alignment, bounds.most_aligned, 0);
-  return is_of_pool(exhausted::fragmentation, 0, now.largest_possible);
+    return of_pool(exhausted::alignment, bounds.most_aligned, 0);
+  return of_pool(exhausted::fragmentation, 0, now.largest_possible);
 }
 
 /// Formats all statistics, in at most 25 lines.

@@ -37,7 +37,7 @@ class pool_sleep final : detail::sleep_participant {
     if (blocks_.is_asleep()) throw std::logic_error{membership_.refusal(function)};
     membership_.require_awake(function);
   }
-  /// The same for requests, for which the allocator knows the turns of suspend().
+  /// The same for requests, without is_asleep(): the allocator refuses them then.
   void require_use() const { membership_.require_awake("vmm_pool_resource"); }
   /// Waits for a suspend() or resume() under way, and leaves the tag.
   void end() noexcept { membership_.end(); }
@@ -121,7 +121,7 @@ class pool_sleep final : detail::sleep_participant {
     blocks_.wake();
   }
 
-  /// Another region after a release of all memory with its addresses.
+  /// Those of the region, which is another after a release of all memory with its addresses.
   [[nodiscard]] detail::sleep_participant& chunks() const {
     return detail::sleep_participant_of(memory_.chunk_region());
   }

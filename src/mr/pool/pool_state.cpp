@@ -19,13 +19,13 @@
 namespace hipvmm::mr {
 namespace {
 
-/// Pre: less than any device's memory.
+/// Pre: `bytes` is at most the maximum of a pool, so that nothing overflows.
 constexpr std::size_t in_units(std::size_t bytes) noexcept {
   return (bytes + pool::block_allocator::unit - 1) & ~(pool::block_allocator::unit - 1);
 }
 
-/// Calls `note` with `stream`, and without one if there is none or HIP fails. Default streams of
-/// a pool are those of its device, for the checker those of the current one.
+/// Calls `note` with `stream`, and without one if there is none or HIP fails. The pool takes
+/// default streams for its device's, the checker for the current device's.
 template <typename Note>
 void note_in(std::optional<stream_ref> stream, device_ref device, Note note) noexcept {
   try {
@@ -295,8 +295,8 @@ void pool_state::deallocate(void* pointer) {
   const auto found = allocator.find(*offset);
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
-  // The call names no stream: the memory waits for all work, as in hipFree. Nor whether a stream is
-  // still there that may vanish. A per-thread stream is this thread's.
+  // The call names no stream. If the one of the allocation is not known, or may have vanished, the
+  // memory waits for all work, as in hipFree. A per-thread stream is this thread's.
   const bool is_unknown =
       found->user == nullptr || found->user->is_idle() || found->user->may_vanish();
   deallocate(is_unknown ? std::nullopt : std::optional{found->user->stream()}, pointer,
@@ -318,7 +318,7 @@ bool pool_state::deallocate_observed(std::optional<stream_ref> stream, void* poi
                                      std::size_t bytes) {
   const std::int64_t began = detail::event_time();
   const std::optional<std::size_t> offset = is_noted ? offset_of(pointer) : std::nullopt;
-  // If the pool refuses the call below, the memory has no bytes, or counts as allocated again.
+  // If the pool refuses the call below, the checker is told nothing, or to take the free back.
   const auto known = offset ? allocator.find(*offset) : std::nullopt;
   const std::size_t held = known ? known->bytes : 0;
   if (held != 0)

@@ -81,7 +81,7 @@ struct pool_state {
     const scoped_device own{device};  // a thread has such a stream on each device
     return detail::is_captured(stream);
   }
-  /// Without a stream, for all streams.
+  /// Without a stream, memory that any stream may use at once.
   void* allocate(std::optional<stream_ref> stream, std::size_t bytes, std::size_t alignment) {
     // Only HIP knows of a capture, so each request queries it: only memory that nothing uses may go
     // into a graph. The legacy stream is never captured.
@@ -140,7 +140,7 @@ struct pool_state {
   // The reports of each allocation: to the host provider's order checker, and as memory events.
   // For the checker an allocation is noted after the pool has made it and a deallocation before:
   // between the two nobody else can have the memory. The event of a deallocation is reported when
-  // it is known to be none that is refused, with the time from before.
+  // the pool has accepted it, with the time from before.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
                                        std::optional<stream_ref> stream);
   [[gnu::cold]] bool deallocate_observed(std::optional<stream_ref> stream, void* pointer,

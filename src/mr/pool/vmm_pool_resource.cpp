@@ -55,7 +55,7 @@ std::size_t maximum_from(device_ref device, const pool_options& options) {
                                     : std::min(options.maximum_bytes, detail::most_memory(device));
 }
 
-/// The limit and the initial size of a pool are whole granules.
+/// The limit of a pool, in whole granules. Throws: std::invalid_argument.
 std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
   const std::size_t maximum = align_down(wanted, granularity);
   if (maximum == 0)
@@ -90,7 +90,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
                    options},
         floor{std::max(options.initial_bytes, options.floor_bytes)},
         idle{*this, device, detail::idle_membership::price::pooled, options.priority} {
-    if (options.tag) sleep.emplace(options.tag, allocator, rights());
+    if (options.tag) sleep.emplace(options.tag, allocator, backend());
   }
 
   [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
@@ -125,7 +125,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
   auto with_chunks(const char* function, Work work) {
     return allocator.with_backend([&] {
       require_awake(function);
-      return work(rights().chunk_region());
+      return work(backend().chunk_region());
     });
   }
 
@@ -145,7 +145,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     return {*offset, found->bytes};
   }
 
-  [[nodiscard]] pool::device_backend& rights() const noexcept {
+  [[nodiscard]] pool::device_backend& backend() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
   /// Throws: std::logic_error while the memory sleeps, or falls asleep in another thread. By work
@@ -173,8 +173,8 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
           [&] { given += allocator.trim(bytes_to_keep, wanted.deadline, to); });
       given = std::max(given, gift.moved);
     };
-    // Elsewhere a chunk that moved would stay behind the addresses of this pool, of no use to
-    // requests for other sizes.
+    // If addresses pin memory, this pool's would pin a chunk that moved, of no use to requests for
+    // other sizes.
     if (memory->traits.returns_memory)
       trim(std::max(floor, held - std::min(held, wanted.bytes)),
            wanted.taker == nullptr ? nullptr : &gift);
@@ -277,7 +277,7 @@ void vmm_pool_resource::grant(device_ref device, access_right right) {
   state_->allocator.with_backend([&] {
     state_->require_awake("vmm_pool_resource::grant");
     if (right != access_right::none) state_->fences.add(device);
-    state_->rights().grant(device, right);
+    state_->backend().grant(device, right);
   });
   state_->report_event(
       right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
@@ -294,8 +294,8 @@ void vmm_pool_resource::set_access(const access_list& rights) {
   state_->allocator.with_backend([&] {
     state_->require_awake("vmm_pool_resource::set_access");
     state_->note_users(rights);
-    before = state_->rights().rights();
-    state_->rights().set_access(rights);
+    before = state_->backend().rights();
+    state_->backend().set_access(rights);
   });
   detail::for_each_change(before, wanted, [&](device_ref device, access_right right) {
     state_->report_event(
@@ -312,7 +312,7 @@ std::vector<chunk_access> vmm_pool_resource::effective_access() const {
 
 std::vector<chunk_view> vmm_pool_resource::chunks() const {
   return live().allocator.with_backend([this] {
-    const region& all = state_->rights().chunk_region();
+    const region& all = state_->backend().chunk_region();
     return state_->allocator.is_asleep() ? std::vector<chunk_view>{} : all.chunks();
   });
 }
@@ -338,7 +338,7 @@ exported_range vmm_pool_resource::export_block(const void* pointer) {
 legacy_ipc_block vmm_pool_resource::export_legacy_block(const void* pointer) {
   const state::block_place block = live().require_block("export_legacy_block", pointer);
   return state_->allocator.with_backend([&] {
-    const device_allocation& slab = state_->rights().slab_at(block.offset);
+    const device_allocation& slab = state_->backend().slab_at(block.offset);
     const auto offset =
         reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(slab.get());
     return mr::export_legacy_block(slab, offset, block.bytes);
@@ -346,7 +346,7 @@ legacy_ipc_block vmm_pool_resource::export_legacy_block(const void* pointer) {
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
-  return live().allocator.with_backend([&] { return state_->rights().rights().get(device); });
+  return live().allocator.with_backend([&] { return state_->backend().rights().get(device); });
 }
 
 std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,

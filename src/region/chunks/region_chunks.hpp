@@ -23,7 +23,7 @@ class detached_chunk {
  public:
   detached_chunk(std::shared_ptr<address_range> addresses, backing what)
       : addresses_{std::move(addresses)}, what_{std::move(what)} {}
-  /// Unmaps the rest; the address range keeps mappings that HIP refuses to unmap.
+  /// Unmaps it if it is still mapped; the address range keeps mappings that HIP refuses to unmap.
   ~detached_chunk() {
     if (addresses_) what_.unmap_in(*addresses_);
   }
@@ -34,7 +34,7 @@ class detached_chunk {
   /// Pre: release() has not succeeded.
   [[nodiscard]] const address_range& addresses() const noexcept { return *addresses_; }
 
-  /// Unmaps it, unless a run did, and gives the chunk to the taker of `asked`, or else releases it.
+  /// Unmaps it, if unmap_runs() has not; gives the chunk to the taker of `asked`, or releases it.
   /// Returns the bytes that the taker got. Thread-safe with all use of the region.
   /// Throws: hip_error; then it is still mapped.
   std::size_t release(const idle_request* asked = nullptr) {
@@ -88,12 +88,11 @@ class refused_mappings {
   refused_unmaps::list entries_;
 };
 
-/// Takes out the refused mappings that are partly in [offset, offset + bytes) of a region of mapped
-/// chunks.
+/// Takes out the refused mappings that are partly in [offset, offset + bytes).
 [[nodiscard]] refused_mappings take_refused(region& from, std::size_t offset,
                                             std::size_t bytes) noexcept;
 
-/// Takes the chunk that begins at `offset` out of a region of mapped chunks.
+/// Takes the chunk that begins at `offset` out of its region.
 /// Pre: nothing in flight uses it.
 /// Throws: std::invalid_argument unless a chunk begins there; std::bad_alloc.
 [[nodiscard]] detached_chunk detach_chunk(region& from, std::size_t offset);

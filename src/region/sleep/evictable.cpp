@@ -23,7 +23,7 @@
 namespace hipvmm {
 namespace {
 
-/// So long a use lets the requests that wait for the memory go first.
+/// The time for which a use lets the requests that wait for the memory go first.
 constexpr std::chrono::milliseconds use_patience{1000};
 
 /// The right of one evictable to evict the memory of a tag.
@@ -59,7 +59,7 @@ struct evictable::state final : detail::idle_holder {
     return open == 0 && idle.is_awaited() && !claimed.tag.is_asleep();
   }
 
-  /// Has an event for the end of one more use, and room for it among the ends.
+  /// Makes an event for the end of one more use, and room for it in `ends`, unless they are there.
   void prepare_end() {
     const detail::relaxed_captures others;
     ends.reserve(ends.size() + open + 1);
@@ -79,7 +79,7 @@ struct evictable::state final : detail::idle_holder {
   /// Throws: as options.fill; hip_error.
   void fill(stream_ref stream) {
     if (!filled) filled.emplace(device);
-    stream.wait(*filled);  // one that failed
+    stream.wait(*filled);  // the work of a fill that failed
     const auto note_work = [&] {
       claimed.tag.state()->let_evict(open == 0);
       try {
@@ -111,7 +111,7 @@ struct evictable::state final : detail::idle_holder {
     std::size_t bytes = 0;
     const auto refused = detail::refusal_of([&] { bytes = resume(claimed.tag); });
     if (refused && !may_wait) throw out_of_memory{*refused};
-    // As long as the work takes: of locks, this thread has only that of this evictable.
+    // As long as the work takes: this thread has no lock but this evictable's.
     if (refused) bytes = claimed.tag.state()->resume(std::chrono::steady_clock::time_point::max());
     if (bytes != 0) {
       is_written = open != 0;
@@ -163,11 +163,11 @@ struct evictable::state final : detail::idle_holder {
   evictable_statistics counts{};
   // All with the lock of the membership.
   std::size_t open = 0;         // uses
-  std::vector<event> spare;     // one for each at least, to be recorded at its end
+  std::vector<event> spare;     // one for each open use at least, to be recorded at its end
   std::vector<event> ends;      // behind the work of uses that have ended
   std::optional<event> filled;  // behind the last fill
   bool is_written = true;       // since the last return
-  bool lacks_contents = false;  // which `fill` is to write
+  bool lacks_contents = false;  // `fill` is to write them
   detail::idle_membership idle;
 };
 

@@ -42,8 +42,8 @@ std::string folder_of(const std::string& path) {
   return name == 0 ? "." : path.substr(0, name);
 }
 
-/// As posix_fallocate() for all bytes of the file, which signals do not end: Linux before 6 takes
-/// the room of a file in memory back at each of them.
+/// posix_fallocate() for all bytes of the file, in parts: a signal ends a call, and Linux before 6
+/// then takes back the room that the call made in a file in memory.
 int take_room(int file, std::size_t bytes) {
   constexpr std::size_t least = 64 * KiB;
   std::size_t part = piece_of_file;
@@ -142,7 +142,7 @@ void backup_file::take_name(const std::string& path) {
   const bool is_readable = !folder.empty();
   if ((!is_readable && errno != EACCES) || !is_on_disk(descriptor_) ||
       ::rename(name_.c_str(), path.c_str()) != 0)
-    fail(errno, "the file cannot be " + path);
+    fail(errno, "the file cannot get the name " + path);
   name_.clear();
   // No one may flush a folder that is not readable.
   if (is_readable && !is_on_disk(folder.descriptor_))

@@ -13,8 +13,8 @@
 
 namespace hipvmm::detail {
 
-/// FNV-1a by words of 64 bits: of so many bytes behind those that have the sum `before`. Not
-/// cryptographic.
+/// A checksum like FNV-1a, by words of 64 bits, of `count` bytes that follow bytes with the sum
+/// `before`. Not cryptographic.
 [[nodiscard]] std::uint64_t checksum(const void* bytes, std::size_t count,
                                      std::uint64_t before = 0) noexcept;
 
@@ -43,9 +43,9 @@ class backup_file {
   /// Throws: std::system_error.
   void write(const void* from, std::size_t bytes, std::size_t offset) const;
   void read(void* to, std::size_t bytes, std::size_t offset) const;
-  /// The file of beside() is `path` from now on, in place of any other, when all of it is on the
-  /// disk, and then its name, if the folder may be read. Throws: std::system_error; it has the name
-  /// if that is not on the disk.
+  /// Flushes the file of beside() to the disk, names it `path`, in place of any other, and flushes
+  /// the name if the folder may be read. Throws: std::system_error; after a failure of that last
+  /// flush the file has the name.
   void take_name(const std::string& path);
 
  private:
@@ -81,7 +81,7 @@ class file_copies {
             std::size_t offset);
   /// Waits for all copies, and writes the rest. Throws: hip_error, std::system_error.
   void finish();
-  /// Waits for all copies, whatever some of them say. Returns false if HIP refused a wait.
+  /// Waits for all copies, also if some have failed. Returns false if HIP refused a wait.
   [[nodiscard]] bool drain() noexcept;
 
  private:

@@ -9,7 +9,7 @@
 namespace hipvmm::detail {
 
 void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
-  // All but the last that one call adds have so many.
+  // Each block but the last that a call adds has so many bytes.
   constexpr std::size_t block_bytes = 64 * MiB;
   const std::size_t before = end();
   try {

@@ -27,13 +27,13 @@ class host_bytes {
     return (one.pageable ? one.pageable.get() : static_cast<std::byte*>(one.pinned.get())) +
            (offset - one.start);
   }
-  /// Bytes from `offset` to the end of its block, and from the start of its block to `end`; without
-  /// a block there, any.
+  /// Bytes from `offset` to the end of its block, and from the start of its block to `end`; if no
+  /// block is there, the greatest number.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
-    return offset < end() ? block_of(offset)->end - offset : offset_of_none;
+    return offset < end() ? block_of(offset)->end - offset : no_bound;
   }
   [[nodiscard]] std::size_t longest_before(std::size_t end) const noexcept {
-    return end <= this->end() ? end - block_of(end - 1)->start : offset_of_none;
+    return end <= this->end() ? end - block_of(end - 1)->start : no_bound;
   }
   /// Whether a block ends there.
   [[nodiscard]] bool ends_at(std::size_t offset) const noexcept {
@@ -54,7 +54,7 @@ class host_bytes {
   void abandon() noexcept;
 
  private:
-  static constexpr std::size_t offset_of_none = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t no_bound = std::numeric_limits<std::size_t>::max();
 
   struct block {
     std::size_t start;

@@ -13,7 +13,7 @@ namespace hipvmm {
 namespace detail {
 namespace {
 
-/// The tags that sleep, by which an address alone is refused.
+/// The tags that sleep, for calls that get an address alone and must refuse memory that sleeps.
 struct sleeping_tags {
   std::mutex mutex;
   std::vector<tag_state*> all;
@@ -181,8 +181,8 @@ std::size_t tag_state::end_torn_sleep(turn& mine) {
 std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options) {
   if (options.storage != sleep_storage::pinned && options.storage != sleep_storage::pinned_kept)
     throw std::invalid_argument{
-        "prepare_suspend: pinned memory alone is made ahead, for it takes longer to make than to "
-        "fill: suspend() makes pageable memory and files"};
+        "prepare_suspend: pinned memory alone is made ahead, because it takes longer to make than "
+        "to fill: suspend() makes pageable memory and files"};
   const sleep_plan plan{what, options.ranges};
   turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal("prepare_suspend")};
@@ -302,8 +302,8 @@ void tag_state::wake(member& one, slow_copies& slow, memory_to_make& left) {
   std::size_t from = 0;  // in the saved bytes
   std::size_t done = 0;  // of *next
   const std::size_t all = bytes_of(one.contents);
-  // To free pinned memory, drivers wait for copies under way, so that few are at a time; those of
-  // several devices, which have a link each, are all submitted at once.
+  // Few copies are under way at a time, because drivers wait for them to free pinned memory; copies
+  // of several devices, which have a link each, are all submitted at once.
   const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && one.bytes_kept == 0);
   one.marks.clear();
   auto zeros = one.zeros.begin();
@@ -383,7 +383,7 @@ std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_poin
     }
   auto at = members_.begin();
   try {
-    // Before anything is made, which might come to be there.
+    // First, because memory that is made might get these addresses.
     if (!is_filled_)
       for (member& each : members_) each.who->reacquire_addresses();
     memory_to_make left{.evicts_until = evicts_until};
@@ -413,8 +413,8 @@ std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_poin
     mine.enter(tag_phase::asleep);
     if (is_filled_)
       throw_with_context(
-          "the tag sleeps, and all of its memory is on the device, for contents that are there are "
-          "no longer on the host: resume() goes on");
+          "the tag sleeps, and all of its memory is on the device, because some contents are no "
+          "longer on the host: resume() goes on");
     throw;
   }
   is_filled_ = false;

@@ -119,7 +119,7 @@ class sleep_participant {
 
   /// Reserves the addresses that finish_suspend() lost. Throws: out_of_memory, which names them.
   virtual void reacquire_addresses() = 0;
-  /// Makes the memory again and maps it, and calls `each` for each part. Takes what it makes off
+  /// Makes the memory again and maps it, and calls `each` for each part. Subtracts its bytes from
   /// `left`; a request that lacks memory asks others for all that is left. Throws: as resume(), and
   /// as `each`; then stay_asleep() is to follow.
   virtual void map_for_resume(const mapped_again& each, memory_to_make& left) = 0;
@@ -135,14 +135,14 @@ class sleep_participant {
 /// process that has such. Costs nothing while none sleeps.
 void require_awake_at(const void* address, const char* function);
 
-/// The steps of a region without a tag, for its user that carries one.
+/// The participant by which the object that carries a tag lets its region without one sleep.
 [[nodiscard]] sleep_participant& sleep_participant_of(region& of);
 
 /// The state that copies of one memory_tag share.
 class tag_state {
  public:
-  /// Behind some of the copies of one member: of suspend(), which end no higher than `end`; of
-  /// resume(), by jobs alone, of bytes saved before the offset `until`.
+  /// A point behind some copies of one member. suspend(): those of one batch, none of which ends
+  /// above `end`. resume(): those of all saved bytes before the offset `until`, by `jobs` alone.
   struct copies_mark {
     const std::byte* end;
     std::vector<event> events;
@@ -155,8 +155,8 @@ class tag_state {
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
     std::vector<sleeping_range> copied = {};    // likewise, of the last resume()
     std::vector<sleeping_range> zeros = {};     // to be filled by resume()
-    std::deque<copies_mark> marks = {};         // of copies to there under way, from the end
-    std::size_t bytes_kept = 0;                 // of `saved`, by forget()
+    std::deque<copies_mark> marks = {};         // of copies under way, in the order of submission
+    std::size_t bytes_kept = 0;                 // bytes of `saved` that forget() leaves
     backup_file file = {};                      // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
@@ -166,8 +166,8 @@ class tag_state {
         return a.address == b.address && a.bytes == b.bytes;
       });
     }
-    /// Calls `copy` for each piece of the contents, from the end: to, or in the file at, that
-    /// offset of all that is saved.
+    /// Calls copy(device, from, bytes, offset) for each piece of the contents, from the end;
+    /// `offset` is its place in `saved` or in `file`.
     template <class Copy>
     void cut(Copy copy) const;
     void submit(parallel_copies& copies);
@@ -211,7 +211,7 @@ class tag_state {
     eviction expected = eviction::never;
     return eviction_.compare_exchange_strong(expected, eviction::possible);
   }
-  /// The memory is in no use, or in one. Between begin and end.
+  /// `may_be`: no use is open. Called between begin_evictions() and end_evictions().
   void let_evict(bool may_be) noexcept {
     eviction_ = may_be ? eviction::possible : eviction::later;
   }
@@ -222,7 +222,7 @@ class tag_state {
   /// returns nothing. `is_unchanged`: memory that the host has a copy of is as resume() left it.
   /// Pre: no work uses the memory.
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
-  /// As hipvmm::resume(). If memory is lacking, waits so long for work that uses evictable memory.
+  /// As hipvmm::resume(). If memory is lacking, waits until then for work on evictable memory.
   std::size_t resume(std::chrono::steady_clock::time_point evicts_until = {});
   /// Waits for work as suspend() with that stream would, and calls `body` with all carriers. The
   /// memory stays awake meanwhile, and nobody releases any of it. Throws: std::logic_error while it
@@ -240,13 +240,13 @@ class tag_state {
   void leave(member_list::iterator at) noexcept;
 
  private:
-  /// The one suspend() or resume() that is under way, for which others wait, and all that make or
-  /// end carriers of the tag. No lock is held meanwhile.
+  /// The one suspend() or resume() that is under way. Others wait for its end, and so do threads
+  /// that make or end carriers of the tag. It holds no lock.
   class turn;
 
   /// Copies that are made beside the calls for chunks, and zeros.
   struct slow_copies {
-    bool is_one_device = true;  // has all contents
+    bool is_one_device = true;  // all contents are one device's
     parallel_copies zeros;
     file_copies files;
     copy_jobs jobs;  // last: they use the files
@@ -257,7 +257,7 @@ class tag_state {
                              bool is_unchanged);
   /// Throws: std::invalid_argument if a range is not of one member.
   void require_members_have(const std::vector<suspend_range>& ranges) const;
-  /// Calls found(part, what) for all contents of `one` that are copied, or zero.
+  /// Calls found(part, keep) for all contents of `one` that resume() copies back or makes zero.
   template <class Found>
   static void each_content(member& one, const sleep_plan& plan,
                            const chunks_that_stay_mapped& staying, Found found);
@@ -266,7 +266,7 @@ class tag_state {
   /// Gives each member as much pinned memory as its contents need. Returns the bytes.
   std::size_t pin_host_memory(const sleep_plan& plan);
   /// Submits the copies of all contents, but for those that pinned memory has if `is_unchanged`.
-  /// Waits for them if no event tells of one.
+  /// Waits for them if events may pass before them (runtime_rules::events_cover_copies).
   void save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs);
   void save_to_files(const std::string& folder, slow_copies& slow);
   /// Unmaps all while copies of memory that is still mapped run, and waits for them.
@@ -293,8 +293,8 @@ class tag_state {
   std::atomic<tag_phase> phase_{tag_phase::awake};
   enum class eviction { never, possible, later };
   std::atomic<eviction> eviction_{eviction::never};
-  // Both during a turn only by that; members that statistics() and has() read always under the
-  // mutex.
+  // The thread of a turn alone uses both; the parts of a member that statistics() and has() read
+  // are changed with the mutex held.
   member_list members_;
   parallel_copies copies_;
   // A suspend() that failed was not undone: it sleeps, and holds its memory, some of it not mapped.
@@ -328,7 +328,7 @@ class tag_membership {
   [[nodiscard]] std::unique_lock<std::mutex> hold_still() const {
     return state_ ? state_->hold_still() : std::unique_lock<std::mutex>{};
   }
-  /// The text of the refusal. Pre: it is one of a tag.
+  /// The text of the refusal. Pre: the object carries a tag.
   [[nodiscard]] std::string refusal(const char* function) const {
     return state_->refusal(function);
   }

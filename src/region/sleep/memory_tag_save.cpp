@@ -30,9 +30,9 @@ void tag_state::member::submit(parallel_copies& copies) {
   constexpr std::size_t least_bytes = 8 * MiB;
   const std::byte* marked_end = nullptr;
   std::size_t unmarked = 0;
-  const bool is_told = rules_of_runtime().events_cover_copies;
+  const bool events_cover = rules_of_runtime().events_cover_copies;
   const auto mark = [&] {
-    if (unmarked != 0 && is_told) marks.push_back({marked_end, copies.mark()});
+    if (unmarked != 0 && events_cover) marks.push_back({marked_end, copies.mark()});
     unmarked = 0;
   };
   cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {

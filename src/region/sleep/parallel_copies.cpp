@@ -51,7 +51,7 @@ std::vector<event> parallel_copies::mark() {
 }
 
 bool waits_for(const stream& copies) noexcept {
-  // A first wait may report the failure of a copy, and no refusal to wait.
+  // The first wait may fail because a copy did, not because HIP refuses to wait.
   for (int tries = 2; tries != 0; --tries) {
     try {
       copies.synchronize();

@@ -32,8 +32,8 @@ class parallel_copies {
   [[nodiscard]] std::vector<event> mark();
   /// Waits for all copies. Throws: hip_error; then some may be running.
   void finish();
-  /// Waits for all copies, whatever some of them say. Returns false if HIP refused a wait:
-  /// copies may be running then.
+  /// Waits for all copies, also if some have failed. Returns false if HIP refused a wait: copies
+  /// may be running then.
   [[nodiscard]] bool drain() noexcept;
   /// Ends the streams, which otherwise serve the copies that are added next. Waits as drain().
   void end_streams() noexcept;

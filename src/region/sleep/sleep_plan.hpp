@@ -10,7 +10,7 @@
 
 namespace hipvmm::detail {
 
-/// The action of suspend() for each byte: that of a range, or `rest` for all others.
+/// The action of suspend() for each byte: its range's, or `rest` if no range has it.
 class sleep_plan {
  public:
   /// Throws: std::invalid_argument for a range that is null, empty, too long, or overlaps another.
@@ -23,11 +23,11 @@ class sleep_plan {
   }
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
-  /// Whether work that may use the memory is waited for. Otherwise none does, and released memory
-  /// that waits for some is refused, or stays.
+  /// Whether suspend() waits for work that may use the memory. If not, none uses it, and released
+  /// memory that still waits for work is refused, or in a pool stays.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
-  /// The function whose refusals its users throw.
+  /// The name of the call in the messages of its users.
   [[nodiscard]] const char* function() const noexcept {
     return only_reads_ ? "save_checkpoint" : "suspend";
   }

@@ -12,8 +12,8 @@
 namespace hipvmm {
 namespace {
 
-constexpr std::array<std::string_view, 6> names{"unknown", "hypertransport", "qpi",
-                                                "pcie",    "infiniband",     "xgmi"};
+constexpr std::array<std::string_view, 6> link_names{"unknown", "hypertransport", "qpi",
+                                                     "pcie",    "infiniband",     "xgmi"};
 
 /// Returns whether the runtime answered. It did not if it has no such call (CUDA, and other
 /// systems' releases of HIP) and if ROCr could not report the link, which AMD calls an invalid
@@ -41,14 +41,14 @@ std::optional<bool> flag_of(const peer_link& link, hipDeviceP2PAttr attribute) {
 
 /// From the number that is ROCr's hsa_amd_link_info_type_t.
 link_type type_of(std::uint32_t number) noexcept {
-  return number + 1 < names.size() ? static_cast<link_type>(number + 1) : link_type::unknown;
+  return number + 1 < link_names.size() ? static_cast<link_type>(number + 1) : link_type::unknown;
 }
 
 }  // namespace
 
 std::string_view name_of(link_type type) noexcept {
   const auto at = static_cast<std::size_t>(type);
-  return at < names.size() ? names[at] : names.front();
+  return at < link_names.size() ? link_names[at] : link_names.front();
 }
 
 peer_link peer_link_between(device_ref device, device_ref peer) {

@@ -18,8 +18,8 @@ namespace hipvmm::mr {
 struct pool_state;
 
 /// A stream-ordered pool that suballocates large superblocks of another resource.
-/// - Superblock size: the largest power of two up to an eighth of what is held, 8 MiB at least and
-///   128 MiB, from 1 GiB held on, at most; larger for larger requests.
+/// - Superblock size: the largest power of two up to an eighth of the memory held, but 8 MiB at
+///   least and 128 MiB at most; larger for larger requests.
 /// - Small requests are served by a cache of each stream and thread, all others by best fit.
 /// - Differs from vmm_pool_resource: it works on any resource; superblocks neither merge nor move.
 /// - Differs from RMM's: superblocks are allocated only when needed. They are released by

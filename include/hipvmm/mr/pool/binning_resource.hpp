@@ -52,10 +52,9 @@ class binning_resource final : public resource_adaptor {
 
   void* do_allocate_any(const request& wanted) override;
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;
-  /// The upstream's device, or if it has none that of its bins.
   [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
-  /// Pre: the bins are locked.
-  [[nodiscard]] std::optional<device_ref> device_of_bins() const noexcept;
+  /// The upstream's device or, if it has none, the bins'. Pre: the bins are locked.
+  [[nodiscard]] std::optional<device_ref> common_device() const noexcept;
 
   // Locked exclusively only to add a bin; no resource is called while it is held.
   mutable std::shared_mutex mutex_;

@@ -15,23 +15,23 @@ struct graph_pool_statistics {
   std::size_t held_bytes;  ///< from the upstream
   std::size_t used_bytes;  ///< allocated now
   std::size_t peak_bytes;  ///< most allocated at once in the newest capture
-  std::uint64_t captures;  ///< that have allocated or freed memory
+  std::uint64_t captures;  ///< number of those that have allocated or freed memory
 };
 
 /// Memory of a graph, or of graphs that never run at once: keep it as long as they may be launched.
-/// - An allocation is of a stream that is being captured. Another stream's throws std::logic_error,
-///   because each launch overwrites the memory; so does allocate_sync().
+/// - Only a stream that is being captured allocates. Other requests, allocate_sync() too, throw
+///   std::logic_error, because each launch of a graph overwrites the memory.
 /// - Memory that is freed in the capture serves it again: in the stream of the free, and in streams
 ///   of the capture that are ordered after the free, by any events. If HIP does not list the edge
 ///   between two streams (CUDA's programmatic edges), freed memory serves only its own stream.
 /// - Memory that is freed elsewhere, or by deallocate_sync(), serves the next capture. The caller
 ///   orders work outside of the graphs, as a copy of a result, before the next launch of any.
-/// - The next capture has all memory that is not allocated, of whichever graph, in any stream. So
-///   no two captures use it at once: the older one's next request throws std::logic_error.
+/// - The next capture has all memory that is not allocated, of any graph, in any stream. So no two
+///   captures may take turns: the older one's next request throws std::logic_error.
 /// - A capture that fails keeps nothing: free its memory, or call release().
-/// - The upstream serves captured streams: a vmm_pool_resource, an arena_resource, or an adaptor of
-///   one. It serves all else beside; segments are of 2 MiB, 20 MiB, or one request of 10 MiB and
-///   more.
+/// - The upstream must serve captured streams: a vmm_pool_resource, an arena_resource, or an
+///   adaptor of one. It may serve others too. It gives segments of 2 MiB, of 20 MiB, or of one
+///   request of 10 MiB and more.
 /// - Any number of threads may use it.
 /// Pre: streams of a capture live until that has ended, because another stream with the same handle
 /// would have the memory that they freed.
@@ -43,7 +43,7 @@ class graph_pool final : public resource_adaptor {
   /// As release().
   ~graph_pool() override;
 
-  /// Returns all memory to the upstream, also what is allocated, and does not wait: the upstream
+  /// Returns all memory to the upstream, allocated memory too, and does not wait: the upstream
   /// reuses it after all present work of the devices, as after deallocate_sync(). Pre: no capture
   /// that uses the memory is under way, and no graph that does is launched any more.
   void release() noexcept;

@@ -26,7 +26,7 @@ struct pool_options {
   /// Idle memory of pools and arenas of a lower priority is released first.
   int priority = 0;
   /// Limit of the memory held, in bytes, rounded down to whole granules; zero: the device's memory
-  /// (an APU: with the free memory at the pool's construction). The limit in force,
+  /// (an APU: or its free memory when the pool is made, if more). The limit in force,
   /// vmm_pool_resource::maximum_bytes(), is lower if the process has too few addresses.
   std::size_t maximum_bytes = 0;
   /// A thread of the library soon releases idle memory beyond this many bytes to the device; if
@@ -45,8 +45,8 @@ struct pool_options {
   /// Most bytes of a new chunk, rounded down to whole granules, at least one; zero: the pool's own
   /// rule, 2 to 256 MiB by the memory held. Only a wholly idle chunk serves a request elsewhere or
   /// returns to the device, so small chunks hold less memory for requests of changing sizes, and
-  /// cost more calls of HIP. If a device takes chunks of one size only, that is the power of two
-  /// below. Chunks exceed this limit if smaller ones would exhaust the file descriptors of the
+  /// cost more calls of HIP. If a device takes chunks of one size only, that is a power of two up
+  /// to this. Chunks exceed this limit if smaller ones would exhaust the file descriptors of the
   /// process. A slab of hipMalloc holds a whole request of any size.
   std::size_t largest_chunk = 0;
   /// True: the program calls forget_stream() before it destroys a stream that is no hipvmm::stream.
@@ -55,9 +55,9 @@ struct pool_options {
   /// there once another stream has needed its memory, because the stream may be destroyed
   /// afterwards. No effect on AMD, because its HIP refuses such handles.
   bool forgets_streams = false;
-  /// The kind of memory of the chunks, as region_options::memory. Uncached memory needs
-  /// a release that makes such chunks; use a pool of its own for flags and counters that concurrent
-  /// kernels share. Without them and without virtual memory the pool is unsupported.
+  /// The kind of memory of the chunks, as region_options::memory. Use a pool of uncached memory for
+  /// flags and counters that concurrent kernels share. If the release makes no such chunks, or the
+  /// device has no virtual memory, that pool is unsupported.
   chunk_memory memory = chunk_memory::standard;
   /// The tag by which suspend() releases the pool's memory and resume() allocates it again, at the
   /// addresses of all blocks. Without virtual memory the pool is unsupported.

@@ -45,7 +45,7 @@ class vmm_pool_resource final : public memory_resource {
   /// Creates a pool on `device`.
   /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
   /// `initial_bytes` are not available; unsupported without virtual memory management if the
-  /// options refuse slabs or ask for shareable chunks; for `options.access` as set_access().
+  /// options refuse slabs or ask for shareable chunks; as set_access() for `options.access`.
   explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
   ~vmm_pool_resource() override;
   vmm_pool_resource& operator=(vmm_pool_resource&&) = delete;
@@ -76,8 +76,8 @@ class vmm_pool_resource final : public memory_resource {
   /// its work up to this call is done.
   /// - A hipvmm::stream reports its end itself. Another stream may also be destroyed without this
   ///   call after deallocate() in it has returned, unless pool_options::forgets_streams is true. On
-  ///   CUDA its memory then waits for the event of each deallocation; without an event, as on AMD,
-  ///   for all devices.
+  ///   CUDA its memory then waits for the event of its last deallocation; on AMD, and without an
+  ///   event, for all devices.
   /// - Call it before hipStreamDestroy, because a later stream may get the same handle.
   /// - Call it in a thread that ends, for the thread's default stream.
   /// Throws: std::invalid_argument while it is being captured; hip_error.
@@ -96,8 +96,8 @@ class vmm_pool_resource final : public memory_resource {
   void revoke(device_ref device) { grant(device, access_right::none); }
   /// Replaces the rights of all devices at once, to all memory of the pool, present and future: a
   /// device that `rights` does not name has the default then, see access_list.
-  /// Pre: no work in flight needs a right that its device loses, not to free memory either. Throws:
-  /// as region::set_access; then all rights are as before.
+  /// Pre: no work in flight needs a right that its device loses, be it to free memory. Throws: as
+  /// region::set_access; then all rights are as before.
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const;
   /// Asks HIP for the rights to each chunk, as region::effective_access; offsets are counted from

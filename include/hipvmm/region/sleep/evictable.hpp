@@ -16,8 +16,8 @@
 namespace hipvmm {
 
 struct evictable_options {
-  /// Memory of a lower priority is evicted first; of one priority, that which was used least
-  /// recently.
+  /// Memory of a lower priority is evicted first, and of one priority the memory that was used
+  /// least recently.
   int priority = 0;
   /// The place of evicted contents, and the ranges treated otherwise. Its stream must be empty.
   /// `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
@@ -64,9 +64,9 @@ class evictable {
 
   /// Brings the memory back, if it was evicted, before it returns; work in `stream` from now on may
   /// use it, until done(). `right`: with access_right::read the contents stay as they are.
-  /// Several uses may be open. If memory is lacking, others are evicted, at last those whose ended
-  /// uses still have work, for which the call waits. If another request waits so for this memory,
-  /// use() lets it go first, for a second at most.
+  /// Several uses may be open. If memory is lacking, other evictables leave. If those without work
+  /// do not suffice, the call waits for the work of ended uses. If another request waits so for
+  /// this memory, use() lets it go first, for a second at most.
   /// Throws: std::invalid_argument in a stream that is captured: begin the use before the capture;
   /// as resume(), then it is asleep with its contents; as `fill`, then the memory is back without
   /// its contents. In both cases use() may be tried again.

@@ -18,7 +18,7 @@ class tag_state;
 enum class tag_phase {
   awake,           ///< the memory is there
   falling_asleep,  ///< suspend() is under way, and may yet fail
-  asleep,          ///< the memory is the devices', its addresses stay
+  asleep,          ///< the devices have the memory, its addresses stay
   waking,          ///< resume() is under way, and may yet fail
 };
 
@@ -69,8 +69,8 @@ class memory_tag {
 
 /// Releases all memory that carries the tag to the devices and keeps its addresses. Returns the
 /// bytes; 0 if the tag sleeps already.
-/// - Waits for work: see suspend_options::stream. Chunks made ahead, and those that the regions'
-///   chunk caches keep of their devices, are released too.
+/// - Waits for work: see suspend_options::stream. Releases chunks made ahead too, and all chunks of
+///   these devices that the regions' chunk caches keep.
 /// - Until resume() everything that needs the memory throws std::logic_error, and work that uses
 ///   its addresses fails on the device, except addresses of chunks that stay. committed_bytes(),
 ///   capacity() and size() count all that is backed after resume(). Regions and vectors may be
@@ -103,20 +103,20 @@ std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
                     sleep_storage storage = sleep_storage::pinned);
 
 /// Makes and pins the memory of the host that suspend() with the same arguments would, so that it
-/// has only to copy, and to make the rest for memory that is backed in between. Returns the bytes
+/// has only to copy; it makes more only for memory that is backed in between. Returns the bytes
 /// that the tag has then, which tag_statistics::bytes_on_host counts.
-/// - A suspend() of pinned memory uses it, also after one that failed; resume() frees it then,
-///   unless that was sleep_storage::pinned_kept. See that for the ways in which it ends.
+/// - A suspend() to pinned memory uses it, also after a suspend() that failed. Then resume() frees
+///   it, unless the storage was sleep_storage::pinned_kept, which says how it ends.
 /// - A later call makes or frees only the difference, and all is freed by keep::nothing.
 /// - Waits for no work. It may be more than suspend() copies: prefetched and idle blocks of an
 ///   arena count.
 /// - Threads that make or destroy memory with the tag wait for the call.
 /// Pre: no other thread uses the regions, vectors and arenas of the tag, nor, if ranges are named,
 /// its pools. Work may use the memory.
-/// Throws (on any exception the tag has the host memory that it had): std::invalid_argument for
-/// other storage, and for ranges that suspend() refuses by themselves; std::logic_error while the
-/// tag sleeps; std::bad_alloc; out_of_memory, hip_error, which name all bytes that were to be
-/// pinned.
+/// Throws (then the tag has the host memory that it had): std::invalid_argument for other storage,
+/// and for a range that is null, empty, overlaps another, or is not in one object of the tag;
+/// std::logic_error while the tag sleeps; std::bad_alloc; out_of_memory, hip_error, which name all
+/// bytes that were to be pinned.
 std::size_t prepare_suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 
 /// Backs all memory of the tag again by new chunks, at the same addresses, with the same sizes,
@@ -127,8 +127,8 @@ std::size_t prepare_suspend(const memory_tag& tag, keep what, const suspend_opti
 /// - Chunks have new serials (chunk_view::serial), except those that stayed.
 /// - Frees contents of the host as they are copied, once all memory is there.
 /// Pre: as suspend().
-/// Throws (on any exception all is asleep, and the contents are kept, in memory of the host or,
-/// if a copy failed after others had ended, of the device: then the next call goes on):
+/// Throws (then all is asleep and the contents are kept: on the host or, if a copy failed after
+/// others had ended, some on the device only, and the next call goes on):
 /// out_of_memory, also for addresses that others hold, which it names; hip_error;
 /// std::system_error.
 std::size_t resume(const memory_tag& tag);

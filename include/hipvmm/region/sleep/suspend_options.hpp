@@ -34,9 +34,9 @@ enum class sleep_storage {
   /// under way with an error.
   pinned,
   pageable,  ///< memory of operator new, which the system may swap out: copies are slower
-  /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend(), for
-  /// HIP takes longer to pin memory than to copy it. They last as long as memory carries the tag,
-  /// or until a suspend() that keeps nothing or has other storage; one with `pinned` uses them.
+  /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend(),
+  /// because HIP takes longer to pin memory than to copy it. They last as long as memory carries
+  /// the tag, or until a suspend() that keeps nothing or has other storage; `pinned` uses them.
   /// prepare_suspend() makes it before the first suspend().
   pinned_kept,
   /// A file in suspend_options::folder, which has no name and ends with its last use, even if
@@ -46,7 +46,7 @@ enum class sleep_storage {
 
 struct suspend_options {
   sleep_storage storage = sleep_storage::pinned;
-  /// All work that uses the memory is ordered before the call in this stream, which is waited for.
+  /// The call waits for this stream: all work that uses the memory is ordered before it there.
   /// Empty: waits for all work of every device with access.
   std::optional<stream_ref> stream = {};
   /// For sleep_storage::file: a folder of a local disk in which the process may write.

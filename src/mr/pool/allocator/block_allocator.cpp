@@ -120,7 +120,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   blocks_.streams.forget(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
-  // ~stream has waited where events need their stream.
+  // If events need their stream, ~stream has waited.
   if (is_ending) return;
   blocks_.streams.end_fences(*left);
   at_work.record_forgotten({left});
@@ -181,7 +181,7 @@ std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t
   if (returned == 0 || bytes_to_keep == 0 || backing_.memory.traits.returns_memory) return returned;
   const std::size_t held = physical_bytes();
   if (held >= bytes_to_keep) return returned;
-  const std::size_t used = counters().used_current;  // which others took meanwhile
+  const std::size_t used = counters().used_current;  // others took it meanwhile
   // The trim has succeeded even if this fails, so a failure is only reported.
   detail::report_exceptions(
       [&] { reserve((bytes_to_keep - std::min(used, bytes_to_keep)) / unit * unit); });
@@ -245,7 +245,7 @@ void block_allocator::begin_sleep(const std::string& refusal) noexcept {
 
 void block_allocator::wake() noexcept {
   {
-    const backing_turn turn{backing_.turns};  // a trim that began before may renew the backend
+    const backing_turn turn{backing_.turns};  // a trim that began before may replace addresses
     const state_lock lock{blocks_.mutex};
     blocks_.refusal = nullptr;
   }
@@ -260,7 +260,7 @@ void block_allocator::release_idle(const char* function, bool may_wait) {
   // These blocks reach the index soon.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
   backing_turn turn{backing_.turns};
-  // This wait has no end if one of them waits for this thread, which may be one itself.
+  // The wait below has no end if one of them waits for this thread, which may be in a request.
   if (!may_wait && turn.do_others_wait())
     throw std::invalid_argument{std::string{function} + ": a request of " + name_of_pool(base()) +
                                 " waits for memory: it can be evicted when that has ended"};

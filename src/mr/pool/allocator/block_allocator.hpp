@@ -26,7 +26,7 @@ inline constexpr const char* captured_stream =
 
 /// pool_statistics without `callbacks`, and two numbers that only the library uses.
 struct allocator_statistics : pool_statistics {
-  /// Longest run of addresses that one request could get, with new memory if there is none.
+  /// Longest run of addresses that one request could get, with new memory if some have none.
   std::size_t largest_place = 0;
   std::size_t states = 0;
 };
@@ -70,7 +70,7 @@ class block_allocator {
   [[nodiscard]] stream_state& all_streams() noexcept { return blocks_.streams.all_streams(); }
 
   /// Allocates memory of whole units for `user` and returns its offset; nullopt when memory is
-  /// lacking. Pre: one for a graph, which may use the memory in any stream, is of idle().
+  /// lacking. Pre: `user` is idle() for a graph, which may use the memory in any stream.
   /// Throws: out_of_memory, hip_error of the backend and of fences.
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
   /// Frees the block at `offset`. Returns false, with nothing done, unless `bytes` are in use
@@ -119,8 +119,8 @@ class block_allocator {
       blocks_.empty_caches(*user.state);
     return true;
   }
-  /// The same for larger blocks. Of these a cache keeps only the block that it served last;
-  /// deallocation frees all others.
+  /// The same for larger blocks. Of these a cache keeps one, the last freed of the four that it
+  /// served last; deallocation frees all others.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user, std::size_t bytes,
                                                           slab_supply* supply = nullptr);
   bool deallocate_block(const small_user& user, std::size_t offset, std::size_t bytes) noexcept;
@@ -194,8 +194,8 @@ class block_allocator {
   [[nodiscard]] bool is_asleep() {
     return blocks_.with_lock([this] { return blocks_.refusal != nullptr; });
   }
-  /// Waits, if it may, until no work uses freed memory, and releases all idle chunks, for that
-  /// function. Pre: it is asleep.
+  /// Waits, if it may, until no work uses freed memory, and releases all idle chunks. `function` is
+  /// for messages. Pre: it is asleep.
   /// Throws: std::invalid_argument while an old address of a chunk is mapped; as the backend.
   void release_idle(const char* function, bool may_wait);
 
@@ -240,7 +240,7 @@ class block_allocator {
 
  private:
   using state_lock = pool_blocks::state_lock;
-  /// The entries that a thread used last, of each of some streams and pools.
+  /// The state and the cache that a thread used last for a stream of a pool.
   struct remembered {
     std::uint64_t serial;
     ihipStream_t* stream;

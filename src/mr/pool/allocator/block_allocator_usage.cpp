@@ -14,8 +14,8 @@ namespace hipvmm::mr::pool {
 
 namespace {
 
-/// Free memory, and that of caches, as a request finds it when all work is done: a miss empties
-/// caches.
+/// The free memory that a request finds when all work is done: caches' memory is free too, because
+/// a miss empties them.
 class free_memory_scan final : block_filter {
  public:
   /// Subtracts the blocks of caches from `seen.used_current`, and fills in `seen.streams`.
@@ -77,7 +77,7 @@ class free_memory_scan final : block_filter {
   /// for it, or the limit forbids it.
   [[nodiscard]] bool can_serve(std::size_t bytes, std::optional<new_memory> fresh) const;
 
-  /// Of idle blocks beside each other.
+  /// Idle blocks beside each other.
   struct stretch {
     block* first;
     std::size_t end = 0;
@@ -89,7 +89,7 @@ class free_memory_scan final : block_filter {
   }
   [[nodiscard]] bool may_move(const block&) const override { return true; }
   [[nodiscard]] bool may_unmap(const block& one) const override {
-    return one.state == block_state::leaving;  // which happens before a request is refused
+    return one.state == block_state::leaving;  // it is unmapped before a request is refused
   }
 
   [[nodiscard]] bool has_no_memory(const block& one) const {

@@ -113,8 +113,8 @@ class block_index {
 
   // Chunks. A chunk is counted at its present address; old addresses of it are busy blocks.
   [[nodiscard]] const chunk_map& chunks() const noexcept { return chunks_; }
-  /// A size that no chunk is below, more than half of the smallest one; the largest possible value
-  /// if there is none.
+  /// A lower bound of the sizes of chunks, more than half of the smallest one; address_bytes() if
+  /// there is none.
   [[nodiscard]] std::size_t least_chunk() const noexcept;
   /// Adds the chunk in node `made` at `offset`, with a new creation number.
   void add_chunk(chunk_map::node_type made, std::size_t offset) noexcept;
@@ -122,8 +122,8 @@ class block_index {
   [[nodiscard]] chunk_map::node_type take_chunk(std::size_t offset) noexcept;
   void put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept;
 
-  /// Bytes of chunks, and the highest value of these and of what was noted. Any thread may read
-  /// the first at any time.
+  /// Bytes of chunks, and the highest value of these and of noted ones. Any thread may read the
+  /// first at any time.
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return physical_bytes_.load(std::memory_order_relaxed);
   }
@@ -133,7 +133,7 @@ class block_index {
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
   [[nodiscard]] std::size_t used_high() const noexcept { return used_high_; }
   void reset_highs() noexcept;
-  /// Excludes `bytes` of the memory used since the high was `before` from the high.
+  /// Lowers the high by `bytes`, but not below `before`, an earlier value of it, or the use now.
   void lower_used_high(std::size_t before, std::size_t bytes) noexcept;
 
  private:

@@ -216,7 +216,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
   static_cast<void>(unmap_old_addresses());
   if (!backing_.memory.traits.returns_memory)
     return trim_with_addresses(bytes_to_keep, are_in_transit);
-  // Memory that other threads release now counts as held: it is released once.
+  // The index still has memory that other threads release now: it is not released twice.
   const std::size_t leaving = turn_.leaving_bytes();
   if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
   // Adjacent blocks of several streams become one block, so that later turns visit fewer.
@@ -239,7 +239,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       });
     });
     const bool in_use = is_free_memory_in_use();
-    // Some tens of microseconds each. Of many more go, because each turn visits all.
+    // Each takes some tens of microseconds. Of many, more go at a time: each turn visits all.
     const std::size_t most_chunks =
         std::max(backing_.memory.traits.prices.chunks_of_trim(), found.size() / 64);
     const auto is_asked = [gift](const idle_chunk& each) {

@@ -22,17 +22,17 @@ constexpr std::size_t smallest_share = 2 * MiB;
 constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
 constexpr std::size_t largest_cut = 256 * MiB;
-/// A growth is this part of a chunk at least. It is that if more than the other part of the pool is
-/// free: more of such memory would not serve either.
+/// A growth is this part of a chunk at least. It is no more than that if the other part of the pool
+/// is free, because more of such memory would not serve either.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
 /// If a device takes chunks of one size only, the limit is divided into as many at least.
 constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
-/// Least bytes of a chunk for which there are never more than the rules allow. While a pool is
+/// Least bytes of a chunk with which chunks never become more than the rules allow. While a pool is
 /// small a chunk is a share of the pool's memory, so that their number is a logarithm of it; later
-/// half as many as allowed make up the limit.
+/// half of the allowed number would make up the limit.
 std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);
@@ -62,7 +62,7 @@ std::size_t new_chunk_bytes(const block_index& index, std::size_t missing, std::
 }
 
 /// The unit to which a growth is rounded up: less than a chunk if the pool would have much free
-/// memory that does not serve, for more of it would not either.
+/// memory that does not serve, because more of it would not either.
 std::size_t growth_unit(const block_index& index, std::size_t missing, std::size_t requested,
                         const chunk_rules& rules) {
   const std::size_t share = chunk_share(index, rules);
@@ -304,8 +304,8 @@ std::optional<growth_plan> plan_at(const candidate& target, const block_index& i
     plan.least = plan.wanted = moved + rounded;
   } else {
     plan.least = moved + missing;
-    // If the number of chunks is limited, the last one takes the rest of the limit; a slab as much
-    // of it as small requests share.
+    // If the number of chunks is limited, the last one takes the rest of the limit. A slab takes up
+    // to `least_cut` of it, for small requests to share.
     const std::size_t rest = align_down(allowed, rules.granularity);
     std::size_t most = missing;
     if (rules.most_chunks != 0)

@@ -43,7 +43,7 @@ struct chunk_rules : backend_traits {
   std::size_t limit;        ///< of all chunks
   std::size_t planned;      ///< bytes of it that others are about to create
   std::size_t largest_chunk = static_cast<std::size_t>(-1);
-  bool moves_small_chunks = false;  ///< those below a new one's size too, though memory is allowed
+  bool moves_small_chunks = false;  ///< also chunks smaller than a new one, even if it is allowed
 };
 
 /// A chunk without used memory.

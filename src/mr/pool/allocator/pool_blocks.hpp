@@ -48,7 +48,7 @@ struct pool_blocks {
   // Of the pool's events; set before the first request.
   detail::event_origin events{memory_event_source::pool, 0, -1};
   block_map small_blocks;  // uses atomics, no lock
-  // Requests for which only a refusal is left: while there are any, caches keep nothing.
+  // Requests on their last resort, and one more while the pool sleeps: caches then keep nothing.
   std::atomic<int> waiting_requests{0};
   // Threads that hold blocks between a cache and the index, so that no request finds them.
   std::atomic<int> blocks_in_transit{0};
@@ -65,7 +65,7 @@ struct pool_blocks {
   std::array<std::uint64_t, pool_source_count> served{};
   std::uint64_t chunks_created = 0;
   std::uint64_t chunks_moved = 0;
-  // Set while the memory sleeps: the sentence for a request.
+  // Set while the memory sleeps: the text by which requests are refused.
   const std::string* refusal = nullptr;
 
   template <typename Work>

@@ -57,8 +57,8 @@ class slow_path final : block_filter {
   /// there is none.
   bool wait_for_all_streams();
   /// Waits for memory freed in streams, if one block of it serves a request that may wait. Work of
-  /// any length may precede the free, so the wait is as short as the creation of a chunk, and
-  /// longer only by the square of how much more the pool holds than is needed, up to 16 times.
+  /// any length may precede the free, so the wait takes at most as long as a new chunk, times the
+  /// square of the held bytes divided by the needed ones, a ratio that counts as 4 at most.
   [[nodiscard]] std::optional<std::size_t> wait_briefly();
   /// Whether one block freed in a stream, with a fence behind it, would serve the request.
   [[nodiscard]] bool is_freed_in_a_stream();

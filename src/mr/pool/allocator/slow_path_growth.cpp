@@ -29,7 +29,7 @@ struct slow_path::growth {
   std::size_t mapped = 0;   // bytes of the gap backed so far
   std::size_t created = 0;  // bytes
   std::size_t planned = 0;  // bytes to be created, which others must not plan with
-  // When the old addresses of moved chunks end: with this epoch of the user, or at once.
+  // The old addresses of moved chunks are used up to this epoch of the user; 0: not any more.
   std::uint64_t in_use_until = 0;
 };
 

@@ -217,7 +217,7 @@ class block_map {
     const std::size_t in_page = index * (entries_per_line + 1) % entries_per_page;
     return index / entries_per_page * entries_per_page + in_page;
   }
-  // Two threads that free the same small block concurrently break a rule; no later state hides it.
+  // No compare-exchange: only two frees of one block at once, an error of the program, need one.
   bool change(std::size_t offset, std::size_t class_index, bool was_cached,
               const known& to) noexcept {
     if (offset % small_block_unit != 0) return false;

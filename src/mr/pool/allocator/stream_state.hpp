@@ -24,11 +24,10 @@ namespace hipvmm::mr::pool {
 /// - Time in a stream is counted in epochs. Freed memory carries the current epoch, and each fence
 ///   ends one. A fence that is done covers all memory with its epoch or an older one.
 /// - No HIP call is made, and no event exists, before another stream needs the memory. Exception: a
-///   stream that may vanish (fence_source::may_vanish) is not named after a call of the pool in it.
-///   Once another stream has needed memory of it, each free makes a fence there, the newest fence,
-///   before the memory is free. It covers all that was freed in the stream; until the next free,
-///   later fences of the stream are this one. A fence for all streams covers memory freed without
-///   one.
+///   stream that may vanish (fence_source::may_vanish) is used only in calls of the pool that got
+///   it. Once another stream has needed memory of it, each free in it first makes a fence there,
+///   the newest fence. It covers all that was freed in the stream, and is the stream's fence until
+///   the next free. Memory freed without one needs a fence for all devices.
 /// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
 ///   fence, which has a lock of its own.
 class stream_state : public block_owner {
@@ -217,7 +216,7 @@ class stream_state : public block_owner {
   std::atomic<std::uint32_t> captures_{0};
   std::atomic<std::uint32_t> ended_captures_{0};
   std::atomic<bool> makes_fences_{false};
-  std::atomic<std::uint64_t> without_fence_{0};  // frees, ever
+  std::atomic<std::uint64_t> without_fence_{0};  // number of such frees so far
   std::mutex newest_fence_mutex_;
   std::shared_ptr<const fence> newest_fence_;
   std::uint64_t covered_ = 0;  // of those, by the newest fence

@@ -36,7 +36,7 @@ class pending_release {
   [[nodiscard]] virtual bool release(chunk_gift* gift = nullptr) noexcept = 0;
 };
 
-/// One whose memory `held` is released by a function.
+/// Releases `held` by a function.
 template <typename Held>
 class pending_release_of final : public pending_release {
  public:
@@ -80,7 +80,7 @@ struct backend_traits {
 };
 
 /// Provides chunks of memory behind a pool's addresses. One thread at a time uses it, under the
-/// slow-path lock, except reclaim() and the result of detach().
+/// slow-path lock, except available(), thread-safe functions and the result of detach().
 class memory_backend {
  public:
   explicit memory_backend(const backend_traits& properties) : traits{properties} {}

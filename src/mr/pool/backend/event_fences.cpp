@@ -73,7 +73,7 @@ class event_fences::event_fence final : public fence {
   }
   [[nodiscard]] bool make_stream_wait(stream_ref waiter) const override {
     const detail::relaxed_captures relaxed;
-    // A default stream is that of the pool's device, whichever the event is of.
+    // A default stream is the pool's device's, also if the event is another device's.
     const scoped_device scope{home_->owner};
     if (detail::is_captured(waiter)) return false;
     waiter.wait(event_);
@@ -180,8 +180,8 @@ bool event_fences::fences_need_streams() const {
 
 namespace {
 
-/// Throws: hip_error for a lack of memory too. It is none of the memory that was requested, for
-/// which the slow path would wait for work.
+/// Throws: hip_error for a lack of memory too: at out_of_memory the slow path would wait for work,
+/// of no use to an event.
 event make_event(device_ref device) {
   try {
     return event{device};
@@ -216,7 +216,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   const detail::relaxed_captures relaxed;
   detail::device_list tried = devices();
   const device_ref first = tried.front();
-  // A default stream is that of the device that is current.
+  // A default stream belongs to the device that is current.
   const scoped_device on_first{first};
   try {
     if (detail::is_captured(stream)) return nullptr;

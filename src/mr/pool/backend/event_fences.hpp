@@ -22,7 +22,7 @@ class event_fences final : public fence_source {
 
   /// Makes a fence as fence_source::fence_for. The stream may belong to any device, because copies
   /// through the host need no access. For a stream that HIP does not know because it was destroyed,
-  /// this covers all devices that have a context, because nobody says which of them it was of.
+  /// this covers all devices that have a context, because its device is not known.
   [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_gone() override;

@@ -59,7 +59,7 @@ class region_backend final : public device_backend {
   device_ref device_;
   region_options chunks_;
   std::atomic<std::size_t> missing_{0};  // in the last create() that the device refused
-  // Also takes what others give during reclaim(), for the next create(). If addresses pin memory,
+  // Also takes chunks of others in reclaim(), for the next create(). If addresses pin memory,
   // keeps only chunks that are pinned, by the addresses of any object.
   chunk_cache set_aside_;
   region addresses_;

@@ -82,14 +82,14 @@ class slab_backend final : public device_backend {
   [[nodiscard]] region& chunk_region() override {
     throw unsupported{
         "the chunks of a pool on device " + std::to_string(device_.ordinal()) +
-        " that has slabs of hipMalloc instead, for " + why_ +
+        " that has slabs of hipMalloc instead, because " + why_ +
         ": HIP reports no rights to those, and exports them by hipIpcGetMemHandle only"};
   }
   [[nodiscard]] const device_allocation& slab_at(std::size_t offset) const override {
     return slabs_.owner_of(offset);
   }
   [[nodiscard]] std::string explain() const override {
-    return "slabs of hipMalloc, for " + why_ +
+    return "slabs of hipMalloc, because " + why_ +
            ": free memory of different slabs serves no request together, and only whole slabs go "
            "back to the device";
   }
@@ -124,7 +124,7 @@ class slab_backend final : public device_backend {
   }
 
   device_ref device_;
-  std::string why_;  // no chunks
+  std::string why_;  // the reason for no chunks
   detail::malloc_rights rights_;
   // Until hipMalloc returns an address that is no multiple of the granularity; after that each slab
   // is a granule larger.

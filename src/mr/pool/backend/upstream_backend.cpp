@@ -11,7 +11,7 @@
 #include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr::pool {
-// Captures go on while the upstream is called, for slabs are no part of them.
+// Captures go on while the upstream is called, because slabs are no part of them.
 
 void upstream_deleter::operator()(void* memory) const noexcept {
   std::optional<detail::relaxed_captures> relaxed;
@@ -51,7 +51,7 @@ upstream_slab* slab_supply::find(std::size_t bytes) {
 
 upstream_backend::upstream_backend(memory_resource& upstream, std::size_t address_bytes,
                                    std::size_t least_slab)
-    // Of the upstream's addresses nothing else is certain than the default alignment.
+    // Only the default alignment of the upstream's addresses is certain.
     : addressed_backend{{.address_bytes =
                              align_up(address_bytes, memory_resource::default_alignment),
                          .granularity = memory_resource::default_alignment,
