@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/mr/memory_resource.hpp>
+#include "mr/memory_resource.hpp"
 
 #include <stdexcept>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/owner_process.hpp"
+
+constinit std::atomic<void (*)(const hipvmm::mr::memory_resource&) noexcept>
+    hipvmm::detail::at_end_of_resource{nullptr};
 
 namespace hipvmm::mr {
 namespace {
@@ -23,6 +26,10 @@ inline void require_alignment(std::size_t bytes, std::size_t alignment) {
 }
 
 }  // namespace
+
+memory_resource::~memory_resource() {
+  if (const auto call = detail::at_end_of_resource.load(std::memory_order_acquire)) call(*this);
+}
 
 void memory_resource::keep_to_process() noexcept {
   // Requests in several threads may be the first.

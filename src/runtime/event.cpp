@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <source_location>
+#include <stdexcept>
 #include <string>
 #include <variant>
 
@@ -145,6 +146,11 @@ void event_use::note_passed() const noexcept {
 
 namespace {
 
+ihipEvent_t* require_event(ihipEvent_t* value) {
+  if (value == nullptr) throw std::invalid_argument{"the event is empty: it was moved from"};
+  return value;
+}
+
 /// Like check(), for a recording in `stream`. HIP has one code for the two mistakes.
 void check_recording(hipError_t result, device_ref device, stream_ref stream,
                      std::source_location where = std::source_location::current()) {
@@ -191,7 +197,8 @@ event& event::operator=(event&& other) noexcept {
 
 void detail::record_without_notify(const event& recorded, stream_ref stream) {
   recorded.order_.state_.fetch_add(recorded_order::one_recording);
-  check_recording(hipEventRecord(recorded.value_, stream.get()), recorded.device_, stream);
+  check_recording(hipEventRecord(require_event(recorded.value_), stream.get()), recorded.device_,
+                  stream);
 }
 
 bool detail::is_idle(stream_ref stream) {
@@ -212,6 +219,7 @@ bool detail::needs_no_event(stream_ref stream) {
 }
 
 void event::record(stream_ref stream) {
+  require_event(value_);
   detail::event_recording told{*this, stream};
   check_recording(hipEventRecord(value_, stream.get()), device_, stream);
   told.note_success();
@@ -219,14 +227,14 @@ void event::record(stream_ref stream) {
 
 void detail::make_stream_wait(stream_ref waiter, const event& event) {
   const event_use use{event};
-  check_stream(hipStreamWaitEvent(waiter.get(), use.handle(), 0), "hipStreamWaitEvent",
-               waiter.get());
+  check_stream(hipStreamWaitEvent(waiter.get(), require_event(use.handle()), 0),
+               "hipStreamWaitEvent", waiter.get());
   use.add_dependency(waiter);
 }
 
 void event::synchronize() const {
   const detail::event_use use{*this};
-  check(hipEventSynchronize(value_), "hipEventSynchronize");
+  check(hipEventSynchronize(require_event(value_)), "hipEventSynchronize");
   use.note_passed();
 }
 
@@ -234,7 +242,7 @@ bool event::is_done() const {
   const detail::event_use use{*this};
   hipError_t result = hipErrorNotReady;
   try {
-    result = hipEventQuery(value_);
+    result = hipEventQuery(require_event(value_));
   } catch (const std::bad_variant_access&) {
     // AMD's runtime 7.2.4, while the record completes (docs/guides/rocm.md).
   }
@@ -246,7 +254,8 @@ bool event::is_done() const {
 
 std::chrono::duration<float, std::milli> event::elapsed(const event& from, const event& to) {
   float milliseconds = 0;
-  const hipError_t result = hipEventElapsedTime(&milliseconds, from.value_, to.value_);
+  const hipError_t result =
+      hipEventElapsedTime(&milliseconds, require_event(from.value_), require_event(to.value_));
   if (result == hipErrorInvalidHandle)
     detail::throw_failure(
         result, "hipEventElapsedTime",

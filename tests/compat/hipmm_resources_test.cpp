@@ -331,11 +331,10 @@ TEST_CASE("hipmm: a default resource that has ended is replaced and not followed
   }
   SUBCASE("with hipMM's interface") {
     ending_resource<rmm::mr::cuda_memory_resource> same;
-    const auto* const known = same.get();
-    rmm::mr::set_current_device_resource(same.get());
+    const auto* const initial = rmm::mr::set_current_device_resource(same.get());
     same.end();
-    CHECK(rmm::mr::get_current_device_resource() == known);
-    CHECK(rmm::mr::set_current_device_resource(&next) == known);
+    CHECK(rmm::mr::get_current_device_resource() == initial);
+    CHECK(rmm::mr::set_current_device_resource(&next) == initial);
   }
   SUBCASE("by reference") {
     ending_resource<hipvmm::mr::hip_resource> plain{first_device};

@@ -37,6 +37,19 @@ TEST_CASE("event: an unknown device throws invalid_argument") {
   CHECK_THROWS_AS(event{device_ref{-1}}, std::invalid_argument);
 }
 
+TEST_CASE("event: one that was moved from is refused") {
+  event empty;
+  const event moved{std::move(empty)};
+  const stream stream;
+  const char* const sentence = "the event is empty: it was moved from";
+  CHECK_THROWS_WITH_AS(empty.record(stream), sentence, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(stream.wait(empty), sentence, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(empty.synchronize(), sentence, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(static_cast<void>(empty.is_done()), sentence, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(static_cast<void>(event::elapsed(empty, moved)), sentence,
+                       std::invalid_argument);
+}
+
 TEST_CASE("event: elapsed times of two parts add up to that of the whole") {
   const stream stream;
   const device_memory memory{4 * MiB};

@@ -20,7 +20,8 @@ class memory_resource {
   /// Minimum alignment of HIP's own allocations, in bytes.
   static constexpr std::size_t default_alignment = 256;
 
-  virtual ~memory_resource() = default;
+  /// The initial resource takes the place of one that is set (set_per_device_resource()).
+  virtual ~memory_resource();
 
   /// Allocates `bytes` bytes at a multiple of `alignment`; returns nullptr when `bytes` is zero.
   /// Stream: valid for work submitted to `stream` after the call.

@@ -72,7 +72,8 @@ class recorded_order {
 /// Whether an event records timestamps. Without them it is cheaper to record.
 enum class event_timing { disabled, enabled };
 
-/// Owns one HIP event of one device. Movable; safe to query and record from any thread.
+/// Owns one HIP event of one device. Movable; safe to query and record from any thread. All calls
+/// throw std::invalid_argument once it was moved from.
 class event {
  public:
   /// Creates an event on the current device.

@@ -13,6 +13,7 @@
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
+#include "mr/memory_resource.hpp"
 #include "mr/resource/set_resource.hpp"
 #include "mr/stream_wait.hpp"
 #include "runtime/device.hpp"
@@ -29,8 +30,7 @@ struct device_default {
   void* adapted = nullptr;  // belongs to `current`
 };
 
-device_default& default_of(device_ref device) {
-  require_device(device);
+std::deque<device_default>& all_defaults() {
   // Never destroyed: containers with static storage free memory at exit. The number of devices
   // does not change while a process lives.
   static std::deque<device_default>& all = *[] {
@@ -38,7 +38,22 @@ device_default& default_of(device_ref device) {
     for (const device_ref each : detail::all_devices()) made->emplace_back(each);
     return made.release();
   }();
-  return all[static_cast<std::size_t>(device.ordinal())];
+  return all;
+}
+
+device_default& default_of(device_ref device) {
+  require_device(device);
+  return all_defaults()[static_cast<std::size_t>(device.ordinal())];
+}
+
+/// Sets the initial resource where `ended` is set.
+void replace(const memory_resource& ended) noexcept {
+  for (device_default& each : all_defaults()) {
+    if (each.current != &ended) continue;
+    const std::lock_guard guard{each.lock};
+    each.current = &each.initial;
+    each.adapted = nullptr;
+  }
 }
 
 /// In a child of fork() a deallocation does nothing, and HIP is not called.
@@ -113,6 +128,7 @@ set_resource exchange_resource(device_ref device, set_resource next) {
                                 std::to_string(device.ordinal()) +
                                 "; set it for its own device, or make one for this device"};
   }
+  at_end_of_resource = mr::replace;
   const std::lock_guard guard{chosen.lock};
   return {chosen.current.exchange(next.resource), std::exchange(chosen.adapted, next.adapted)};
 }

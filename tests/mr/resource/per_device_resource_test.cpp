@@ -93,6 +93,17 @@ TEST_CASE("per_device_resource: one of another device is refused, with both ordi
   CHECK(get_per_device_resource(first_device) == before);
 }
 
+TEST_CASE("per_device_resource: the initial one takes the place of one that ends") {
+  memory_resource* const initial = get_per_device_resource(first_device);
+  {
+    hip_resource mine{first_device};
+    set_per_device_resource(first_device, &mine);
+    const hip_resource copy{mine};
+    CHECK(get_per_device_resource(first_device) == &mine);
+  }
+  CHECK(get_per_device_resource(first_device) == initial);
+}
+
 TEST_CASE("per_device_resource: threads that set it hand each resource on once") {
   constexpr std::size_t threads = 4;
   constexpr std::size_t turns = 1000;

@@ -9,9 +9,8 @@
 
 // The default resource of each device, for containers without another one.
 // - Initially it is a hip_resource, which lives as long as the process.
-// - A resource that is set is not owned. It must outlive everything that allocates from it, and
-//   must be replaced, by nullptr for instance, before it ends. A static resource ends before
-//   containers that are older.
+// - A resource that is set is not owned. It must outlive everything that allocates from it. If it
+//   ends, the initial one is set. A static resource ends before containers that are older.
 // - All functions may be called from any thread.
 // Throws: std::invalid_argument for a device that does not exist; unsupported without any.
 namespace hipvmm::mr {
