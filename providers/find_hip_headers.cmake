@@ -6,8 +6,9 @@
 find_path(HIPVMM_HIP_INCLUDE_DIR hip/hip_runtime_api.h
   HINTS ENV ROCM_PATH ENV HIP_PATH PATHS /opt/rocm PATH_SUFFIXES include
   DOC "Folder that holds hip/hip_runtime_api.h")
-if(NOT HIPVMM_HIP_INCLUDE_DIR)
-  message(FATAL_ERROR "hipvmm: hip/hip_runtime_api.h was not found. Install HIP's headers "
+if(NOT EXISTS "${HIPVMM_HIP_INCLUDE_DIR}/hip/hip_runtime_api.h")
+  message(FATAL_ERROR "hipvmm: HIPVMM_HIP_INCLUDE_DIR is '${HIPVMM_HIP_INCLUDE_DIR}', and "
+    "hip/hip_runtime_api.h was not found. Install HIP's headers "
     "(Debian and Ubuntu: libamdhip64-dev; ROCm: hip-dev) or set HIPVMM_HIP_INCLUDE_DIR.")
 endif()
 file(STRINGS ${HIPVMM_HIP_INCLUDE_DIR}/hip/hip_version.h hip_version_lines
