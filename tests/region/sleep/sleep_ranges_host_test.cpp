@@ -217,7 +217,7 @@ TEST_CASE("sleep: where memory returns with its addresses a region stays as a wh
   fill_async(subject.stream, other.base(), 9, unit);
   subject.add(0, unit, keep::mapped);
   CHECK_THROWS_WITH_AS(suspend(subject.tag, keep::nothing, subject.options),
-                       doctest::Contains("a region or vector of its own"), unsupported);
+                       doctest::Contains("a region or vector of their own"), unsupported);
   CHECK_FALSE(subject.tag.is_asleep());
   CHECK(subject.has(0, unit, 1));
   subject.options.ranges = {{other.base(), unit, keep::mapped}};
