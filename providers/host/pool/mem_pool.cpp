@@ -146,6 +146,8 @@ address mem_pool::borrow(std::size_t bytes, off_t offset,
 }
 
 void mem_pool::release(std::uint64_t keep) noexcept {
+  // Afterwards a request finds the memory of blocks that another thread releases, too.
+  const std::lock_guard one_by_one{releasing_};
   idle_map leaving;
   std::uint64_t freed = 0;
   {

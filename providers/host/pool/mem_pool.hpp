@@ -175,6 +175,7 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   const std::shared_ptr<pool_rights> rights_;
 
   mutable std::mutex mutex_;
+  std::mutex releasing_;  // before mutex_
   pool_policy policy_;
   pool_usage usage_;
   std::uint64_t own_bytes_ = 0;  // of all blocks but borrowed ones
