@@ -20,6 +20,8 @@ def member(value, name):
 
 def behind(pointer, type_name):
     """The object of that type to which a smart pointer points first of all; gdb.error without its type."""
+    if pointer.address is None:
+        raise gdb.error("the value is in no memory")
     named = gdb.lookup_type(type_name).pointer().pointer()
     return pointer.address.cast(named).dereference().dereference()
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <hipvmm/capability/capability.hpp>
@@ -310,9 +311,12 @@ class known_devices {
     /// Throws: unsupported in a child of fork() if another thread of its parent had the lock.
     [[nodiscard]] std::unique_lock<std::mutex> locked() {
       if (!process.is_of_parent()) return std::unique_lock{mutex};
-      std::unique_lock lock{mutex, std::try_to_lock};
-      if (!lock) refuse_in_child();
-      return lock;
+      // A thread of the child has it for less than that.
+      for (int tries = 0; tries < 100; ++tries) {
+        if (std::unique_lock lock{mutex, std::try_to_lock}) return lock;
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});
+      }
+      refuse_in_child();
     }
     void put(device_ref device, record what, const capability_override& asked) {
       given = finish(what, asked);

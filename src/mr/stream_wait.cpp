@@ -33,6 +33,7 @@ bool wait_for_work(stream_ref stream) {
 device_list all_devices() {
   device_list all;
   const int count = device_count();
+  all.reserve(static_cast<std::size_t>(count));
   for (int ordinal = 0; ordinal < count; ++ordinal) all.emplace_back(ordinal);
   return all;
 }

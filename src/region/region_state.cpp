@@ -244,7 +244,7 @@ void region_state::merge(backing_map& additions) noexcept {
 void region_state::require_none_left_behind(const char* function, std::size_t offset,
                                             std::size_t bytes) const {
   const auto found = backings_within(old_mappings, offset, bytes);
-  if (bytes != 0 && !found.empty())
+  if (!found.empty())
     throw std::invalid_argument{std::string{"region::"} + function + ": a chunk that moved is " +
                                 "still mapped at offset " + std::to_string(found.front().first) +
                                 " as well: end_move() there first"};

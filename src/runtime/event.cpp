@@ -147,7 +147,8 @@ void event_use::note_passed() const noexcept {
 namespace {
 
 ihipEvent_t* require_event(ihipEvent_t* value) {
-  if (value == nullptr) throw std::invalid_argument{"the event is empty: it was moved from"};
+  if (value == nullptr)
+    throw std::invalid_argument{"the event is empty: it was moved from or released"};
   return value;
 }
 

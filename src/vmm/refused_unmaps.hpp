@@ -81,7 +81,8 @@ class refused_unmaps {
     refused_unmaps* of;  // null: gone
   };
 
-  /// Keeps a mapping here, of which `complete(entry)` has the rest; not without memory of the host.
+  /// Keeps a mapping here, of which `complete(entry)` sets the rest; not without memory of the
+  /// host.
   template <typename Complete>
   void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, Complete complete) noexcept;
   /// Has retry_refused_ends() unmap too. Without memory of the host only the owner does.

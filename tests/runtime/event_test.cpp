@@ -41,7 +41,7 @@ TEST_CASE("event: one that was moved from is refused") {
   event empty;
   const event moved{std::move(empty)};
   const stream stream;
-  const char* const sentence = "the event is empty: it was moved from";
+  const char* const sentence = "the event is empty: it was moved from or released";
   CHECK_THROWS_WITH_AS(empty.record(stream), sentence, std::invalid_argument);
   CHECK_THROWS_WITH_AS(stream.wait(empty), sentence, std::invalid_argument);
   CHECK_THROWS_WITH_AS(empty.synchronize(), sentence, std::invalid_argument);

@@ -214,8 +214,9 @@ class region {
   /// - if its device neither has access nor was named together with this one by copy_peer_async();
   /// - if nothing stays backed and memory returns only with its addresses, see empty_policy;
   /// - if `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
-  ///   same address, if that frees more than an eighth of the rest, memory for it is available
-  ///   and no other process may use the chunk (physical_chunk::shared()).
+  ///   same address, if that frees more than an eighth of the rest, memory for it is available,
+  ///   the device grants rights to a chunk of that size there and no other process may use the
+  ///   chunk (physical_chunk::shared()).
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
   /// exception all bytes before `bytes` are as they were. See drain_retired_memory().

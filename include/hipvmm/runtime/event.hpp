@@ -72,8 +72,8 @@ class recorded_order {
 /// Whether an event records timestamps. Without them it is cheaper to record.
 enum class event_timing { disabled, enabled };
 
-/// Owns one HIP event of one device. Movable; safe to query and record from any thread. All calls
-/// throw std::invalid_argument once it was moved from.
+/// Owns one HIP event of one device. Movable; safe to query and record from any thread. If it was
+/// moved from or released, calls that need the event throw std::invalid_argument.
 class event {
  public:
   /// Creates an event on the current device.

@@ -13,6 +13,7 @@
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
+#include "core/owner_process.hpp"
 #include "mr/memory_resource.hpp"
 #include "mr/resource/set_resource.hpp"
 #include "mr/stream_wait.hpp"
@@ -24,6 +25,7 @@ namespace {
 struct device_default {
   explicit device_default(device_ref device) : initial{device} {}
 
+  const detail::owner_process process;
   hip_resource initial;
   std::atomic<memory_resource*> current{&initial};  // written with the lock, read without
   std::mutex lock;
@@ -49,8 +51,9 @@ device_default& default_of(device_ref device) {
 /// Sets the initial resource where `ended` is set.
 void replace(const memory_resource& ended) noexcept {
   for (device_default& each : all_defaults()) {
-    if (each.current != &ended) continue;
+    if (each.current != &ended || each.process.is_of_parent()) continue;
     const std::lock_guard guard{each.lock};
+    if (each.current != &ended) continue;  // set meanwhile
     each.current = &each.initial;
     each.adapted = nullptr;
   }

@@ -141,8 +141,8 @@ template <typename IsEnoughFree>
 given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
                                IsEnoughFree is_enough_free) {
   given_memory sum;
-  asked_records asked{*this, wanted.device};
   const callbacks_wait until_unlocked;  // they may make and end holders
+  asked_records asked{*this, wanted.device};
   const without_asking_others while_asking;
   const auto is_evicted = [](const auto& each) { return std::get<0>(each->order); };
   const bool may_wait = wanted.evicts_until > std::chrono::steady_clock::now();

@@ -89,9 +89,10 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
                      reason};
   lock.unlock();
   made.held_bytes = created_chunk_bytes(device);
-  // An evictable counts idle memory of its owner that the owner counts too.
-  made.idle_bytes = std::min(
-      made.held_bytes, idle_bytes_of(device) + chunk_cache::shared().statistics(device).bytes);
+  made.idle_bytes = idle_bytes_of(device) + chunk_cache::shared().statistics(device).bytes;
+  // An evictable counts idle memory of its owner that the owner counts too. Slabs of hipMalloc are
+  // no chunks.
+  if (made.held_bytes != 0) made.idle_bytes = std::min(made.held_bytes, made.idle_bytes);
   made.largest_request = std::min(total, free + made.idle_bytes);
   lock.lock();
   return made;

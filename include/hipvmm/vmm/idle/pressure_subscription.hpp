@@ -49,8 +49,8 @@ class pressure_subscription {
   /// two callbacks must not end each other's subscription in that way. Does nothing the second
   /// time, and in a child of fork().
   void end() noexcept;
-  /// The rest throws std::invalid_argument after a move from it, and unsupported in a child.
-  /// Measures, and returns what holds now. Throws: hip_error.
+  /// Measures, and returns what holds now. Throws: hip_error; as the others below
+  /// std::invalid_argument after a move from it, and unsupported in a child.
   [[nodiscard]] pressure_note now();
   /// Takes the oldest note that was not taken. Measures and waits for one if there is none, until
   /// end() or the time is over; not for a timeout of 0. With a callback there is none.

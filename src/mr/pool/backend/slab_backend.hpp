@@ -40,7 +40,8 @@ class slab_backend final : public device_backend {
     detail::require_not_shareable(chunks.shareable, "pool_options::shareable", device, why_);
     if (chunks.memory != chunk_memory::standard)
       throw unsupported{"pool_options::memory on device " + std::to_string(device.ordinal()) +
-                        ": only chunks can be uncached, and the pool has slabs of hipMalloc, for " +
+                        ": only chunks can be uncached, and the pool has slabs of hipMalloc, "
+                        "because " +
                         why_ + "; use chunk_memory::standard"};
   }
   /// Releases everything when all work that the devices with access have now is done.
