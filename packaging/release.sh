@@ -102,7 +102,8 @@ build_packages() {  # FOLDER
   cmake --build "$1/build" --parallel "$(nproc)"
   (cd "$1/build" && cpack)
   mv "$1/build"/*.deb "$1"
-  (cd "$tree/python" && python3 -m build --no-isolation --outdir "$1")
+  # Its source archive has the name of the whole one.
+  (cd "$tree/python" && python3 -m build --no-isolation --outdir "$1/python")
   rm -rf "$tree" "$1/build"
 }
 
