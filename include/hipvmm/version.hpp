@@ -9,8 +9,8 @@
 // lines. A development version, 1, precedes the release of these numbers.
 #define HIPVMM_VERSION_MAJOR 0
 #define HIPVMM_VERSION_MINOR 3
-#define HIPVMM_VERSION_PATCH 0
-#define HIPVMM_VERSION_DEVELOPMENT 0
+#define HIPVMM_VERSION_PATCH 1
+#define HIPVMM_VERSION_DEVELOPMENT 1
 
 #define HIPVMM_DETAIL_TEXT_OF(number) #number
 #define HIPVMM_DETAIL_DOTTED(major, minor, patch) \

@@ -2,4 +2,4 @@
 """The version of the package: that of include/hipvmm/version.hpp, as packaging/release.sh compares
 and sets it."""
 
-__version__ = "0.3.0"
+__version__ = "0.3.1.dev0"
