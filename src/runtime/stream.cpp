@@ -80,10 +80,11 @@ bool stream_ref::is_capturing() const { return detail::is_capturing(get()); }
 
 void detail::require_not_captured(const char* function, stream_ref stream) {
   if (stream.is_capturing())
-    throw std::invalid_argument{std::string{function} +
-                                ": the stream is being captured into a graph, whose work no event "
-                                "and no wait covers; name a stream that is not captured, or call "
-                                "it when the capture has ended"};
+    throw std::invalid_argument{
+        std::string{function} +
+        ": the stream is being captured into a graph, and its work is "
+        "covered by no event and no wait; name a stream that is not captured, or call "
+        "it when the capture has ended"};
 }
 
 stream::stream(stream_kind kind) : stream{device_ref::current(), kind} {}
