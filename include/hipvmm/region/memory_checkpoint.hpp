@@ -31,8 +31,8 @@ struct memory_checkpoint {
 /// - Waits for all work of every device with access, or for `stream` alone, behind which all work
 ///   that uses the memory is ordered.
 /// - The file is for this user alone. It gets its name, in place of any other file or symbolic link
-///   of that name, when it is complete and on the disk; until then it is path.XXXXXX, which a
-///   process that is killed leaves. Contents go through 64 MiB of pinned memory.
+///   of that name, when it is complete and on the disk; until then it is path.XXXXXX. A killed
+///   process leaves that file. Contents go through 64 MiB of pinned memory.
 /// - No handle is in the file: see docs/reference/sleep.md.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
 /// Throws (then nothing has changed and there is no new file; exception: the last step, the flush

@@ -72,8 +72,8 @@ class region {
 
   /// Backs the bytes from `offset` on with `chunk`, which was imported, retained (retain_chunk())
   /// or made by the caller, and applies the access map. A chunk that is ready ahead is released.
-  /// May block as commit(). Takes `chunk` only when it succeeds; its release is then the region's:
-  /// by trim(), decommit() or the end.
+  /// May block as commit(). Takes `chunk` only when it succeeds: then trim(), decommit() or the end
+  /// of the region releases it.
   /// Throws (on any exception nothing changed):
   /// - std::invalid_argument, std::out_of_range for a bad offset or size; if something is backed
   ///   there already; if the chunk is empty, or memory of a device that is neither device() nor one
@@ -211,7 +211,8 @@ class region {
   /// Releases the chunks from byte `bytes` on once `stream` has passed this point. Returns their
   /// bytes.
   /// Waits for `stream`:
-  /// - if its device neither has access nor was named together with this one by copy_peer_async();
+  /// - if its device has no access, and no copy_peer_async() named it together with an owner of the
+  ///   chunks;
   /// - if nothing stays backed and memory returns only with its addresses, see empty_policy;
   /// - if `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
   ///   same address, if that frees more than an eighth of the rest, memory for it is available,
@@ -243,9 +244,9 @@ class region {
   /// exception nothing changed.
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
 
-  /// Moves the region to a new reservation of `max_bytes`, or as many as the backed bytes
-  /// need, without the addresses before offset `from`: the byte at `from` is then at base(). Backs
-  /// [0, commit_bytes) as commit() does. No byte is copied.
+  /// Moves the region to a new reservation without the addresses before offset `from`: the byte at
+  /// `from` is then at base(). The reservation has `max_bytes`, or more if the backed bytes need
+  /// more. Backs [0, commit_bytes) as commit() does. No byte is copied.
   /// - Waits for every device that has access, as extend() does if the base changes.
   /// Pre: `from` is a multiple of granularity().
   /// Throws: std::invalid_argument if something is backed before `from`, or `commit_bytes`

@@ -33,7 +33,7 @@ struct evictable_statistics {
   std::uint64_t returns;
   std::size_t evicted_bytes;   ///< of all evictions
   std::size_t returned_bytes;  ///< of all returns
-  // A request that got nothing asks a second time, so that one may count twice.
+  // A request that got nothing asks a second time, so it may count twice.
   std::uint64_t refused_in_use;      ///< times that requests met memory in use
   std::uint64_t refused_by_failure;  ///< times that requests met memory that could not sleep
   std::string reason;                ///< the last such failure
@@ -65,8 +65,8 @@ class evictable {
   /// Brings the memory back, if it was evicted, before it returns; work in `stream` from now on may
   /// use it, until done(). `right`: with access_right::read the contents stay as they are.
   /// Several uses may be open. If memory is lacking, other evictables leave. If those without work
-  /// do not suffice, the call waits for the work of ended uses. If another request waits so for
-  /// this memory, use() lets it go first, for a second at most.
+  /// do not suffice, the call waits for the work of ended uses. If another request waits for this
+  /// memory, use() lets it go first, for a second at most.
   /// Throws: std::invalid_argument in a stream that is captured: begin the use before the capture;
   /// as resume(), then it is asleep with its contents; as `fill`, then the memory is back without
   /// its contents. In both cases use() may be tried again.

@@ -108,8 +108,8 @@ std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
 /// - A suspend() to pinned memory uses it, also after a suspend() that failed. Then resume() frees
 ///   it, unless the storage was sleep_storage::pinned_kept, which says how it ends.
 /// - A later call makes or frees only the difference, and all is freed by keep::nothing.
-/// - Waits for no work. It may be more than suspend() copies: prefetched and idle blocks of an
-///   arena count.
+/// - Waits for no work. May pin more than suspend() copies, because prefetched and idle blocks of
+///   an arena count.
 /// - Threads that make or destroy memory with the tag wait for the call.
 /// Pre: no other thread uses the regions, vectors and arenas of the tag, nor, if ranges are named,
 /// its pools. Work may use the memory.
