@@ -21,7 +21,7 @@
 namespace hipvmm::detail {
 namespace {
 
-// The remaining addresses have as many parts as there are reservations, and so many more.
+// The remaining addresses are divided into a part for each reservation, and so many more.
 constexpr std::size_t parts_for_needed = 3;
 constexpr std::size_t parts_for_wanted = 64;
 // Half of the 47 bits that processors give a process.
@@ -30,7 +30,7 @@ constexpr std::size_t most_tried = std::size_t{64} * 1024 * GiB;
 // The greatest number of addresses seen so far, free and reserved ones together.
 std::atomic<std::size_t> known_bytes{0};
 
-/// Half of a limit (ulimit -v), because a trial has it for a moment and others then get the rest.
+/// Half of a limit (ulimit -v), because other threads need addresses while a trial holds these.
 std::size_t most_to_try() noexcept {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most_tried;
@@ -43,7 +43,7 @@ void note_known(std::size_t bytes) noexcept {
   }
 }
 
-/// Bytes that can be reserved; not all of them are looked for if `enough` are found.
+/// Bytes that can be reserved; the search ends if it finds `enough`.
 std::size_t bytes_left(std::size_t enough, std::size_t unit) {
   const std::size_t held = all_reserved().bytes;
   const auto known_left = [&] { return known_bytes - std::min<std::size_t>(known_bytes, held); };
@@ -52,7 +52,7 @@ std::size_t bytes_left(std::size_t enough, std::size_t unit) {
   std::size_t tried = std::min(add_bytes(enough, enough), most_to_try());
   for (tried = align_down(tried, unit); tried > unit && !can_reserve(tried);)
     tried = align_down(tried / 2, unit);
-  // The refused request may have exceeded the limit by little.
+  // The refused size may be only a little too large: halved steps go up from here.
   for (std::size_t step = tried / 2; tried < enough && step > tried / 16; step /= 2)
     if (const std::size_t more = align_down(tried + step, unit);
         more <= most_to_try() && can_reserve(more))

@@ -21,7 +21,7 @@ namespace hipvmm::detail {
 /// New chunks that a device can give.
 struct creatable_memory {
   std::size_t bytes;
-  std::size_t chunks;  ///< at most so many: the greatest number if chunks cost no descriptors
+  std::size_t chunks;  ///< at most so many; the type's maximum if chunks cost no descriptors
 };
 
 /// New chunks that `device` can give: its free memory, the shared cache's and retired memory,

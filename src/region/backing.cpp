@@ -62,8 +62,8 @@ void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
     const bool is_mapped = !one.map.empty() || range->refused().take_if_mapped(one.chunk);
     at = is_mapped ? backings.erase(at) : std::next(at);
   }
-  // Addresses with another owner go behind the chunks: it waits for use_count() to fall, and then
-  // expects them in the cache.
+  // Another owner of the range waits for use_count() to fall, and then expects the chunks in the
+  // cache: so they go there before this reference ends.
   if (range.use_count() == 1) range.reset();
   for (auto& entry : backings) cache.recycle(std::move(entry.second.chunk));
   backings.clear();

@@ -29,8 +29,8 @@ class chunk_prefetch {
   /// cancels first.
   explicit chunk_prefetch(std::function<backing_map(const order&)> make) : make_{std::move(make)} {}
 
-  /// Until offer(), or until another chunk is ready, give() takes none. Returns the bytes of the
-  /// one that is ready.
+  /// Cancels the order, or waits for the thread. Returns the bytes of the ready chunk, which give()
+  /// takes only after offer().
   std::size_t cancel_or_wait() noexcept {
     task_.cancel_or_wait();
     const std::lock_guard lock{mutex_};
@@ -56,7 +56,7 @@ class chunk_prefetch {
     return !lock || !is_offered_ || ready_.empty() ? 0 : ready_.begin()->second.bytes();
   }
   /// For the owner: bytes of the chunk that is ready; zero while one is under way or leaves by
-  /// give(), and while another thread looks.
+  /// give(), and while another thread has the lock.
   [[nodiscard]] std::size_t ready_bytes() const noexcept {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();
@@ -74,7 +74,7 @@ class chunk_prefetch {
   }
   [[nodiscard]] std::size_t failures() const noexcept { return failures_; }
 
-  /// The chunk, which no size of the region counts, mapped or not; or nothing.
+  /// The ready chunk, mapped or not, or nothing. No size of the region counts it.
   /// Pre, for all functions that follow: nothing is pending or offered.
   [[nodiscard]] backing_map& ready() noexcept { return ready_; }
   [[nodiscard]] const backing_map& ready() const noexcept { return ready_; }

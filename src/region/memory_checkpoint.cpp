@@ -76,7 +76,8 @@ class head_text {
     file_word count = list.size();
     part(count);
     if constexpr (is_read) {
-      // Each part of a list has at least the bytes of a range, each part of a text one byte.
+      // Refuses a count that the rest cannot hold: an element has at least the bytes of a range, a
+      // letter one byte.
       const std::size_t least = std::is_same_v<List, std::string> ? 1 : sizeof(saved_range);
       require(count <= (text_.size() - done_) / least);
       list.resize(count);
@@ -267,7 +268,7 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path, std:
     std::size_t offset = sizeof(start) + start.head_bytes;
     head.file_bytes = offset + head.bytes_of_contents();
     auto file = detail::backup_file::beside(path, head.file_bytes);
-    detail::file_copies copies{head.contents_sum};  // behind the file, which they use
+    detail::file_copies copies{head.contents_sum};  // declared after the file, which they use
     for (const detail::sleeping_range& each : contents) {
       copies.save(each.device, each.address, each.bytes, file, offset);
       offset += each.bytes;

@@ -96,7 +96,8 @@ void report_changes(const detail::region_state& self, const std::vector<access_d
   }
 }
 
-/// Returns what `read` does, while no eviction changes the region; nothing of an empty one.
+/// Returns the result of `read`, which runs while no eviction changes the region; a default value
+/// without a region.
 template <typename Read>
 auto when_still(const detail::region_state* self, Read read) -> decltype(read(*self)) {
   if (self == nullptr) return {};

@@ -304,7 +304,7 @@ void region_state::map_lost(const std::vector<backing_map::iterator>& lost) {
                        held.own_rights.get());
   });
   wait_until(visible_if_mapped_now());
-  // Exceptions of the registrar do not cost the bytes.
+  // If the registrar throws, the mappings stay.
   for (const auto& at : lost)
     if (options.registrar && !at->second.map.empty())
       report_exceptions([&] { at->second.map.register_with(options.registrar, at->second.chunk); });

@@ -34,8 +34,8 @@ namespace hipvmm::detail {
 
 class region_state;
 
-/// The part of a region that sleeps: releases its memory at suspend() of its tag, and makes it
-/// again at the same addresses.
+/// Lets a region sleep: releases its memory at suspend() of its tag, and makes it again at the same
+/// addresses.
 class region_sleep final : public sleep_participant {
  public:
   explicit region_sleep(region_state& of) noexcept : region_{of} {}
@@ -86,7 +86,7 @@ class region_sleep final : public sleep_participant {
   [[nodiscard]] bool can_copy(const backing& held) const;
   /// The offset of the mapping by which each chunk's contents are copied to the host and back.
   [[nodiscard]] sizes_by_chunk copied_by() const;
-  /// Marks those whose device gets no read_write by the chunk's own rights: they open late. Throws:
+  /// Marks the chunks whose own rights give their device no read_write: they open late. Throws:
   /// std::invalid_argument if it gets none by the region's rights either.
   void choose_contents(const sleep_plan& plan);
   /// Throws: unsupported, if HIP would refuse the rights of some chunk when all are mapped anew by
@@ -210,8 +210,8 @@ class region_state final : idle_holder {
  private:
   friend class region_sleep;
 
-  /// Reserves addresses for the region. If only a free of them for a moment returns memory, they
-  /// are addresses that nobody else requests. Throws: as address_reservation.
+  /// Reserves addresses for the region: addresses that nobody else requests, if memory returns only
+  /// with its addresses or the region has a tag. Throws: as address_reservation.
   [[nodiscard]] address_reservation reserve(std::size_t bytes) const;
   /// The same as a range that knows how its mappings are undone.
   [[nodiscard]] std::shared_ptr<address_range> make_range(address_reservation reserved) const;
@@ -227,8 +227,7 @@ class region_state final : idle_holder {
   [[nodiscard]] physical_chunk make_chunk(const address_range& range, std::size_t offset,
                                           std::size_t bytes, const chunk_place& place,
                                           std::size_t gap, bool is_last_gap) const;
-  /// The bytes that others are to give for chunks of `bytes` bytes in all: those that the cache
-  /// does not have.
+  /// Of `bytes` bytes of new chunks, those that the cache lacks and others must give.
   [[nodiscard]] std::size_t not_cached(std::size_t bytes) const {
     return bytes - std::min(bytes, cache().statistics(device).bytes);
   }
@@ -366,12 +365,13 @@ class region_state final : idle_holder {
 
   /// End of the last backing.
   [[nodiscard]] std::size_t end() const noexcept;
-  /// Makes new backings for [offset, offset + bytes) and a cancelled order there. Empty when there
-  /// is no such order or no memory for all of it. Voids the order.
+  /// If the order of a cancelled prepare() begins in [offset, offset + bytes), makes new backings
+  /// for both. Empty if none begins there, or memory for all of it is lacking. The order is void
+  /// then.
   [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes,
                                          std::size_t largest_chunk);
-  /// Called before the chunks up to `last` are released. As drop_prepared(), unless a chunk stays
-  /// behind them: the prepared chunk is behind that.
+  /// Called before the chunks up to `last` are released. Drops the prepared chunk, unless `last` is
+  /// a chunk that stays: the prepared one is behind it.
   void drop_prepared_behind(backing_map::const_iterator last);
   /// Takes out the chunks [first, last), to be released when `stream` has passed this point.
   /// Returns false, nothing done, if the caller must wait for the stream itself.
@@ -407,21 +407,21 @@ class region_state final : idle_holder {
   owner_process process;
   const std::uint64_t event_id = next_event_id();
   device_ref device;
-  // Made of the record of the region's device, the first, and of those of all devices that it has
-  // or had memory of, each as it was when the device came in.
+  // The first record is of the region's device, the others are of devices that it has or had memory
+  // of, each as it was when the device came in.
   std::unique_ptr<const memory_strategy> strategy;
   std::size_t granularity;
   access_map rights;
-  // A device may have a right to single chunks alone: not each of these reaches every owner.
+  // Some devices have a right to single chunks alone, and need not reach the other owners.
   memory_users users;
   std::size_t committed = 0;
   region_options options;
   // Bytes that rebase() left out in front: the placement counts offsets from there.
   std::size_t placement_start = 0;
-  bool holds_memory = false;  // something was unmapped in `addresses`
+  bool holds_memory = false;  // something was unmapped in `addresses`, which may hold its memory
   bool takes_pinned = false;  // use_pinned_chunks()
-  // The order of these two members unmaps everything before the addresses are freed. Shared with
-  // chunks that were taken out of the backings and are still mapped.
+  // The order of these two members unmaps everything before the addresses are freed. If use_count()
+  // is above 1, retired or detached chunks share the addresses and may be mapped there.
   std::shared_ptr<address_range> addresses;
   backing_map backings;
   // A failure was undone and HIP refused that too: some of the backings may have no mapping. Their
@@ -441,10 +441,9 @@ class region_state final : idle_holder {
   [[nodiscard]] std::size_t idle_bytes() override { return prefetch.offered_bytes(); }
 
  public:
-  // Behind all that it uses: it must be cancelled before that is destroyed. The node of the chunk
-  // moves to `backings`.
+  // Declared after all that it uses: it must be cancelled before that is destroyed.
   chunk_prefetch prefetch{[this](const auto& wanted) { return make_ahead(wanted); }};
-  // Behind all that suspend() of another thread may use: it begins after that and ends before.
+  // Declared after all that suspend() of another thread may use: it is made later and ends earlier.
   tag_membership membership{options.tag, sleep};
   std::optional<idle_membership> idle;  // since the first prepare()
 };

@@ -123,7 +123,7 @@ void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
   if (chunks.empty()) return;
   const std::size_t start = chunks.begin()->first;
   drop_prepared();
-  // Chunks that are still to be released hold on to the addresses.
+  // Retired chunks may still be mapped there.
   if (addresses.use_count() > 1) finish_retired(*addresses, start, end - start);
   backing_map additions;
   try {

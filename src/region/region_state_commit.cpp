@@ -14,8 +14,8 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Counts the offsets of all backings, and of the placement, from `from` on while the object
-/// lives, and permanently once kept.
+/// While the object lives, and for good after keep(), the offsets of all backings and of the
+/// placement count from `from`.
 class shifted_offsets {
  public:
   shifted_offsets(region_state& owner, std::size_t from) noexcept : owner_{owner}, from_{from} {
@@ -63,7 +63,7 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
       const chunk_place place = place_at(offset, &additions);
       const std::size_t size =
           std::min({gap, range.longest_at(offset), place.bytes, largest_chunk});
-      // Chunks that are still to be released hold on to the region's addresses.
+      // Retired chunks may still be mapped there.
       if (addresses.use_count() > 1) finish_retired(range, offset, size);
       physical_chunk chunk =
           make_chunk(range, offset, size, place, gap,
@@ -199,7 +199,7 @@ bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   }
 
   prefetch.cancel_or_wait();
-  // A border between reservations would refuse copies that the program submits itself.
+  // Not if HIP refuses copies across the border of two reservations: the program may submit such.
   if (strategy->extends_in_place && extend_in_place(max_bytes, commit_bytes)) return false;
 
   rebase(0, max_bytes, commit_bytes);

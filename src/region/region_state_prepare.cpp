@@ -38,7 +38,7 @@ backing_map region_state::make_ordered(std::size_t offset, std::size_t bytes,
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
   backing_map additions;
-  const without_asking_others alone;  // as memory that was made ahead
+  const without_asking_others alone;  // nobody gives memory for a chunk made ahead
   const without_reclaim at_once;
   static_cast<void>(
       attempt([&] { additions = make_missing(*addresses, offset, end - offset, largest_chunk); }));

@@ -15,8 +15,8 @@
 namespace hipvmm::detail {
 namespace {
 
-/// The rights with which each device that may make a copy to memory of `target` may write. Returns
-/// nothing if `rights` are such already.
+/// `rights` with read_write for each device that may make a copy to memory of `target`; nothing if
+/// they have that already.
 std::optional<access_map> widened_for_copy(const access_map& rights, device_ref target) {
   access_map result = rights;
   for (const access_desc& each : rights.entries())
@@ -233,7 +233,7 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
     replace_chunks(moving, fresh);
   } catch (...) {
     forget_unused();
-    // Nothing of it was mapped in the region's addresses.
+    // No memory of the new device is mapped in the region's addresses.
     if (before) strategy = std::move(before);
     throw;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a region gives memory back.
+// The part of region that releases memory.
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -109,7 +109,7 @@ bool region_state::retire_chunks(backing_map::iterator first, backing_map::itera
 
 bool region_state::retire_all() noexcept {
   membership.end();
-  // It orders this with a thread that gives the prepared chunk away.
+  // Waits also for a thread that gives the prepared chunk to another object.
   prefetch.cancel_or_wait();
   if (backings.empty() && sleep.resumed_backings().empty() &&
       !(holds_memory && frees_late_records()))
@@ -136,7 +136,7 @@ void region_state::replace_tail(std::size_t end, stream_ref stream) {
   if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
   // Another process would keep the old chunk.
   if (old.chunk.shared()) return;
-  // The copy is the owner's: without read_write the chunk stays.
+  // The region's device copies, and needs read_write.
   if (rights_to(old).get(device) != access_right::read_write) return;
   const std::size_t kept = end - offset;
   if (!strategy->rights.takes_any_mapping) {

@@ -27,8 +27,8 @@ sleep_participant& sleep_participant_of(region& of) { return implementation_of(o
 
 void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
                                      const sizes_by_chunk& owners) const {
-  // A chunk that share_prefix() maps does not record exports, but it was made without a handle
-  // type.
+  // shared() of a chunk that share_prefix() maps misses exports by another owner, but such a chunk
+  // has no handle type, so nobody can export it.
   const bool may_be_exported = held.chunk.shared() && held.chunk.shareable() != handle_type::none;
   if (!may_be_exported && !is_retained_by_address(held.chunk) &&
       owners_of(held.chunk) == owners.at(held.chunk.get()))
@@ -261,8 +261,8 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
          .evicts_until = left.evicts_until});
     left_there -= one.bytes;
   };
-  // If rights depend on neighbours, or addresses keep the memory of a failure, all chunks come
-  // first. Otherwise one is filled while the next ones are made.
+  // All chunks are made before the first is mapped if rights depend on neighbours, or if addresses
+  // would pin the memory after a failure. Otherwise one is filled while the next ones are made.
   const bool makes_all_first =
       !region_.strategy->rights.takes_any_mapping || region_.strategy->pins_memory;
   const auto make_all = [&] {

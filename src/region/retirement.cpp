@@ -98,7 +98,7 @@ class retirement_queue {
 
   lane& lane_of(device_ref device);
   bool pass_on(retired_list::iterator item) noexcept;
-  /// The sum of of(item) of all; for a predicate, the number of items that it accepts.
+  /// The sum of of(item) over all items; for a predicate, the number that it accepts.
   template <typename Of>
   std::size_t sum(Of of) const;
   template <typename Predicate>
@@ -310,7 +310,7 @@ void retirement_queue::poll_events(const std::stop_token& stop) {
 
 void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) {
   using namespace std::chrono_literals;
-  // Each try costs the captures that have begun since the last one.
+  // Each try invalidates the captures that began since the last one.
   constexpr auto shortest = 1ms;
   constexpr auto longest = 16ms;
   const releasing mark;
@@ -364,9 +364,8 @@ void retirement_queue::close() {
                                "wait for devices, as it does while a stream is being captured");
 }
 
-/// Takes over `what` as the member `of` of `item`. Returns false and does not change `what` if
-/// that is impossible. If host memory is lacking for the list, the caller waits for the work
-/// itself.
+/// Takes over `what` as the member `of` of `item`. Returns false and does not change `what` if that
+/// is impossible, also for lack of host memory: then the caller waits for the work itself.
 template <typename Held>
 bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
   try {

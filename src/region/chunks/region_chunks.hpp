@@ -120,8 +120,8 @@ void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 /// chunks begin there; out_of_memory; hip_error.
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
 
-/// Lets commit() back a gap with pinned chunks of other sizes, before it creates one: several
-/// smaller ones, or a larger one: up to an eighth more than asked, any size if the device is full.
+/// Lets commit() back a gap with pinned chunks of the cache (is_pinned()) before it creates one:
+/// several smaller ones or one that is up to an eighth larger, of any size if the device is full.
 /// For a region that is backed from one offset on without holes.
 void use_pinned_chunks(region& of);
 
@@ -132,8 +132,8 @@ void use_pinned_chunks(region& of);
 ///   out_of_memory with exhausted::addresses.
 void return_pinned_memory(region& of) noexcept;
 
-/// A region for an object that carries a tag in its stead, at addresses that nobody else gets by
-/// chance (reserve_private_range()), if there are any.
+/// A region without a tag, for an object that carries one and lets it sleep, at addresses that
+/// nobody else gets by chance (reserve_private_range()), if there are any.
 [[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
                                   const region_options& options);
 /// A region that begins at `address`, with all of `max_bytes`. Throws: as region_state's.
