@@ -64,7 +64,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
                                 std::to_string(allocation_size) +
                                 " bytes; it must be some, and at most 1 TiB"};
   const std::size_t bytes = align_up(allocation_size, default_alignment);
-  // Asked without the lock, because an adaptor's may be this one's.
+  // Called without the lock, because an adaptor of this resource would take it again.
   std::optional<device_ref> theirs;
   if (bin_resource != nullptr) theirs = bin_resource->device();
   {
@@ -72,7 +72,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
     require_same_device(common_device(), theirs);
     if (bins_.count(bytes) != 0) return;
   }
-  // Made without the lock, and ended so if another thread was first: both call the upstream.
+  // Made, and destroyed if another thread was first, without the lock: both call the upstream.
   std::unique_ptr<fixed_size_resource> made;
   if (bin_resource == nullptr) {
     // The device of the other bins is made current, because another one may be.
@@ -99,7 +99,7 @@ void binning_resource::forget_stream(stream_ref stream) {
   for (fixed_size_resource* const each : own) each->forget_stream(stream);
 }
 
-// Bins stay, so that the result does too.
+// Bins are never removed, so the result stays valid.
 memory_resource& binning_resource::resource_for(std::size_t bytes, std::size_t alignment) const {
   const std::shared_lock lock{mutex_};
   const auto bin = alignment <= default_alignment ? bins_.lower_bound(bytes) : bins_.end();

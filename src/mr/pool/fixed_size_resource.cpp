@@ -88,7 +88,7 @@ fixed_size_resource::block_counts fixed_size_resource::statistics() const {
   return {seen.reserved_current / held_bytes_, seen.used_current / held_bytes_};
 }
 
-// Not the upstream's, which may have none: the default streams of that device order the memory.
+// Not the upstream's device, which it may lack: the pool's default streams are this device's.
 std::optional<device_ref> fixed_size_resource::do_device() const noexcept { return state_->device; }
 
 std::size_t fixed_size_resource::trim_to(std::size_t blocks_to_keep,

@@ -240,7 +240,7 @@ graph_blocks::blocks::iterator graph_blocks::set_free(blocks::iterator freed) no
   return left;
 }
 
-// Of one stream, the memory that was freed last is ordered after the rest.
+// Of blocks of one stream, the one freed last is ordered after the others, so its nodes are kept.
 bool graph_blocks::joins(blocks::iterator left, blocks::iterator right) const noexcept {
   const block& first = left->second;
   const block& second = right->second;

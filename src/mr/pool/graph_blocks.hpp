@@ -15,8 +15,9 @@
 namespace hipvmm::mr::pool {
 
 /// The memory of graphs that are captured one after another and share it. Memory that is freed
-/// while a graph is captured serves that graph again, in the stream that had it or behind it, and
-/// belongs to the graph until that has ended: so no pool may have it meanwhile. Not thread-safe.
+/// while a graph is captured serves that graph again, in the stream that had it or in one ordered
+/// after that, and belongs to the graph until that has ended: so no pool may have it meanwhile. Not
+/// thread-safe.
 class graph_blocks {
  public:
   /// Requests are rounded up to it, as PyTorch's own allocator rounds: so a graph takes no more
@@ -41,8 +42,8 @@ class graph_blocks {
   /// The permitted reuse of a freed block.
   enum class reuse {
     at_once,            ///< for its stream
-    after_the_capture,  ///< other streams use it too
-    after_another       ///< after the next capture, to which the block may belong
+    after_the_capture,  ///< when the capture has ended: other streams use it too
+    after_another       ///< when the next capture, to which it may belong, has ended
   };
   /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
@@ -70,14 +71,14 @@ class graph_blocks {
   enum class use { none, allocated, freed_in_capture, freed_in_any, used_by_others };
   struct block {
     std::size_t bytes;
-    std::optional<stream_ref> stream;  // the one that has it
+    std::optional<stream_ref> stream;  // the stream that may use it
     use now;
-    std::size_t segment_alignment;               // of a block that begins a segment; 0 for others
-    std::vector<hipGraphNode_t> behind{};        // other streams have it too, behind these; sorted
+    std::size_t segment_alignment;         // of a block that begins a segment; 0 for others
+    std::vector<hipGraphNode_t> behind{};  // streams ordered after these may use it too; sorted
     std::optional<event> passed = std::nullopt;  // if others use it
   };
   using blocks = std::map<std::uintptr_t, block>;
-  /// Whether a stream may have a free block; `earlier` are all nodes before its place, sorted.
+  /// A stream that requests a block; `earlier`: all nodes before its place, sorted.
   struct user {
     stream_ref stream;
     const std::vector<hipGraphNode_t>* earlier;

@@ -48,7 +48,7 @@ struct graph_pool::state {
           " were not deallocated: no allocation of this size begins there; it may have been freed "
           "or released before"};
     used -= held;
-    // Memory of earlier graphs too: streams that are not behind this must not have it.
+    // The block may be of an earlier graph too: only streams ordered after this free may have it.
     if (!place)
       blocks.deallocate(pointer, pool::graph_blocks::reuse::after_another);
     else if (place->status == hipStreamCaptureStatusActive && enter(place->id))
@@ -59,9 +59,9 @@ struct graph_pool::state {
 
   std::mutex mutex;  // not held while the upstream allocates
   pool::graph_blocks blocks;
-  // The last captures that used it, the newest behind. HIP counts captures upwards.
+  // The last captures that used the pool, the newest last. HIP counts captures upwards.
   std::vector<unsigned long long> recent;
-  unsigned long long first_known = 0;  // lower ones may have been in there
+  unsigned long long first_known = 0;  // lower ones may have been removed from `recent`
   std::uint64_t captures = 0;
   std::size_t used = 0;
   std::size_t peak = 0;

@@ -79,7 +79,7 @@ class pool_sleep final : detail::sleep_participant {
     chunks().each_asleep(found);
   }
   [[nodiscard]] std::vector<detail::sleeping_range> contents() override {
-    // A copy of so much more costs less than another copy.
+    // To copy this many unused bytes too costs less than another copy.
     constexpr std::size_t gap_to_copy = 64 * KiB;
     std::vector<detail::sleeping_range> result;
     // The order checker would take the copy of the bytes between for a use of freed memory.

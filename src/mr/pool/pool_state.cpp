@@ -221,7 +221,7 @@ bool pool_state::ends_unused() noexcept {
 
 void pool_state::wait_for_devices_without_access() noexcept {
   const bool known = detail::report_exceptions([&] {
-    // This finds the devices of the streams.
+    // The fences show which devices the streams are of.
     if (device_count() > 1) allocator.record_fences();
   });
   detail::report_exceptions([&] {
@@ -280,7 +280,7 @@ bool pool_state::deallocate_in(std::optional<stream_ref> stream, void* pointer, 
   try {
     if (!deallocate_cached(*stream, pointer, bytes)) user = &allocator.state_of(*stream);
   } catch (const std::exception&) {
-    // The same without a state.
+    // Without a state there is no fence either, as in deallocate().
     fences.note_unknown_user();
     user = &allocator.all_streams();
   }
@@ -361,7 +361,7 @@ bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t
   if (user.state->free_asks_hip()) return false;
   if (bytes <= pool::largest_small_block)
     return allocator.deallocate_small_block(user, pool::classes.of(bytes), *offset);
-  // A trim does not release cached memory: with a threshold large blocks bypass the cache.
+  // With a threshold large blocks bypass the cache: cached memory counts as used, not as excess.
   return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
          allocator.deallocate_block(user, *offset, in_units(bytes));
 }

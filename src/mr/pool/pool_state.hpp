@@ -109,7 +109,8 @@ struct pool_state {
   /// The refusal of a request. `refused`: the backend's exception, if it threw.
   [[nodiscard]] out_of_memory explain(const pool::request& wanted,
                                       const std::optional<out_of_memory>& refused);
-  /// Whether memory freed there belongs to a graph, as far as that is known.
+  /// Whether the stream is being captured, so that memory freed in it belongs to a graph. Asks HIP
+  /// only if the pool served it in a capture.
   [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
   /// Reports to the error handler memory that was not deallocated.
   void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
@@ -126,8 +127,8 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// All return false, and have reported it, if the memory was not deallocated. Without a stream
-  /// it waits for all work.
+  /// All return false, after a report, if the memory was not deallocated. Without a stream the
+  /// memory waits for all work.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(std::optional<stream_ref> stream, void* pointer, std::size_t bytes);
   bool deallocate(std::optional<stream_ref> stream, void* pointer, std::size_t bytes) {

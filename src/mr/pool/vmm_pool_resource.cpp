@@ -148,8 +148,9 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
   [[nodiscard]] pool::device_backend& backend() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
-  /// Throws: std::logic_error while the memory sleeps, or falls asleep in another thread. By work
-  /// of with_backend() it holds until that ends: suspend() takes its turn behind it.
+  /// Throws: std::logic_error while the memory sleeps, or falls asleep in another thread. If the
+  /// work of with_backend() calls it, the memory stays awake until that work ends, because
+  /// suspend() waits for its turn.
   void require_awake(const char* function) const {
     if (sleep) sleep->require_awake(function);
   }
@@ -178,7 +179,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     if (memory->traits.returns_memory)
       trim(std::max(floor, held - std::min(held, wanted.bytes)),
            wanted.taker == nullptr ? nullptr : &gift);
-    // Chunks are released whole.
+    // The first trim leaves chunks that are larger than the rest of `wanted.bytes`.
     if (given < wanted.bytes) trim(floor, nullptr);
     return {.released = given - gift.moved, .moved = gift.moved};
   }
@@ -271,7 +272,7 @@ std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 
 void vmm_pool_resource::grant(device_ref device, access_right right) {
   live().require_awake("vmm_pool_resource::grant");
-  // Without the lock, which other requests need.
+  // Waits without the lock, which requests need.
   if (detail::rules_of_runtime().wait_before_grant) state_->fences.synchronize();
   const detail::waited_before_grant no_wait;
   state_->allocator.with_backend([&] {

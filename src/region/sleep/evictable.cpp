@@ -89,13 +89,13 @@ struct evictable::state final : detail::idle_holder {
           filled->record(stream);
       } catch (...) {
         const detail::relaxed_captures others;
-        ++open;  // never evicted, unless the work has ended
+        ++open;  // if the wait fails too: never evicted
         stream.synchronize();
         --open;
         throw;
       }
     };
-    claimed.tag.state()->let_evict(false);  // its calls that need the memory are as in a use
+    claimed.tag.state()->let_evict(false);  // `fill` may make calls that need the memory
     try {
       options.fill(stream);
     } catch (...) {
@@ -111,7 +111,7 @@ struct evictable::state final : detail::idle_holder {
     std::size_t bytes = 0;
     const auto refused = detail::refusal_of([&] { bytes = resume(claimed.tag); });
     if (refused && !may_wait) throw out_of_memory{*refused};
-    // As long as the work takes: this thread has no lock but this evictable's.
+    // Waits as long as the work takes, because this thread has no lock but this evictable's.
     if (refused) bytes = claimed.tag.state()->resume(std::chrono::steady_clock::time_point::max());
     if (bytes != 0) {
       is_written = open != 0;
@@ -161,7 +161,7 @@ struct evictable::state final : detail::idle_holder {
   const evictable_options options;
   mutable std::mutex counts_mutex;
   evictable_statistics counts{};
-  // All with the lock of the membership.
+  // Guarded by the lock of `idle`.
   std::size_t open = 0;         // uses
   std::vector<event> spare;     // one for each open use at least, to be recorded at its end
   std::vector<event> ends;      // behind the work of uses that have ended

@@ -38,7 +38,7 @@ int open_unnamed(const std::string& folder) {
 }
 
 std::string folder_of(const std::string& path) {
-  const std::size_t name = path.rfind('/') + 1;  // of npos: 0
+  const std::size_t name = path.rfind('/') + 1;  // npos + 1 is 0
   return name == 0 ? "." : path.substr(0, name);
 }
 

@@ -18,7 +18,7 @@ namespace hipvmm::detail {
 [[nodiscard]] std::uint64_t checksum(const void* bytes, std::size_t count,
                                      std::uint64_t before = 0) noexcept;
 
-/// Owns a file, of which all bytes have room.
+/// Owns a file, and room on the disk for all of its bytes.
 class backup_file {
  public:
   backup_file() noexcept = default;
@@ -54,7 +54,7 @@ class backup_file {
     std::swap(bytes_, other.bytes_);
     name_.swap(other.name_);
   }
-  /// Takes room for all bytes in a new file, which `make` opens in `folder`.
+  /// Makes a new file by `make`, which opens it in `folder`, and takes room for all bytes.
   template <class Make>
   void take(const std::string& folder, std::size_t bytes, Make make);
 

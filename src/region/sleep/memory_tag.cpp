@@ -74,13 +74,13 @@ void tag_state::require_awake(const char* function) const {
 class tag_state::turn {
  public:
   explicit turn(tag_state& of) : turn{of, of.lock_when_still()} {}
-  /// `lock` is of the mutex. Pre: it is nobody's turn.
+  /// Pre: `lock` holds the mutex, and no turn is under way.
   turn(tag_state& of, const std::unique_lock<std::mutex>& lock) : of_{of} {
     static_cast<void>(lock);
     of_.is_turn_ = true;
   }
   ~turn() {
-    // If there is no memory for that, an address alone is not refused.
+    // If memory for the list is lacking, calls with only an address do not refuse sleeping memory.
     report_exceptions([this] { only<sleeping_tags>().note(of_, of_.is_asleep()); });
     {
       const std::lock_guard lock{of_.mutex_};
@@ -160,7 +160,7 @@ void tag_state::map_all_again(turn& mine, const std::exception_ptr& cause) {
   } catch (...) {
     is_torn_ = true;
     mine.enter(tag_phase::asleep);
-    // Once: the report is the failure that began it, and the exception is the one to mend.
+    // The handler gets the failure of the suspend, once; the exception has the one to mend now.
     if (cause) report_exceptions([&] { std::rethrow_exception(cause); });
     throw_with_context("the tag" + (name_.empty() ? "" : " \"" + name_ + "\"") +
                        " sleeps and holds all of its memory: resume() maps the rest");
@@ -297,13 +297,13 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
 }
 
 void tag_state::wake(member& one, slow_copies& slow, memory_to_make& left) {
-  // Contents and parts both come by address.
+  // `contents`, and the parts that map_for_resume() reports, are both in the order of addresses.
   auto next = one.contents.begin();
   std::size_t from = 0;  // in the saved bytes
   std::size_t done = 0;  // of *next
   const std::size_t all = bytes_of(one.contents);
-  // Few copies are under way at a time, because drivers wait for them to free pinned memory; copies
-  // of several devices, which have a link each, are all submitted at once.
+  // In a thread, few copies are under way at a time, because drivers wait for them to free pinned
+  // memory. Copies of several devices are all submitted at once, because each has its link.
   const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && one.bytes_kept == 0);
   one.marks.clear();
   auto zeros = one.zeros.begin();

@@ -49,14 +49,14 @@ template <class Range>
   return sum;
 }
 
-/// Whether `address` is one of so many bytes from an address on.
+/// Whether `address` is in the range `of`, a start and a size.
 [[nodiscard]] inline bool has_address(std::pair<const void*, std::size_t> of,
                                       const void* address) noexcept {
   const auto* const first = static_cast<const std::byte*>(of.first);
   return std::less_equal<>{}(first, address) && std::less<>{}(address, first + of.second);
 }
 
-/// Gets memory that is mapped again at that address, and may be used.
+/// Called with memory that is mapped again and may be used.
 using mapped_again = std::function<void(void* address, std::size_t bytes)>;
 
 /// Memory that resume() has not made yet.
@@ -65,7 +65,7 @@ struct memory_to_make {
   std::chrono::steady_clock::time_point evicts_until = {};      ///< as idle_request
 };
 
-/// Memory from that address on is to be unmapped: it returns when the contents are saved.
+/// Returns when the contents from that address on are saved, so that the memory may be unmapped.
 using wait_until_saved = std::function<void(void* address)>;
 
 /// Chunks that stay mapped while their tag sleeps.
@@ -85,7 +85,7 @@ class sleep_participant {
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
   /// The device that its memory was asked for.
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
-  /// It was made while the tag sleeps.
+  /// Called if the carrier is made while the tag sleeps.
   virtual void begin_asleep() noexcept {}
   /// The most bytes of memory that it could release. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::size_t held_bytes() = 0;
@@ -109,7 +109,7 @@ class sleep_participant {
   /// The chunks that the plan leaves mapped. Throws: std::bad_alloc.
   [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
   /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
-  /// it, and holds it. Throws: hip_error, and as `saved`; then map_again() is to follow.
+  /// it, and keeps the chunks. Throws: hip_error, and as `saved`; then map_again() is to follow.
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
   /// Undoes unmap_to_sleep(). Throws: out_of_memory, hip_error, which name the bytes that are not
   /// mapped; they are held, and a later call goes on.
@@ -126,7 +126,8 @@ class sleep_participant {
   /// Undoes map_for_resume(), even if that failed. `may_be_in_use`: copies to the memory may be
   /// running, because HIP refused to wait for them.
   virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
-  /// The contents are there. Throws: hip_error; then stay_asleep() is to follow.
+  /// Called when the contents are there: sets the rights that had to wait. Throws: hip_error; then
+  /// stay_asleep() is to follow.
   virtual void apply_rights() {}
   virtual void finish_waking() noexcept = 0;
 };
@@ -135,18 +136,19 @@ class sleep_participant {
 /// process that has such. Costs nothing while none sleeps.
 void require_awake_at(const void* address, const char* function);
 
-/// The participant by which the object that carries a tag lets its region without one sleep.
+/// The participant of a region without a tag: the object that carries the tag forwards its calls to
+/// it.
 [[nodiscard]] sleep_participant& sleep_participant_of(region& of);
 
 /// The state that copies of one memory_tag share.
 class tag_state {
  public:
-  /// A point behind some copies of one member. suspend(): those of one batch, none of which ends
-  /// above `end`. resume(): those of all saved bytes before the offset `until`, by `jobs` alone.
+  /// A point after some copies of one member: in suspend() those of one batch, of memory below
+  /// `end`; in resume() those of all saved bytes before the offset `until`, known by `jobs` alone.
   struct copies_mark {
     const std::byte* end;
     std::vector<event> events;
-    std::size_t jobs = 0;  // behind so many of copy_jobs
+    std::size_t jobs = 0;  // after so many of copy_jobs
     std::size_t until = 0;
   };
   struct member {
@@ -160,7 +162,7 @@ class tag_state {
     backup_file file = {};                      // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
-    /// Whether `saved` has the contents of `copied`, and these are the ones to save.
+    /// Whether `saved` already has the contents to save, those of `copied`.
     [[nodiscard]] bool has_copy() const noexcept {
       return std::ranges::equal(copied, contents, [](const auto& a, const auto& b) {
         return a.address == b.address && a.bytes == b.bytes;
@@ -218,11 +220,12 @@ class tag_state {
   void end_evictions() noexcept { eviction_ = eviction::never; }
   std::size_t prepare_suspend(keep what, const suspend_options& options);
   std::size_t suspend(keep what, const suspend_options& options);
-  /// As suspend(), but waits for no work, and for no other thread's suspend() or resume(): then it
-  /// returns nothing. `is_unchanged`: memory that the host has a copy of is as resume() left it.
+  /// As suspend(), but waits for no work. Returns nothing if another thread's suspend() or resume()
+  /// is under way. `is_unchanged`: memory that the host has a copy of is as resume() left it.
   /// Pre: no work uses the memory.
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
-  /// As hipvmm::resume(). If memory is lacking, waits until then for work on evictable memory.
+  /// As hipvmm::resume(). If memory is lacking, waits for work on evictable memory, until
+  /// `evicts_until`.
   std::size_t resume(std::chrono::steady_clock::time_point evicts_until = {});
   /// Waits for work as suspend() with that stream would, and calls `body` with all carriers. The
   /// memory stays awake meanwhile, and nobody releases any of it. Throws: std::logic_error while it
@@ -244,7 +247,7 @@ class tag_state {
   /// that make or end carriers of the tag. It holds no lock.
   class turn;
 
-  /// Copies that are made beside the calls for chunks, and zeros.
+  /// Copies that run while chunks are mapped and unmapped, and fills with zeros.
   struct slow_copies {
     bool is_one_device = true;  // all contents are one device's
     parallel_copies zeros;
@@ -279,7 +282,7 @@ class tag_state {
   /// Makes the memory of one member again, unless a resume() that failed has left it, and submits
   /// the copies of its contents.
   void wake(member& one, slow_copies& slow, memory_to_make& left);
-  /// Waits for these, and frees the bytes that they have copied.
+  /// Waits for these copies, and frees the host bytes that they have read.
   void free_copied(member& one, slow_copies& slow);
   /// The body of resume().
   std::size_t wake_all(turn& mine, std::chrono::steady_clock::time_point evicts_until = {});

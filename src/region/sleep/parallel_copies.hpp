@@ -23,7 +23,7 @@ class parallel_copies {
 
   /// Submits a copy, in pieces, in streams of `device`. Throws: out_of_memory, hip_error.
   void add(device_ref device, void* to, const void* from, std::size_t bytes);
-  /// Submits a fill with zeros, likewise, as one piece. Throws: as add().
+  /// Submits a fill with zeros, in one piece. Throws: as add().
   void fill_zeros(device_ref device, void* to, std::size_t bytes);
   /// The most bytes that add() copies in one piece.
   static constexpr std::size_t piece_bytes = std::size_t{32} << 20U;

@@ -23,8 +23,8 @@ class sleep_plan {
   }
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
-  /// Whether suspend() waits for work that may use the memory. If not, none uses it, and released
-  /// memory that still waits for work is refused, or in a pool stays.
+  /// Whether suspend() waits for work that may use the memory. If not, no work uses it. If released
+  /// memory still waits for work, a region refuses, and a pool keeps it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
   /// The name of the call in the messages of its users.

@@ -141,7 +141,7 @@ class vmm_pool_resource final : public memory_resource {
   ///   stream; chunks that another thread is unmapping. Without a deadline all of it stays.
   /// - Other threads are not blocked.
   /// - If memory returns to the device only with its addresses (docs/reference/capability.md), a
-  ///   trim releases none before nothing is allocated.
+  ///   trim releases memory only while nothing is allocated.
   /// Throws: hip_error, std::bad_alloc. Memory that HIP refuses to unmap is reported and stays
   /// counted.
   std::size_t trim_to(std::size_t bytes_to_keep,
