@@ -88,7 +88,7 @@ detail::stream_point block_allocator::current_epoch(stream_ref stream, bool with
   if (with_caches) blocks_.empty_caches(*from);
   const state_lock lock{blocks_.mutex};
   if (from->has_passed(from->newest())) return {};
-  // If all memory has the epoch that ended last, no epoch ends here.
+  // If nothing was freed since the last epoch ended, none ends here.
   return {from, from->newest() < from->epoch() ? from->epoch() - 1 : from->advance_epoch()};
 }
 
@@ -120,7 +120,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   blocks_.streams.forget(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
-  // If events need their stream, ~stream has waited.
+  // The fences stay if ~stream is the caller: it has waited for the stream if its events need that.
   if (is_ending) return;
   blocks_.streams.end_fences(*left);
   at_work.record_forgotten({left});
@@ -257,10 +257,11 @@ void block_allocator::release_idle(const char* function, bool may_wait) {
     drain();
   else
     empty_all_caches();
-  // These blocks reach the index soon.
+  // Blocks in transit reach the index soon.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
   backing_turn turn{backing_.turns};
-  // The wait below has no end if one of them waits for this thread, which may be in a request.
+  // The wait below would not end if another request waited for this thread, which may be in a
+  // request itself.
   if (!may_wait && turn.do_others_wait())
     throw std::invalid_argument{std::string{function} + ": a request of " + name_of_pool(base()) +
                                 " waits for memory: it can be evicted when that has ended"};

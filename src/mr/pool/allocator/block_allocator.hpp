@@ -77,7 +77,7 @@ class block_allocator {
   /// there.
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
 
-  /// The state and cache by which one thread serves requests of a stream from its cache.
+  /// The state of a stream, and the cache of one thread in it.
   struct small_user {
     stream_state* state;
     thread_cache* cache;
@@ -246,8 +246,8 @@ class block_allocator {
     ihipStream_t* stream;
     small_user user;
   };
-  // A table with one place for each stream. It has more places than most threads have streams, so
-  // that few streams share a place.
+  // A hash table: each stream has one place. It has more places than most threads have streams, so
+  // that few streams share one.
   static constexpr unsigned remembered_bits = 6;
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 
@@ -256,8 +256,8 @@ class block_allocator {
   /// Makes room in the cache, and adds the block.
   void push_over_oldest(const small_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
-  /// Creates anew the memory that a pool which releases all or nothing should have kept.
-  /// `returned`: the bytes that it released. Returns how many of them remain released.
+  /// If a pool that releases all or nothing has released more than it should, creates the rest
+  /// anew. `returned`: the bytes that it released. Returns how many of them remain released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
   /// Splits up to `count` used blocks of `bytes` bytes off free memory, and returns how many.
   std::size_t take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,

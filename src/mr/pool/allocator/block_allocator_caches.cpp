@@ -40,7 +40,8 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
     add_small_block(state, *one, class_index, bytes);
     if (is_single) return one;
     carrier.emplace(blocks_.blocks_in_transit);
-    // The source of the block has mostly left more, unless the pool has fallen asleep since.
+    // The slow path has mostly freed more memory for this stream, unless the pool has fallen asleep
+    // since.
     try {
       count = take_batch(state, bytes, batch.data(), batch_size());
     } catch (...) {

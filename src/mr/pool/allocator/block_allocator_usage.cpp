@@ -62,10 +62,10 @@ class free_memory_scan final : block_filter {
     for (const idle_chunk& each : chunks_) sum += each.bytes;
     return sum;
   }
-  /// The longest place: addresses without memory, and idle memory before and behind them.
+  /// The longest place: addresses without memory, and the idle memory on both sides.
   [[nodiscard]] std::size_t largest_place() const;
-  /// The most bytes, up to `most`, that moving chunks and `fresh` new ones were found to serve;
-  /// `served` if that is none. Pre: `served` bytes are served as they lie.
+  /// The largest request, up to `most` bytes, that the search found served by moves and `fresh` new
+  /// chunks; `served` if it found none. Pre: free memory serves `served` bytes without a move.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
   /// The largest request if the pool releases all idle chunks and creates chunks from these and
@@ -142,7 +142,7 @@ std::size_t free_memory_scan::largest_place() const {
     });
     return result;
   }
-  // Chunks lie apart: a place keeps a margin on both sides.
+  // Chunks are apart: a place keeps a margin on both sides.
   const std::size_t margins = 2 * blocks_.memory.traits.granularity;
   for (const block& gap : blocks_.index.unmapped())
     result = std::max(result, gap.bytes - std::min(gap.bytes, margins));

@@ -50,7 +50,7 @@ class block_index {
   /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
   void prepare_for(std::size_t count);
   /// Number of cuts kept in reserve for each growth between begin_growth() and end_growth():
-  /// finish() makes up to three and must not allocate.
+  /// slow_path::finish() makes up to three and must not allocate.
   static constexpr std::size_t kept_spare = 3;
   void begin_growth() noexcept { ++growths_; }
   void end_growth() noexcept { --growths_; }
@@ -111,7 +111,7 @@ class block_index {
   void merge(block& first, std::size_t end) noexcept;
   void make_unmapped(block& loose) noexcept;
 
-  // Chunks. A chunk is counted at its present address; old addresses of it are busy blocks.
+  // Chunks. A chunk is counted at its present address; its old address is a leaving block.
   [[nodiscard]] const chunk_map& chunks() const noexcept { return chunks_; }
   /// A lower bound of the sizes of chunks, more than half of the smallest one; address_bytes() if
   /// there is none.

@@ -239,13 +239,15 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       });
     });
     const bool in_use = is_free_memory_in_use();
-    // Each takes some tens of microseconds. Of many, more go at a time: each turn visits all.
+    // A release takes some tens of microseconds. If many chunks are idle, a turn releases more of
+    // them, because each turn visits all.
     const std::size_t most_chunks =
         std::max(backing_.memory.traits.prices.chunks_of_trim(), found.size() / 64);
     const auto is_asked = [gift](const idle_chunk& each) {
       return gift != nullptr && each.bytes == gift->asked.chunk_bytes;
     };
-    // The newest chunks go first: old ones lie in the order of their creation.
+    // The newest chunks go first, because the old ones are at addresses in the order of their
+    // creation.
     std::ranges::sort(found, std::greater<>{}, [&](const idle_chunk& each) {
       return std::pair{is_asked(each), each.order};
     });

@@ -13,26 +13,26 @@ namespace {
 // Many chunks make a program's first minutes slow; large chunks make a pool hold more than it
 // needs: docs/design/pool_design.md has the rule, pool_figures.md the frontier.
 
-/// A new chunk is this part of the pool's memory, so that each doubling takes as many,
+/// A new chunk has 1/chunks_per_doubling of the pool's memory: so many for each doubling.
 constexpr std::size_t chunks_per_doubling = 8;
-/// or this part of the growth, if that is more, so that few requests take many.
+/// Or 1/chunks_per_growth of the growth, if that is more, so that one request takes few.
 constexpr std::size_t chunks_per_growth = 4;
-/// Bounds of the first part, and of the second.
+/// Bounds of the first share, and of the second.
 constexpr std::size_t smallest_share = 2 * MiB;
 constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
 constexpr std::size_t largest_cut = 256 * MiB;
-/// A growth is this part of a chunk at least. It is no more than that if the other part of the pool
-/// is free, because more of such memory would not serve either.
+/// A growth is rounded up to 1/growths_per_chunk of a chunk at least, and to no more if
+/// 1/largest_free_part of the pool is free, because more of such memory would not serve either.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
-/// If a device takes chunks of one size only, the limit is divided into as many at least.
+/// If a device takes chunks of one size only, the limit is divided into at least so many.
 constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
-/// Least bytes of a chunk with which chunks never become more than the rules allow. While a pool is
-/// small a chunk is a share of the pool's memory, so that their number is a logarithm of it; later
-/// half of the allowed number would make up the limit.
+/// The least chunk size that keeps their number within rules.most_chunks. While a pool is small a
+/// chunk is a share of the pool's memory, so that their number is a logarithm of it; later half of
+/// the allowed number would make up the limit.
 std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);

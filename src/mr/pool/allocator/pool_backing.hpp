@@ -25,8 +25,8 @@ namespace hipvmm::mr::pool {
 struct backing_turns {
   // Held for planning and for HIP calls that do not wait for the GPU.
   detail::ranked_mutex mutex{detail::lock_rank::pool_slow_path};
-  // Work done without that lock during a thread's turn, oldest first, and when any of it ends.
-  // Blocks may be busy until then.
+  // The work that threads do without that lock during their turns, oldest first. Its blocks may be
+  // busy until it ends.
   struct unlocked_period : boost::intrusive::list_base_hook<> {
     std::uint64_t number = 0;
     // If this work unmaps detached memory: the bytes of its chunks, which count as held until the
@@ -47,7 +47,7 @@ struct backing_turns {
 struct pool_backing {
   /// An old address of a chunk that has moved, which work submitted before may still use.
   struct old_mapping {
-    block* addresses;     // busy
+    block* addresses;     // leaving
     std::uint64_t order;  // of the chunk
     stream_state* owner;  // unmapped when this one has passed `epoch`
     std::uint64_t epoch;
@@ -66,7 +66,7 @@ struct pool_backing {
   backing_turns turns;
   std::list<old_mapping> old_mappings;
   std::list<unmap_record> refused;       // by HIP: tried again
-  std::atomic<std::size_t> to_unmap{0};  // elements of the first list, which should be unmapped
+  std::atomic<std::size_t> to_unmap{0};  // size of `old_mappings`
 
   /// Pre: the slow-path lock is held.
   void note_old_mappings() noexcept {

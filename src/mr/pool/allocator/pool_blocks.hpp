@@ -48,7 +48,8 @@ struct pool_blocks {
   // Of the pool's events; set before the first request.
   detail::event_origin events{memory_event_source::pool, 0, -1};
   block_map small_blocks;  // uses atomics, no lock
-  // Requests on their last resort, and one more while the pool sleeps: caches then keep nothing.
+  // Requests that have waited for all streams, and one more while the pool sleeps: caches then keep
+  // nothing.
   std::atomic<int> waiting_requests{0};
   // Threads that hold blocks between a cache and the index, so that no request finds them.
   std::atomic<int> blocks_in_transit{0};

@@ -19,7 +19,7 @@ using microseconds = std::chrono::duration<double, std::micro>;
 microseconds patience_for(pool_blocks& blocks, const memory_backend& memory,
                           const request& wanted) {
   const microseconds cost_of_chunk = memory.traits.prices.patience();
-  constexpr double most_held_by_needed = 4;  // the work may itself wait for this thread
+  constexpr double most_held_by_needed = 4;  // a bound, because the work may wait for this thread
   const pool_blocks::state_lock lock{blocks.mutex};
   if (!blocks.reuse.allow_opportunistic) return microseconds{0};
   const std::size_t needed = blocks.index.used_bytes() + wanted.bytes;
@@ -131,9 +131,9 @@ std::optional<std::size_t> slow_path::take_own(pool_source counted) {
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
-  // The user's stream frees the rest of the block: its fence must be newer than its waits.
+  // The user's stream gets memory of others: its newest fence must cover all that it waits for.
   if (!renew_user_fence()) return std::nullopt;
-  // Only older blocks are ordered before the user's work: passes so many newer ones.
+  // The user's work is ordered after older blocks only: the search skips so many newer ones.
   constexpr int patience = 16;
   const state_lock lock{blocks_.mutex};
   // A thread's own stream takes no memory in use: others could not make its fence.
@@ -179,7 +179,7 @@ std::optional<std::size_t> slow_path::wait_briefly() {
   constexpr std::chrono::microseconds between_queries{20};
   if (!may_wait()) return std::nullopt;
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  // Once for a request: it may look around many times.
+  // Once for a request, which may scan many times.
   if (!brief_wait_began_) brief_wait_began_ = now();
   const microseconds patience = patience_for(blocks_, backing_.memory, request_);
   while (is_freed_in_a_stream() && now() - *brief_wait_began_ < patience) {

@@ -51,7 +51,7 @@ class slow_path final : block_filter {
   void uncover_free_memory();
 
   /// Whether it may wait although other memory may exist: true for a request without a stream,
-  /// because both calls of such a pair may wait.
+  /// because allocate_sync() and deallocate_sync() may wait.
   [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !request_.is_for_graph; }
   /// Waits for memory freed without a stream, if that serves the request. Returns false when
   /// there is none.
@@ -121,7 +121,7 @@ class slow_path final : block_filter {
   // Streams that were found in a capture, or that ended without a fence: their work cannot be
   // tracked.
   std::vector<const stream_state*> without_fence_;
-  bool was_given_ = false;        // others were asked for chunks
+  bool was_given_ = false;        // reclaim() may have set aside chunks of others
   bool waited_ = false;           // the last resort has begun
   bool is_memory_short_ = false;  // the source refused some
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;

@@ -150,9 +150,9 @@ class block_map {
 
  private:
   using entry = std::atomic<std::uint32_t>;
-  /// An entry: the user, whether it is cached, whether there is one, and the class of a small block
-  /// or the offset of a block in its unit of `largest_small_block` bytes, of which at most one can
-  /// begin there.
+  /// The bits of an entry, from the highest: the user; is_cached; is_there; the class of a small
+  /// block, or the offset of a larger one in its unit of `largest_small_block` bytes, in which no
+  /// other begins.
   static constexpr unsigned user_shift = 9;
   static constexpr std::uint32_t is_cached = 0x100;
   static constexpr std::uint32_t is_there = 0x80;
@@ -387,7 +387,7 @@ class thread_cache {
   // caches.
   std::uint64_t filled_ = 0;
   std::vector<std::size_t> slots_ = std::vector<std::size_t>(places.total);
-  std::array<block_at, 4> blocks_;  // allocated
+  std::array<block_at, 4> blocks_;  // the last allocated ones, to be cached when freed
   std::size_t oldest_block_ = 0;
   block_at here_;
 };

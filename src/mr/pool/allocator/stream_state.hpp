@@ -143,8 +143,8 @@ class stream_state : public block_owner {
   }
   /// Whether a free calls HIP, for a capture or to make a fence. Thread-safe.
   [[nodiscard]] bool free_asks_hip() const noexcept { return may_be_captured() || makes_fences(); }
-  /// The newest fence of a stream that may vanish, nullptr before the first; nullopt, and frees
-  /// make fences from now on, if it does not cover all that was freed. Thread-safe.
+  /// The newest fence of a stream that may vanish, nullptr before the first; nullopt if it does not
+  /// cover all that was freed: then frees make fences from now on. Thread-safe.
   [[nodiscard]] std::optional<std::shared_ptr<const fence>> newest_fence() {
     const std::lock_guard lock{newest_fence_mutex_};
     if (covered_ == without_fence_) return newest_fence_;
@@ -163,7 +163,7 @@ class stream_state : public block_owner {
   [[nodiscard]] bool renew_fence(Make make) {
     std::shared_ptr<const fence> before;  // ends without the lock
     const std::lock_guard lock{newest_fence_mutex_};
-    // Before the fence, because memory that is freed meanwhile may have later work.
+    // Read before the fence is made, because memory freed meanwhile may have later work.
     const std::uint64_t covered = without_fence_;
     std::shared_ptr<const fence> made = make();
     if (made == nullptr) return false;
@@ -216,10 +216,10 @@ class stream_state : public block_owner {
   std::atomic<std::uint32_t> captures_{0};
   std::atomic<std::uint32_t> ended_captures_{0};
   std::atomic<bool> makes_fences_{false};
-  std::atomic<std::uint64_t> without_fence_{0};  // number of such frees so far
+  std::atomic<std::uint64_t> without_fence_{0};  // frees without a fence so far
   std::mutex newest_fence_mutex_;
   std::shared_ptr<const fence> newest_fence_;
-  std::uint64_t covered_ = 0;  // of those, by the newest fence
+  std::uint64_t covered_ = 0;  // how many of these the newest fence covers
   std::uint64_t epoch_ = 1;
   std::uint64_t first_epoch_ = 0;
   std::uint64_t newest_ = 0;

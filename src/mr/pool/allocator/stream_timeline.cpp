@@ -15,7 +15,7 @@ namespace hipvmm::mr::pool {
 
 namespace {
 
-/// Whether an event was refused because it lies in a capture, or in one that was lost.
+/// Whether HIP refused an event because it is part of a capture, or of one that was lost.
 bool means_capture(int code) noexcept {
   return code == hipErrorCapturedEvent || code == hipErrorStreamCaptureUnsupported ||
          code == hipErrorStreamCaptureInvalidated || code == hipErrorInvalidValue;
@@ -177,7 +177,7 @@ void stream_timeline::poll(stream_state& whose) {
       continue;
     }
     const std::uint64_t passed = one->epoch;
-    // Without the state lock, because their events may end.
+    // Without the state lock, because events may be destroyed.
     fences.erase(fences.begin(), one + 1);
     at = 0;
     const state_lock lock{state_mutex_};
@@ -200,7 +200,7 @@ void stream_timeline::end_fences(stream_state& whose) {
     const state_lock lock{state_mutex_};
     if (!whose.is_forgotten() || !source_.fences_need_streams()) return;
   }
-  // Without the state lock, because their events may end.
+  // Without the state lock, because events may be destroyed.
   std::erase_if(whose.fences(), [](const auto& one) { return one.point->orders_streams(); });
 }
 

@@ -108,7 +108,7 @@ class slab_backend final : public device_backend {
  private:
   /// Allocates memory that contains `bytes` bytes starting at a multiple of the granularity.
   [[nodiscard]] device_allocation allocate(std::size_t bytes) {
-    // Captures elsewhere in the program go on: hipMalloc has no part in them.
+    // Relaxed, because hipMalloc is no part of captures elsewhere in the program.
     const detail::relaxed_captures relaxed;
     // The caller waits for retired memory, without a lock.
     const detail::without_reclaim now;

@@ -11,7 +11,7 @@
 #include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr::pool {
-// Captures go on while the upstream is called, because slabs are no part of them.
+// Relaxed, because the slabs are no part of captures elsewhere in the program.
 
 void upstream_deleter::operator()(void* memory) const noexcept {
   std::optional<detail::relaxed_captures> relaxed;
