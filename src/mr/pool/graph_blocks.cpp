@@ -42,8 +42,9 @@ void* pointer_to(std::uintptr_t address) noexcept {
 
 bool graph_blocks::user::may_have(const block& one) const noexcept {
   if (one.now != use::none) return false;
-  if (one.stream ? *one.stream == stream : one.behind.empty()) return true;
-  return earlier != nullptr && !one.behind.empty() && std::ranges::includes(*earlier, one.behind);
+  if (one.stream ? *one.stream == stream : one.last_nodes.empty()) return true;
+  return earlier != nullptr && !one.last_nodes.empty() &&
+         std::ranges::includes(*earlier, one.last_nodes);
 }
 
 void* graph_blocks::allocate(std::size_t bytes, std::size_t alignment, stream_ref stream) {
@@ -92,7 +93,7 @@ std::size_t graph_blocks::size_of(const void* pointer) const noexcept {
 
 void graph_blocks::deallocate(void* pointer, reuse next) noexcept {
   const auto freed = find(pointer);
-  freed->second.behind.clear();
+  freed->second.last_nodes.clear();
   if (next == reuse::at_once) {
     static_cast<void>(set_free(freed));
   } else {
@@ -103,10 +104,10 @@ void graph_blocks::deallocate(void* pointer, reuse next) noexcept {
 void graph_blocks::deallocate(void* pointer, stream_ref stream,
                               detail::capture_place place) noexcept {
   const auto freed = find(pointer);
-  freed->second.behind = std::move(place.last);
+  freed->second.last_nodes = std::move(place.last);
   // Without a node before it no work uses the block. Default streams of two threads have one name.
   freed->second.stream.reset();
-  if (!freed->second.behind.empty() && !stream.is_per_thread_default())
+  if (!freed->second.last_nodes.empty() && !stream.is_per_thread_default())
     freed->second.stream = stream;
   static_cast<void>(set_free(freed));
 }
@@ -137,7 +138,7 @@ void graph_blocks::start_over() noexcept {
       continue;
     }
     each->second.stream.reset();
-    each->second.behind.clear();
+    each->second.last_nodes.clear();
     each = set_free(each);
   }
 }
@@ -218,7 +219,7 @@ graph_blocks::blocks::iterator graph_blocks::split_at(std::uintptr_t address) {
   const std::uintptr_t end = whole->first + left.bytes;
   if (address >= end) return next;  // the end of a segment
   const auto rest = blocks_.emplace_hint(
-      next, address, block{end - address, left.stream, left.now, 0, left.behind});
+      next, address, block{end - address, left.stream, left.now, 0, left.last_nodes});
   left.bytes = address - whole->first;
   return rest;
 }
@@ -235,7 +236,7 @@ graph_blocks::blocks::iterator graph_blocks::set_free(blocks::iterator freed) no
   const auto left = std::prev(freed);
   if (!joins(left, freed)) return freed;
   left->second.bytes += freed->second.bytes;
-  left->second.behind = std::move(freed->second.behind);
+  left->second.last_nodes = std::move(freed->second.last_nodes);
   blocks_.erase(freed);
   return left;
 }
@@ -245,7 +246,7 @@ bool graph_blocks::joins(blocks::iterator left, blocks::iterator right) const no
   const block& first = left->second;
   const block& second = right->second;
   return first.now == use::none && second.now == use::none && second.segment_alignment == 0 &&
-         first.stream == second.stream && (first.stream || first.behind == second.behind);
+         first.stream == second.stream && (first.stream || first.last_nodes == second.last_nodes);
 }
 
 }  // namespace hipvmm::mr::pool

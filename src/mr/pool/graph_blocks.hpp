@@ -73,8 +73,8 @@ class graph_blocks {
     std::size_t bytes;
     std::optional<stream_ref> stream;  // the stream that may use it
     use now;
-    std::size_t segment_alignment;         // of a block that begins a segment; 0 for others
-    std::vector<hipGraphNode_t> behind{};  // streams ordered after these may use it too; sorted
+    std::size_t segment_alignment;             // of a block that begins a segment; 0 for others
+    std::vector<hipGraphNode_t> last_nodes{};  // streams ordered after these may use it too; sorted
     std::optional<event> passed = std::nullopt;  // if others use it
   };
   using blocks = std::map<std::uintptr_t, block>;

@@ -87,7 +87,7 @@ std::optional<std::size_t> slow_path::serve() {
     if (maintenance_.unmap_old_addresses()) continue;
     if (refused && rounds.may_help(refused->why(), backing_.memory.reclaims_left())) {
       bool came_back = false;
-      was_given_ = true;
+      asked_others_ = true;
       turn_.without_lock([&] { came_back = backing_.memory.reclaim(*refused, reclaimed); });
       if (came_back) continue;
     }
@@ -109,7 +109,7 @@ std::optional<std::size_t> slow_path::serve() {
 
 slow_path::~slow_path() {
   // Chunks that others gave, if the request was served without them.
-  if (was_given_) backing_.memory.release_set_aside();
+  if (asked_others_) backing_.memory.release_set_aside();
   if (waited_) --blocks_.waiting_requests;
 }
 

@@ -121,7 +121,7 @@ class slow_path final : block_filter {
   // Streams that were found in a capture, or that ended without a fence: their work cannot be
   // tracked.
   std::vector<const stream_state*> without_fence_;
-  bool was_given_ = false;        // reclaim() may have set aside chunks of others
+  bool asked_others_ = false;     // reclaim() may have set aside chunks of others
   bool waited_ = false;           // the last resort has begun
   bool is_memory_short_ = false;  // the source refused some
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;

@@ -286,7 +286,7 @@ class thread_cache {
   /// take_next() of their class, and all were popped.
   [[nodiscard]] bool is_empty() noexcept {
     const std::lock_guard lock{lock_};
-    return filled_ == 0 && here_.bytes == 0;
+    return filled_ == 0 && cached_block_.bytes == 0;
   }
 
   /// A larger block.
@@ -298,18 +298,18 @@ class thread_cache {
   /// otherwise npos.
   [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept {
     const std::lock_guard lock{lock_};
-    if (here_.bytes != bytes) return npos;
-    const std::size_t offset = here_.offset;
-    blocks_[oldest_block_] = here_;
-    oldest_block_ = (oldest_block_ + 1) % blocks_.size();
-    here_ = {};
+    if (cached_block_.bytes != bytes) return npos;
+    const std::size_t offset = cached_block_.offset;
+    recent_blocks_[oldest_recent_] = cached_block_;
+    oldest_recent_ = (oldest_recent_ + 1) % recent_blocks_.size();
+    cached_block_ = {};
     return offset;
   }
   /// Records an allocated larger block: it may be freed here.
   void remember(block_at one) noexcept {
     const std::lock_guard lock{lock_};
-    blocks_[oldest_block_] = one;
-    oldest_block_ = (oldest_block_ + 1) % blocks_.size();
+    recent_blocks_[oldest_recent_] = one;
+    oldest_recent_ = (oldest_recent_ + 1) % recent_blocks_.size();
   }
   /// Caches `one` if it was recorded, and returns whether it was. `evicted` is the block cached
   /// before; to cache more of them would hide them from the best fit. When a block is evicted,
@@ -317,12 +317,12 @@ class thread_cache {
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
                                 std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
-    for (block_at& each : blocks_) {
+    for (block_at& each : recent_blocks_) {
       if (each.offset != one.offset || each.bytes != one.bytes) continue;
       each = {};
-      evicted = here_;
+      evicted = cached_block_;
       if (evicted.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
-      here_ = one;
+      cached_block_ = one;
       return true;
     }
     return false;
@@ -333,14 +333,14 @@ class thread_cache {
     const std::lock_guard lock{lock_};
     for (std::size_t i = 0; i < size_class_count; ++i)
       for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[places.first[i] + at]);
-    if (here_.bytes != 0) visit(here_.offset);
+    if (cached_block_.bytes != 0) visit(cached_block_.offset);
   }
   /// Removes and returns the cached larger block; its offset is npos when there is none. When there
   /// is one, `blocks_in_transit` is incremented.
   [[nodiscard]] block_at take_block(std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
-    if (here_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
-    return std::exchange(here_, {});
+    if (cached_block_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
+    return std::exchange(cached_block_, {});
   }
   /// Maximum number of cached small blocks of a class: 64 KiB of them, but at least 4 and at most
   /// 64.
@@ -387,9 +387,9 @@ class thread_cache {
   // caches.
   std::uint64_t filled_ = 0;
   std::vector<std::size_t> slots_ = std::vector<std::size_t>(places.total);
-  std::array<block_at, 4> blocks_;  // the last allocated ones, to be cached when freed
-  std::size_t oldest_block_ = 0;
-  block_at here_;
+  std::array<block_at, 4> recent_blocks_;  // the last allocated ones, to be cached when freed
+  std::size_t oldest_recent_ = 0;
+  block_at cached_block_;
 };
 
 inline constexpr thread_cache::class_places thread_cache::places;
