@@ -22,7 +22,6 @@ namespace detail {
 
 using moment = std::chrono::steady_clock::time_point;
 
-/// Waits until `when`; returns at once if it has passed.
 void wait_until(moment when) noexcept;
 
 /// How often callers of wait_until() had to wait in this process.

@@ -65,7 +65,7 @@ device_list devices_of(const memory_users& users) {
 
 std::optional<event> record_event_in(stream_ref stream, const device_list& devices) {
   for (const device_ref device : devices) {
-    // A stream's device has a context.
+    // A device without a context has no streams.
     if (device != devices.front() && !has_context(device)) continue;
     std::optional<event> mark;
     const auto record = [&] { mark.emplace(device).record(stream); };

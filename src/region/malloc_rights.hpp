@@ -17,7 +17,6 @@ class malloc_rights {
  public:
   explicit malloc_rights(device_ref owner) : rights_{owner}, users_{users_of(rights_)} {}
 
-  /// Grants `to` the right `right`.
   /// Throws: as access_map::set; unsupported for a right to read only, or none for the owner;
   /// hip_error; on any exception all rights are as before.
   void grant(device_ref to, access_right right);

@@ -201,7 +201,6 @@ class region_state final : idle_holder {
   void report(memory_event_kind kind, const event_details& details) const noexcept {
     report_event({memory_event_source::region, event_id, device.ordinal()}, kind, details);
   }
-  /// "the region at" its base, for messages.
   [[nodiscard]] std::string text() const { return "the region at " + address_text(base()); }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept {
     return event_address(base()) + offset;
@@ -436,7 +435,6 @@ class region_state final : idle_holder {
   /// Makes the prepared chunk part of the region while the object lives, and permanently once kept.
   class adoption;
   [[nodiscard]] backing_map make_ahead(const chunk_prefetch::order& wanted);
-  /// Gives the prepared chunk.
   [[nodiscard]] given_memory give_idle(const idle_request& wanted) override;
   [[nodiscard]] std::size_t idle_bytes() override { return prefetch.offered_bytes(); }
 

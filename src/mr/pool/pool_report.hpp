@@ -24,7 +24,7 @@ struct pool_bounds {
   const char* owner;         ///< the setting of `maximum`
   std::size_t maximum;       ///< bytes that it may hold
   std::size_t addresses;     ///< bytes of its addresses
-  std::size_t most_aligned;  ///< bytes behind the first address with the request's alignment
+  std::size_t most_aligned;  ///< bytes from the first address with the request's alignment on
   std::size_t total;         ///< bytes of the device, or the greatest number
   std::size_t free;          ///< bytes of the device
 };

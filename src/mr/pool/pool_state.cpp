@@ -318,7 +318,7 @@ bool pool_state::deallocate_observed(std::optional<stream_ref> stream, void* poi
                                      std::size_t bytes) {
   const std::int64_t began = detail::event_time();
   const std::optional<std::size_t> offset = is_noted ? offset_of(pointer) : std::nullopt;
-  // If the pool refuses the call below, the checker is told nothing, or to take the free back.
+  // If the pool refuses the call below, the checker gets no note of it, or the note is withdrawn.
   const auto known = offset ? allocator.find(*offset) : std::nullopt;
   const std::size_t held = known ? known->bytes : 0;
   if (held != 0)

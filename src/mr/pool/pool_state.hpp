@@ -98,7 +98,6 @@ struct pool_state {
   }
   void* allocate(pool::stream_state& user, const pool::request& wanted);
   void* allocate_for_graph(stream_ref captured, std::size_t bytes, std::size_t alignment);
-  /// Allocates by the threads' caches.
   void* allocate_cached(stream_ref stream, std::size_t bytes);
   /// Deallocates by the threads' caches. Returns false, with nothing done, for memory that does not
   /// go into a cache.
@@ -136,7 +135,6 @@ struct pool_state {
       return deallocate_observed(stream, pointer, bytes);
     return deallocate_in(stream, pointer, bytes);
   }
-  /// Deallocates by address alone.
   void deallocate(void* pointer);
   // The reports of each allocation: to the host provider's order checker, and as memory events.
   // For the checker an allocation is noted after the pool has made it and a deallocation before:

@@ -59,8 +59,8 @@ int take_room(int file, std::size_t bytes) {
 
 }  // namespace
 
-// No library: zlib's crc32 is slower than a disk, and others would be one more package to install
-// for all who build this one. Each step maps the sums one to one, so that each changed word shows.
+// No library: zlib's crc32 is slower than a disk, and another one would be one more package to
+// install. Each step maps the sums one to one, so that each changed word shows.
 std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t before) noexcept {
   std::uint64_t sum = before ^ count;
   const auto add = [&sum](const void* from, std::size_t part) {

@@ -17,7 +17,8 @@ void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
       block one{end(), std::min(bytes, end() + block_bytes), {}, {}};
       const std::size_t here = one.end - one.start;
       if (user) {
-        // On ROCm 6 the device that is current here copies, and needs a right to what it copies.
+        // On ROCm 6 the device that is current here makes the copies, and needs a right to the
+        // memory.
         const scoped_device scope{*user};
         one.pinned = pinned_memory{here};
       } else {

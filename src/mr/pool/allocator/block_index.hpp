@@ -54,7 +54,6 @@ class block_index {
   static constexpr std::size_t kept_spare = 3;
   void begin_growth() noexcept { ++growths_; }
   void end_growth() noexcept { --growths_; }
-  /// The block at the lowest address.
   [[nodiscard]] block& front() const noexcept { return *front_; }
   [[nodiscard]] std::size_t used_blocks() const noexcept { return used_.size(); }
   /// The used block that begins at `offset`; nullptr when none does.

@@ -141,7 +141,7 @@ detail::device_list event_fences::devices() {
 detail::device_list event_fences::all_devices() {
   detail::device_list all = devices();
   for (const device_ref other : detail::all_devices()) {
-    // A stream's device has a context.
+    // A device without a context has no streams.
     if (std::ranges::find(all, other) == all.end() && detail::has_context(other))
       all.push_back(other);
   }
@@ -228,7 +228,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     if (std::ranges::find(tried, other) == tried.end()) tried.push_back(other);
   // HIP before 6 does not report the device of a stream, but refuses other devices' events.
   for (const device_ref device : tried) {
-    // A stream's device has a context.
+    // A device without a context has no streams.
     if (device != first && !detail::has_context(device)) continue;
     std::optional<scoped_device> on_other;
     if (device != first) on_other.emplace(device);
