@@ -183,7 +183,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
   CHECK(has_tag(region, 0, 2, stream));
 }
 
-TEST_CASE("region: lies on the device asked for") {
+TEST_CASE("region: is on the requested device") {
   HIPVMM_REQUIRE_TWO_DEVICES();
   const device_ref second{1};
   const stream stream{second};
@@ -195,7 +195,7 @@ TEST_CASE("region: lies on the device asked for") {
   check_tags(region, 0, 4, 1, stream);
 }
 
-TEST_CASE("region: its addresses are as good as any after a commit that failed in them") {
+TEST_CASE("region: addresses of a failed commit can be reserved and backed again") {
   const std::size_t unit = granule();
   void* base = nullptr;
   {

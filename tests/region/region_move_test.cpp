@@ -126,8 +126,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: what would disturb a move that has not
   CHECK(has_tag(region, 2, 1, stream));
 }
 
-TEST_CASE_FIXTURE(tagged_chunks,
-                  "region: beside a move that has not ended everything else goes on") {
+TEST_CASE_FIXTURE(tagged_chunks, "region: all other calls work while a move has not ended") {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   region.commit(10 * unit, 2 * unit);
@@ -168,7 +167,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: rights reach both addresses of a chunk
   check_right(access_right::read_write);
 }
 
-TEST_CASE("region: one that ends or is retired amid a move gives everything back") {
+TEST_CASE("region: one that ends or is retired during a move releases everything") {
   chunk_cache keeps_all{64 * granule()};
   const region_options options{.cache = &keeps_all};
   for (const bool retires : {false, true}) {

@@ -96,7 +96,7 @@ TEST_CASE("region: operations wait for a preparation that has begun") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("region: a preparation that fails surfaces at no one and is not repeated") {
+TEST_CASE("region: a failed preparation throws in no call and is not repeated") {
   const std::size_t unit = granule();
   start_worker();
   error_recorder reported;
@@ -295,7 +295,7 @@ TEST_CASE("region: the regions of many threads share the worker") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("region: a chunk that is ready is nobody else's while the region changes") {
+TEST_CASE("region: nobody else gets the ready chunk while the region changes") {
   const std::size_t unit = granule();
   struct : memory_registrar {
     std::size_t idle = 0;

@@ -129,7 +129,7 @@ TEST_CASE("region: prepare takes whole granules of its own addresses") {
   CHECK(region.failed_preparations() == 0);
 }
 
-TEST_CASE("region: cancelling takes back what has not begun") {
+TEST_CASE("region: a cancel drops an order that has not begun") {
   region region{first_device, 16 * granule()};
   {
     const held_worker held;
@@ -243,7 +243,7 @@ TEST_CASE("region: a move takes what was prepared or is on its way along") {
   CHECK(first.committed_bytes() == 2 * unit);
 }
 
-TEST_CASE("region: one that dies takes its preparation back") {
+TEST_CASE("region: the destructor cancels a preparation") {
   const std::size_t unit = granule();
   release_idle_memory();
   const std::size_t before = bytes_in_use();

@@ -115,7 +115,7 @@ TEST_CASE("region: decommit in a stream waits for nothing, a commit of its addre
   CHECK(region.committed_from(0) == 3 * unit);
 }
 
-TEST_CASE("region: where a copy cannot be waited for its device is") {
+TEST_CASE("region: if HIP refuses to wait for a copy, the call waits for its device") {
   const std::size_t unit = granule();
   const stream own;
   region region{first_device, 8 * unit};
@@ -152,7 +152,7 @@ TEST_CASE("region: a chunk moves to retired addresses behind the work that uses 
   CHECK_NOTHROW(region.end_move(0));
 }
 
-TEST_CASE("region: where mappings are seen late, those from before decide nothing") {
+TEST_CASE("region: if mappings are visible late, a commit waits for the new ones too") {
   using namespace std::chrono_literals;
   const assumed_capability found{"visible_at_once=no,visibility_delay=30ms"};
   const std::size_t unit = granule();

@@ -161,20 +161,20 @@ TEST_CASE("retirement: nothing that waits is lost at exit") {
   check_child_ends(0, "ends with memory that waits", {"HIPVMM_HOST_LEAKS=1"});
 }
 
-TEST_CASE("retirement: regions of static storage may end after it") {
+TEST_CASE("retirement: regions of static storage may end after the exit handler") {
   check_child_ends(0, "ends with memory that waits and a region that ends after all",
                    {"HIPVMM_HOST_LEAKS=1"});
 }
 
-TEST_CASE("retirement: after it a trim waits for the stream itself") {
+TEST_CASE("retirement: after the exit handler a trim waits for the stream itself") {
   check_child_ends(0, "trims a region in use after the library's exit handler");
 }
 
-TEST_CASE("retirement: after it the end of a region waits for the devices itself") {
+TEST_CASE("retirement: after the exit handler the end of a region waits for the devices") {
   check_child_ends(0, "retires a region in use after the library's exit handler");
 }
 
-TEST_CASE("retirement: a fork does not wait for threads that it has not got") {
+TEST_CASE("retirement: a child of fork() does not wait for threads that it lacks") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   // A lock of theirs that another thread held at the fork stays locked in the child of GCC 12.
   MESSAGE("skipped: the sanitizers do not survive a fork beside other threads");

@@ -98,7 +98,7 @@ TEST_CASE("retirement: trim of a region in use that fails leaves the region as i
 }
 
 // The faults strike in the caller or in the thread that releases.
-TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was") {
+TEST_CASE("retirement: a failed growth into retired bytes leaves the region as it was") {
   fault_sweep{"commit", after_failure::capacity}.run(
       make_trimmed,
       [](auto& subject) {
@@ -109,7 +109,7 @@ TEST_CASE("retirement: growth into bytes that wait that fails leaves the region 
       [](auto& subject) { subject.check_backed(2); });
 }
 
-TEST_CASE("retirement: what fails in the thread is reported and released all the same") {
+TEST_CASE("retirement: a failure in the thread is reported, and the memory released nevertheless") {
   for (const std::string call : {"hipEventQuery", "hipMemUnmap", "hipEventDestroy"}) {
     CAPTURE(call);
     const hipvmm_host_counters before = live_objects();
@@ -193,7 +193,7 @@ TEST_CASE("retirement: an event that cannot be asked is reported once") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("retirement: of a region fails in no call that its caller sees") {
+TEST_CASE("retirement: faults in retire() reach no caller") {
   fault_sweep{"retire"}.run(
       make_used,
       [](auto& subject) {
@@ -240,7 +240,7 @@ TEST_CASE("retirement: a refusal that is over does not count against waits for o
   CHECK(retired_memory().waiting == 0);
 }
 
-TEST_CASE("retirement: what is retired during a wait is not covered by it") {
+TEST_CASE("retirement: a wait does not cover memory that is retired during it") {
   using namespace std::chrono_literals;
   HIPVMM_SKIP_UNDER(unmap_waits);
   const waits_by_synchronize waits;

@@ -44,7 +44,7 @@ void wait_until_waiting(std::size_t count) {
   REQUIRE(comes_true([count] { return retired_memory().waiting == count; }));
 }
 
-TEST_CASE("retirement: trim of a region in use waits for nothing and comes back behind it") {
+TEST_CASE("retirement: trim of a region in use does not wait; memory returns after the work") {
   region_in_use subject;
   const calls_of waits{waiting_functions};
   const call_counter unmaps{"hipMemUnmap"};
@@ -73,7 +73,7 @@ TEST_CASE("retirement: what a region in use held goes back to the device") {
   CHECK(hipvmm_host_device_bytes(0) == before + subject.unit);
 }
 
-TEST_CASE("retirement: an idle stream has it back at once") {
+TEST_CASE("retirement: memory that an idle stream used is released at once") {
   region_in_use subject;
   subject.stream.release();
   static_cast<stream_ref>(subject.stream).synchronize();
@@ -192,7 +192,7 @@ TEST_CASE("retirement: the addresses of a region that was emptied stay until its
   CHECK(live_objects().reservations == before);
 }
 
-TEST_CASE("retirement: growth into bytes that wait is ordered after the work that uses them") {
+TEST_CASE("retirement: growth into retired bytes is ordered after the work that uses them") {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   std::thread growing{[&] {
@@ -216,7 +216,7 @@ TEST_CASE("retirement: growth elsewhere waits for nothing") {
   CHECK(retired_memory().waiting == 1);
 }
 
-TEST_CASE("retirement: growth behind chunks that wait gets access where HIP looks at them too") {
+TEST_CASE("retirement: growth after retired chunks gets access if HIP counts those too") {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   std::thread growing{[&] {
@@ -228,7 +228,7 @@ TEST_CASE("retirement: growth behind chunks that wait gets access where HIP look
         access_right::read_write);
 }
 
-TEST_CASE("retirement: rights change beside chunks that wait, and hold for those that follow") {
+TEST_CASE("retirement: rights change beside retired chunks, and apply to later chunks") {
   // There a grant waits for work under way.
   HIPVMM_SKIP_UNDER(unmap_waits);
   region_in_use subject;
@@ -242,7 +242,7 @@ TEST_CASE("retirement: rights change beside chunks that wait, and hold for those
         access_right::read);
 }
 
-TEST_CASE("retirement: a region that moves leaves its old addresses to chunks that wait") {
+TEST_CASE("retirement: a region that moves leaves its old addresses to retired chunks") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   const std::uint64_t before = live_objects().reservations;
   region_in_use subject;
@@ -263,7 +263,7 @@ TEST_CASE("retirement: a region that moves leaves its old addresses to chunks th
   CHECK(live_objects().reservations == before + 3);
 }
 
-TEST_CASE("retirement: memory that only waits is waited for where the device is full") {
+TEST_CASE("retirement: growth on a full device waits for retired memory") {
   HIPVMM_SKIP_UNDER(memory_kept);
   const std::size_t half = first_device.total_memory() / 2;
   region first{first_device, 2 * half};
@@ -278,7 +278,7 @@ TEST_CASE("retirement: memory that only waits is waited for where the device is 
   CHECK(second.committed_bytes() == half);
 }
 
-TEST_CASE("retirement: memory of destroyed regions is waited for where the device is full") {
+TEST_CASE("retirement: growth on a full device waits for memory of destroyed regions") {
   const std::size_t half = first_device.total_memory() / 2;
   for (int round = 0; round < 20; ++round) {
     region each{first_device, 2 * half};
@@ -287,7 +287,7 @@ TEST_CASE("retirement: memory of destroyed regions is waited for where the devic
   }
 }
 
-TEST_CASE("retirement: out_of_memory tells how much is on its way") {
+TEST_CASE("retirement: out_of_memory reports the bytes that are being released") {
   drain_retired_memory();
   const std::size_t most = align_down(first_device.free_memory() / 4 * 3, granule());
   const blocked_stream stream{first_device};
@@ -308,7 +308,7 @@ TEST_CASE("retirement: out_of_memory tells how much is on its way") {
   CHECK(message().find(format_bytes(most) + " more are retired") != std::string::npos);
 }
 
-TEST_CASE("retirement: no other device's memory is waited for where a device is full") {
+TEST_CASE("retirement: growth on a full device waits for no other device's memory") {
   region_in_use subject;
   subject.region.retire();
   region region{second_device, 4 * GiB};
@@ -316,7 +316,7 @@ TEST_CASE("retirement: no other device's memory is waited for where a device is 
   CHECK(retired_memory().waiting == 1);
 }
 
-HIPVMM_TEST_CASE_IN("retirement: addresses that only wait are waited for where there are no others",
+HIPVMM_TEST_CASE_IN("retirement: growth without addresses waits for retired addresses",
                     {"HIPVMM_HOST_ADDRESS_SPACE=30MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
   for (int round = 0; round < 20; ++round) {
     region region{first_device, 20 * MiB};
@@ -395,7 +395,7 @@ TEST_CASE("retirement: a trim that waits leaves captures that begin alone") {
   end_capture(captured.get());
 }
 
-TEST_CASE("retirement: the end of the last mapping is reached through a capture too") {
+TEST_CASE("retirement: a drain ends during a capture of another stream") {
   const error_recorder reported;
   region_in_use subject;
   const stream captured;

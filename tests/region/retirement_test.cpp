@@ -31,7 +31,7 @@ TEST_CASE("retirement: what a region held comes back and is counted") {
   CHECK(after.returned_bytes == before.returned_bytes + 3 * granule());
 }
 
-TEST_CASE("retirement: of a region that holds nothing, and of none, nothing waits") {
+TEST_CASE("retirement: an empty and a moved-from region retire nothing") {
   const retirement_statistics before = retired_memory();
   region region{first_device, 8 * granule()};
   region.retire();

@@ -260,7 +260,7 @@ TEST_CASE("registrar: registrations that fail leave the region as it was") {
       unchanged);
 }
 
-TEST_CASE("registrar: what is restored and cannot be registered keeps its bytes") {
+TEST_CASE("registrar: restored memory that cannot be registered keeps its bytes") {
   registered_region subject;
   error_recorder reported;
   // The first is that of the new chunk, and the second that of the old one.

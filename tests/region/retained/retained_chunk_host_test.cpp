@@ -83,7 +83,7 @@ TEST_CASE("retain_chunk: memory goes when both have released it, in either order
   }
 }
 
-TEST_CASE("retain_chunk: a device of which it is not known is asked for nothing") {
+TEST_CASE("retain_chunk: no reference is taken on a device that may not count it") {
   const assumed_capability without{"retains_chunks=no"};
   const foreign_memory memory{{1}};
   const device_allocation plain{first_device, 4096};

@@ -145,7 +145,7 @@ TEST_CASE("retain_chunk: memory of a region of one's own") {
   CHECK(found.chunk.get() == source.chunks().front().handle);
 }
 
-TEST_CASE("retain_chunk: what a region here is done with goes to nobody else meanwhile") {
+TEST_CASE("retain_chunk: nobody gets a retained chunk that its region has released") {
   HIPVMM_REQUIRE_RETAINING();
   const stream stream;
   chunk_cache cache{8 * granule()};
@@ -175,7 +175,7 @@ TEST_CASE("retain_chunk: what a region here is done with goes to nobody else mea
   CHECK(cache.statistics().bytes == granule());
 }
 
-TEST_CASE("retain_chunk: what no chunk is mapped at is refused by its address") {
+TEST_CASE("retain_chunk: an address without a chunk is refused, and named") {
   HIPVMM_REQUIRE_RETAINING();
   const int local = 0;
   const device_allocation plain{first_device, 4096};

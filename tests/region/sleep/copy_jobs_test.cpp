@@ -8,7 +8,7 @@
 namespace hipvmm::test {
 namespace {
 
-TEST_CASE("copy_jobs: the wait for a job that failed says so, and not who adds one behind it") {
+TEST_CASE("copy_jobs: the wait for a failed job throws, the add of a later one does not") {
   detail::copy_jobs jobs;
   std::atomic<bool> ran{false};
   jobs.add([] {});
@@ -22,7 +22,7 @@ TEST_CASE("copy_jobs: the wait for a job that failed says so, and not who adds o
   CHECK_FALSE(ran);
 }
 
-TEST_CASE("copy_jobs: behind one that fails none of those begins that wait") {
+TEST_CASE("copy_jobs: after a failed job no waiting job begins") {
   detail::copy_jobs jobs;
   std::promise<void> gate;
   std::atomic<bool> ran{false};
@@ -37,7 +37,7 @@ TEST_CASE("copy_jobs: behind one that fails none of those begins that wait") {
   CHECK_FALSE(ran);
 }
 
-TEST_CASE("copy_jobs: behind the one that runs none begins when all are cancelled") {
+TEST_CASE("copy_jobs: after a cancel the running job ends and none begins") {
   detail::copy_jobs jobs;
   std::promise<void> begun;
   std::promise<void> gate;

@@ -178,7 +178,7 @@ TEST_CASE("sleep: a place that others took is named, and nothing is lost") {
   subject.check_awake();
 }
 
-TEST_CASE("sleep: what others map meanwhile does not come where the addresses were") {
+TEST_CASE("sleep: mappings of others do not get the addresses that suspend() freed") {
   const assumed_capability assumed{kept_memory};
   error_recorder reported;
   sleeping_regions subject;

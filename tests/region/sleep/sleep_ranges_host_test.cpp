@@ -234,7 +234,7 @@ TEST_CASE("sleep: where memory returns with its addresses a region stays as a wh
   CHECK(subject.has(3 * unit, unit, 4));
 }
 
-TEST_CASE("sleep: what stays behind a hole of another size is refused where rights go by layout") {
+TEST_CASE("sleep: chunks that stay behind a hole must have one size if rights need that") {
   const assumed_capability assumed{"tail_access=no,returns_memory=yes"};
   const std::size_t unit = granule();
   const memory_tag tag;
