@@ -79,7 +79,7 @@ TEST_CASE("sub-allocators: bad arguments are refused by name") {
       doctest::Contains("callback to deallocate"), std::invalid_argument);
 }
 
-TEST_CASE("sub-allocators: they answer for the memory of their upstream") {
+TEST_CASE("sub-allocators: their device is the upstream's") {
   hip_resource below{first_device};
   arena_resource arena{&below, 16 * MiB};
   fixed_size_resource blocks{&arena, 1 * MiB, 4};
@@ -102,7 +102,7 @@ TEST_CASE("sub-allocators: an alignment that slabs do not keep is unsupported") 
                        doctest::Contains("fixed_size_resource"), unsupported);
 }
 
-TEST_CASE("sub-allocators: what is not theirs, or is still out at their end, is told") {
+TEST_CASE("sub-allocators: foreign memory, and memory allocated at their end, is reported") {
   hip_resource below{first_device};
   const test::error_recorder reported;
   {
@@ -145,7 +145,7 @@ TEST_CASE("fixed_size_resource: it takes as many blocks at a time as it was told
   CHECK(upstream.held() == 0);
 }
 
-TEST_CASE("fixed_size_resource: more than a block is out of memory, and says where to go") {
+TEST_CASE("fixed_size_resource: more than a block is out_of_memory with advice") {
   hip_resource below{first_device};
   fixed_size_resource blocks{&below, 1000, 4};
   CHECK(blocks.get_block_size() == 1024);

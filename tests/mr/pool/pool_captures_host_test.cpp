@@ -91,7 +91,7 @@ TEST_CASE("vmm_pool_resource: a captured stream gets no memory that earlier work
   check_captured(user);
 }
 
-TEST_CASE("vmm_pool_resource: nor does a thread's default stream while it is captured") {
+TEST_CASE("vmm_pool_resource: a captured thread's default stream gets no memory that work uses") {
   HIPVMM_SKIP_UNDER(null_stream_is_waited_for);  // which waits for that one
   check_captured(stream_ref::per_thread_default());
 }

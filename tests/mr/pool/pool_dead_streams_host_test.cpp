@@ -259,7 +259,7 @@ TEST_CASE("vmm_pool_resource: small blocks of a stream that others ask for stay 
   CHECK(reported.count() == 0);
 }
 
-TEST_CASE("vmm_pool_resource: a deallocation records an event only where its stream may end so") {
+TEST_CASE("vmm_pool_resource: a deallocation records an event only if its stream may vanish") {
   for (const bool forgets : {false, true}) {
     CAPTURE(forgets);
     mr::pool_options options = at_most(64 * MiB);

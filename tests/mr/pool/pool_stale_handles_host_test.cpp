@@ -83,7 +83,7 @@ TEST_CASE("vmm_pool_resource: a default stream of another device is none of its 
   }
 }
 
-TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory to the next") {
+TEST_CASE("vmm_pool_resource: a stream that ends without a fence leaves no memory to the next") {
   HIPVMM_SKIP_UNDER(ending_streams_overlooked);
   for (const bool is_captured : {false, true}) {
     CAPTURE(is_captured);
@@ -108,7 +108,7 @@ TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory
   }
 }
 
-TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory behind" *
+TEST_CASE("vmm_pool_resource: a stream that ends without a fence leaks no memory" *
           needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(ending_streams_overlooked);
   for (const bool by_threshold : {false, true}) {
@@ -188,7 +188,7 @@ TEST_CASE("vmm_pool_resource: memory whose stream has no state waits for all dev
 }
 #endif
 
-TEST_CASE("vmm_pool_resource: the end of another device's stream without a mark loses no order" *
+TEST_CASE("vmm_pool_resource: the end of another device's stream without a fence loses no order" *
           needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(memory_kept);
   HIPVMM_SKIP_UNDER(ending_streams_overlooked);

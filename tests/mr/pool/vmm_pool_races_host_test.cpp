@@ -31,7 +31,7 @@ void make_wait(stream_ref waiter, stream_ref behind) {
 
 }  // namespace
 
-TEST_CASE("vmm_pool_resource: what is refused beyond need is not created behind the rest") {
+TEST_CASE("vmm_pool_resource: a refused growth is tried for the request alone, in one chunk") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream used{first_device};
   void* one = nullptr;
@@ -236,7 +236,7 @@ TEST_CASE("vmm_pool_resource: what a thread's default stream leaves of a chunk s
   pool.deallocate(other, all, 2 * MiB);
 }
 
-TEST_CASE("vmm_pool_resource: a noted wait tells of the other stream's own memory only") {
+TEST_CASE("vmm_pool_resource: a declared wait covers the other stream's own memory only") {
   vmm_pool_resource pool{first_device, at_most(8 * MiB)};
   const stream third{first_device};
   const stream other{first_device};

@@ -52,7 +52,7 @@ void give_back_what_is_in_use(vmm_pool_resource& pool) {
 
 }  // namespace
 
-TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold makes no HIP call") {
+TEST_CASE("vmm_pool_resource: a deallocation beyond the threshold makes no HIP call") {
   vmm_pool_resource pool{first_device, keeping(8 * MiB)};
   const stream used{first_device};
   void* blocks[4];
@@ -92,7 +92,7 @@ TEST_CASE("vmm_pool_resource: a trim gets the blocks that another thread takes o
   }
 }
 
-TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last use is over") {
+TEST_CASE("vmm_pool_resource: memory beyond the threshold is released after its last use") {
   vmm_pool_resource pool{first_device, keeping(0)};
   const stream other{first_device};
   test::blocked_stream used{first_device};
@@ -111,7 +111,7 @@ TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last us
   CHECK(pool.statistics().reserved_current == 0);
 }
 
-TEST_CASE("vmm_pool_resource: it may end while the worker is at it") {
+TEST_CASE("vmm_pool_resource: it may be destroyed while the worker trims it") {
   drain_retired_memory();
   const test::error_recorder reported;
   const hipvmm_host_counters before = test::live_objects();

@@ -55,7 +55,7 @@ TEST_CASE("vmm_pool_resource: pairs without a stream use one block again and aga
   CHECK(pool.statistics().reserved_high <= 16 * MiB);
 }
 
-TEST_CASE("vmm_pool_resource: trim frees what lies idle, down to what is to stay" *
+TEST_CASE("vmm_pool_resource: trim releases idle memory, down to the bytes to keep" *
           test::needs_virtual_memory) {
   vmm_pool_resource pool{first_device, at_most(256 * MiB)};
   const stream used{first_device};

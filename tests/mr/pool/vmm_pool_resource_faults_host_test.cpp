@@ -228,7 +228,7 @@ TEST_CASE("vmm_pool_resource: forget_stream that fails leaves the pool to be use
   });
 }
 
-TEST_CASE("vmm_pool_resource: memory of a default stream comes back where it cannot be marked") {
+TEST_CASE("vmm_pool_resource: memory of a default stream is freed if no fence can be made") {
   sweep("deallocate of a per-thread default stream", [](worn_pool& subject) {
     const lease one{*subject.pool, stream_ref::per_thread_default(), 1000};
     const lease two{*subject.pool, stream_ref::per_thread_default(), 1 * MiB};

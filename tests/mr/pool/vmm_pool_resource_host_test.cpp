@@ -253,7 +253,7 @@ TEST_CASE("vmm_pool_resource: a default stream that is made to wait is that of t
 }
 
 TEST_CASE(
-    "vmm_pool_resource: a stream that is gone unannounced costs a wait, other errors are told") {
+    "vmm_pool_resource: a stream that ended unreported costs a wait, other errors are reported") {
   for (const int code :
        {hipErrorInvalidHandle, hipErrorContextIsDestroyed, hipErrorInvalidValue, hipErrorUnknown}) {
     CAPTURE(code);

@@ -143,7 +143,7 @@ TEST_CASE("vmm_pool_resource: what is not its own or not in use is reported and 
   CHECK(reported.count() == 4);
 }
 
-TEST_CASE("vmm_pool_resource: a small piece that is freed twice or as another size is reported") {
+TEST_CASE("vmm_pool_resource: a small block that is freed twice or as another size is reported") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream used{first_device};
   void* const mine = pool.allocate(used, 1000);
@@ -179,7 +179,7 @@ TEST_CASE("vmm_pool_resource: a deallocation of no bytes, or of more than there 
   }
 }
 
-TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that needs all memory" *
+TEST_CASE("vmm_pool_resource: memory in caches serves a request that needs all memory" *
           test::needs_virtual_memory) {
   vmm_pool_resource pool{first_device, at_most(4 * MiB)};
   const stream used{first_device};

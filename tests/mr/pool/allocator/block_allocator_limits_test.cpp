@@ -10,7 +10,7 @@ namespace hipvmm::mr::pool {
 
 using test::pool_of;
 
-TEST_CASE("pool: what is not in use is not taken back") {
+TEST_CASE("pool: a free that matches no allocation is refused") {
   pool_of pool;
   const std::size_t at = pool.take(0, 1 * MiB);
   CHECK_FALSE(pool.all.deallocate(pool.state(0), at, 512 * KiB));

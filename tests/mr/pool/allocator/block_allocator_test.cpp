@@ -9,7 +9,7 @@ namespace hipvmm::mr::pool {
 using test::hand_driven_streams;
 using test::pool_of;
 
-TEST_CASE("pool: memory freed in a stream is used again there without a mark or a wait") {
+TEST_CASE("pool: memory freed in a stream is reused there without a fence or a wait") {
   pool_of pool;
   const std::size_t first = pool.take_freed(0, 1 * MiB);
   const std::size_t again = pool.take(0, 1 * MiB);
@@ -100,7 +100,7 @@ TEST_CASE("pool: another stream's memory is used once that stream has passed") {
   }
 }
 
-TEST_CASE("pool: another stream's memory is used by one that was announced to follow it") {
+TEST_CASE("pool: a stream reuses memory of a stream that it is declared to wait for") {
   pool_of pool;
   pool.all.set_reuse({true, false, false});
   const std::size_t first = pool.take_freed(0, 2 * MiB);
@@ -111,7 +111,7 @@ TEST_CASE("pool: another stream's memory is used by one that was announced to fo
   CHECK(pool.streams.waits == 0);
 }
 
-TEST_CASE("pool: what is freed after the announcement is not covered by it") {
+TEST_CASE("pool: a declared wait does not cover memory that is freed later") {
   pool_of pool;
   pool.all.set_reuse({true, false, false});
   const std::size_t first = pool.take(0, 2 * MiB);
@@ -160,7 +160,7 @@ TEST_CASE("pool: a request waits once for what other streams freed, whatever com
   pool.give(0, first, 2 * MiB);
 }
 
-TEST_CASE("pool: no other thread is asked to mark a thread's default stream") {
+TEST_CASE("pool: no other thread makes a fence in a thread's default stream") {
   for (const bool aliases : {false, true}) {
     pool_of pool{3, aliases};
     for (int i = 0; i < 4; ++i) {
@@ -226,7 +226,7 @@ TEST_CASE("pool: chunks in use move, and nobody waits where one chunk may have t
   }
 }
 
-TEST_CASE("pool: what an event outside has shown needs no mark") {
+TEST_CASE("pool: memory that an event of the program covers needs no fence") {
   pool_of pool;
   const std::size_t before = pool.take(0, 2 * MiB);
   pool.take(0, 2 * MiB);  // neighbours would become one, freed behind the point
@@ -253,7 +253,7 @@ TEST_CASE("pool: what an event outside has shown needs no mark") {
   CHECK(pool.take(1, 2 * MiB) != behind);
 }
 
-TEST_CASE("pool: a stream without memory under way has no point to wait for") {
+TEST_CASE("pool: a stream without memory in use has no epoch to wait for") {
   pool_of pool;
   CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).stream == nullptr);
   const std::size_t at = pool.take(0, 2 * MiB);
@@ -320,7 +320,7 @@ TEST_CASE("pool: memory with two addresses is counted once, and both count as ma
   CHECK(pool.all.usage_snapshot().largest_moved == 0);
 }
 
-TEST_CASE("pool: old addresses end when somebody looks and their work has passed, not before") {
+TEST_CASE("pool: old addresses are unmapped by a call after their work has passed, not before") {
   pool_amid_moves pool;
   pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 12);
@@ -331,7 +331,7 @@ TEST_CASE("pool: old addresses end when somebody looks and their work has passed
   CHECK(pool.all.usage_snapshot().mapped_bytes == 16 * MiB);
 }
 
-TEST_CASE("pool: old addresses that the device does not let go end later, and are not used") {
+TEST_CASE("pool: old addresses that HIP does not unmap are unmapped later, and not reused before") {
   pool_amid_moves pool;
   pool.streams.finish_all();
   pool.memory.keeps_mappings = true;

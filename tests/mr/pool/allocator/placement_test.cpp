@@ -57,7 +57,7 @@ TEST_CASE("pool: a growth is a quarter of a chunk where an eighth of the pool is
   CHECK(growth_beside_free_blocks(256) == 64 * MiB);
 }
 
-TEST_CASE("pool: chunks that are smaller than new ones move only for want of memory") {
+TEST_CASE("pool: chunks smaller than new ones move only if memory is short") {
   // Of 2 MiB each, of which every other one is idle, in front of large ones.
   pool_of pool{1, true};
   std::vector<std::size_t> small;

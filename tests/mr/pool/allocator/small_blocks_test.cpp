@@ -6,7 +6,7 @@
 
 namespace hipvmm::mr::pool {
 
-TEST_CASE("pool: a class of pieces holds what it is for, with at most an eighth to spare") {
+TEST_CASE("pool: a class of small blocks holds its requests, with at most an eighth to spare") {
   for (std::size_t bytes = 1; bytes <= largest_small_block; ++bytes) {
     const std::size_t held = classes.bytes[classes.of(bytes)];
     REQUIRE(held >= bytes);
@@ -22,7 +22,7 @@ TEST_CASE("pool: a class of pieces holds what it is for, with at most an eighth 
   }
 }
 
-TEST_CASE("pool: a cache of pieces gives the last one first and takes so many as it has room for") {
+TEST_CASE("pool: a cache of small blocks returns the newest first and refuses more than it holds") {
   thread_cache cache;
   const std::size_t one = classes.of(4096);
   CHECK(cache.pop(one) == thread_cache::npos);
@@ -35,7 +35,7 @@ TEST_CASE("pool: a cache of pieces gives the last one first and takes so many as
   CHECK(cache.pop(classes.of(256)) == thread_cache::npos);
 }
 
-TEST_CASE("pool: a cache of pieces is emptied class by class") {
+TEST_CASE("pool: a cache of small blocks is emptied class by class") {
   thread_cache cache;
   std::size_t index = 0;
   std::array<std::size_t, thread_cache::most> taken{};
@@ -138,7 +138,7 @@ TEST_CASE("pool: a block that changes caches while they are counted counts once"
   CHECK(most <= 1 * MiB);
 }
 
-TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
+TEST_CASE("pool: the map of small blocks has the user and the class of each") {
   block_map map{std::size_t{1} << 30};
   const std::size_t at = (std::size_t{5} << 21) + 512;
   CHECK_FALSE(map.to_cache(at, 3, 7));
@@ -161,7 +161,7 @@ TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
   CHECK_FALSE(map.to_cache(at, 3, 8));
 }
 
-TEST_CASE("block_map: every piece has a mark of its own") {
+TEST_CASE("block_map: each small block has an entry of its own") {
   constexpr std::size_t count = 300'000;
   block_map map{count * small_block_unit};
   for (std::size_t i = 0; i < count; ++i)

@@ -51,7 +51,7 @@ TEST_CASE("pool: a stream does not depend on what the one before it in its state
   CHECK(pool.take(2, 2 * MiB) != used);
 }
 
-TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken") {
+TEST_CASE("pool: memory that a forgotten stream allocated has no user") {
   pool_of pool;
   const std::size_t block = pool.take(0, 2 * MiB);
   const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
