@@ -24,10 +24,10 @@ struct creatable_memory {
   std::size_t chunks;  ///< at most so many; the type's maximum if chunks cost no descriptors
 };
 
-/// New chunks that `device` can give: its free memory, the shared cache's and retired memory,
-/// within its memory_budget, in as many chunks as the free descriptors allow, which are counted
-/// only as far as chunks of `least_chunk` bytes need them. Another thread or process may take the
-/// memory before the caller. Throws: hip_error.
+/// New chunks that `device` can give. Bytes: its free memory, the shared cache's and retired
+/// memory, within its memory_budget. Chunks: as many as the free descriptors allow; the call counts
+/// these only up to the number that chunks of `least_chunk` bytes need. Another thread or process
+/// may take the memory before the caller. Throws: hip_error.
 [[nodiscard]] creatable_memory creatable(device_ref device, std::size_t least_chunk);
 
 }  // namespace hipvmm::detail

@@ -191,7 +191,8 @@ class region_state final : idle_holder {
   /// Copies the bytes of each of `old` to one of `fresh`, in `stream`, and waits for it.
   void copy_into(std::vector<physical_chunk>& fresh, const std::vector<backing_map::iterator>& old,
                  stream_ref stream);
-  /// Puts these in the place of those that move, all or none, and recycles the old ones.
+  /// Puts the chunks of `fresh` in place of those of `moving`, all or none, and recycles the old
+  /// ones.
   /// Pre: `moving` is in the order of addresses.
   void replace_chunks(std::vector<backing_map::iterator>& moving,
                       std::vector<physical_chunk>& fresh);

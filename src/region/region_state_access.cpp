@@ -277,7 +277,7 @@ void region_sleep::require_mappable_again() const {
   for (auto at = region_.backings.begin(); at != region_.backings.end(); ++at) {
     const auto& [offset, held] = *at;
     const auto next = std::next(at);
-    // The last one of a reservation is mapped beside all others of it.
+    // Checks the last chunk of each reservation, which is mapped beside all others there.
     if (next != region_.backings.end() &&
         region_.addresses->part_start(next->first) == region_.addresses->part_start(offset))
       continue;
@@ -287,7 +287,7 @@ void region_sleep::require_mappable_again() const {
         [](void*, std::size_t) {});
   }
   if (chunks_.size() == region_.backings.size()) return;
-  // Each is mapped beside those that stay and those that sleep in front of it.
+  // resume() maps each beside the chunks that stay and the sleeping ones at lower offsets.
   std::map<std::size_t, mapped_sizes> sizes;  // by reservation
   for (const auto& [offset, held] : region_.backings)
     if (chunks_.count(offset) == 0)

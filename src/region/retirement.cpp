@@ -60,7 +60,8 @@ std::string stuck_text(std::size_t bytes) {
 }
 
 /// The retired memory of the process and the threads that release it. One thread queries all events
-/// in turn, so that no stream delays another's memory; one thread for each device waits for it.
+/// in turn, so that no stream delays another's memory; one thread for each device waits for the
+/// device.
 class retirement_queue {
  public:
   retirement_queue() { set_retired_bytes_function(retired_bytes); }

@@ -115,8 +115,8 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 [[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen,
                                    const idle_request& asks = {});
 
-/// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
-/// descriptors, memory can be released, and retry_rounds finds that this may help. The order:
+/// Returns the result of `make`. Repeats `make` while it runs out of memory, addresses or
+/// descriptors, something can be released, and retry_rounds finds that this may help. The order:
 /// 1) memory that HIP refused to release or to unmap;
 /// 2) the chunks in chunk_cache::shared(), which costs no wait;
 /// 3) idle memory of other holders, which goes to the taker that `asks` names; a holder

@@ -15,8 +15,8 @@
 namespace hipvmm::mr::pool {
 
 /// The memory of graphs that are captured one after another and share it. Memory that is freed
-/// while a graph is captured serves that graph again, in the stream that had it or in one ordered
-/// after that, and belongs to the graph until that has ended: so no pool may have it meanwhile. Not
+/// while a graph is captured belongs to the graph until the graph has ended, so no pool may have
+/// it. It serves the graph again, in the stream that had it or in one ordered after that. Not
 /// thread-safe.
 class graph_blocks {
  public:

@@ -300,9 +300,11 @@ class tag_state {
   // are changed with the mutex held.
   member_list members_;
   parallel_copies copies_;
-  // A suspend() that failed was not undone: it sleeps, and holds its memory, some of it not mapped.
+  // A suspend() failed and could not be undone: the tag counts as asleep, and holds its memory,
+  // some of it unmapped.
   bool is_torn_ = false;
-  // A resume() failed when some contents were on the device alone: it sleeps, and all is mapped.
+  // A resume() failed when some contents were on the device alone: the tag counts as asleep, and
+  // all is mapped.
   bool is_filled_ = false;
   bool keeps_streams_ = false;  // of the copies, until the next turn
 };

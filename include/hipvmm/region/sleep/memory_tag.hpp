@@ -102,9 +102,9 @@ std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& opt
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
                     sleep_storage storage = sleep_storage::pinned);
 
-/// Makes and pins the memory of the host that suspend() with the same arguments would, so that it
-/// has only to copy; it makes more only for memory that is backed in between. Returns the bytes
-/// that the tag has then, which tag_statistics::bytes_on_host counts.
+/// Makes and pins now the memory of the host that suspend() with the same arguments would make.
+/// Then suspend() only copies, and makes more only for memory that is backed in between. Returns
+/// the bytes that the tag has then, which tag_statistics::bytes_on_host counts.
 /// - A suspend() to pinned memory uses it, also after a suspend() that failed. Then resume() frees
 ///   it, unless the storage was sleep_storage::pinned_kept, which says how it ends.
 /// - A later call makes or frees only the difference, and all is freed by keep::nothing.

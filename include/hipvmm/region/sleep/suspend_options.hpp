@@ -35,9 +35,9 @@ enum class sleep_storage {
   pinned,
   pageable,  ///< memory of operator new, which the system may swap out: copies are slower
   /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend(),
-  /// because HIP takes longer to pin memory than to copy it. They last as long as memory carries
-  /// the tag, or until a suspend() that keeps nothing or has other storage; `pinned` uses them.
-  /// prepare_suspend() makes it before the first suspend().
+  /// because HIP takes longer to pin memory than to copy it. Both last as long as memory carries
+  /// the tag, or until a suspend() that keeps nothing or has other storage than `pinned`, which
+  /// uses them too. prepare_suspend() makes the memory before the first suspend().
   pinned_kept,
   /// A file in suspend_options::folder, which has no name and ends with its last use, even if
   /// the process is killed. Copies go through 64 MiB of pinned memory.

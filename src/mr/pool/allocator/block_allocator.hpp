@@ -119,8 +119,8 @@ class block_allocator {
       blocks_.empty_caches(*user.state);
     return true;
   }
-  /// The same for larger blocks. Of these a cache keeps one, the last freed of the four that it
-  /// served last; deallocation frees all others.
+  /// The same for larger blocks. A cache keeps one of them: the last one freed of the four that
+  /// were allocated last. Deallocation frees all others.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user, std::size_t bytes,
                                                           slab_supply* supply = nullptr);
   bool deallocate_block(const small_user& user, std::size_t offset, std::size_t bytes) noexcept;

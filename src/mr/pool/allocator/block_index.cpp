@@ -149,8 +149,8 @@ void block_index::unclaim(const blocks& claimed) noexcept {
 
 void block_index::make_free(block& loose) noexcept {
   block* joined = &loose;
-  // Idle memory beside it joins the owner's block until that has passed: one block serves more
-  // requests than two, and freed memory mostly lies beside the idle memory that it came from.
+  // Idle memory beside a freed block joins it until the owner has passed the free: one block serves
+  // more requests than two, and freed memory is mostly beside the idle memory that it was cut from.
   const auto joins = [&](const block* other) {
     if (other == nullptr || other->state != block_state::free) return false;
     if (other->owner == loose.owner)

@@ -332,7 +332,7 @@ void scan_gaps(const block_index& index, const request& wanted, const block_filt
 
 std::size_t equal_chunk_bytes(std::size_t available, const chunk_rules& rules) noexcept {
   std::size_t share = std::min(std::bit_floor(rules.limit / equal_chunks), largest_equal_chunk);
-  // It divides a small limit, so that all of that is of use.
+  // The size divides a small limit, so that no part of the limit is left over.
   if (share < smallest_share) share = std::min(rules.limit & (~rules.limit + 1), smallest_share);
   const std::size_t fitting = std::max(std::bit_floor(available / chunks_per_doubling),
                                        std::min(std::bit_floor(available), smallest_share));

@@ -84,8 +84,8 @@ struct pool_blocks {
   /// needs a chunk of exactly that size. Throws: std::bad_alloc.
   [[nodiscard]] std::optional<growth_plan> plan(const request& wanted, const placement_scan& found,
                                                 chunk_rules rules) const;
-  /// Chooses the one size of chunks, if they must have one and none is mapped, so that `available`
-  /// bytes are memory for several.
+  /// Chooses the one size of chunks, if they must have one and none is mapped, so that several fit
+  /// into `available` bytes.
   void choose_equal_chunk(std::size_t available);
   /// Frees the used block at `offset` in the stream of `user`. Returns false, with nothing done,
   /// unless `bytes` are in use there.

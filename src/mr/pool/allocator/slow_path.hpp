@@ -57,8 +57,8 @@ class slow_path final : block_filter {
   /// there is none.
   bool wait_for_all_streams();
   /// Waits for memory freed in streams, if one block of it serves a request that may wait. Work of
-  /// any length may precede the free, so the wait takes at most as long as a new chunk, times the
-  /// square of the held bytes divided by the needed ones, a ratio that counts as 4 at most.
+  /// any length may precede the free, so the wait is bounded: by the time of a new chunk times the
+  /// square of held / needed bytes, a ratio of at most 4.
   [[nodiscard]] std::optional<std::size_t> wait_briefly();
   /// Whether one block freed in a stream, with a fence behind it, would serve the request.
   [[nodiscard]] bool is_freed_in_a_stream();

@@ -138,7 +138,8 @@ void slow_path::move_by_alias(growth& work) {
 }
 
 void slow_path::move_by_remap(growth& work) {
-  // One by one: of several, HIP may refuse to unmap one and to map the others again.
+  // Sets aside one chunk at a time: of several, HIP may refuse to unmap one and to map the others
+  // again.
   for (auto& source : work.sources) {
     backing_.memory.set_aside(source.chunk.offset, source.chunk.bytes);
     source.stage = growth::source::set_aside;

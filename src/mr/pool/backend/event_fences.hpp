@@ -21,8 +21,8 @@ class event_fences final : public fence_source {
   [[nodiscard]] bool may_vanish(stream_ref stream) const override;
 
   /// Makes a fence as fence_source::fence_for. The stream may belong to any device, because copies
-  /// through the host need no access. For a stream that HIP does not know because it was destroyed,
-  /// this covers all devices that have a context, because its device is not known.
+  /// through the host need no access. If HIP does not know the stream, because it was destroyed,
+  /// its device is unknown too: the fence covers all devices that have a context.
   [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_gone() override;
