@@ -239,7 +239,8 @@ typedef hipvmm_status (*hipvmm_fill_callback)(void* stream, void* argument);
 
 /** Lets the memory of a tag, created if there is none, be evicted from `device`. Options: priority,
  * of which the lowest is evicted first, storage (pinned_kept, pinned, pageable or file) and folder.
- * `fill` may be null: then evictions copy the contents to the storage. */
+ * `fill` may be null: then evictions copy the contents to the storage. Waits for all work that may
+ * use the memory. */
 hipvmm_status hipvmm_evictable_create(const char* tag, int device, const char* options,
                                       hipvmm_fill_callback fill, void* argument,
                                       hipvmm_evictable* evictable);

@@ -102,7 +102,8 @@ class Evictable(Owner):
     Idle memory of pools, arenas and arrays goes first, then evictables of the lowest priority, of
     these those that were used least recently. Nothing is evicted in a use, nor while its work may
     run. All calls that need the memory, and all work on it, belong in a use: others raise
-    InvalidStateError, or meet addresses without memory.
+    InvalidStateError, or meet addresses without memory. One that is made waits for all work that
+    may use the memory.
 
     tag: what objects are made with, by their option sleep_tag. A tag has one Evictable.
     storage, folder: as of suspend(). "pinned_kept", the default, keeps a copy on the host: memory

@@ -226,6 +226,12 @@ void tag_state::read_awake(const char* function, const std::optional<stream_ref>
   body(members_);
 }
 
+void tag_state::wait_for_work() {
+  const turn mine{*this};
+  if (is_asleep()) return;
+  for (const member& each : members_) each.who->wait_for_work();
+}
+
 std::size_t tag_state::bytes_to_evict(const suspend_options& options) {
   const sleep_plan plan{keep::contents, options.ranges, false};
   std::unique_lock lock{mutex_};

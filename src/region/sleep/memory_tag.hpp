@@ -232,6 +232,8 @@ class tag_state {
   /// sleeps; as sleep_participant::prepare_to_sleep(), and as `body`.
   void read_awake(const char* function, const std::optional<stream_ref>& stream,
                   const std::function<void(const member_list&)>& body);
+  /// Waits for all work that may use the memory, unless it sleeps. Throws: hip_error.
+  void wait_for_work();
   /// The most bytes that evict() with these ranges could release; 0 while another thread's
   /// suspend() or resume() is at work.
   [[nodiscard]] std::size_t bytes_to_evict(const suspend_options& options);

@@ -390,5 +390,20 @@ HIPVMM_TEST_CASE_IN("evictable: callbacks of its calls may wait for a thread tha
   CHECK(was_served);
 }
 
+HIPVMM_TEST_CASE_IN("evictable: one that is made waits for work that has no use",
+                    {device_of_threads}) {
+  if (!can_sleep()) return;
+  const memory_tag tag;
+  region memory{first_device, 8 * MiB, tagged_by(tag)};
+  memory.commit(0, 8 * MiB);
+  blocked_stream busy{first_device};
+  auto made = std::async(std::launch::async, [&] { return evictable{tag, first_device}; });
+  CHECK(made.wait_for(std::chrono::milliseconds{50}) == std::future_status::timeout);
+  busy.release();
+  const evictable held = made.get();
+  request_bytes(60 * MiB);
+  CHECK(held.statistics().evictions == 1);
+}
+
 }  // namespace
 }  // namespace hipvmm::test

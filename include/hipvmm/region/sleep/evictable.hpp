@@ -54,8 +54,9 @@ struct evictable_statistics {
 /// - Thread-safe, but for moves. In a child of fork() all throw unsupported.
 class evictable {
  public:
-  /// `device` has the memory of the tag. Throws: std::invalid_argument if the tag has an evictable,
-  /// and for a stream in `storage`; std::bad_alloc.
+  /// `device` has the memory of the tag. Waits for all work that may use it. Throws:
+  /// std::invalid_argument if the tag has an evictable, and for a stream in `storage`; hip_error;
+  /// std::bad_alloc.
   evictable(const memory_tag& tag, device_ref device, evictable_options options = {});
   /// Leaves the memory as it is: awake, or asleep until resume() of its tag.
   ~evictable();
