@@ -27,7 +27,7 @@ void region_state::map_runs::add(std::size_t offset, const physical_chunk& chunk
     region_state::require_reach(own != nullptr ? *own : of_.rights, owner);
     to = there_.range.map(offset, chunk, of_.strategy->mapping_check, of_.strategy->pins(owner));
   } catch (...) {
-    if (&there_.range == of_.addresses.get()) of_.holds_memory = true;
+    if (&there_.range == of_.addresses.get()) of_.may_pin_memory = true;
     throw;
   }
   own_ = own;
@@ -63,7 +63,7 @@ void region_state::map_runs::finish() {
       if (run_[i].visible != nullptr) *run_[i].visible = visible;
     }
   } catch (...) {
-    if (&there_.range == of_.addresses.get()) of_.holds_memory = true;
+    if (&there_.range == of_.addresses.get()) of_.may_pin_memory = true;
     throw;
   }
   count_ = 0;

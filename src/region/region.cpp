@@ -61,7 +61,7 @@ class size_change {
   /// Releases memory that a failed call left, reports a shortage, and goes on with the exception.
   /// Pre: a handler calls it.
   [[noreturn]] void fail(std::size_t bytes) {
-    of_.renew_if_empty();
+    of_.reclaim_pinned_if_empty();
     const auto note = [&](const shortage&) {
       report(memory_event_kind::out_of_memory, bytes);
       return false;

@@ -156,7 +156,7 @@ physical_chunk region_state::make_chunk(const address_range& range, std::size_t 
                                         std::size_t bytes, const chunk_place& place,
                                         std::size_t gap, bool is_last_gap) const {
   // Retired chunks may still be mapped behind the gap.
-  const std::size_t room = is_last_gap && prefetch.ready().empty() && addresses.use_count() == 1
+  const std::size_t room = is_last_gap && prefetch.ready().empty() && !shares_addresses()
                                ? std::min(range.longest_at(offset), place.bytes)
                                : bytes;
   physical_chunk kept = take_pinned(place.where, bytes, std::min(room, bytes + bytes / 8));
@@ -209,7 +209,7 @@ region_state::~region_state() {
   backings.merge(old_mappings);
   if (!sleep.resumed_backings().empty()) static_cast<void>(wait_past_captures(users));
   backings.merge(sleep.resumed_backings());
-  const bool was_used = holds_memory || !backings.empty();
+  const bool was_used = may_pin_memory || !backings.empty();
   merge(prefetch.ready());
   if (!addresses) return;
   unmap_all(backings, *addresses);

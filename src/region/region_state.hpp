@@ -93,7 +93,7 @@ class region_sleep final : public sleep_participant {
   /// their offsets.
   void require_mappable_again() const;
   /// Frees and reserves the addresses if only that returns the memory.
-  void renew() noexcept;
+  void reclaim_pinned() noexcept;
 
   region_state& region_;
   // By offset, from prepare_to_sleep() on. Backed memory that is not listed stays.
@@ -114,7 +114,7 @@ class region_state final : idle_holder {
   region_state& operator=(region_state&&) = delete;
 
   // Like the functions of region with these names. A commit(), adopt() or extend() that fails may
-  // leave memory in the addresses: renew_if_empty() follows.
+  // leave memory in the addresses: reclaim_pinned_if_empty() follows.
   void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
@@ -178,10 +178,10 @@ class region_state final : idle_holder {
   /// thread has taken them meanwhile, a warning names `subject` and the `consequence`.
   void free_for_a_moment(const char* subject, const char* consequence);
   /// Releases memory that a failed growth left in addresses, if these have no mapping.
-  void renew_if_empty() noexcept {
+  void reclaim_pinned_if_empty() noexcept {
     if (backings.empty() && old_mappings.empty() && prefetch.ready().empty() &&
-        addresses->refused().empty() && must_renew())
-      renew();
+        addresses->refused().empty() && must_reclaim_pinned())
+      reclaim_pinned();
   }
   /// Releases the chunk that is prepared or under way, and allows prepare() again.
   void drop_prepared();
@@ -350,9 +350,13 @@ class region_state final : idle_holder {
   /// Waits for the devices with access if used addresses must not be freed earlier. Returns
   /// whether it waited, or need not.
   [[nodiscard]] bool await_records() const noexcept;
-  /// Returns whether addresses that held memory must be re-reserved.
-  [[nodiscard]] bool must_renew() const noexcept { return holds_memory && renews(); }
-  [[nodiscard]] bool renews() const noexcept {
+  /// Returns whether retired or detached chunks may still be mapped in the addresses.
+  [[nodiscard]] bool shares_addresses() const noexcept { return addresses.use_count() > 1; }
+  /// Returns whether addresses that may pin memory must be re-reserved.
+  [[nodiscard]] bool must_reclaim_pinned() const noexcept {
+    return may_pin_memory && reclaims_pinned();
+  }
+  [[nodiscard]] bool reclaims_pinned() const noexcept {
     return options.when_empty == empty_policy::re_reserves && strategy->pins_memory;
   }
   /// Frees and re-reserves the addresses: memory that only they held returns to the device.
@@ -361,7 +365,7 @@ class region_state final : idle_holder {
   /// - Waits for the devices with access unless nothing is backed and await_records() would not
   ///   wait.
   /// Pre: nothing is prepared.
-  void renew() noexcept;
+  void reclaim_pinned() noexcept;
 
   /// End of the last backing.
   [[nodiscard]] std::size_t end() const noexcept;
@@ -418,10 +422,9 @@ class region_state final : idle_holder {
   region_options options;
   // Bytes that rebase() left out in front: the placement counts offsets from there.
   std::size_t placement_start = 0;
-  bool holds_memory = false;  // something was unmapped in `addresses`, which may hold its memory
-  bool takes_pinned = false;  // use_pinned_chunks()
-  // The order of these two members unmaps everything before the addresses are freed. If use_count()
-  // is above 1, retired or detached chunks share the addresses and may be mapped there.
+  bool may_pin_memory = false;  // something was unmapped in `addresses`, which may hold its memory
+  bool takes_pinned = false;    // use_pinned_chunks()
+  // The order of these two members unmaps everything before the addresses are freed.
   std::shared_ptr<address_range> addresses;
   backing_map backings;
   // A failure was undone and HIP refused that too: some of the backings may have no mapping. Their

@@ -37,7 +37,7 @@ void region_state::change_access(const mapped_ranges& there, std::size_t offset,
   const std::uint64_t seen = retired_so_far();
   const bool is_own = &range == addresses.get();
   // Chunks that are still to be released are mapped too, and in none of the maps.
-  const bool has_retired = is_own && addresses.use_count() > 1;
+  const bool has_retired = is_own && shares_addresses();
   std::optional<hip_error> refused;
   if (strategy->rights.begins_with_mapping(range.had_one_size())) {
     refused = refusal_of(hipErrorInvalidValue, [&] { change(at(offset), bytes); });

@@ -113,7 +113,7 @@ exported_range region_state::export_range(std::size_t offset, std::size_t bytes)
 }
 
 void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
-  prefetch.cancel_or_wait();  // first: after a failure renew_if_empty() reads its chunk
+  prefetch.cancel_or_wait();  // first: after a failure reclaim_pinned_if_empty() reads its chunk
   std::size_t end = 0;
   for (const auto& [offset, chunk] : chunks) {
     const std::size_t bytes = chunk.bytes();
@@ -124,7 +124,7 @@ void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
   const std::size_t start = chunks.begin()->first;
   drop_prepared();
   // Retired chunks may still be mapped there.
-  if (addresses.use_count() > 1) finish_retired(*addresses, start, end - start);
+  if (shares_addresses()) finish_retired(*addresses, start, end - start);
   backing_map additions;
   try {
     map_runs runs{*this, mapped_here(&additions)};

@@ -64,7 +64,7 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
       const std::size_t size =
           std::min({gap, range.longest_at(offset), place.bytes, largest_chunk});
       // Retired chunks may still be mapped there.
-      if (addresses.use_count() > 1) finish_retired(range, offset, size);
+      if (shares_addresses()) finish_retired(range, offset, size);
       physical_chunk chunk =
           make_chunk(range, offset, size, place, gap,
                      size == gap && next == backings.end() && end >= this->end());
@@ -135,7 +135,7 @@ void region_state::move_chunks(const std::vector<std::size_t>& from, std::size_t
   const std::size_t bytes = end - to;
   require_within("move_chunk", to, bytes);
   require_free("move_chunk", to, bytes);
-  if (addresses.use_count() > 1) finish_retired(*addresses, to, bytes);
+  if (shares_addresses()) finish_retired(*addresses, to, bytes);
 
   try {
     map_runs runs{*this, mapped_here(&additions)};
@@ -167,7 +167,7 @@ void region_state::end_move(std::size_t from) {
                                 std::to_string(from)};
   left->second.map.unmap();
   old_mappings.erase(left);
-  holds_memory = true;
+  may_pin_memory = true;
 }
 
 bool region_state::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {

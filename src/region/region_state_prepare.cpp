@@ -18,7 +18,7 @@ void region_state::prepare(std::size_t bytes, prefetch_level how) {
   prefetch.offer();
   const std::size_t from = end();
   // If retired chunks are still mapped, the worker would have to wait for them.
-  if (bytes == 0 || from == max_bytes() || !prefetch.is_idle() || addresses.use_count() > 1 ||
+  if (bytes == 0 || from == max_bytes() || !prefetch.is_idle() || shares_addresses() ||
       !old_mappings.empty())
     return;
   const chunk_place place = place_at(from);
@@ -49,7 +49,7 @@ void region_state::drop_prepared() {
   prefetch.cancel_or_wait();
   if (backing_map& ready = prefetch.ready(); !ready.empty()) {
     backing& held = ready.begin()->second;
-    if (!held.map.empty()) holds_memory = true;
+    if (!held.map.empty()) may_pin_memory = true;
     held.map.unmap();
     recycle(std::move(held.chunk));
     ready.clear();
@@ -98,7 +98,7 @@ given_memory region_state::give_idle(const idle_request& wanted) {
     // These addresses, or earlier ones of the chunk, would pin the memory.
     if (!moves && (is_pinned(held.chunk) || (!held.map.empty() && strategy->pins(device)))) return;
     const scoped_device scope{device};
-    if (!held.map.empty()) holds_memory = true;
+    if (!held.map.empty()) may_pin_memory = true;
     held.map.unmap();
     physical_chunk chunk = std::move(held.chunk);
     ready.clear();

@@ -93,7 +93,7 @@ void region_state::swap_in(backing_map::iterator* at, physical_chunk* fresh, std
   if (const auto& [offset, last] = *at[count - 1]; !strategy->rights.takes_any_mapping)
     set_first_rights(mapped_here(), offset, last.bytes(), last.chunk.device(),
                      last.own_rights.get());
-  holds_memory = true;
+  may_pin_memory = true;
   try {
     downward_unmaps unmaps{*addresses};
     for (std::size_t i = count; i-- > 0;) unmaps.add(at[i]->second.map);
@@ -239,7 +239,7 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
   }
   forget_unused();
   // The old addresses of a chunk that moves are used until end_move().
-  if (old_mappings.empty() && must_renew()) renew();
+  if (old_mappings.empty() && must_reclaim_pinned()) reclaim_pinned();
   std::size_t moved = 0;
   for (const auto at : moving) moved += at->second.bytes();
   return moved;
@@ -291,10 +291,10 @@ void region_state::move_to(mapping_list& moved) noexcept {
     held.visible = visible;
   }
   std::swap(addresses, moved.range);
-  holds_memory = false;
+  may_pin_memory = false;
 }
 
-void region_state::renew() noexcept {
+void region_state::reclaim_pinned() noexcept {
   const auto change_to = [this](address_reservation&& fresh) {
     auto range = make_range(std::move(fresh));
     mapping_list moved{range};
@@ -306,7 +306,7 @@ void region_state::renew() noexcept {
     const std::size_t bytes = addresses->bytes();
     finish_retired(*addresses, 0, bytes);
     // In an error handler the wait does nothing: the handler may be part of the awaited work.
-    if (addresses.use_count() > 1) return;
+    if (shares_addresses()) return;
     if (!backings.empty() || frees_late_records()) wait_for_users(users);
     // Maps all chunks at other addresses first, so that the region always has a mapping of each.
     change_to(reserve(bytes));
@@ -323,15 +323,16 @@ void region_state::return_pinned_memory() noexcept {
     if (addresses->pinned_bytes() == 0) return;
     finish_retired(*addresses, 0, addresses->bytes());
     addresses->refused().retry(base(), addresses->bytes());
-    if (addresses.use_count() > 1 || !addresses->refused().empty()) return;
+    if (shares_addresses() || !addresses->refused().empty()) return;
     if (frees_late_records()) wait_for_users(users);
     free_for_a_moment("region", "commit() throws until they are free");
   });
 }
 
 void region_state::free_for_a_moment(const char* subject, const char* consequence) {
-  if (addresses->renew() == renewal::refused) return;  // it was reported; a later one may succeed
-  holds_memory = false;
+  if (addresses->reclaim_pinned() == reclaim_result::refused)
+    return;  // it was reported; a later one may succeed
+  may_pin_memory = false;
   if (addresses->is_lost())
     warn(subject, "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
                       ", were freed so that their memory returns, and others took them before "

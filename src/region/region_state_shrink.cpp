@@ -24,7 +24,7 @@ std::size_t region_state::decommit(std::size_t offset, std::size_t bytes) {
   const auto first = backings.lower_bound(offset);
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
-  if (first != last) holds_memory = true;
+  if (first != last) may_pin_memory = true;
   // From the end, so that a chunk that is mapped again after a failure is not beside a new hole:
   // HIP might refuse its rights there.
   try {
@@ -44,7 +44,7 @@ std::size_t region_state::decommit(std::size_t offset, std::size_t bytes) {
   }
   committed -= returned;
   if (had_own_rights) forget_unused();
-  if (backings.empty() && must_renew()) renew();
+  if (backings.empty() && must_reclaim_pinned()) reclaim_pinned();
   return returned;
 }
 
@@ -56,7 +56,7 @@ std::size_t region_state::decommit(std::size_t offset, std::size_t bytes, stream
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
   // As in trim().
-  const bool empties = renews() && first == backings.begin() && last == backings.end();
+  const bool empties = reclaims_pinned() && first == backings.begin() && last == backings.end();
   if (empties || (!stream.is_done() && !retire_chunks(first, last, stream))) stream.synchronize();
   decommit(offset, bytes);
   return before - committed;
@@ -69,15 +69,16 @@ std::size_t region_state::trim(std::size_t bytes, stream_ref stream, tail_chunk 
   const std::size_t before = committed;
   const bool replace = tail == tail_chunk::replace;
   drop_prepared();
-  // Addresses can be renewed only when nothing is mapped in them any more.
-  const bool empties = renews() && (backings.empty() || backings.begin()->first >= kept_end);
+  // Addresses can be re-reserved only when nothing is mapped in them any more.
+  const bool empties =
+      reclaims_pinned() && (backings.empty() || backings.begin()->first >= kept_end);
   if (replace || empties ||
       (!stream.is_done() && !retire_chunks(backings.lower_bound(kept_end), backings.end(), stream)))
     stream.synchronize();
   decommit(kept_end, max_bytes() - kept_end);
   if (replace) {
     replace_tail(kept_end, stream);
-    if (must_renew()) renew();
+    if (must_reclaim_pinned()) reclaim_pinned();
   }
   return before - committed;
 }
@@ -102,7 +103,7 @@ bool region_state::retire_chunks(backing_map::iterator first, backing_map::itera
     return false;
   }
   committed -= bytes;
-  holds_memory = true;
+  may_pin_memory = true;
   if (had_own_rights) forget_unused();
   return true;
 }
@@ -112,7 +113,7 @@ bool region_state::retire_all() noexcept {
   // Waits also for a thread that gives the prepared chunk to another object.
   prefetch.cancel_or_wait();
   if (backings.empty() && sleep.resumed_backings().empty() &&
-      !(holds_memory && frees_late_records()))
+      !(may_pin_memory && frees_late_records()))
     return true;
   merge(prefetch.ready());
   backings.merge(old_mappings);

@@ -124,7 +124,7 @@ void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
   sleeps_with_contents_ = !plan.restores_nothing();
   if (sleeps_with_contents_) choose_contents(plan);
   region_.drop_prepared();
-  if (!plan.waits() && region_.addresses.use_count() > 1)
+  if (!plan.waits() && region_.shares_addresses())
     throw std::invalid_argument{"suspend: work may use memory that " + region_.text() +
                                 " has released: it can be evicted when that work has ended"};
   finish_retired(*region_.addresses, 0, region_.max_bytes());
@@ -183,7 +183,7 @@ chunks_that_stay_mapped region_sleep::staying(const sleep_plan& plan) {
 }
 
 void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
-  if (!chunks_.empty()) region_.holds_memory = true;
+  if (!chunks_.empty()) region_.may_pin_memory = true;
   // From the end, so that no mapping is beside a new hole: HIP might refuse its rights when it is
   // mapped again.
   downward_unmaps unmaps{*region_.addresses};
@@ -210,7 +210,7 @@ void region_sleep::finish_suspend() noexcept {
   for (const auto& each : chunks_) released.insert(region_.backings.extract(each.first));
   release_all(released, *region_.addresses, region_.cache());
   region_.is_torn = false;
-  renew();
+  reclaim_pinned();
   // The cache has the chunks that the region retired before, and the prepared one.
   for (const auto& [each, its] : region_.strategy->owners())
     report_exceptions([&, device = each] { region_.cache().trim(device); });
@@ -219,11 +219,11 @@ void region_sleep::finish_suspend() noexcept {
     region_.report(memory_event_kind::trim, {.address = region_.address_of(0), .bytes = bytes});
 }
 
-void region_sleep::renew() noexcept {
-  if (!region_.holds_memory || !region_.strategy->pins_memory) return;
+void region_sleep::reclaim_pinned() noexcept {
+  if (!region_.may_pin_memory || !region_.strategy->pins_memory) return;
   // If something is still mapped, the addresses cannot be freed.
   if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
-      region_.addresses.use_count() > 1)
+      region_.shares_addresses())
     return;
   report_exceptions(
       [this] { region_.free_for_a_moment("suspend", "resume() throws until they are free"); });
@@ -246,7 +246,7 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
     wait_for_users(region_.users);
     release_all(resumed_, *region_.addresses, region_.cache());
   }
-  if (region_.addresses.use_count() > 1) finish_retired(*region_.addresses, 0, region_.max_bytes());
+  if (region_.shares_addresses()) finish_retired(*region_.addresses, 0, region_.max_bytes());
   const auto make = [&](std::size_t offset, const sleeping_chunk& one) {
     backing& fresh = resumed_.try_emplace(offset).first->second;
     fresh.own_rights = one.own_rights;
@@ -301,7 +301,7 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
 void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
   if (resumed_.empty()) return;
   if (std::ranges::any_of(resumed_, [](const auto& each) { return !each.second.map.empty(); }))
-    region_.holds_memory = true;
+    region_.may_pin_memory = true;
   if (may_be_in_use && !wait_past_captures(region_.users)) {
     // If they cannot be released, they stay mapped until the next resume() or the region's end.
     report_exceptions([this] {
@@ -311,7 +311,7 @@ void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
     return;
   }
   release_all(resumed_, *region_.addresses, region_.cache());
-  renew();
+  reclaim_pinned();
 }
 
 void region_sleep::finish_waking() noexcept {

@@ -120,27 +120,27 @@ class address_range final : public detail::refused_end {
   }
 
   /// Frees and reserves all of them. Lost if others took some in between: these are only
-  /// remembered then. Pre: as detail::renew().
-  [[nodiscard]] detail::renewal renew() noexcept {
-    detail::renewal result = detail::renewal::done;
+  /// remembered then. Pre: as detail::reclaim_pinned().
+  [[nodiscard]] detail::reclaim_result reclaim_pinned() noexcept {
+    detail::reclaim_result result = detail::reclaim_result::done;
     for (reserved_part& each : parts_) {
       if (each.addresses.empty()) continue;
-      const detail::renewal renewed = detail::renew(each.addresses);
-      if (renewed == detail::renewal::forgotten)
+      const detail::reclaim_result made = detail::reclaim_pinned(each.addresses);
+      if (made == detail::reclaim_result::forgotten)
         each.pins.stay();
-      else if (renewed != detail::renewal::refused)
+      else if (made != detail::reclaim_result::refused)
         each.pins.end();
-      result = std::max(result, renewed);
+      result = std::max(result, made);
     }
     return result;
   }
-  /// Returns whether renew() lost some.
+  /// Returns whether reclaim_pinned() lost some.
   [[nodiscard]] bool is_lost() const noexcept {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const reserved_part& each) { return each.addresses.empty(); });
   }
-  /// Reserves the addresses that renew() lost. Returns false if others hold some of it still.
-  /// Throws: out_of_memory, hip_error.
+  /// Reserves the addresses that reclaim_pinned() lost. Returns false if others hold some of it
+  /// still. Throws: out_of_memory, hip_error.
   [[nodiscard]] bool take_back() {
     for (reserved_part& each : parts_) {
       if (!each.addresses.empty()) continue;
@@ -180,7 +180,7 @@ class address_range final : public detail::refused_end {
   }
 
   struct reserved_part {
-    address_reservation addresses;  // empty if lost by renew(), and behind end()
+    address_reservation addresses;  // empty if lost by reclaim_pinned(), and behind end()
     void* start;
     std::size_t bytes;
     bool is_waited_for = true;

@@ -328,8 +328,8 @@ bool detail::free_or_report(address_reservation& addresses, bool is_waited_for,
   return result == hipSuccess;
 }
 
-detail::renewal detail::renew(address_reservation& addresses) noexcept {
-  if (refused_end::any_maps(addresses.get(), addresses.bytes())) return renewal::refused;
+detail::reclaim_result detail::reclaim_pinned(address_reservation& addresses) noexcept {
+  if (refused_end::any_maps(addresses.get(), addresses.bytes())) return reclaim_result::refused;
   static_cast<void>(wait_for_address_records());
   void* const base = addresses.get();
   const std::size_t bytes = addresses.bytes();
@@ -347,9 +347,9 @@ detail::renewal detail::renew(address_reservation& addresses) noexcept {
     }
   }
   report(result, call);
-  if (addresses.get() == base) return freed ? renewal::done : renewal::refused;
+  if (addresses.get() == base) return freed ? reclaim_result::done : reclaim_result::refused;
   addresses = {};
-  return freed ? renewal::lost : renewal::forgotten;
+  return freed ? reclaim_result::lost : reclaim_result::forgotten;
 }
 
 void detail::note_failed_map(const address_reservation& addresses) noexcept {

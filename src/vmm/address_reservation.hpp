@@ -74,10 +74,10 @@ struct reserved_addresses {
 [[nodiscard]] bool free_or_report(address_reservation& addresses, bool is_waited_for,
                                   bool reports) noexcept;
 
-/// Reserves addresses that nobody gets without naming them, for those that renew() is to free for
-/// a moment, or load_checkpoint() to find free in another process: the system gives the highest
-/// that are free, or the lowest from a third of the address space on, and these are below. If they
-/// are not to be had, any others. Throws: as address_reservation.
+/// Reserves addresses that nobody gets without naming them, for those that reclaim_pinned() is to
+/// free for a moment, or load_checkpoint() to find free in another process: the system gives the
+/// highest that are free, or the lowest from a third of the address space on, and these are below.
+/// If they are not to be had, any others. Throws: as address_reservation.
 [[nodiscard]] address_reservation reserve_private_range(std::size_t bytes);
 /// The address that reserve_private_range() asks for next, which the caller gets alone unless all
 /// were given; null if so many bytes are not there.
@@ -85,7 +85,7 @@ struct reserved_addresses {
 /// The caller has reserved these without next_aside(), which returns addresses behind them now.
 void note_taken_aside(const void* address, std::size_t bytes) noexcept;
 
-enum class renewal : unsigned char {
+enum class reclaim_result : unsigned char {
   done,       ///< freed, and reserved again
   refused,    ///< HIP did not free them: all stays
   lost,       ///< freed, and others got them before they were reserved again
@@ -96,6 +96,6 @@ enum class renewal : unsigned char {
 /// Frees the addresses, so that memory returns that only they hold, and reserves the same again.
 /// `addresses` is empty if they are lost or forgotten. Refusals of HIP are reported. Pre: nothing
 /// is mapped in them, and all work that used them was waited for.
-[[nodiscard]] renewal renew(address_reservation& addresses) noexcept;
+[[nodiscard]] reclaim_result reclaim_pinned(address_reservation& addresses) noexcept;
 
 }  // namespace hipvmm::detail

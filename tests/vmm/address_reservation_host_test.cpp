@@ -88,7 +88,7 @@ HIPVMM_TEST_CASE_IN("address_reservation: addresses are met once more for each m
     const auto calls = static_cast<std::uint64_t>(failed);
     const call_counter frees{"hipMemAddressFree"};
     const call_counter reservations{"hipMemAddressReserve"};
-    REQUIRE(detail::renew(addresses) == detail::renewal::done);
+    REQUIRE(detail::reclaim_pinned(addresses) == detail::reclaim_result::done);
     CHECK(frees.count() == 1 + calls);
     CHECK(reservations.count() == 1 + calls);
     addresses.free();  // has nothing to end any more

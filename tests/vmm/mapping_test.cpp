@@ -109,7 +109,7 @@ TEST_CASE("mapping: a renewal ends what refused maps left in the addresses") {
   address_reservation reservation{4 * granule()};
   refuse_maps(reservation, 2, 2 * granule());
   address_reservation moved{std::move(reservation)};
-  REQUIRE(detail::renew(moved) == detail::renewal::done);
+  REQUIRE(detail::reclaim_pinned(moved) == detail::reclaim_result::done);
   check_holds_mappings(moved);
 }
 

@@ -46,7 +46,7 @@ class pool_sleep final : detail::sleep_participant {
   /// Runs `work` on the region while no other thread uses the backend.
   template <typename Work>
   auto with_chunks(Work work) const {
-    return blocks_.with_backend([&] { return work(chunks()); });
+    return blocks_.with_backend([&] { return work(participant()); });
   }
 
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
@@ -64,19 +64,19 @@ class pool_sleep final : detail::sleep_participant {
     blocks_.begin_sleep(refusal_);
     try {
       blocks_.release_idle(plan.function(), plan.waits());
-      chunks().prepare_to_sleep(plan);
+      participant().prepare_to_sleep(plan);
     } catch (...) {
       blocks_.wake();
       throw;
     }
   }
   void stay_awake() noexcept override {
-    chunks().stay_awake();
+    participant().stay_awake();
     blocks_.wake();
   }
-  void wait_for_work() override { chunks().wait_for_work(); }
+  void wait_for_work() override { participant().wait_for_work(); }
   void each_asleep(const std::function<void(memory_location, std::size_t)>& found) const override {
-    chunks().each_asleep(found);
+    participant().each_asleep(found);
   }
   [[nodiscard]] std::vector<detail::sleeping_range> contents() override {
     // To copy this many unused bytes too costs less than another copy.
@@ -106,23 +106,25 @@ class pool_sleep final : detail::sleep_participant {
     return with_chunks([&](detail::sleep_participant& held) { return held.staying(plan); });
   }
   void unmap_to_sleep(const detail::wait_until_saved& saved) override {
-    chunks().unmap_to_sleep(saved);
+    participant().unmap_to_sleep(saved);
   }
-  void map_again() override { chunks().map_again(); }
-  void finish_suspend() noexcept override { chunks().finish_suspend(); }
-  void reacquire_addresses() override { chunks().reacquire_addresses(); }
+  void map_again() override { participant().map_again(); }
+  void finish_suspend() noexcept override { participant().finish_suspend(); }
+  void reacquire_addresses() override { participant().reacquire_addresses(); }
   void map_for_resume(const detail::mapped_again& each, detail::memory_to_make& left) override {
-    chunks().map_for_resume(each, left);
+    participant().map_for_resume(each, left);
   }
-  void stay_asleep(bool may_be_in_use) noexcept override { chunks().stay_asleep(may_be_in_use); }
-  void apply_rights() override { chunks().apply_rights(); }
+  void stay_asleep(bool may_be_in_use) noexcept override {
+    participant().stay_asleep(may_be_in_use);
+  }
+  void apply_rights() override { participant().apply_rights(); }
   void finish_waking() noexcept override {
-    chunks().finish_waking();
+    participant().finish_waking();
     blocks_.wake();
   }
 
   /// Those of the region, which is another after a release of all memory with its addresses.
-  [[nodiscard]] detail::sleep_participant& chunks() const {
+  [[nodiscard]] detail::sleep_participant& participant() const {
     return detail::sleep_participant_of(memory_.chunk_region());
   }
 

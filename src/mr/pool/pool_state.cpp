@@ -335,7 +335,7 @@ bool pool_state::deallocate_observed(std::optional<stream_ref> stream, void* poi
 
 void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
   constexpr std::size_t unit = pool::block_allocator::unit;
-  const pool::block_allocator::small_user user = allocator.small_user_of(stream);
+  const pool::block_allocator::cache_user user = allocator.cache_user_of(stream);
   if (bytes <= pool::largest_small_block) {
     const std::size_t index = pool::classes.of(bytes);
     const std::size_t cached = allocator.cached_small_block(user, index);
@@ -357,7 +357,7 @@ void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
 bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
-  const pool::block_allocator::small_user user = allocator.small_user_of(stream);
+  const pool::block_allocator::cache_user user = allocator.cache_user_of(stream);
   if (user.state->free_asks_hip()) return false;
   if (bytes <= pool::largest_small_block)
     return allocator.deallocate_small_block(user, pool::classes.of(bytes), *offset);

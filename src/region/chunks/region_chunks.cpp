@@ -32,7 +32,7 @@ detached_chunk detach_chunk(region& from, std::size_t offset) {
   region_state& self = implementation_of(from);
   self.drop_prepared();
   const auto found = chunk_at(self, offset);
-  self.holds_memory = true;
+  self.may_pin_memory = true;
   self.committed -= found->second.bytes();
   detached_chunk detached{self.addresses, std::move(found->second)};
   self.backings.erase(found);
@@ -45,7 +45,7 @@ detached_chunk detach_old_mapping(region& from, std::size_t offset) {
   if (found == self.old_mappings.end())
     throw std::invalid_argument{"no chunk that moved is still mapped at offset " +
                                 std::to_string(offset)};
-  self.holds_memory = true;
+  self.may_pin_memory = true;
   detached_chunk detached{self.addresses, std::move(found->second)};
   self.old_mappings.erase(found);
   return detached;

@@ -236,13 +236,13 @@ std::size_t tag_state::bytes_to_evict(const suspend_options& options) {
   const sleep_plan plan{keep::contents, options.ranges, false};
   std::unique_lock lock{mutex_};
   // Memory that a failed suspend() or resume() left can be released too.
-  const bool is_there = !is_asleep() || is_torn_ || is_filled_;
+  const bool is_there = !is_asleep() || is_torn_ || is_half_resumed_;
   if (is_turn_ || !is_there) return 0;
   const turn mine{*this, lock};
   lock.unlock();
   std::size_t sum = 0;
   for (const member& each : members_) {
-    const std::size_t held = is_filled_ ? each.who->sleeping_bytes() : each.who->held_bytes();
+    const std::size_t held = is_half_resumed_ ? each.who->sleeping_bytes() : each.who->held_bytes();
     sum += held - std::min(held, each.who->staying(plan).bytes);
   }
   return sum;
@@ -251,7 +251,7 @@ std::size_t tag_state::bytes_to_evict(const suspend_options& options) {
 std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
                                       const suspend_options& options, bool is_unchanged) {
   if (is_torn_) static_cast<void>(end_torn_sleep(mine));
-  if (is_filled_) static_cast<void>(wake_all(mine));
+  if (is_half_resumed_) static_cast<void>(wake_all(mine));
   if (is_asleep()) return 0;
   require_members_have(plan.ranges());
   mine.enter(tag_phase::falling_asleep);
@@ -353,7 +353,7 @@ void tag_state::wake(member& one, slow_copies& slow, memory_to_make& left) {
       ++next;
     }
   };
-  if (!is_filled_) return one.who->map_for_resume(fill, left);
+  if (!is_half_resumed_) return one.who->map_for_resume(fill, left);
   for (const sleeping_range& each : one.contents) fill(each.address, each.bytes);
   zeros = one.zeros.begin();
   for (const sleeping_range& each : one.zeros) {
@@ -366,7 +366,7 @@ void tag_state::free_copied(member& one, slow_copies& slow) {
   for (; !one.marks.empty(); one.marks.pop_front()) {
     copies_mark& mark = one.marks.front();
     slow.jobs.wait_for(mark.jobs);
-    is_filled_ = true;
+    is_half_resumed_ = true;
     one.saved.free_until(mark.until);
   }
 }
@@ -390,7 +390,7 @@ std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_poin
   auto at = members_.begin();
   try {
     // First, because memory that is made might get these addresses.
-    if (!is_filled_)
+    if (!is_half_resumed_)
       for (member& each : members_) each.who->reacquire_addresses();
     memory_to_make left{.evicts_until = evicts_until};
     for (const member& each : members_)
@@ -414,16 +414,16 @@ std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_poin
     const bool from_file_ended = slow.files.drain();
     const bool zeros_ended = slow.zeros.drain();
     const bool may_be_in_use = !copies_.drain() || !from_file_ended || !zeros_ended;
-    while (!is_filled_ && at != members_.begin()) (--at)->who->stay_asleep(may_be_in_use);
+    while (!is_half_resumed_ && at != members_.begin()) (--at)->who->stay_asleep(may_be_in_use);
     copies_.end_streams();
     mine.enter(tag_phase::asleep);
-    if (is_filled_)
+    if (is_half_resumed_)
       throw_with_context(
           "the tag sleeps, and all of its memory is on the device, because some contents are no "
           "longer on the host: resume() goes on");
     throw;
   }
-  is_filled_ = false;
+  is_half_resumed_ = false;
   for (member& each : members_) {
     each.who->finish_waking();
     if (each.bytes_kept != 0) each.copied = std::move(each.contents);

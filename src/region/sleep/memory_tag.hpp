@@ -307,7 +307,7 @@ class tag_state {
   bool is_torn_ = false;
   // A resume() failed when some contents were on the device alone: the tag counts as asleep, and
   // all is mapped.
-  bool is_filled_ = false;
+  bool is_half_resumed_ = false;
   bool keeps_streams_ = false;  // of the copies, until the next turn
 };
 

@@ -58,7 +58,7 @@ class block_allocator {
   /// The state of `stream`, made at first use. It belongs to the stream until the stream is
   /// forgotten.
   [[nodiscard]] stream_state& state_of(stream_ref stream) {
-    return stream.is_per_thread_default() ? state_of_thread(stream) : *small_user_of(stream).state;
+    return stream.is_per_thread_default() ? state_of_thread(stream) : *cache_user_of(stream).state;
   }
   /// The state of a stream handle that means another stream in each thread.
   [[nodiscard]] stream_state& state_of_thread(stream_ref stream) {
@@ -78,11 +78,11 @@ class block_allocator {
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
 
   /// The state of a stream, and the cache of one thread in it.
-  struct small_user {
+  struct cache_user {
     stream_state* state;
     thread_cache* cache;
   };
-  [[nodiscard]] small_user small_user_of(stream_ref stream) {
+  [[nodiscard]] cache_user cache_user_of(stream_ref stream) {
     const std::uint64_t serial = serial_.load(std::memory_order_acquire);
     const std::uint64_t key = reinterpret_cast<std::uintptr_t>(stream.get()) + serial;
     remembered& last = last_used[key * 0x9E3779B97F4A7C15U >> (64 - remembered_bits)];
@@ -92,14 +92,14 @@ class block_allocator {
   }
   /// Takes a block of that class, or of that size, from the cache and returns its offset; npos when
   /// it has none. Not a std::optional, which stalls each hit when it is returned in registers.
-  [[nodiscard]] std::size_t cached_small_block(const small_user& user,
+  [[nodiscard]] std::size_t cached_small_block(const cache_user& user,
                                                std::size_t class_index) noexcept {
     const std::size_t cached = user.cache->pop(class_index);
     if (cached != thread_cache::npos)
       static_cast<void>(blocks_.small_blocks.to_caller(cached, class_index, user.state->id()));
     return cached;
   }
-  [[nodiscard]] std::size_t cached_block(const small_user& user, std::size_t bytes) noexcept {
+  [[nodiscard]] std::size_t cached_block(const cache_user& user, std::size_t bytes) noexcept {
     const std::size_t cached = user.cache->pop_block(bytes);
     if (cached != thread_cache::npos)
       static_cast<void>(blocks_.small_blocks.to_caller(cached, block_class, user.state->id()));
@@ -107,10 +107,10 @@ class block_allocator {
   }
   /// As allocate and deallocate for a size class, when the cache has no block. Deallocation also
   /// returns false for memory that is no such block.
-  [[nodiscard]] std::optional<std::size_t> allocate_small_block(const small_user& user,
+  [[nodiscard]] std::optional<std::size_t> allocate_small_block(const cache_user& user,
                                                                 std::size_t class_index,
                                                                 slab_supply* supply = nullptr);
-  bool deallocate_small_block(const small_user& user, std::size_t class_index,
+  bool deallocate_small_block(const cache_user& user, std::size_t class_index,
                               std::size_t offset) noexcept {
     if (!blocks_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
     if (!user.cache->push(class_index, offset)) push_over_oldest(user, class_index, offset);
@@ -121,9 +121,9 @@ class block_allocator {
   }
   /// The same for larger blocks. A cache keeps one of them: the last one freed of the four that
   /// were allocated last. Deallocation frees all others.
-  [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user, std::size_t bytes,
+  [[nodiscard]] std::optional<std::size_t> allocate_block(const cache_user& user, std::size_t bytes,
                                                           slab_supply* supply = nullptr);
-  bool deallocate_block(const small_user& user, std::size_t offset, std::size_t bytes) noexcept;
+  bool deallocate_block(const cache_user& user, std::size_t offset, std::size_t bytes) noexcept;
   /// Frees all memory in caches. Throws: std::bad_alloc.
   void empty_all_caches();
 
@@ -244,7 +244,7 @@ class block_allocator {
   struct remembered {
     std::uint64_t serial;
     ihipStream_t* stream;
-    small_user user;
+    cache_user user;
   };
   // A hash table: each stream has one place. It has more places than most threads have streams, so
   // that few streams share one.
@@ -254,7 +254,7 @@ class block_allocator {
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
   void remember_user(remembered& place, std::uint64_t serial, stream_ref stream);
   /// Makes room in the cache, and adds the block.
-  void push_over_oldest(const small_user& user, std::size_t class_index,
+  void push_over_oldest(const cache_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
   /// If a pool that releases all or nothing has released more than it should, creates the rest
   /// anew. `returned`: the bytes that it released. Returns how many of them remain released.

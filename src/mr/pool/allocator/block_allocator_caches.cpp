@@ -19,7 +19,7 @@ void block_allocator::remember_user(remembered& place, std::uint64_t serial, str
   place = {serial, stream.get(), {&state, &state.cache_of(this_thread_number())}};
 }
 
-std::optional<std::size_t> block_allocator::allocate_small_block(const small_user& user,
+std::optional<std::size_t> block_allocator::allocate_small_block(const cache_user& user,
                                                                  std::size_t class_index,
                                                                  slab_supply* supply) {
   stream_state& state = *user.state;
@@ -102,7 +102,7 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
   return count;
 }
 
-void block_allocator::push_over_oldest(const small_user& user, std::size_t class_index,
+void block_allocator::push_over_oldest(const cache_user& user, std::size_t class_index,
                                        std::size_t offset) noexcept {
   do {
     const detail::counted_scope carrier{blocks_.blocks_in_transit};
@@ -113,7 +113,7 @@ void block_allocator::push_over_oldest(const small_user& user, std::size_t class
   } while (!user.cache->push(class_index, offset));
 }
 
-std::optional<std::size_t> block_allocator::allocate_block(const small_user& user,
+std::optional<std::size_t> block_allocator::allocate_block(const cache_user& user,
                                                            std::size_t bytes, slab_supply* supply) {
   stream_state& state = *user.state;
   std::optional<std::size_t> made;
@@ -135,7 +135,7 @@ std::optional<std::size_t> block_allocator::allocate_block(const small_user& use
   return made;
 }
 
-bool block_allocator::deallocate_block(const small_user& user, std::size_t offset,
+bool block_allocator::deallocate_block(const cache_user& user, std::size_t offset,
                                        std::size_t bytes) noexcept {
   block_map& known = blocks_.small_blocks;
   const std::size_t before = known.user_of(offset);

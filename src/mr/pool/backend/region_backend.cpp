@@ -28,7 +28,8 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// Blocks are known by their addresses, which neither copies nor renewal by the region may change.
+// Blocks are known by their addresses, which neither copies nor a re-reservation by the region may
+// change.
 region make_region(device_ref device, std::size_t address_bytes, const region_options& chunks,
                    chunk_cache& cache) {
   const region_options options{.shareable = chunks.shareable,

@@ -105,11 +105,11 @@ TEST_CASE("pool: without memory of the host a request fails and loses nothing") 
   sweep("moved and new chunks", allocate(2, 24 * MiB, true));
   sweep("new chunks", allocate(2, 24 * MiB, false));
   sweep("pieces", [](worn_pool& pool) {
-    const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
+    const auto user = pool.all.cache_user_of(hand_driven_streams::name(0));
     static_cast<void>(pool.all.allocate_small_block(user, classes.of(1000)));
   });
   sweep("a block by way of the cache", [](worn_pool& pool) {
-    const auto user = pool.all.small_user_of(hand_driven_streams::name(1));
+    const auto user = pool.all.cache_user_of(hand_driven_streams::name(1));
     static_cast<void>(pool.all.allocate_block(user, 20 * MiB));
   });
 }

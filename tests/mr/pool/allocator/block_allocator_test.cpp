@@ -51,7 +51,7 @@ TEST_CASE("pool: small blocks fill holes, idle ones too, before a larger block o
     pool.streams.finish(0);
     // A request that misses makes the hole idle.
     const std::size_t large = pool.take_freed(0, 64 * MiB);
-    const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
+    const auto user = pool.all.cache_user_of(hand_driven_streams::name(0));
     const auto small = pool.all.allocate_small_block(user, mr::pool::classes.of(4 * KiB));
     REQUIRE(small);
     CHECK(*small == hole);

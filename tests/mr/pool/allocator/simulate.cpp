@@ -251,7 +251,7 @@ class driver {
     const event& of = events_[which];
     const std::size_t bytes = held(of);
     const auto start = clock::now();
-    const auto user = pool_.small_user_of(hipvmm::stream_ref{of.stream});
+    const auto user = pool_.cache_user_of(hipvmm::stream_ref{of.stream});
     const bool is_small = bytes <= largest_small_block;
     const std::size_t cached = is_small ? pool_.cached_small_block(user, classes.of(bytes))
                                         : pool_.cached_block(user, bytes);
@@ -269,7 +269,7 @@ class driver {
     const std::size_t bytes = held(events_[which]);
     const std::size_t offset = offsets_[which];
     const auto start = clock::now();
-    const auto user = pool_.small_user_of(hipvmm::stream_ref{events_[by].stream});
+    const auto user = pool_.cache_user_of(hipvmm::stream_ref{events_[by].stream});
     const bool taken = bytes <= largest_small_block
                            ? pool_.deallocate_small_block(user, classes.of(bytes), offset)
                            : pool_.deallocate_block(user, offset, bytes) ||

@@ -95,7 +95,7 @@ TEST_CASE("pool: a cache keeps the last larger block that came back, for a reque
 
 TEST_CASE("pool: a larger block that its cache does not keep is free at once") {
   test::pool_of pool;
-  const auto user = pool.all.small_user_of(test::hand_driven_streams::name(0));
+  const auto user = pool.all.cache_user_of(test::hand_driven_streams::name(0));
   std::array<std::size_t, 6> blocks{};
   for (std::size_t& each : blocks) {
     const auto made = pool.all.allocate_block(user, 2 * MiB);
@@ -123,8 +123,8 @@ TEST_CASE("pool: a block that changes caches while they are counted counts once"
   std::atomic<bool> ends{false};
   std::thread moves{[&] {
     const std::size_t one = classes.of(256);
-    std::array users{pool.all.small_user_of(test::hand_driven_streams::name(0)),
-                     pool.all.small_user_of(test::hand_driven_streams::name(last))};
+    std::array users{pool.all.cache_user_of(test::hand_driven_streams::name(0)),
+                     pool.all.cache_user_of(test::hand_driven_streams::name(last))};
     for (; !ends; std::swap(users[0], users[1])) {
       std::size_t at = pool.all.cached_small_block(users[0], one);
       if (at == thread_cache::npos) at = pool.all.allocate_small_block(users[0], one).value();

@@ -54,7 +54,7 @@ TEST_CASE("pool: a stream does not depend on what the one before it in its state
 TEST_CASE("pool: memory that a forgotten stream allocated has no user") {
   pool_of pool;
   const std::size_t block = pool.take(0, 2 * MiB);
-  const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
+  const auto user = pool.all.cache_user_of(hand_driven_streams::name(0));
   const auto piece = pool.all.allocate_small_block(user, classes.of(1000));
   REQUIRE(piece);
   for (const std::size_t at : {block, *piece}) {
