@@ -239,8 +239,7 @@ TEST_CASE("capture: calls that may wait cost it unless it is relaxed") {
       });
 }
 
-TEST_CASE("capture: what a thread in relaxed mode may do beside it") {
-  scene of;
+TEST_CASE_FIXTURE(scene, "capture: what a thread in relaxed mode may do beside it") {
   const auto relaxed = [](const std::function<hipError_t()>& call) {
     return in_another_thread([&] {
       hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
@@ -250,17 +249,17 @@ TEST_CASE("capture: what a thread in relaxed mode may do beside it") {
   };
   for (const auto mode : {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal}) {
     CAPTURE(mode);
-    REQUIRE(hipMalloc(&of.result, 4096) == hipSuccess);
+    REQUIRE(hipMalloc(&result, 4096) == hipSuccess);
     check_in_capture(
-        of.captured.get(), mode,
+        captured.get(), mode,
         {
             {"ask an event, relaxed thread",
-             [&] { return relaxed([&] { return hipEventQuery(of.past.get()); }); }, hipSuccess,
+             [&] { return relaxed([&] { return hipEventQuery(past.get()); }); }, hipSuccess,
              hipSuccess},
             {"wait for an event, relaxed thread",
-             [&] { return relaxed([&] { return hipEventSynchronize(of.past.get()); }); },
-             hipSuccess, hipSuccess},
-            {"hipFree, relaxed thread", [&] { return relaxed([&] { return hipFree(of.result); }); },
+             [&] { return relaxed([&] { return hipEventSynchronize(past.get()); }); }, hipSuccess,
+             hipSuccess},
+            {"hipFree, relaxed thread", [&] { return relaxed([&] { return hipFree(result); }); },
              hipSuccess, hipSuccess},
             {"wait for the device, relaxed thread",
              [&] { return relaxed([] { return hipDeviceSynchronize(); }); }, unsupported},
@@ -268,21 +267,18 @@ TEST_CASE("capture: what a thread in relaxed mode may do beside it") {
   }
 }
 
-TEST_CASE("capture: memory of pools in a stream that is not captured costs it") {
-  scene of;
-  check_in_capture(
-      of.captured.get(), hipStreamCaptureModeGlobal,
-      {{"hipMallocAsync", [&] { return hipMallocAsync(&of.result, 4096, of.other.get()); },
-        unsupported}});
+TEST_CASE_FIXTURE(scene, "capture: memory of pools in a stream that is not captured costs it") {
+  check_in_capture(captured.get(), hipStreamCaptureModeGlobal,
+                   {{"hipMallocAsync", [&] { return hipMallocAsync(&result, 4096, other.get()); },
+                     unsupported}});
 }
 
-TEST_CASE("capture: virtual memory is done at once") {
-  scene of;
+TEST_CASE_FIXTURE(scene, "capture: virtual memory is done at once") {
   addresses place{1};
   chunk memory;
   const hipMemAccessDesc open = open_to(0);
   check_in_capture(
-      of.captured.get(), hipStreamCaptureModeGlobal,
+      captured.get(), hipStreamCaptureModeGlobal,
       {
           {"map", [&] { return hipMemMap(place.at(0), granule(), 0, memory.get(), 0); }, hipSuccess,
            hipSuccess},
@@ -292,15 +288,14 @@ TEST_CASE("capture: virtual memory is done at once") {
       });
 }
 
-TEST_CASE("capture: a launch in it costs it") {
-  scene of;
-  begin_capture(of.other.get());
-  REQUIRE(hipMemsetAsync(of.device.get(), 0, 64, of.other.get()) == hipSuccess);
-  recorded graph{of.other.get()};
+TEST_CASE_FIXTURE(scene, "capture: a launch in it costs it") {
+  begin_capture(other.get());
+  REQUIRE(hipMemsetAsync(device.get(), 0, 64, other.get()) == hipSuccess);
+  recorded graph{other.get()};
   graph.instantiate();
   check_in_capture(
-      of.captured.get(), hipStreamCaptureModeGlobal,
-      {{"launch", [&] { return hipGraphLaunch(graph.exec(), of.captured.get()); }, unsupported}});
+      captured.get(), hipStreamCaptureModeGlobal,
+      {{"launch", [&] { return hipGraphLaunch(graph.exec(), captured.get()); }, unsupported}});
 }
 
 TEST_CASE("capture: an invalidated one is told of, and ended by its end only") {
@@ -358,16 +353,15 @@ TEST_CASE("capture: ends where and by whom it began, with all work joined") {
       });
 }
 
-TEST_CASE("capture: a wait for another one costs both") {
-  scene of;
+TEST_CASE_FIXTURE(scene, "capture: a wait for another one costs both") {
   const own_stream third;
-  begin_capture(of.captured.get());
+  begin_capture(captured.get());
   begin_capture(third.get());
-  REQUIRE(hipEventRecord(of.inside.get(), of.captured.get()) == hipSuccess);
+  REQUIRE(hipEventRecord(inside.get(), captured.get()) == hipSuccess);
   check_rules({
-      {"wait", [&] { return hipStreamWaitEvent(third.get(), of.inside.get(), 0); },
+      {"wait", [&] { return hipStreamWaitEvent(third.get(), inside.get(), 0); },
        hipErrorStreamCaptureMerge},
-      {"the first", [&] { return end_capture(of.captured.get()); }, invalidated},
+      {"the first", [&] { return end_capture(captured.get()); }, invalidated},
       {"the second", [&] { return end_capture(third.get()); }, invalidated},
   });
 }

@@ -91,12 +91,11 @@ TEST_CASE("managed memory: advice is told") {
   CHECK(told(memory, hipMemRangeAttributeAccessedBy) == 0);
 }
 
-TEST_CASE("managed memory: questions and their arguments") {
-  const managed memory;
+TEST_CASE_FIXTURE(managed, "managed memory: questions and their arguments") {
   int value = 0;
   const auto ask = [&](int attribute, std::size_t bytes = sizeof(int)) {
-    return hipMemRangeGetAttribute(&value, bytes, no_such<hipMemRangeAttribute>(attribute),
-                                   memory.get(), managed_bytes);
+    return hipMemRangeGetAttribute(&value, bytes, no_such<hipMemRangeAttribute>(attribute), get(),
+                                   managed_bytes);
   };
   void* answers[] = {&value};
   std::size_t sizes[] = {sizeof(value)};
@@ -107,14 +106,10 @@ TEST_CASE("managed memory: questions and their arguments") {
       {"unknown", [&] { return ask(77); }},
       {"an answer of two bytes", [&] { return ask(hipMemRangeAttributeReadMostly, 2); }},
       {"several",
-       [&] {
-         return hipMemRangeGetAttributes(answers, sizes, wanted, 1, memory.get(), managed_bytes);
-       },
+       [&] { return hipMemRangeGetAttributes(answers, sizes, wanted, 1, get(), managed_bytes); },
        hipSuccess},
       {"of none",
-       [&] {
-         return hipMemRangeGetAttributes(answers, sizes, wanted, 0, memory.get(), managed_bytes);
-       }},
+       [&] { return hipMemRangeGetAttributes(answers, sizes, wanted, 0, get(), managed_bytes); }},
   });
 }
 
@@ -168,8 +163,7 @@ TEST_CASE("managed memory: is attached to a stream") {
   REQUIRE(hipStreamSynchronize(stream.get()) == hipSuccess);
 }
 
-TEST_CASE("managed memory: is shared by the host and the device") {
-  const managed memory;
-  REQUIRE(fill_and_wait(memory.get(), 0x6B, managed_bytes) == hipSuccess);
-  CHECK(memory.get()[managed_bytes - 1] == std::byte{0x6B});
+TEST_CASE_FIXTURE(managed, "managed memory: is shared by the host and the device") {
+  REQUIRE(fill_and_wait(get(), 0x6B, managed_bytes) == hipSuccess);
+  CHECK(get()[managed_bytes - 1] == std::byte{0x6B});
 }

@@ -68,8 +68,7 @@ TEST_CASE("hipFree: takes what hipMalloc gave, once") {
   });
 }
 
-TEST_CASE("pinned memory: its arguments") {
-  const pinned one;
+TEST_CASE_FIXTURE(pinned, "pinned memory: its arguments") {
   void* found = nullptr;
   int local = 0;
   check_rules({
@@ -81,21 +80,19 @@ TEST_CASE("pinned memory: its arguments") {
        [] { return allocate_pinned(hipHostMallocCoherent | hipHostMallocNonCoherent); }},
       {"unknown flags", [] { return allocate_pinned(0x1000); }},
       {"free null", [] { return hipHostFree(nullptr); }, hipSuccess},
-      {"free inside", [&] { return hipHostFree(one.get() + 256); }},
+      {"free inside", [&] { return hipHostFree(get() + 256); }},
       {"free pageable memory", [&] { return hipHostFree(&local); }},
-      {"its device address", [&] { return hipHostGetDevicePointer(&found, one.get(), 0); },
-       hipSuccess},
-      {"inside", [&] { return hipHostGetDevicePointer(&found, one.get() + 8, 0); }, hipSuccess},
+      {"its device address", [&] { return hipHostGetDevicePointer(&found, get(), 0); }, hipSuccess},
+      {"inside", [&] { return hipHostGetDevicePointer(&found, get() + 8, 0); }, hipSuccess},
       {"of pageable memory", [&] { return hipHostGetDevicePointer(&found, &local, 0); }},
-      {"with flags", [&] { return hipHostGetDevicePointer(&found, one.get(), 1); }},
+      {"with flags", [&] { return hipHostGetDevicePointer(&found, get(), 1); }},
   });
 }
 
-TEST_CASE("pinned memory: has its device address at its own") {
-  const pinned one;
+TEST_CASE_FIXTURE(pinned, "pinned memory: has its device address at its own") {
   void* found = nullptr;
-  REQUIRE(hipHostGetDevicePointer(&found, one.get() + 8, 0) == hipSuccess);
-  CHECK(found == one.get() + 8);
+  REQUIRE(hipHostGetDevicePointer(&found, get() + 8, 0) == hipSuccess);
+  CHECK(found == get() + 8);
 }
 
 TEST_CASE("pinned memory: keeps the flags it was given") {

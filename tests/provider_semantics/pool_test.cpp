@@ -154,34 +154,32 @@ TEST_CASE("pool memory: its arguments") {
   });
 }
 
-TEST_CASE("pool memory: the stream that freed it gets it again") {
-  const own_pool pool;
+TEST_CASE_FIXTURE(own_pool, "pool memory: the stream that freed it gets it again") {
   const own_stream stream;
   void* first = nullptr;
   void* second = nullptr;
-  REQUIRE(hipMallocFromPoolAsync(&first, 1 << 20, pool.get(), stream.get()) == hipSuccess);
+  REQUIRE(hipMallocFromPoolAsync(&first, 1 << 20, get(), stream.get()) == hipSuccess);
   REQUIRE(hipFreeAsync(first, stream.get()) == hipSuccess);
-  REQUIRE(hipMallocFromPoolAsync(&second, 1 << 20, pool.get(), stream.get()) == hipSuccess);
+  REQUIRE(hipMallocFromPoolAsync(&second, 1 << 20, get(), stream.get()) == hipSuccess);
   CHECK(first == second);
   CHECK(hipFreeAsync(second, stream.get()) == hipSuccess);
   REQUIRE(hipStreamSynchronize(stream.get()) == hipSuccess);
 }
 
-TEST_CASE("pool memory: another stream gets it after an event of the free") {
-  const own_pool pool;
+TEST_CASE_FIXTURE(own_pool, "pool memory: another stream gets it after an event of the free") {
   const own_stream freeing{hipStreamNonBlocking};
   const own_stream taking{hipStreamNonBlocking};
   hipEvent_t freed = nullptr;
   REQUIRE(hipEventCreateWithFlags(&freed, hipEventDisableTiming) == hipSuccess);
   void* first = nullptr;
   void* second = nullptr;
-  REQUIRE(hipMallocFromPoolAsync(&first, 1 << 20, pool.get(), freeing.get()) == hipSuccess);
+  REQUIRE(hipMallocFromPoolAsync(&first, 1 << 20, get(), freeing.get()) == hipSuccess);
   {
     held back{freeing.get()};
     REQUIRE(hipFreeAsync(first, freeing.get()) == hipSuccess);
     REQUIRE(hipEventRecord(freed, freeing.get()) == hipSuccess);
     REQUIRE(hipStreamWaitEvent(taking.get(), freed, 0) == hipSuccess);
-    REQUIRE(hipMallocFromPoolAsync(&second, 1 << 20, pool.get(), taking.get()) == hipSuccess);
+    REQUIRE(hipMallocFromPoolAsync(&second, 1 << 20, get(), taking.get()) == hipSuccess);
     CHECK(second == first);
   }
   CHECK(hipFreeAsync(second, taking.get()) == hipSuccess);
