@@ -4,10 +4,12 @@
 
 #include <hipvmm/provider/host_control.h>
 #include "contract/communicator_contract.hpp"
+#include "contract/rank_errors.hpp"
 #include "mpi_world.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/test.hpp"
 
+using hipvmm::contract::check_rank_error;
 using hipvmm::test::mpi_world;
 using std::chrono::milliseconds;
 
@@ -111,15 +113,10 @@ TEST_CASE("mpi_communicator: a rank that does not take part is named after the l
     const int mine = 0;
     std::vector<int> all(static_cast<std::size_t>(ranks.size()));
     if (ranks.rank() != 0) {
-      try {
+      const std::string told = check_rank_error(hipvmm::rank_failure::timeout, 0, [&] {
         ranks.all_gather(&mine, all.data(), sizeof(int));
-        FAIL_CHECK("no error");
-      } catch (const hipvmm::rank_error& error) {
-        CHECK(error.reason() == hipvmm::rank_failure::timeout);
-        CHECK(error.rank() == 0);
-        CHECK(std::string{error.what()}.find(
-                  "all_gather(): rank 0 did not take part within 600 ms") == 0);
-      }
+      });
+      CHECK(told.find("all_gather(): rank 0 did not take part within 600 ms") == 0);
     }
     MPI_Barrier(mpi_world());
   }
@@ -160,20 +157,14 @@ TEST_CASE("mpi_communicator: a rank that an exception ends is told to the others
 TEST_CASE("mpi_communicator: a rank that calls another function is found at once") {
   hipvmm::mpi_communicator ranks{mpi_world(), device,
                                  options_of(hipvmm::mpi_device_memory::ask, 65536)};
-  hipvmm::rank_failure reason = hipvmm::rank_failure::timeout;
-  std::string message;
   std::vector<int> mine(static_cast<std::size_t>(ranks.size()));
   std::vector<int> all(mine.size());
-  try {
+  const std::string message = check_rank_error(hipvmm::rank_failure::refused, {}, [&] {
     if (ranks.rank() == 0)
       ranks.all_to_all(mine.data(), all.data(), sizeof(int));
     else
       ranks.all_gather(mine.data(), all.data(), sizeof(int));
-  } catch (const hipvmm::rank_error& error) {
-    reason = error.reason();
-    message = error.what();
-  }
-  CHECK(reason == hipvmm::rank_failure::refused);
+  });
   CHECK(message.find(" instead; all ranks call the same functions in the same order") !=
         std::string::npos);
   MPI_Barrier(mpi_world());
@@ -199,13 +190,10 @@ TEST_CASE("mpi_communicator: pieces of other sizes than expected are refused") {
     const std::size_t bytes = root == 1 ? (more ? 12U : 4U) : 8U;
     std::vector<unsigned char> mine(12);
     std::vector<unsigned char> all(12 * static_cast<std::size_t>(ranks.size()));
-    try {
+    const std::string told = check_rank_error(hipvmm::rank_failure::refused, {}, [&] {
       ranks.all_gather(mine.data(), all.data(), bytes);
-      FAIL_CHECK("no error");
-    } catch (const hipvmm::rank_error& error) {
-      CHECK(error.reason() == hipvmm::rank_failure::refused);
-      CHECK(std::string{error.what()}.find("; all ranks give the same sizes") != std::string::npos);
-    }
+    });
+    CHECK(told.find("; all ranks give the same sizes") != std::string::npos);
     MPI_Barrier(mpi_world());
   }
 }
@@ -229,12 +217,7 @@ TEST_CASE("mpi_communicator: wrong pieces and options are refused, and end its u
   hipvmm::mpi_communicator ranks{mpi_world(), device, limited()};
   const hipvmm::stream stream{device};
   CHECK_THROWS_AS(ranks.transfer({{99, nullptr, 0}}, {}, stream), std::invalid_argument);
-  try {
-    ranks.transfer({}, {}, stream);
-    FAIL_CHECK("no error");
-  } catch (const hipvmm::rank_error& error) {
-    CHECK(error.reason() == hipvmm::rank_failure::lost);
-  }
+  check_rank_error(hipvmm::rank_failure::lost, {}, [&] { ranks.transfer({}, {}, stream); });
 }
 
 TEST_CASE("mpi_communicator: HIP calls of a transfer that fail on one rank end it on all") {

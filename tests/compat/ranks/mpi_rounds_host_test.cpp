@@ -53,8 +53,7 @@ std::optional<rank_error> error_of(Call call) {
   return {};
 }
 
-TEST_CASE("mpi_communicator: in rounds: the contract") {
-  const few_are_many many;
+TEST_CASE_FIXTURE(few_are_many, "mpi_communicator: in rounds: the contract") {
   mpi_communicator ranks{mpi_world(), device_ref{0}, with_limit(long_limit)};
   contract::check_communicator(ranks);
 }

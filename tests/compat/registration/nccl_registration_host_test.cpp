@@ -317,8 +317,7 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail
   CHECK(registration->count() == 1);
 }
 
-TEST_CASE("nccl_registration: what sleeps is not registered") {
-  const stand_in restored;
+TEST_CASE_FIXTURE(stand_in, "nccl_registration: what sleeps is not registered") {
   const lone_comm ranks;
   const auto registration = std::make_shared<nccl_registration>(exportable());
   registration->add_communicator(ranks);
