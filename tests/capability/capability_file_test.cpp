@@ -105,15 +105,14 @@ TEST_CASE("capability file: a time that makes no sense is ignored with a warning
   check_ignored(kept, "until soon virtual_memory=yes");
 }
 
-TEST_CASE("capability file: is the user's alone, in folders that are too") {
-  const kept_record kept;
+TEST_CASE_FIXTURE(kept_record, "capability file: is the user's alone, in folders that are too") {
   const auto mode_of = [](const std::filesystem::path& path) {
     struct stat about {};
     REQUIRE(::stat(path.c_str(), &about) == 0);
     return about.st_mode & 0777U;
   };
-  CHECK(mode_of(kept.path) == 0600);
-  CHECK(mode_of(std::filesystem::path{kept.path}.parent_path()) == 0700);
+  CHECK(mode_of(path) == 0600);
+  CHECK(mode_of(std::filesystem::path{path}.parent_path()) == 0700);
 }
 
 TEST_CASE("capability file: without one there is nothing, and no warning") {

@@ -4,11 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <stop_token>
 #include <system_error>
-#include <thread>
-#include <utility>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
@@ -22,7 +19,7 @@
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_case.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/test.hpp"
 
@@ -38,7 +35,8 @@ void check_in_fresh_process(const char* name) {
                      "XDG_CACHE_HOME=" + cache.path().string()});
 }
 
-HIPVMM_CHILD("is short of memory and then not") {
+HIPVMM_TEST_CASE_BY(check_in_fresh_process,
+                    "capability: what a shortage left open is asked again at the next use") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
     const planned_faults rules{"memory=1MiB"};
@@ -52,20 +50,12 @@ HIPVMM_CHILD("is short of memory and then not") {
   CHECK(&capability_of(first_device).fingerprint() == &known.fingerprint());
 }
 
-TEST_CASE("capability: what a shortage left open is asked again at the next use") {
-  check_in_fresh_process("is short of memory and then not");
-}
-
-HIPVMM_CHILD("asks twice while memory is short") {
+HIPVMM_TEST_CASE_BY(check_in_fresh_process, "capability: what is open is not asked at every use") {
   const planned_faults rules{"memory=1MiB"};
   CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
   const call_counter reserved{"hipMemAddressReserve"};
   CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
   CHECK(reserved.count() == 0);
-}
-
-TEST_CASE("capability: what is open is not asked at every use") {
-  check_in_fresh_process("asks twice while memory is short");
 }
 
 /// An error handler that uses the library, as one may that logs with the device's name.
@@ -97,7 +87,7 @@ TEST_CASE("capability: the error handler may ask for the record") {
                "HIPVMM_CAPABILITY=" + file.string(), "XDG_CACHE_HOME=" + cache.path().string()});
 }
 
-HIPVMM_CHILD("has room for one chunk and then for more") {
+HIPVMM_TEST_CASE_BY(check_in_fresh_process, "capability: what was found during a shortage stays") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
     const planned_faults rules{"descriptors=1"};
@@ -111,10 +101,6 @@ HIPVMM_CHILD("has room for one chunk and then for more") {
   CHECK(created.count() > 0);
 }
 
-TEST_CASE("capability: what was found during a shortage stays") {
-  check_in_fresh_process("has room for one chunk and then for more");
-}
-
 /// The lines of the one record in the cache of this process, and its path.
 std::pair<std::string, std::filesystem::path> kept_record() {
   const std::filesystem::path folder = std::filesystem::path{::getenv("XDG_CACHE_HOME")} / "hipvmm";
@@ -126,7 +112,8 @@ std::pair<std::string, std::filesystem::path> kept_record() {
   return {};
 }
 
-HIPVMM_CHILD("corrects a record on disk while another process has findings open") {
+HIPVMM_TEST_CASE_BY(check_in_fresh_process,
+                    "capability: answers join the record that is on disk by then") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
     const planned_faults rules{"descriptors=1"};
@@ -144,10 +131,6 @@ HIPVMM_CHILD("corrects a record on disk while another process has findings open"
   // Without a process for them, traits that only such a process asks keep their lines.
   static_cast<void>(probe_capability(first_device));
   CHECK(kept_record().first.find("several_reservations=yes") != std::string::npos);
-}
-
-TEST_CASE("capability: answers join the record that is on disk by then") {
-  check_in_fresh_process("corrects a record on disk while another process has findings open");
 }
 
 HIPVMM_CHILD("loses the file that HIPVMM_CAPABILITY names") {
@@ -211,17 +194,14 @@ TEST_CASE("capability: assumptions are asked again with what is open") {
   check_child("assumes while memory is short", environment);
 }
 
-HIPVMM_CHILD("times calls that are slow") {
+HIPVMM_TEST_CASE_BY(check_in_fresh_process,
+                    "capability: the prices of calls are those that probes met") {
   const planned_faults rules{"hipMemSetAccess delay=1ms; hipMemUnmap delay=2ms"};
   const call_costs costs = capability_of(first_device).costs();
   CHECK(costs.set_access >= 1'000'000);
   CHECK(costs.unmap >= 2'000'000);
   CHECK(costs.create > 0);
   CHECK(costs.free > 0);
-}
-
-TEST_CASE("capability: the prices of calls are those that probes met") {
-  check_in_fresh_process("times calls that are slow");
 }
 
 HIPVMM_CHILD("times calls with room for few chunks") {
@@ -245,17 +225,16 @@ TEST_CASE("capability: calls are timed if few chunks can be had" * names_its_pro
   }
 }
 
-HIPVMM_CHILD("asks from many threads") {
+HIPVMM_TEST_CASE_BY(check_in_fresh_process,
+                    "capability: of many threads that ask first one probes") {
   std::array<const std::string*, 8> subjects{};
   in_a_thread_each(subjects, [](auto& each) { each = &capability_of(first_device).fingerprint(); });
   for (const std::string* each : subjects) CHECK(each == subjects.front());
 }
 
-TEST_CASE("capability: of many threads that ask first one probes") {
-  check_in_fresh_process("asks from many threads");
-}
-
-HIPVMM_CHILD("captures a stream") {
+HIPVMM_TEST_CASE_BY(
+    check_in_fresh_process,
+    "capability: probes in the process cost no capture and leave the caller's device") {
   const stream captured{first_device};
   REQUIRE(hipSetDevice(1) == hipSuccess);
   for (const hipStreamCaptureMode mode :
@@ -271,10 +250,6 @@ HIPVMM_CHILD("captures a stream") {
     CHECK(own == hipStreamCaptureModeGlobal);
     CHECK(hipThreadExchangeStreamCaptureMode(&own) == hipSuccess);
   }
-}
-
-TEST_CASE("capability: probes in the process cost no capture and leave the caller's device") {
-  check_in_fresh_process("captures a stream");
 }
 
 TEST_CASE("capability: probes in the process leave nothing behind") {

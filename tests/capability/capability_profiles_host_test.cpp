@@ -47,10 +47,13 @@ class told_by_child {
   [[nodiscard]] bool tells(const std::string& line) const {
     return output_.find(line) != std::string::npos;
   }
+  void check_tells(const std::string& line) const {
+    CAPTURE(line);
+    CHECK_MESSAGE(tells(line), output_);
+  }
   void check_finding(std::string_view trait, std::string_view expected) const {
     const std::string line = '<' + std::string{trait} + '=' + std::string{expected} + '>';
-    CAPTURE(line);
-    CHECK(tells(line));
+    check_tells(line);
   }
   [[nodiscard]] const std::string& output() const { return output_; }
   [[nodiscard]] std::set<std::string> quirks() const {
@@ -72,9 +75,8 @@ TEST_CASE("capability: probes find in each profile of ROCm what the table of tra
   for (const std::string release : {"5.7", "6.2", "6.4", "7.1", "7.2", "7.14", "10"}) {
     CAPTURE(release);
     const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-" + release}};
-    CAPTURE(told.output());
     const capability::record expected = record_of(release);
-    CHECK(told.tells("<path=" + std::string{name_of(expected.path)} + ">"));
+    told.check_tells("<path=" + std::string{name_of(expected.path)} + ">");
     std::set<std::string> quirks;
     for (const quirk each : expected.quirks) quirks.emplace(name_of(each));
     CHECK(told.quirks() == quirks);
@@ -96,8 +98,7 @@ TEST_CASE("capability: probes find no defect in the other profiles") {
                     {"peer_access", "peer_copies", "keeps_read_only", "host_access"}}}) {
     CAPTURE(each.profile);
     const told_by_child told{{"HIPVMM_HOST_PROFILE=" + each.profile}};
-    CAPTURE(told.output());
-    CHECK(told.tells("<path=vmm>"));
+    told.check_tells("<path=vmm>");
     for (const trait_row& row : trait_table)
       told.check_finding(row.name, each.missing.count(row.name) != 0   ? "no"
                                    : each.unknown.count(row.name) != 0 ? "unknown"
@@ -106,10 +107,10 @@ TEST_CASE("capability: probes find no defect in the other profiles") {
 }
 
 TEST_CASE("capability: a process is started for probes on AMD's runtime, none on CUDA") {
-  CHECK(told_by_child{{"HIPVMM_HOST_PROFILE=rocm-7.14"}}.tells(
-      "<origin>probed now in a process of its own; kept in /"));
-  CHECK(told_by_child{{"HIPVMM_HOST_PROFILE=cuda-13"}}.tells(
-      "<origin>probed now in this process; kept in /"));
+  told_by_child{{"HIPVMM_HOST_PROFILE=rocm-7.14"}}.check_tells(
+      "<origin>probed now in a process of its own; kept in /");
+  told_by_child{{"HIPVMM_HOST_PROFILE=cuda-13"}}.check_tells(
+      "<origin>probed now in this process; kept in /");
 }
 
 TEST_CASE("capability: the next process reads what the first has found") {
@@ -117,8 +118,7 @@ TEST_CASE("capability: the next process reads what the first has found") {
     told_by_child told{{profile}};
     const std::set<std::string> quirks = told.quirks();
     told.ask_again({profile});
-    CAPTURE(told.output());
-    CHECK(told.tells("<origin>read from " + told.cache().string()));
+    told.check_tells("<origin>read from " + told.cache().string());
     CHECK_FALSE(told.tells("probed now"));
     CHECK(told.quirks() == quirks);
   }
@@ -127,7 +127,7 @@ TEST_CASE("capability: the next process reads what the first has found") {
 TEST_CASE("capability: other settings of the devices meet no record of theirs") {
   told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-6.4"}};
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14"});
-  CHECK(told.tells("<origin>probed now"));
+  told.check_tells("<origin>probed now");
   CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
 }
 
@@ -135,17 +135,16 @@ TEST_CASE("capability: without a process of their own, risky probes are answered
   for (const char* probe : {"HIPVMM_PROBE=none", "HIPVMM_PROBE=/nonexistent/hipvmm-probe",
                             "HIPVMM_PROBE=/bin/true", "HIPVMM_PROBE=/bin/echo"}) {
     told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-6.4", probe}};
-    CAPTURE(told.output());
-    CHECK(told.tells("<path=vmm_with_quirks>"));
-    CHECK(told.tells("<tail_access=yes>"));
-    CHECK(told.tells("<imports_by_value=no>by the version of the runtime, 60400000"));
-    CHECK(told.tells("<reports_failed_map=no>by the version of the runtime, 60400000"));
-    CHECK(told.tells("<keeps_read_only=unknown>not probed: "));
+    told.check_tells("<path=vmm_with_quirks>");
+    told.check_tells("<tail_access=yes>");
+    told.check_tells("<imports_by_value=no>by the version of the runtime, 60400000");
+    told.check_tells("<reports_failed_map=no>by the version of the runtime, 60400000");
+    told.check_tells("<keeps_read_only=unknown>not probed: ");
     // Expectations from the version are not kept: the next process may ask.
     told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4"});
-    CHECK(told.tells(", the rest probed now in a process of its own; kept in"));
-    CHECK(told.tells("<keeps_read_only=yes>"));
-    CHECK(told.tells("<imports_by_value=no>"));
+    told.check_tells(", the rest probed now in a process of its own; kept in");
+    told.check_tells("<keeps_read_only=yes>");
+    told.check_tells("<imports_by_value=no>");
     CHECK_FALSE(told.tells("by the version of the runtime"));
   }
 }
@@ -153,11 +152,10 @@ TEST_CASE("capability: without a process of their own, risky probes are answered
 TEST_CASE("capability: a probe whose process dies is answered with no, and the others go on") {
   const told_by_child told{
       {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemGetInfo abort"}};
-  CAPTURE(told.output());
-  CHECK(told.tells("<returns_memory=no>the process that probed it crashed by signal 6 (Aborted)"));
-  CHECK(told.tells("<returns_with_addresses=no>"));
-  CHECK(told.tells("<tail_access=yes>"));
-  CHECK(told.tells("<keeps_read_only=yes>"));
+  told.check_tells("<returns_memory=no>the process that probed it crashed by signal 6 (Aborted)");
+  told.check_tells("<returns_with_addresses=no>");
+  told.check_tells("<tail_access=yes>");
+  told.check_tells("<keeps_read_only=yes>");
   CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
 }
 
@@ -171,11 +169,10 @@ std::string only_file_in(const std::filesystem::path& folder) {
 TEST_CASE("capability: a probe whose process is killed from outside is not answered on disk") {
   const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_DEVICES=1",
                             "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_FAULTS=hipMemGetInfo kill"}};
-  CAPTURE(told.output());
-  CHECK(
-      told.tells("<returns_memory=unknown>not found out: the process that probed it was ended "
-                 "from outside by signal 9 (Killed)"));
-  CHECK(told.tells("<tail_access=yes>"));
+  told.check_tells(
+      "<returns_memory=unknown>not found out: the process that probed it was ended "
+      "from outside by signal 9 (Killed)");
+  told.check_tells("<tail_access=yes>");
   const std::string kept = content_of(only_file_in(told.cache()));
   CHECK(kept.find("tail_access=yes") != std::string::npos);
   CHECK(kept.find("returns_memory") == std::string::npos);
@@ -183,18 +180,16 @@ TEST_CASE("capability: a probe whose process is killed from outside is not answe
 
 TEST_CASE("capability: where nothing can be mapped without a crash there is no virtual memory") {
   const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap abort"}};
-  CAPTURE(told.output());
-  CHECK(told.tells("<virtual_memory=no>the process that probed it crashed by signal 6 (Aborted)"));
-  CHECK(told.tells("<path=fallback>"));
+  told.check_tells("<virtual_memory=no>the process that probed it crashed by signal 6 (Aborted)");
+  told.check_tells("<path=fallback>");
 }
 
 TEST_CASE("capability: processes that keep dying end the search, and what they found stays") {
   const told_by_child told{
       {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap nth=2 abort"}};
-  CAPTURE(told.output());
-  CHECK(told.tells("<virtual_memory=yes>"));
-  CHECK(told.tells("<several_reservations=no>the process that probed it crashed"));
-  CHECK(told.tells("<path=fallback>"));
+  told.check_tells("<virtual_memory=yes>");
+  told.check_tells("<several_reservations=no>the process that probed it crashed");
+  told.check_tells("<path=fallback>");
 }
 
 TEST_CASE("capability: mappings that are seen late are measured, and spoil no other answer") {
@@ -203,13 +198,12 @@ TEST_CASE("capability: mappings that are seen late are measured, and spoil no ot
     // A machine that stands still at first is not taken for one that loses writes.
     const told_by_child told{
         {profile, "HIPVMM_HOST_FAULTS=visible_after=10ms; hipStreamSynchronize nth=1 delay=110ms"}};
-    CAPTURE(told.output());
-    CHECK(told.tells("<visible_at_once=no>copies missed a new mapping for "));
+    told.check_tells("<visible_at_once=no>copies missed a new mapping for ");
     CHECK(told.quirks() == std::set<std::string>{"wait_until_visible"});
     for (const char* line : {"<crosses_chunks=yes>", "<coherent_aliases=yes>", "<tail_access=yes>",
                              "<base_access=yes>", "<unmaps_each=yes>", "<shares_chunks=yes>"}) {
       CAPTURE(line);
-      CHECK(told.tells(line));
+      told.check_tells(line);
     }
     const std::size_t at = told.output().find("<delay>");
     REQUIRE(at != std::string::npos);
@@ -222,12 +216,11 @@ TEST_CASE("capability: aliases that are not coherent are found") {
   for (const char* profile : {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_HOST_PROFILE=cuda-13"}) {
     CAPTURE(profile);
     const told_by_child told{{profile, "HIPVMM_HOST_FAULTS=aliases=incoherent"}};
-    CAPTURE(told.output());
-    CHECK(
-        told.tells("<coherent_aliases=no>what was written at one address of a chunk was not read "
-                   "at another"));
+    told.check_tells(
+        "<coherent_aliases=no>what was written at one address of a chunk was not read "
+        "at another");
     CHECK(told.quirks() == std::set<std::string>{"no_aliases"});
-    CHECK(told.tells("<shares_chunks=yes>"));
+    told.check_tells("<shares_chunks=yes>");
   }
 }
 
@@ -235,10 +228,9 @@ TEST_CASE("capability: a refusal of HIP is a no with the error as its reason") {
   const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14",
                             "HIPVMM_HOST_FAULTS=hipMemExportToShareableHandle "
                             "error=hipErrorNotSupported"}};
-  CAPTURE(told.output());
-  CHECK(
-      told.tells("<shares_chunks=no>hipMemExportToShareableHandle gave hipErrorNotSupported when "
-                 "a chunk was exported"));
+  told.check_tells(
+      "<shares_chunks=no>hipMemExportToShareableHandle gave hipErrorNotSupported when "
+      "a chunk was exported");
 }
 
 TEST_CASE("capability: a shortage is no finding, and is not kept") {
@@ -248,9 +240,8 @@ TEST_CASE("capability: a shortage is no finding, and is not kept") {
       CAPTURE(limit);
       CAPTURE(profile);
       const told_by_child told{{profile, "HIPVMM_HOST_FAULTS=" + std::string{limit}}};
-      CAPTURE(told.output());
-      CHECK(told.tells("<virtual_memory=unknown>not found out: "));
-      CHECK(told.tells("; not kept, for nothing was found out that would last"));
+      told.check_tells("<virtual_memory=unknown>not found out: ");
+      told.check_tells("; not kept, for nothing was found out that would last");
       CHECK_FALSE(told.tells("=no>"));
       CHECK_FALSE(std::filesystem::exists(told.cache() / "hipvmm"));
     }
@@ -260,18 +251,17 @@ TEST_CASE("capability: a shortage is no finding, and is not kept") {
 TEST_CASE("capability: map that is out of memory on an empty device is a no, and is not kept") {
   const told_by_child told{
       {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap error=hipErrorOutOfMemory"}};
-  CAPTURE(told.output());
-  CHECK(
-      told.tells("<virtual_memory=no>hipMemMap gave hipErrorOutOfMemory when a chunk was mapped, "
-                 "each time"));
-  CHECK(told.tells("<path=fallback>"));
-  CHECK(told.tells("; not kept, for nothing was found out that would last"));
+  told.check_tells(
+      "<virtual_memory=no>hipMemMap gave hipErrorOutOfMemory when a chunk was mapped, "
+      "each time");
+  told.check_tells("<path=fallback>");
+  told.check_tells("; not kept, for nothing was found out that would last");
 }
 
 TEST_CASE("HIPVMM_CAPABILITY: reprobe passes over the cache and writes it anew") {
   told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14"}};
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_CAPABILITY=reprobe"});
-  CHECK(told.tells("<origin>probed now in a process of its own; kept in /"));
+  told.check_tells("<origin>probed now in a process of its own; kept in /");
 }
 
 TEST_CASE(
@@ -280,23 +270,22 @@ TEST_CASE(
       {"HIPVMM_HOST_PROFILE=rocm-7.14",
        "HIPVMM_CAPABILITY=assume:tail_access=no,visible_at_once=no;assume:visibility_delay=7us,"
        "descriptors_per_chunk=1"}};
-  CAPTURE(told.output());
-  CHECK(told.tells("<tail_access=no>assumed by HIPVMM_CAPABILITY"));
-  CHECK(
-      told.tells("; assumed by HIPVMM_CAPABILITY: tail_access=no, visible_at_once=no, "
-                 "visibility_delay=7us, descriptors_per_chunk=1"));
-  CHECK(told.tells("<delay>7000\n"));
+  told.check_tells("<tail_access=no>assumed by HIPVMM_CAPABILITY");
+  told.check_tells(
+      "; assumed by HIPVMM_CAPABILITY: tail_access=no, visible_at_once=no, "
+      "visibility_delay=7us, descriptors_per_chunk=1");
+  told.check_tells("<delay>7000\n");
   CHECK(told.quirks() == std::set<std::string>{"access_from_base", "wait_until_visible",
                                                "larger_chunks", "one_reservation"});
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14"});
   CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
-  CHECK(told.tells("<tail_access=yes>"));
+  told.check_tells("<tail_access=yes>");
 }
 
 TEST_CASE("HIPVMM_CAPABILITY: assumptions may lead to the fallback") {
   const told_by_child told{
       {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_CAPABILITY=assume:virtual_memory=no"}};
-  CHECK(told.tells("<path=fallback>"));
+  told.check_tells("<path=fallback>");
 }
 
 TEST_CASE("HIPVMM_CAPABILITY: a file is taken for the device that it is about, and no other") {
@@ -307,10 +296,10 @@ TEST_CASE("HIPVMM_CAPABILITY: a file is taken for the device that it is about, a
   const std::string file = only_file_in(first.cache());
   REQUIRE_FALSE(file.empty());
   told_by_child told{{profile, alone, peers, "HIPVMM_CAPABILITY=" + file}};
-  CHECK(told.tells("<origin>read from " + file));
+  told.check_tells("<origin>read from " + file);
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4", alone, peers, "HIPVMM_CAPABILITY=" + file});
-  CHECK(told.tells(file + " is ignored: it is about"));
-  CHECK(told.tells("<origin>probed now"));
+  told.check_tells(file + " is ignored: it is about");
+  told.check_tells("<origin>probed now");
 }
 
 TEST_CASE("HIPVMM_CAPABILITY: what a file says is kept out of the cache, with what it leaves out") {
@@ -327,12 +316,11 @@ TEST_CASE("HIPVMM_CAPABILITY: what a file says is kept out of the cache, with wh
   std::vector<std::string> named = alone;
   named.push_back("HIPVMM_CAPABILITY=" + file);
   const told_by_child told{named};
-  CAPTURE(told.output());
-  CHECK(told.tells("<tail_access=no>"));
-  CHECK(told.tells("<crosses_chunks=yes>"));
-  CHECK(
-      told.tells(", the rest probed now in a process of its own; not kept, for it began with a "
-                 "file that HIPVMM_CAPABILITY names"));
+  told.check_tells("<tail_access=no>");
+  told.check_tells("<crosses_chunks=yes>");
+  told.check_tells(
+      ", the rest probed now in a process of its own; not kept, for it began with a "
+      "file that HIPVMM_CAPABILITY names");
   CHECK(only_file_in(told.cache()).empty());
 }
 

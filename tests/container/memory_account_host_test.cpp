@@ -13,7 +13,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_case.hpp"
 #include "support/region/shared_cache.hpp"
 #include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
@@ -250,16 +250,34 @@ void run_randomly(const std::vector<made_holder>& kinds, unsigned seed) {
   CHECK(detail::created_chunk_bytes(first_device) == 0);
 }
 
-HIPVMM_CHILD("memory account: random programs") {
+void check_on_each_profile(const std::string& child, const std::string& memory = "1GiB") {
+  for (const char* profile :
+       {"strict", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "cuda-13"}) {
+    CAPTURE(std::string{profile});
+    std::vector<std::string> environment = with_small_chunks(profile);
+    environment.push_back(std::string{"HIPVMM_HOST_PROFILE="} + profile);
+    environment.push_back("HIPVMM_HOST_MEMORY=" + memory);
+    check_child(child, environment);
+  }
+}
+
+HIPVMM_TEST_CASE_BY(
+    check_on_each_profile,
+    "memory: the driver counts what the library says it holds, after each operation" *
+        names_its_profiles) {
   for (const made_holder& kind : holders())
     for (unsigned seed = 1; seed <= 3; ++seed) run_randomly({kind}, seed);
 }
 
-HIPVMM_CHILD("memory account: random programs of several objects") {
+HIPVMM_TEST_CASE_BY(check_on_each_profile,
+                    "memory: the driver counts what several objects say they hold together" *
+                        names_its_profiles,
+                    "24MiB") {
   for (unsigned seed = 1; seed <= 2; ++seed) run_randomly(holders(), seed);
 }
 
-HIPVMM_CHILD("memory account: many rounds") {
+HIPVMM_TEST_CASE_BY(check_on_each_profile,
+                    "memory: an object emptied many times holds nothing" * names_its_profiles) {
   for (const made_holder& kind : holders()) {
     CAPTURE(std::string{kind.name});
     const memory_tag tag{"account"};
@@ -280,7 +298,10 @@ HIPVMM_CHILD("memory account: many rounds") {
 }
 
 /// Two vectors that take turns beside a little that stays in each.
-HIPVMM_CHILD("memory account: two vectors take turns") {
+HIPVMM_TEST_CASE_BY(check_on_each_profile,
+                    "memory: two vectors take turns on a device with room for one and a bit" *
+                        names_its_profiles,
+                    "64MiB") {
   stream s;
   growable_device_vector<char> a{first_device};
   growable_device_vector<char> b{first_device};
@@ -297,7 +318,9 @@ HIPVMM_CHILD("memory account: two vectors take turns") {
   check_account(a.capacity() + b.capacity());
 }
 
-HIPVMM_CHILD("memory account: an arena beside a live slot") {
+HIPVMM_TEST_CASE_BY(check_on_each_profile,
+                    "slot_arena: memory that its addresses pin is held, used first, and returns" *
+                        names_its_profiles) {
   stream s;
   slot_arena arena{first_device, small_slots()};
   arena.commit(sizes{3}, sizes{granule()}, s);
@@ -322,7 +345,9 @@ HIPVMM_CHILD("memory account: an arena beside a live slot") {
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-HIPVMM_CHILD("memory account: calls of a vector that grows again") {
+HIPVMM_TEST_CASE_BY(check_on_each_profile,
+                    "growable_device_vector: growth after a trim takes no more calls than before" *
+                        names_its_profiles) {
   const stream s;
   growable_device_vector<char> vector{first_device};
   const auto grow = [&] {
@@ -339,7 +364,9 @@ HIPVMM_CHILD("memory account: calls of a vector that grows again") {
   if (addresses_pin()) CHECK(created.count() == 0);
 }
 
-HIPVMM_CHILD("memory account: calls of an arena beside a live slot") {
+HIPVMM_TEST_CASE_BY(check_on_each_profile,
+                    "slot_arena: a trim beside a live slot unmaps nothing that its addresses pin" *
+                        names_its_profiles) {
   const stream s;
   slot_arena arena{first_device, small_slots()};
   arena.commit(sizes{0, 3}, sizes{4 * granule(), granule()}, s);
@@ -354,46 +381,6 @@ HIPVMM_CHILD("memory account: calls of an arena beside a live slot") {
   CHECK(unmapped.count() == (addresses_pin() ? 0 : 4 * arena.planes()));
   arena.commit(sizes{0}, sizes{4 * granule()}, s);
   CHECK(created.count() == (addresses_pin() ? 0 : 4 * arena.planes()));
-}
-
-void check_on_each_profile(const char* child, const std::string& memory = "1GiB") {
-  for (const char* profile :
-       {"strict", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "cuda-13"}) {
-    CAPTURE(std::string{profile});
-    std::vector<std::string> environment = with_small_chunks(profile);
-    environment.push_back(std::string{"HIPVMM_HOST_PROFILE="} + profile);
-    environment.push_back("HIPVMM_HOST_MEMORY=" + memory);
-    check_child(child, environment);
-  }
-}
-
-TEST_CASE("memory: the driver counts what the library says it holds, after each operation" *
-          names_its_profiles) {
-  check_on_each_profile("memory account: random programs");
-}
-TEST_CASE("memory: the driver counts what several objects say they hold together" *
-          names_its_profiles) {
-  check_on_each_profile("memory account: random programs of several objects", "24MiB");
-}
-TEST_CASE("memory: an object emptied many times holds nothing" * names_its_profiles) {
-  check_on_each_profile("memory account: many rounds");
-}
-TEST_CASE("memory: two vectors take turns on a device with room for one and a bit" *
-          names_its_profiles) {
-  check_on_each_profile("memory account: two vectors take turns", "64MiB");
-}
-TEST_CASE("slot_arena: memory that its addresses pin is held, used first, and returns" *
-          names_its_profiles) {
-  check_on_each_profile("memory account: an arena beside a live slot");
-}
-
-TEST_CASE("growable_device_vector: growth after a trim takes no more calls than before" *
-          names_its_profiles) {
-  check_on_each_profile("memory account: calls of a vector that grows again");
-}
-TEST_CASE("slot_arena: a trim beside a live slot unmaps nothing that its addresses pin" *
-          names_its_profiles) {
-  check_on_each_profile("memory account: calls of an arena beside a live slot");
 }
 
 }  // namespace

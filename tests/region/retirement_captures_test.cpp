@@ -6,7 +6,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include "support/captures.hpp"
 #include "support/device_use.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_case.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
@@ -41,14 +41,15 @@ void check_in_children(const char* name, int expected = 0, bool captures_beside_
   }
 }
 
-HIPVMM_CHILD("exits while it captures and memory waits") {
+HIPVMM_TEST_CASE_BY(check_in_children, "retirement: a process that captures may exit", 3) {
   const stream captured{first_device};
   begin_capture(captured);
   region_of_one_chunk().retire();
   std::exit(3);
 }
 
-HIPVMM_CHILD("exits while it captures and then ends a static region") {
+HIPVMM_TEST_CASE_BY(check_in_children,
+                    "retirement: a static region may end while a stream is captured", 3) {
   struct late {
     region value = region_of_one_chunk();
     ~late() { value.retire(); }
@@ -61,7 +62,7 @@ HIPVMM_CHILD("exits while it captures and then ends a static region") {
   std::exit(3);
 }
 
-HIPVMM_CHILD("drains while it captures") {
+HIPVMM_TEST_CASE_BY(check_in_children, "retirement: a drain in a capture ends or says why not") {
   const stream captured{first_device};
   region used = region_of_one_chunk();
   begin_capture(captured);
@@ -85,7 +86,8 @@ HIPVMM_CHILD("drains while it captures") {
   CHECK(retired_memory().waiting == 0);
 }
 
-HIPVMM_CHILD("grows on a full device while it captures") {
+HIPVMM_TEST_CASE_BY(check_in_children,
+                    "retirement: growth on a full device in a capture ends or says why not") {
   const whole_gpu filled;
   const std::size_t most = first_device.free_memory() / granule() * 3 / 5;
   const stream captured{first_device};
@@ -132,13 +134,16 @@ void capture_beside(int rounds, Use use) {
     for (const int each : kept) CHECK(each == rounds);
 }
 
-HIPVMM_CHILD("captures in three threads while memory is retired") {
+HIPVMM_TEST_CASE_BY(check_in_children,
+                    "retirement: captures of other threads are kept where hipFree waits", 0, true) {
   capture_beside(30, [] { region_of_one_chunk().retire(); });
   drain_retired_memory();
   CHECK(retired_memory().waiting == 0);
 }
 
-HIPVMM_CHILD("captures in three threads while the device is waited for") {
+HIPVMM_TEST_CASE_BY(
+    check_in_children,
+    "retirement: captures are kept beside a wait for the device where hipFree waits", 0, true) {
   // NVIDIA's driver 580 crashes within 100 of these rounds if hipDeviceSynchronize waits.
   capture_beside(300, [] {
     try {
@@ -148,24 +153,6 @@ HIPVMM_CHILD("captures in three threads while the device is waited for") {
       CHECK(error.code() == hipErrorStreamCaptureUnsupported);
     }
   });
-}
-
-TEST_CASE("retirement: a process that captures may exit") {
-  check_in_children("exits while it captures and memory waits", 3);
-  check_in_children("exits while it captures and then ends a static region", 3);
-}
-
-TEST_CASE("retirement: a drain in a capture ends or says why not") {
-  check_in_children("drains while it captures");
-}
-
-TEST_CASE("retirement: growth on a full device in a capture ends or says why not") {
-  check_in_children("grows on a full device while it captures");
-}
-
-TEST_CASE("retirement: captures of other threads are kept where hipFree waits") {
-  check_in_children("captures in three threads while memory is retired", 0, true);
-  check_in_children("captures in three threads while the device is waited for", 0, true);
 }
 
 TEST_SUITE_END();

@@ -8,7 +8,7 @@
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_case.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
@@ -35,7 +35,8 @@ region backed_region() {
   return made;
 }
 
-HIPVMM_CHILD("ends with memory that waits") {
+HIPVMM_TEST_CASE_BY(check_ends_well, "retirement: nothing that waits is lost at exit",
+                    {"HIPVMM_HOST_LEAKS=1"}) {
   {
     // Ends after the library's handler, because on AMD the end of a stream waits for its work.
     static const stream stream;
@@ -53,7 +54,9 @@ HIPVMM_CHILD("ends with memory that waits") {
   std::exit(0);
 }
 
-HIPVMM_CHILD("ends with memory that waits and a region that ends after all") {
+HIPVMM_TEST_CASE_BY(check_ends_well,
+                    "retirement: regions of static storage may end after the exit handler",
+                    {"HIPVMM_HOST_LEAKS=1"}) {
   struct late {
     region value = backed_region();
     ~late() { value.retire(); }
@@ -119,7 +122,8 @@ class given_up_late {
   region region_{first_device, 8 * granule()};
 };
 
-HIPVMM_CHILD("trims a region in use after the library's exit handler") {
+HIPVMM_TEST_CASE_BY(check_ends_well,
+                    "retirement: after the exit handler a trim waits for the stream itself") {
   struct late : given_up_late {
     ~late() {
       give_up([](region& used, stream_ref stream) {
@@ -135,7 +139,9 @@ HIPVMM_CHILD("trims a region in use after the library's exit handler") {
   std::exit(0);
 }
 
-HIPVMM_CHILD("retires a region in use after the library's exit handler") {
+HIPVMM_TEST_CASE_BY(
+    check_ends_well,
+    "retirement: after the exit handler the end of a region waits for the devices") {
   struct late : given_up_late {
     ~late() {
       give_up([](region& used, stream_ref) { used.retire(); });
@@ -155,23 +161,6 @@ HIPVMM_CHILD("an error handler ends the process in the thread") {
   const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
   destroyed.retire();
   for (;;) ::pause();
-}
-
-TEST_CASE("retirement: nothing that waits is lost at exit") {
-  check_child_ends(0, "ends with memory that waits", {"HIPVMM_HOST_LEAKS=1"});
-}
-
-TEST_CASE("retirement: regions of static storage may end after the exit handler") {
-  check_child_ends(0, "ends with memory that waits and a region that ends after all",
-                   {"HIPVMM_HOST_LEAKS=1"});
-}
-
-TEST_CASE("retirement: after the exit handler a trim waits for the stream itself") {
-  check_child_ends(0, "trims a region in use after the library's exit handler");
-}
-
-TEST_CASE("retirement: after the exit handler the end of a region waits for the devices") {
-  check_child_ends(0, "retires a region in use after the library's exit handler");
 }
 
 TEST_CASE("retirement: a child of fork() does not wait for threads that it lacks") {

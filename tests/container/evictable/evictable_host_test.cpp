@@ -21,22 +21,9 @@
 namespace hipvmm::test {
 namespace {
 
-constexpr const char* device_of_layers = "HIPVMM_HOST_MEMORY=64MiB";
-
 using layer = evictable_layer;
 
-bool is_refused(std::size_t bytes) {
-  try {
-    request_bytes(bytes);
-    return false;
-  } catch (const out_of_memory&) {
-    return true;
-  }
-}
-
-HIPVMM_TEST_CASE_IN("evictable: leaves for a request and returns with its contents",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: leaves for a request and returns with its contents") {
   layer one{32 * MiB};
   const void* const base = one.memory.base();
   request_bytes(48 * MiB);
@@ -55,9 +42,7 @@ HIPVMM_TEST_CASE_IN("evictable: leaves for a request and returns with its conten
   CHECK(one.is_here());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: idle memory goes first, then by priority and use",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: idle memory goes first, then by priority and use") {
   mr::pool_options of_pool;
   of_pool.priority = 9;
   mr::vmm_pool_resource pool{first_device, of_pool};
@@ -95,23 +80,21 @@ HIPVMM_TEST_CASE_IN("evictable: idle memory goes first, then by priority and use
   for (layer* each : {&low, &third, &second, &first, &high}) CHECK(each->is_right());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: is left alone in a use, and while its work may run",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: is left alone in a use, and while its work may run") {
   layer one{32 * MiB};
   blocked_stream busy{first_device};
   one.held->use(busy);
   const stream other;
   one.held->use(other, access_right::read);
-  CHECK(is_refused(48 * MiB));
+  CHECK_FALSE(request_is_served(48 * MiB));
   one.held->done(other);
-  CHECK(is_refused(48 * MiB));
+  CHECK_FALSE(request_is_served(48 * MiB));
   one.held->done(busy);
-  CHECK(is_refused(48 * MiB));
+  CHECK_FALSE(request_is_served(48 * MiB));
   CHECK(one.held->statistics().refused_in_use >= 3);
   busy.release();
   first_device.synchronize();
-  CHECK_FALSE(is_refused(48 * MiB));
+  CHECK(request_is_served(48 * MiB));
   CHECK(one.is_right());
 }
 
@@ -133,8 +116,7 @@ HIPVMM_TEST_CASE_IN("evictable: on AMD no event is recorded in an idle stream",
   CHECK(records.count() == 1);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: an eviction waits for no other work", {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: an eviction waits for no other work") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   layer one{32 * MiB};
   const blocked_stream busy{first_device};
@@ -142,9 +124,7 @@ HIPVMM_TEST_CASE_IN("evictable: an eviction waits for no other work", {device_of
   CHECK_FALSE(one.is_here());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: a use waits for the work of others, a prefetch does not",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a use waits for the work of others, a prefetch does not") {
   layer first{40 * MiB, {}, 1};
   const stream stream;
   first.held->use(stream);
@@ -163,8 +143,7 @@ HIPVMM_TEST_CASE_IN("evictable: a use waits for the work of others, a prefetch d
   CHECK_FALSE(second.is_here());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: pools, arenas and vectors of a tag take part", {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: pools, arenas and vectors of a tag take part") {
   memory_tag tag;
   mr::pool_options of_pool;
   of_pool.tag = tag;
@@ -221,8 +200,7 @@ HIPVMM_TEST_CASE_IN("evictable: pools, arenas and vectors of a tag take part", {
   first_device.synchronize();
 }
 
-HIPVMM_TEST_CASE_IN("evictable: what was only read is not copied again", {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: what was only read is not copied again") {
   layer one{32 * MiB};
   const auto copies_of_eviction = [] {
     const call_counter copies{"hipMemcpyAsync"};
@@ -251,9 +229,7 @@ HIPVMM_TEST_CASE_IN("evictable: what was only read is not copied again", {device
   CHECK(one.is_right());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: a function of the program brings the contents back",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a function of the program brings the contents back") {
   layer* filled = nullptr;
   int calls = 0;
   bool fails = false;
@@ -289,8 +265,7 @@ HIPVMM_TEST_CASE_IN("evictable: a function of the program brings the contents ba
   CHECK(one.is_right());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: file and pageable memory", {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: file and pageable memory") {
   evictable_options options;
   options.storage = {sleep_storage::file, {}, "/dev/shm"};
   layer first{16 * MiB, options, 1};
@@ -305,14 +280,12 @@ HIPVMM_TEST_CASE_IN("evictable: file and pageable memory", {device_of_layers}) {
   }
 }
 
-HIPVMM_TEST_CASE_IN("evictable: a request that would fail nevertheless evicts nothing",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a request that would fail nevertheless evicts nothing") {
   layer first{12 * MiB, {}, 1};
   layer second{20 * MiB, {}, 2};
   region rest{first_device, 128 * MiB};
   rest.commit(0, 16 * MiB);
-  CHECK(is_refused(56 * MiB));
+  CHECK_FALSE(request_is_served(56 * MiB));
   CHECK_THROWS_AS(rest.commit(16 * MiB, 48 * MiB + granule(), 2 * MiB), out_of_memory);
   CHECK(first.held->statistics().evictions + second.held->statistics().evictions == 0);
   request_bytes(48 * MiB);
@@ -338,9 +311,7 @@ HIPVMM_TEST_CASE_IN("evictable: a request that would fail nevertheless evicts no
   CHECK_FALSE(first.is_here());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: memory that cannot sleep is passed over, with the reason",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: memory that cannot sleep is passed over, with the reason") {
   const memory_tag tag;
   region_options options = tagged_by(tag);
   options.shareable = handle_type::posix_fd;
@@ -356,8 +327,7 @@ HIPVMM_TEST_CASE_IN("evictable: memory that cannot sleep is passed over, with th
   CHECK(held.statistics().reason.find("exported") != std::string::npos);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: misuse is refused", {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: misuse is refused") {
   layer one{8 * MiB};
   const stream stream;
   CHECK_THROWS_AS(one.held->done(stream), std::logic_error);
@@ -381,8 +351,7 @@ HIPVMM_TEST_CASE_IN("evictable: misuse is refused", {device_of_layers}) {
   CHECK(one.held->device() == first_device);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: uses cost no capture under way", {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: uses cost no capture under way") {
   layer one{32 * MiB};
   const stream stream;
   hipvmm::stream captured;
@@ -394,9 +363,7 @@ HIPVMM_TEST_CASE_IN("evictable: uses cost no capture under way", {device_of_laye
   end_capture(captured.get());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: suspend and resume of the program mix with it",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: suspend and resume of the program mix with it") {
   layer one{16 * MiB};
   suspend(one.tag, keep::contents);
   CHECK(one.is_right());
@@ -411,9 +378,7 @@ HIPVMM_TEST_CASE_IN("evictable: suspend and resume of the program mix with it",
   one.memory.decommit(0, 16 * MiB);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: a use that woke the memory keeps what an older one writes",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a use that woke the memory keeps what an older one writes") {
   layer one{16 * MiB};
   const stream stream;
   one.held->use(stream);
@@ -430,9 +395,7 @@ HIPVMM_TEST_CASE_IN("evictable: a use that woke the memory keeps what an older o
   CHECK(one.is_right());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: the function that fills may call all that a use may",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: the function that fills may call all that a use may") {
   const memory_tag tag;
   growth_options of_vector;
   of_vector.chunks.tag = tag;
@@ -464,9 +427,7 @@ HIPVMM_TEST_CASE_IN("evictable: the function that fills may call all that a use 
   held.done(stream);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: uses evict each other, never their own memory",
-                    {device_of_layers}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: uses evict each other, never their own memory") {
   layer first{40 * MiB, {}, 1};
   const stream stream;
   std::optional<layer> second{std::in_place, 40 * MiB, evictable_options{}, 2};

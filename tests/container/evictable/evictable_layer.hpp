@@ -9,10 +9,12 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/devices.hpp"
+#include "support/process/child_case.hpp"
 #include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
@@ -23,6 +25,12 @@ inline bool can_sleep() {
   return of.path() != memory_path::fallback &&
          (of.has(trait::returns_memory) || of.needs(quirk::re_reserve));
 }
+
+/// Runs a child on a device of 64 MiB, if tagged memory returns.
+inline void check_where_memory_sleeps(const std::string& name) {
+  if (can_sleep()) check_child(name, {"HIPVMM_HOST_MEMORY=64MiB"});
+}
+#define EVICTABLE_TEST_CASE(name) HIPVMM_TEST_CASE_BY(check_where_memory_sleeps, name)
 
 inline evictable_options of_priority(int priority) {
   evictable_options options;
@@ -71,6 +79,15 @@ struct evictable_layer {
 inline void request_bytes(std::size_t bytes) {
   growable_device_vector<char> vector{first_device};
   vector.resize_uninitialized(bytes);
+}
+
+inline bool request_is_served(std::size_t bytes) {
+  try {
+    request_bytes(bytes);
+    return true;
+  } catch (const out_of_memory&) {
+    return false;
+  }
 }
 
 }  // namespace hipvmm::test

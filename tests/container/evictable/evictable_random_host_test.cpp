@@ -19,9 +19,7 @@ namespace {
 
 constexpr const char* device_of_evictables = "HIPVMM_HOST_MEMORY=64MiB";
 
-HIPVMM_TEST_CASE_IN("evictable: two threads whose uses evict each other come to an end",
-                    {device_of_evictables}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: two threads whose uses evict each other come to an end") {
   std::atomic<int> served{0};
   const auto work = [&](std::uint32_t seed) {
     evictable_layer first{16 * MiB, {}, seed};
@@ -74,8 +72,7 @@ HIPVMM_TEST_CASE_IN("evictable: any call of HIP may fail in an eviction",
   memory_budget::remove(name, first_device.uuid());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: a child of fork() is refused", {device_of_evictables}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a child of fork() is refused") {
   evictable_layer one{8 * MiB};
   const stream stream;
   CHECK(succeeds_in_forked_child([&] {
@@ -196,9 +193,8 @@ class eviction_driver {
   int served_ = 0;
 };
 
-HIPVMM_TEST_CASE_IN("evictable: no request fails while enough is idle or evictable",
-                    {device_of_evictables}) {
-  if (can_sleep()) eviction_driver{}.run(100);
+EVICTABLE_TEST_CASE("evictable: no request fails while enough is idle or evictable") {
+  eviction_driver{}.run(100);
 }
 
 // Growth by chunks of one size: the last one fails, and those before it are free again.

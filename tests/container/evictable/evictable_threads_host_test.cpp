@@ -35,18 +35,7 @@ class unmap_watcher final : public memory_registrar {
   std::function<void()> on_unmap;
 };
 
-bool request_is_served(std::size_t bytes) {
-  try {
-    request_bytes(bytes);
-    return true;
-  } catch (const out_of_memory&) {
-    return false;
-  }
-}
-
-HIPVMM_TEST_CASE_IN("evictable: calls outside a use wait for an eviction in another thread",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: calls outside a use wait for an eviction in another thread") {
   const memory_tag tag;
   const auto watcher = std::make_shared<unmap_watcher>();
   growth_options of_vector;
@@ -89,9 +78,7 @@ HIPVMM_TEST_CASE_IN("evictable: calls outside a use wait for an eviction in anot
   watcher->on_unmap = nullptr;
 }
 
-HIPVMM_TEST_CASE_IN("evictable: two functions that fill may request each other's memory",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: two functions that fill may request each other's memory") {
   std::atomic<int> filling{0};
   std::atomic<int> ended{0};
   evictable_options options;
@@ -115,9 +102,7 @@ HIPVMM_TEST_CASE_IN("evictable: two functions that fill may request each other's
   CHECK(request_is_served(60 * MiB));
 }
 
-HIPVMM_TEST_CASE_IN("evictable: a request gets what another thread evicts meanwhile",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a request gets what another thread evicts meanwhile") {
   const memory_tag tag;
   const auto watcher = std::make_shared<unmap_watcher>();
   region_options tagged = tagged_by(tag);
@@ -152,9 +137,7 @@ HIPVMM_TEST_CASE_IN("evictable: a request gets what another thread evicts meanwh
   }
 }
 
-HIPVMM_TEST_CASE_IN("evictable: calls of its own in its callbacks are refused",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: calls of its own in its callbacks are refused") {
   evictable* of = nullptr;
   int refused = 0;
   const auto call_all = [&] {
@@ -192,9 +175,7 @@ HIPVMM_TEST_CASE_IN("evictable: calls of its own in its callbacks are refused",
   CHECK(refused == 6);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: an eviction does not wait for a request that waits for work",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: an eviction does not wait for a request that waits for work") {
   const memory_tag tag;
   mr::pool_options options;
   options.tag = tag;
@@ -216,9 +197,7 @@ HIPVMM_TEST_CASE_IN("evictable: an eviction does not wait for a request that wai
   pool.deallocate(stream, block, 8 * MiB);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: a use that waits for work blocks no other use",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a use that waits for work blocks no other use") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   evictable_layer asleep{20 * MiB, {}, 1};
   request_bytes(48 * MiB);
@@ -292,9 +271,7 @@ HIPVMM_TEST_CASE_IN("evictable: the order checker finds a done() that names anot
 }
 #endif
 
-HIPVMM_TEST_CASE_IN("evictable: a use that waits for work takes what others release",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: a use that waits for work takes what others release") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   evictable_layer asleep{20 * MiB, {}, 1};
   request_bytes(48 * MiB);
@@ -324,9 +301,7 @@ HIPVMM_TEST_CASE_IN("evictable: a use that waits for work takes what others rele
   if (!is_refused) asleep.held->done(stream);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is evicted later",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: memory that an eviction could not map again is evicted later") {
   const memory_tag tag;
   const stream stream;
   region first{first_device, 16 * MiB, tagged_by(tag)};
@@ -357,8 +332,7 @@ HIPVMM_TEST_CASE_IN("evictable: memory that an eviction could not map again is e
   CHECK(has_tag(second, 0, 3, stream));
 }
 
-HIPVMM_TEST_CASE_IN("evictable: the slack of a growth evicts nothing", {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: the slack of a growth evicts nothing") {
   const evictable_layer stays{28 * MiB};
   growable_device_vector<char> vector{first_device};
   vector.reserve(34 * MiB);
@@ -369,9 +343,7 @@ HIPVMM_TEST_CASE_IN("evictable: the slack of a growth evicts nothing", {device_o
   CHECK(stays.is_here());
 }
 
-HIPVMM_TEST_CASE_IN("evictable: callbacks of its calls may wait for a thread that uses it",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: callbacks of its calls may wait for a thread that uses it") {
   evictable_layer asleep{16 * MiB};
   request_bytes(56 * MiB);
   drain_retired_memory();

@@ -20,7 +20,7 @@
 #include "ipc/budget/process_identity.hpp"
 #include "ipc/publication_page.hpp"
 #include "support/happens.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_case.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/test.hpp"
@@ -200,7 +200,7 @@ TEST_CASE_FIXTURE(budget_folder, "memory_budget: in different folders one name i
   CHECK(budget.report().bytes == budget_unit());
 }
 
-HIPVMM_CHILD("makes files where they must be short") {
+HIPVMM_TEST_CASE_IN("memory_budget: a limit on the length of files is an error, not the end", {}) {
   const rlimit least{16, RLIM_INFINITY};
   const temporary_folder folder;
   ::setenv("HIPVMM_BUDGETS", folder.path().c_str(), 1);
@@ -211,10 +211,6 @@ HIPVMM_CHILD("makes files where they must be short") {
                        doctest::Contains("File too large"), ipc_error);
   CHECK_THROWS_WITH_AS(detail::publication_page{}, doctest::Contains("File too large"), ipc_error);
   CHECK(fs::is_empty(folder.path()));
-}
-
-TEST_CASE("memory_budget: a limit on the length of files is an error, not the end") {
-  check_child("makes files where they must be short");
 }
 
 }  // namespace

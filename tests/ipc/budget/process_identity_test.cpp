@@ -17,7 +17,7 @@
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/process_identity.hpp"
 #include "support/happens.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_case.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/test.hpp"
 
@@ -110,7 +110,8 @@ TEST_CASE("process_identity: a process runs when only its first thread has ended
   CHECK(run_child("ends its first thread only").status == 42);
 }
 
-HIPVMM_CHILD("looks at processes that /proc hides") {
+HIPVMM_TEST_CASE_BY(check_identity_child,
+                    "process_identity: a process that /proc hides runs until it ends") {
   if (!can(::unshare(CLONE_NEWNS), "enter a mount namespace")) return;
   // In a chroot "/" need not be a mount.
   if (!can(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "make mounts private"))
@@ -128,11 +129,8 @@ HIPVMM_CHILD("looks at processes that /proc hides") {
   CHECK_FALSE(detail::is_running(other.identity));
 }
 
-TEST_CASE("process_identity: a process that /proc hides runs until it ends") {
-  check_identity_child("looks at processes that /proc hides");
-}
-
-HIPVMM_CHILD("looks at itself in a /proc of another PID namespace") {
+HIPVMM_TEST_CASE_BY(check_identity_child,
+                    "process_identity: a /proc of another PID namespace is refused") {
   // Twice below this process, because a process whose namespace has ended starts no thread, and
   // LeakSanitizer starts one at its end.
   CHECK(succeeds_in_forked_child([] {
@@ -146,10 +144,6 @@ HIPVMM_CHILD("looks at itself in a /proc of another PID namespace") {
       return false;
     });
   }));
-}
-
-TEST_CASE("process_identity: a /proc of another PID namespace is refused") {
-  check_identity_child("looks at itself in a /proc of another PID namespace");
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
