@@ -50,7 +50,9 @@ struct vector_owner : counted_storage {
   static bool is_empty(const owner_type& owner) {
     return owner.data() == nullptr && owner.empty() && owner.capacity() == 0;
   }
-  static const int* identity(const owner_type& owner) { return owner.data(); }
+  static auto identity(const owner_type& owner) {
+    return std::tuple{owner.data(), owner.size(), owner.capacity()};
+  }
 };
 
 struct buffer_owner {

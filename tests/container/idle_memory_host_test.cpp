@@ -116,8 +116,33 @@ HIPVMM_TEST_CASE_IN("idle memory: a pool's serves requests of every kind", {smal
   CHECK(counted.time.count() > 0);
 }
 
+HIPVMM_TEST_CASE_IN("idle memory: a pool keeps its initial bytes", {small_device}) {
+  const auto pool = idle_pool(mr::pool_options{.initial_bytes = 48 * MiB});
+  growable_device_vector<char> vector{first_device};
+  CHECK_THROWS_AS(vector.resize_uninitialized(32 * MiB), out_of_memory);
+  CHECK(pool->usage().reserved_current == 48 * MiB);
+  CHECK(idle_memory().refused > 0);
+}
+
+HIPVMM_TEST_CASE_IN("idle memory: a request larger than the device takes nothing", {small_device}) {
+  const auto pool = idle_pool();
+  growable_device_vector<char> vector{first_device};
+  CHECK_THROWS_AS(vector.resize_uninitialized(65 * MiB), out_of_memory);
+  CHECK(pool->usage().reserved_current == 48 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("idle memory: is asked for if HIP does not say again what is free",
+                    {small_device}) {
+  const auto pool = idle_pool();
+  // The shortage asks first.
+  const planned_fault fault{"hipMemGetInfo", 2, hipErrorUnknown};
+  growable_device_vector<char> vector{first_device};
+  vector.resize_uninitialized(32 * MiB);
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
 HIPVMM_TEST_CASE_IN("idle memory: an arena's serves requests of every kind", {small_device}) {
-  if (!has_virtual_memory()) return;
   const auto arena = idle_arena();
   request_by_each_kind();
   CHECK(arena->statistics().held_bytes <= 32 * MiB);
@@ -125,7 +150,6 @@ HIPVMM_TEST_CASE_IN("idle memory: an arena's serves requests of every kind", {sm
 
 HIPVMM_TEST_CASE_IN("idle memory: an empty arena gives up addresses that pin the memory of others",
                     {small_device}) {
-  if (!has_virtual_memory()) return;
   const auto empty = idle_arena();
   const stream stream;
   {
@@ -139,7 +163,6 @@ HIPVMM_TEST_CASE_IN("idle memory: an empty arena gives up addresses that pin the
 
 HIPVMM_TEST_CASE_IN("idle memory: blocks of one arena move to another without a creation",
                     {small_device}) {
-  if (!has_virtual_memory()) return;
   const auto first = idle_arena();
   const stream stream;
   slot_arena second{first_device, slots_of(8 * MiB, 8)};
@@ -156,7 +179,7 @@ HIPVMM_TEST_CASE_IN("idle memory: blocks of one arena move to another without a 
 
 HIPVMM_TEST_CASE_IN("idle memory: chunks of one pool move to another without a creation",
                     {small_device}) {
-  if (!has_virtual_memory() || returns_all_or_nothing()) return;
+  if (returns_all_or_nothing()) return;
   const stream stream;
   const auto blocks_of = [&](mr::memory_resource& pool, std::size_t count) {
     std::vector<void*> made;
@@ -188,7 +211,6 @@ HIPVMM_TEST_CASE_IN("idle memory: chunks of one pool move to another without a c
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: two arenas flex within one budget", {"HIPVMM_HOST_MEMORY=1GiB"}) {
-  if (!has_virtual_memory()) return;
   chunk_cache common;
   const stream stream;
   const process_budget limit;
@@ -202,7 +224,6 @@ HIPVMM_TEST_CASE_IN("idle memory: two arenas flex within one budget", {"HIPVMM_H
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: counts what moved within a common cache", {small_device}) {
-  if (!has_virtual_memory()) return;
   chunk_cache common{64 * MiB};
   const auto first = idle_arena(&common);
   const stream stream;
@@ -212,27 +233,7 @@ HIPVMM_TEST_CASE_IN("idle memory: counts what moved within a common cache", {sma
   CHECK(idle_memory().released_bytes == 0);
 }
 
-HIPVMM_TEST_CASE_IN("idle memory: blocks that moved return when both arenas are empty",
-                    {small_device}) {
-  if (!has_virtual_memory()) return;
-  const stream stream;
-  slot_arena first{first_device, slots_of(16 * MiB)};
-  slot_arena second{first_device, slots_of(16 * MiB)};
-  const auto use_all = [&](slot_arena& one) {
-    for (const std::size_t each : fill(one, 4, 16 * MiB, stream)) one.release(each, stream);
-    stream.synchronize();
-  };
-  use_all(second);
-  use_all(first);
-  growable_device_vector<char> vector{first_device};
-  vector.resize_uninitialized(48 * MiB);
-  vector.clear();
-  vector.shrink_to_fit(stream);
-  use_all(second);
-}
-
 HIPVMM_TEST_CASE_IN("idle memory: objects that sleep are left alone", {small_device}) {
-  if (!has_virtual_memory()) return;
   const memory_tag tag;
   const stream stream;
   const auto pool = idle_pool(mr::pool_options{.tag = tag});
@@ -252,32 +253,7 @@ HIPVMM_TEST_CASE_IN("idle memory: objects that sleep are left alone", {small_dev
   CHECK(arena.statistics().needed_bytes == 8 * MiB);
 }
 
-HIPVMM_TEST_CASE_IN("idle memory: a pool keeps its initial bytes", {small_device}) {
-  const auto pool = idle_pool(mr::pool_options{.initial_bytes = 48 * MiB});
-  growable_device_vector<char> vector{first_device};
-  CHECK_THROWS_AS(vector.resize_uninitialized(32 * MiB), out_of_memory);
-  CHECK(pool->usage().reserved_current == 48 * MiB);
-  CHECK(idle_memory().refused > 0);
-}
-
-HIPVMM_TEST_CASE_IN("idle memory: a request larger than the device takes nothing", {small_device}) {
-  const auto pool = idle_pool();
-  growable_device_vector<char> vector{first_device};
-  CHECK_THROWS_AS(vector.resize_uninitialized(65 * MiB), out_of_memory);
-  CHECK(pool->usage().reserved_current == 48 * MiB);
-}
-
-HIPVMM_TEST_CASE_IN("idle memory: is asked for if HIP does not say again what is free",
-                    {small_device}) {
-  const auto pool = idle_pool();
-  // The shortage asks first.
-  const planned_fault fault{"hipMemGetInfo", 2, hipErrorUnknown};
-  growable_device_vector<char> vector{first_device};
-  vector.resize_uninitialized(32 * MiB);
-}
-
 HIPVMM_TEST_CASE_IN("idle memory: of work under way it is not waited for", {small_device}) {
-  if (!has_virtual_memory()) return;
   slot_arena arena{first_device, slots_of(16 * MiB)};
   blocked_stream busy{first_device};
   for (const std::size_t each : fill(arena, 3, 16 * MiB, busy)) arena.release(each, busy);
@@ -289,7 +265,6 @@ HIPVMM_TEST_CASE_IN("idle memory: of work under way it is not waited for", {smal
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: two threads that ask each other come to an end", {small_device}) {
-  if (!has_virtual_memory()) return;
   constexpr int rounds = 200;
   std::atomic<int> served{0};
   const auto work = [&] {
@@ -317,7 +292,6 @@ HIPVMM_TEST_CASE_IN("idle memory: two threads that ask each other come to an end
 
 HIPVMM_TEST_CASE_IN("idle memory: any call of HIP may fail while it is given",
                     {"HIPVMM_HOST_MEMORY=4GiB"}) {
-  if (!has_virtual_memory()) return;
   // No small device: a release that fails costs its memory for ever.
   const process_budget limit;
   struct short_device {
@@ -476,14 +450,15 @@ class random_driver {
 };
 
 HIPVMM_TEST_CASE_IN("idle memory: no request fails while enough is idle anywhere", {small_device}) {
-  if (has_virtual_memory()) random_driver{64 * MiB}.run(400);
+  random_driver{64 * MiB}.run(400);
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: within a budget too", {"HIPVMM_HOST_MEMORY=1GiB"}) {
-  if (!has_virtual_memory()) return;
   const process_budget limit;
   random_driver{64 * MiB}.run(400);
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace hipvmm::test

@@ -10,7 +10,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
-#include "support/process/child_process.hpp"
+#include "support/process/child_case.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
@@ -36,31 +36,12 @@ TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: a new one allocates nothing
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: commit backs all bytes up to the end of the range") {
-  memory.commit(2 * unit, unit);
-  CHECK(memory.committed_bytes() == 3 * unit);
-  CHECK(memory.chunk_count() == 1);
-  CHECK(hipvmm_host_device_bytes(0) == 3 * unit);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules,
                   "malloc_storage: commit of what is backed or of nothing makes no HIP call") {
   memory.commit(0, 4 * unit);
   const std::uint64_t calls = hipvmm_host_call_count(nullptr);
   memory.commit(unit, 2 * unit);
   memory.commit(16 * unit, 0);
   CHECK(hipvmm_host_call_count(nullptr) == calls);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: growth keeps the contents and frees the old memory") {
-  memory.commit(0, 2 * unit);
-  write_tags(memory, 0, 2, 1, stream);
-  memory.commit(2 * unit, 3 * unit);
-  check_tags(memory, 0, 2, 1, stream);
-  CHECK(memory.chunk_count() == 1);
-  drain_retired_memory();
-  CHECK(hipvmm_host_device_bytes(0) == 5 * unit);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: a first commit waits for nothing") {
@@ -215,12 +196,11 @@ TEST_CASE("malloc_storage: trim waits for a stream of a device without access") 
   CHECK(subject.memory.committed_bytes() == 0);
 }
 
-TEST_CASE("malloc_storage: retire of one in use waits for nothing") {
-  memory_in_use subject;
-  subject.memory.retire();
-  CHECK_FALSE(subject.stream.is_done());
+TEST_CASE_FIXTURE(memory_in_use, "malloc_storage: retire of one in use waits for nothing") {
+  memory.retire();
+  CHECK_FALSE(stream.is_done());
   CHECK(live_objects().allocations == 1);
-  subject.stream.release();
+  stream.release();
   drain_retired_memory();
   CHECK(live_objects().allocations == 0);
 }
@@ -252,22 +232,6 @@ TEST_CASE("malloc_storage: no device's hipFree holds up what another device used
   while (retired_memory().waiting != 1) std::this_thread::yield();
   CHECK(live_objects().allocations == 1);
   CHECK_FALSE(busy.is_done());
-}
-
-TEST_CASE_FIXTURE(sixteen_granules,
-                  "malloc_storage: trim to some bytes keeps all unless told to replace") {
-  memory.commit(0, 10 * unit);
-  write_tags(memory, 0, 10, 1, stream);
-  CHECK(memory.trim(3 * unit, stream) == 0);
-  CHECK(memory.trim(9 * unit, stream, tail_chunk::replace) == 0);
-  CHECK(memory.committed_bytes() == 10 * unit);
-  fill_async(stream, memory.base(), 0x3c, unit);
-  CHECK(memory.trim(2 * unit + 1, stream, tail_chunk::replace) == 7 * unit);
-  CHECK(memory.committed_bytes() == 3 * unit);
-  CHECK(read_bytes(stream, memory.base(), unit) == byte_vector(unit, 0x3c));
-  check_tags(memory, 1, 3, 1, stream);
-  drain_retired_memory();
-  CHECK(hipvmm_host_device_bytes(0) == 3 * unit);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
@@ -446,17 +410,15 @@ struct trimmed_late {
   }
 };
 
-HIPVMM_CHILD("trims an allocation in use after the library's exit handler") {
+HIPVMM_TEST_CASE_BY(
+    check_ends_well,
+    "malloc_storage: after the library's exit handler a trim waits for the stream itself") {
   // Constructed before the library's handler is registered, and so destroyed after it has run.
   static const trimmed_late kept;
   detail::malloc_storage retired{first_device, granule()};
   retired.commit(0, granule());
   retired.retire();
   std::exit(0);
-}
-
-TEST_CASE("malloc_storage: after the library's exit handler a trim waits for the stream itself") {
-  check_child_ends(0, "trims an allocation in use after the library's exit handler");
 }
 
 }  // namespace

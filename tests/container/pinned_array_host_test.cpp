@@ -47,15 +47,13 @@ TEST_CASE("pinned_array: the destructor waits for copies under way in streams of
   subject.check_waits([&] { subject.array.reset(); });
 }
 
-TEST_CASE("pinned_array: assignment waits for copies under way") {
-  array_in_use subject;
-  subject.check_waits([&] { *subject.array = {}; });
+TEST_CASE_FIXTURE(array_in_use, "pinned_array: assignment waits for copies under way") {
+  check_waits([&] { *array = {}; });
 }
 
-TEST_CASE("pinned_array: reset waits for its stream") {
-  array_in_use subject;
-  subject.check_waits([&] { subject.array->reset(subject.stream); });
-  CHECK(subject.array->empty());
+TEST_CASE_FIXTURE(array_in_use, "pinned_array: reset waits for its stream") {
+  check_waits([&] { array->reset(stream); });
+  CHECK(array->empty());
 }
 
 }  // namespace

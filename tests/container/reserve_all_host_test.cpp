@@ -34,17 +34,16 @@ struct three_vectors {
   }
 };
 
-TEST_CASE("reserve_all: makes room in vectors of any element types") {
-  three_vectors all;
-  reserve_all({{all.numbers, 2'000'000}, {all.points, 1'000'000}, {all.rows, 10'000}});
-  CHECK(all.numbers.capacity() >= 2'000'000);
-  CHECK(all.points.capacity() >= 1'000'000);
-  CHECK(all.rows.capacity() >= 10'000);
-  all.check_elements();
+TEST_CASE_FIXTURE(three_vectors, "reserve_all: makes room in vectors of any element types") {
+  reserve_all({{numbers, 2'000'000}, {points, 1'000'000}, {rows, 10'000}});
+  CHECK(numbers.capacity() >= 2'000'000);
+  CHECK(points.capacity() >= 1'000'000);
+  CHECK(rows.capacity() >= 10'000);
+  check_elements();
   reserve_all({});
-  const auto reserved = all.capacities();
-  reserve_all({{all.numbers, 1}, {all.points, 0}, {all.rows, 10'000}});
-  CHECK(all.capacities() == reserved);
+  const auto reserved = capacities();
+  reserve_all({{numbers, 1}, {points, 0}, {rows, 10'000}});
+  CHECK(capacities() == reserved);
 }
 
 TEST_CASE("reserve_all: makes the calls of one reserve each" * needs_virtual_memory) {
@@ -61,25 +60,23 @@ TEST_CASE("reserve_all: makes the calls of one reserve each" * needs_virtual_mem
   CHECK(of_all.count() <= expected);
 }
 
-TEST_CASE("reserve_all: one that cannot be leaves no other grown" * needs_virtual_memory) {
-  three_vectors all;
+TEST_CASE_FIXTURE(three_vectors,
+                  "reserve_all: one that cannot be leaves no other grown" * needs_virtual_memory) {
   const std::size_t too_many = second_device.total_memory() / sizeof(element12) + 1;
+  CHECK_THROWS_AS(reserve_all({{numbers, 2'000'000}, {rows, 10'000}, {points, too_many}}),
+                  out_of_memory);
+  CHECK(capacities() == before);
+  check_elements();
   CHECK_THROWS_AS(
-      reserve_all({{all.numbers, 2'000'000}, {all.rows, 10'000}, {all.points, too_many}}),
-      out_of_memory);
-  CHECK(all.capacities() == all.before);
-  all.check_elements();
-  CHECK_THROWS_AS(
-      reserve_all({{all.numbers, 2'000'000}, {all.rows, std::numeric_limits<std::size_t>::max()}}),
+      reserve_all({{numbers, 2'000'000}, {rows, std::numeric_limits<std::size_t>::max()}}),
       std::length_error);
-  CHECK(all.capacities() == all.before);
+  CHECK(capacities() == before);
   // The same vector twice.
-  CHECK_THROWS_AS(
-      reserve_all({{all.numbers, 2'000'000}, {all.numbers, 4'000'000}, {all.points, too_many}}),
-      out_of_memory);
-  CHECK(all.capacities() == all.before);
-  all.numbers.resize(3'000'000, 5, all.stream);
-  CHECK(all.numbers.back_element(all.stream) == 5);
+  CHECK_THROWS_AS(reserve_all({{numbers, 2'000'000}, {numbers, 4'000'000}, {points, too_many}}),
+                  out_of_memory);
+  CHECK(capacities() == before);
+  numbers.resize(3'000'000, 5, stream);
+  CHECK(numbers.back_element(stream) == 5);
 }
 
 TEST_CASE("reserve_all: a call of HIP that fails leaves every capacity as it was" *

@@ -52,14 +52,13 @@ TEST_CASE("device_appender: a vector that backs nothing has room for nothing") {
   CHECK(vector.capacity() == 0);
 }
 
-TEST_CASE("device_appender: a run that appends nothing changes nothing") {
-  appender_subject subject;
+TEST_CASE_FIXTURE(appender_subject, "device_appender: a run that appends nothing changes nothing") {
   for (const on_overflow overflow : {on_overflow::discard, on_overflow::keep}) {
-    static_cast<void>(subject.appender.prepare(10, subject.stream));
-    const append_result result = subject.appender.commit(subject.stream, overflow);
+    static_cast<void>(appender.prepare(10, stream));
+    const append_result result = appender.commit(stream, overflow);
     CHECK(result.appended == 0);
     CHECK(result.missed == 0);
-    subject.check_unchanged();
+    check_unchanged();
   }
 }
 
@@ -71,48 +70,42 @@ TEST_CASE("device_appender: prepare refuses to begin a run within a run") {
   CHECK(subject.appender.commit(subject.stream).missed == 0);
 }
 
-TEST_CASE("device_appender: commit without a run throws logic_error") {
-  appender_subject subject;
-  CHECK_THROWS_WITH_AS(static_cast<void>(subject.appender.commit(subject.stream)),
+TEST_CASE_FIXTURE(appender_subject, "device_appender: commit without a run throws logic_error") {
+  CHECK_THROWS_WITH_AS(static_cast<void>(appender.commit(stream)),
                        doctest::Contains("call prepare first"), std::logic_error);
-  static_cast<void>(subject.appender.prepare(10, subject.stream));
-  subject.appender.discard();
-  CHECK_THROWS_AS(static_cast<void>(subject.appender.commit(subject.stream)), std::logic_error);
-  subject.check_unchanged();
+  static_cast<void>(appender.prepare(10, stream));
+  appender.discard();
+  CHECK_THROWS_AS(static_cast<void>(appender.commit(stream)), std::logic_error);
+  check_unchanged();
 }
 
-TEST_CASE("device_appender: a run may follow one that was discarded") {
-  appender_subject subject;
-  subject.appender.discard();
-  static_cast<void>(subject.appender.prepare(10, subject.stream));
-  subject.appender.discard();
-  static_cast<void>(subject.appender.prepare(10, subject.stream));
-  CHECK(subject.appender.commit(subject.stream).missed == 0);
-  subject.check_unchanged();
+TEST_CASE_FIXTURE(appender_subject, "device_appender: a run may follow one that was discarded") {
+  appender.discard();
+  static_cast<void>(appender.prepare(10, stream));
+  appender.discard();
+  static_cast<void>(appender.prepare(10, stream));
+  CHECK(appender.commit(stream).missed == 0);
+  check_unchanged();
 }
 
-TEST_CASE("device_appender: commit refuses a vector that was changed during the run") {
-  appender_subject subject;
-  static_cast<void>(subject.appender.prepare(10'000'000, subject.stream));
-  SUBCASE("by an element more") {
-    subject.vector.push_back(numbered<element12>(1), subject.stream);
-  }
-  SUBCASE("by an element less") { subject.vector.pop_back(); }
-  SUBCASE("by giving memory back") {
-    subject.vector.shrink_to_fit(subject.stream, tail_chunk::replace);
-  }
+TEST_CASE_FIXTURE(appender_subject,
+                  "device_appender: commit refuses a vector that was changed during the run") {
+  static_cast<void>(appender.prepare(10'000'000, stream));
+  SUBCASE("by an element more") { vector.push_back(numbered<element12>(1), stream); }
+  SUBCASE("by an element less") { vector.pop_back(); }
+  SUBCASE("by giving memory back") { vector.shrink_to_fit(stream, tail_chunk::replace); }
   SUBCASE("by moving its elements away") {
-    const growable_device_vector<element12> taken = std::move(subject.vector);
+    const growable_device_vector<element12> taken = std::move(vector);
     CHECK(taken.size() == 1000);
   }
-  const std::size_t size = subject.vector.size();
-  CHECK_THROWS_WITH_AS(static_cast<void>(subject.appender.commit(subject.stream)),
+  const std::size_t size = vector.size();
+  CHECK_THROWS_WITH_AS(static_cast<void>(appender.commit(stream)),
                        doctest::Contains("was changed during the run; it had 1000 elements"),
                        std::logic_error);
-  CHECK(subject.vector.size() == size);
-  subject.appender.discard();
-  static_cast<void>(subject.appender.prepare(10, subject.stream));
-  CHECK(subject.appender.commit(subject.stream).missed == 0);
+  CHECK(vector.size() == size);
+  appender.discard();
+  static_cast<void>(appender.prepare(10, stream));
+  CHECK(appender.commit(stream).missed == 0);
 }
 
 TEST_CASE("device_appender: more elements than addresses throw length_error and begin no run") {

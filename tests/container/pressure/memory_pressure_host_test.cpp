@@ -9,7 +9,6 @@
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/sleep/evictable.hpp>
 #include "container/pressure/pressure_marks.hpp"

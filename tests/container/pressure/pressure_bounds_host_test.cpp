@@ -9,8 +9,6 @@
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include "container/pressure/pressure_marks.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"

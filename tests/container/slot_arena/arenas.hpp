@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 
@@ -14,13 +15,20 @@ namespace hipvmm::test {
 using sizes = std::vector<std::size_t>;
 
 /// Slots of four blocks of one granule in two planes, and nothing prefetched.
-inline slot_arena_options small_slots(std::size_t slots = 4) {
+inline slot_arena_options small_slots(std::size_t slots = 4,
+                                      std::size_t budget = slot_arena_options::no_budget) {
   return slot_arena_options{.slots = slots,
                             .bytes_per_slot = 4 * granule(),
                             .planes = 2,
                             .block_bytes = granule(),
+                            .budget_bytes = budget,
                             .prefetch_blocks = 0};
 }
+
+struct four_slots {
+  hipvmm::stream stream{first_device};
+  slot_arena arena{first_device, small_slots()};
+};
 
 /// Bytes of a block in both planes.
 inline std::size_t row() { return 2 * granule(); }

@@ -40,7 +40,8 @@ TEST_CASE("slot_arena: destruction waits for no more than a block of what is pre
   CHECK(mapped.count() < 8 * 3 * 2);
 }
 
-HIPVMM_CHILD("slot_arena: ends while it prefetches") {
+HIPVMM_TEST_CASE_IN(
+    "slot_arena: the end of a process waits for no more than a block of what is prefetched", {}) {
   static std::uint64_t before = 0;
   // Registered first, and so called when the thread of the library has ended.
   std::atexit([] {
@@ -63,13 +64,7 @@ HIPVMM_CHILD("slot_arena: ends while it prefetches") {
   while (hipvmm_host_call_count("hipMemMap") == before) std::this_thread::yield();
 }
 
-TEST_CASE("slot_arena: the end of a process waits for no more than a block of what is prefetched") {
-  check_child("slot_arena: ends while it prefetches");
-}
-
-TEST_CASE("slot_arena: blocks that go back to the device were not moved") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots, "slot_arena: blocks that go back to the device were not moved") {
   arena.commit(sizes{0, 1}, sizes{granule(), granule()}, stream);
   arena.release(0, stream);
   stream.synchronize();
@@ -99,8 +94,7 @@ TEST_CASE("slot_arena: a block that neighbours have already is not prefetched fo
 
 TEST_CASE("slot_arena: an eviction is told what is missing, however slots are named") {
   const stream stream{first_device};
-  slot_arena_options options = small_slots();
-  options.budget_bytes = row();
+  slot_arena_options options = small_slots(4, row());
   std::size_t missing = 0;
   options.evict = [&](std::size_t bytes) { missing = bytes; };
   slot_arena arena{first_device, options};
@@ -111,9 +105,7 @@ TEST_CASE("slot_arena: an eviction is told what is missing, however slots are na
 
 TEST_CASE("slot_arena: a batch that no budget has room for moves nothing") {
   const stream stream{first_device};
-  slot_arena_options options = small_slots(6);
-  options.budget_bytes = 5 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, small_slots(6, 5 * row())};
   arena.commit(sizes{0, 1, 2}, sizes{granule(), granule(), 2 * granule()}, stream);
   arena.release(2, stream);
   stream.synchronize();
@@ -131,9 +123,7 @@ TEST_CASE("slot_arena: a batch that no budget has room for moves nothing") {
   CHECK(arena.statistics().needed_bytes == 6 * row());
 }
 
-TEST_CASE("slot_arena: what is held beyond a smaller budget is used") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots, "slot_arena: what is held beyond a smaller budget is used") {
   arena.commit(sizes{0, 1}, sizes{granule(), 3 * granule()}, stream);
   {
     held_streams held;

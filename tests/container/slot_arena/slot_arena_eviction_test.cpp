@@ -18,8 +18,7 @@ struct full_arena {
 
   explicit full_arena(std::optional<memory_tag> tag = {})
       : arena{first_device, [&] {
-                slot_arena_options options = small_slots();
-                options.budget_bytes = 4 * row();
+                slot_arena_options options = small_slots(4, 4 * row());
                 options.evict = [this](std::size_t bytes) { evict(bytes); };
                 options.tag = std::move(tag);
                 return options;
@@ -39,75 +38,65 @@ struct full_arena {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-TEST_CASE("slot_arena: an eviction of a slot of the batch is refused, and nothing is lost") {
-  full_arena full;
-  const std::function<void()> releases = [&] { full.arena.release(0, full.stream); };
-  const std::function<void()> truncates = [&] { full.arena.truncate(0, 1, full.stream); };
+TEST_CASE_FIXTURE(
+    full_arena, "slot_arena: an eviction of a slot of the batch is refused, and nothing is lost") {
+  const std::function<void()> releases = [&] { arena.release(0, stream); };
+  const std::function<void()> truncates = [&] { arena.truncate(0, 1, stream); };
   for (const auto& each : {releases, truncates}) {
-    full.evict = [&](std::size_t) { each(); };
-    CHECK_THROWS_WITH_AS(full.is_too_much(), doctest::Contains("slot 0 is of the batch"),
+    evict = [&](std::size_t) { each(); };
+    CHECK_THROWS_WITH_AS(is_too_much(), doctest::Contains("slot 0 is of the batch"),
                          std::invalid_argument);
-    full.check_unchanged();
+    check_unchanged();
   }
   // One that the callback keeps to itself, too.
-  full.evict = [&](std::size_t) {
-    CHECK_THROWS_AS(full.arena.release(0, full.stream), std::invalid_argument);
-  };
-  CHECK_THROWS_AS(full.is_too_much(), out_of_memory);
-  full.check_unchanged();
-  full.evict = [&](std::size_t) { full.arena.release(1, full.stream); };
-  full.is_too_much();
-  CHECK(full.arena.length(0) == 3 * granule());
-  CHECK(full.arena.length(2) == 1);
-  full.arena.release(0, full.stream);
+  evict = [&](std::size_t) { CHECK_THROWS_AS(arena.release(0, stream), std::invalid_argument); };
+  CHECK_THROWS_AS(is_too_much(), out_of_memory);
+  check_unchanged();
+  evict = [&](std::size_t) { arena.release(1, stream); };
+  is_too_much();
+  CHECK(arena.length(0) == 3 * granule());
+  CHECK(arena.length(2) == 1);
+  arena.release(0, stream);
 }
 
-TEST_CASE("slot_arena: slots get no memory in an eviction callback") {
-  full_arena full;
-  const std::function<void()> acquires = [&] {
-    static_cast<void>(full.arena.acquire(full.stream));
-  };
-  const std::function<void()> commits = [&] { full.arena.commit(sizes{3}, sizes{1}, full.stream); };
-  const std::function<void()> shares = [&] {
-    full.arena.share_prefix(0, sizes{3}, granule(), full.stream);
-  };
-  const std::function<void()> writes = [&] { full.arena.make_writable(0, 0, 1, full.stream); };
-  const std::function<void()> replaces = [&] { full.arena.set_eviction(nullptr); };
+TEST_CASE_FIXTURE(full_arena, "slot_arena: slots get no memory in an eviction callback") {
+  const std::function<void()> acquires = [&] { static_cast<void>(arena.acquire(stream)); };
+  const std::function<void()> commits = [&] { arena.commit(sizes{3}, sizes{1}, stream); };
+  const std::function<void()> shares = [&] { arena.share_prefix(0, sizes{3}, granule(), stream); };
+  const std::function<void()> writes = [&] { arena.make_writable(0, 0, 1, stream); };
+  const std::function<void()> replaces = [&] { arena.set_eviction(nullptr); };
   for (const auto& each : {acquires, commits, shares, writes, replaces}) {
-    full.evict = [&](std::size_t) { each(); };
-    CHECK_THROWS_WITH_AS(full.is_too_much(), doctest::Contains("eviction callback"),
-                         std::logic_error);
-    full.check_unchanged();
-    CHECK_FALSE(full.arena.in_use(3));
+    evict = [&](std::size_t) { each(); };
+    CHECK_THROWS_WITH_AS(is_too_much(), doctest::Contains("eviction callback"), std::logic_error);
+    check_unchanged();
+    CHECK_FALSE(arena.in_use(3));
   }
-  full.arena.release(1, full.stream);
-  full.is_too_much();
-  CHECK(full.arena.acquire(full.stream) < 4);
+  arena.release(1, stream);
+  is_too_much();
+  CHECK(arena.acquire(stream) < 4);
 }
 
-TEST_CASE("slot_arena: an eviction callback may be changed later") {
-  full_arena full;
-  full.arena.set_eviction(nullptr);
-  CHECK_THROWS_AS(full.is_too_much(), out_of_memory);
-  CHECK(full.arena.statistics().evictions == 0);
-  full.arena.set_eviction([&](std::size_t) { full.arena.release(1, full.stream); });
-  full.is_too_much();
-  CHECK(full.arena.statistics().evictions == 1);
+TEST_CASE_FIXTURE(full_arena, "slot_arena: an eviction callback may be changed later") {
+  arena.set_eviction(nullptr);
+  CHECK_THROWS_AS(is_too_much(), out_of_memory);
+  CHECK(arena.statistics().evictions == 0);
+  arena.set_eviction([&](std::size_t) { arena.release(1, stream); });
+  is_too_much();
+  CHECK(arena.statistics().evictions == 1);
 }
 
-TEST_CASE("slot_arena: what an eviction callback throws comes out of commit") {
-  full_arena full;
-  full.evict = [](std::size_t) { throw std::runtime_error{"no sequence can go"}; };
-  CHECK_THROWS_WITH_AS(full.is_too_much(), "no sequence can go", std::runtime_error);
-  full.check_unchanged();
-  full.evict = [&](std::size_t) {
-    full.arena.release(1, full.stream);
+TEST_CASE_FIXTURE(full_arena, "slot_arena: what an eviction callback throws comes out of commit") {
+  evict = [](std::size_t) { throw std::runtime_error{"no sequence can go"}; };
+  CHECK_THROWS_WITH_AS(is_too_much(), "no sequence can go", std::runtime_error);
+  check_unchanged();
+  evict = [&](std::size_t) {
+    arena.release(1, stream);
     throw std::runtime_error{"after one has gone"};
   };
-  CHECK_THROWS_AS(full.is_too_much(), std::runtime_error);
-  CHECK_FALSE(full.arena.in_use(1));
-  full.is_too_much();
-  CHECK(full.arena.length(0) == 3 * granule());
+  CHECK_THROWS_AS(is_too_much(), std::runtime_error);
+  CHECK_FALSE(arena.in_use(1));
+  is_too_much();
+  CHECK(arena.length(0) == 3 * granule());
 }
 
 TEST_CASE("slot_arena: an eviction callback may ask, trim and change the budget") {

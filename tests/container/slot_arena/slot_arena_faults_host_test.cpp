@@ -11,16 +11,10 @@ namespace {
 // Not the current one, so that switching devices is swept as well.
 constexpr device_ref filling_device{1};
 
-slot_arena_options budgeted() {
-  slot_arena_options result = small_slots();
-  result.budget_bytes = 5 * row();
-  return result;
-}
-
 /// An arena of three slots in use, one of which holds known bytes; its budget is just its need.
 struct used_arena {
   hipvmm::stream stream{filling_device};
-  slot_arena arena{filling_device, budgeted()};
+  slot_arena arena{filling_device, small_slots(4, 5 * row())};
 
   used_arena() {
     arena.commit(sizes{0, 1, 2}, sizes{granule() + 10, 2 * granule(), 10}, stream);

@@ -27,11 +27,7 @@ struct arena_in_use {
   std::unique_ptr<held_streams> held;
 
   explicit arena_in_use(std::size_t rows, std::size_t budget_rows = 2)
-      : arena{first_device, [&] {
-                slot_arena_options options = small_slots();
-                options.budget_bytes = budget_rows * row();
-                return options;
-              }()} {
+      : arena{first_device, small_slots(4, budget_rows * row())} {
     // No wait for memory that earlier cases retired may fall into the count of calls.
     drain_retired_memory();
     arena.commit(sizes{0}, sizes{rows * granule()}, reader);
@@ -133,13 +129,11 @@ TEST_CASE("slot_arena: where only released memory is left, a commit waits for it
 }
 
 TEST_CASE("slot_arena: a commit gets what a release left, whenever its work passes") {
-  slot_arena_options options = small_slots();
-  options.budget_bytes = 2 * row();
   const stream stream{first_device};
   // The work passes between two looks at it.
   for (std::size_t looks = 0; looks <= 6; ++looks) {
     CAPTURE(looks);
-    slot_arena arena{first_device, options};
+    slot_arena arena{first_device, small_slots(4, 2 * row())};
     arena.commit(sizes{0}, sizes{2 * granule()}, stream);
     arena.release(0, stream);
     stream.synchronize();

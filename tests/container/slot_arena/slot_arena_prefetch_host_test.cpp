@@ -21,8 +21,9 @@ namespace {
 
 using detail::wait_for_background_tasks;
 
-slot_arena_options prefetched(std::size_t blocks = 1) {
-  slot_arena_options result = small_slots();
+slot_arena_options prefetched(std::size_t blocks = 1,
+                              std::size_t budget = slot_arena_options::no_budget) {
+  slot_arena_options result = small_slots(4, budget);
   result.prefetch_blocks = blocks;
   return result;
 }
@@ -64,9 +65,7 @@ TEST_CASE("slot_arena: so many blocks are prefetched, and not past the end") {
 
 TEST_CASE("slot_arena: the slot that needs a block first gets the only one") {
   const stream stream{first_device};
-  slot_arena_options options = prefetched();
-  options.budget_bytes = 4 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, prefetched(1, 4 * row())};
   {
     const held_worker held;
     arena.commit(sizes{0, 1, 2}, sizes{1, granule() - 1, granule() / 2}, stream);
@@ -84,9 +83,7 @@ TEST_CASE("slot_arena: the slot that needs a block first gets the only one") {
 
 TEST_CASE("slot_arena: a commit takes what is prefetched for others before it fails") {
   const stream stream{first_device};
-  slot_arena_options options = prefetched();
-  options.budget_bytes = 4 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, prefetched(1, 4 * row())};
   arena.commit(sizes{0, 1}, sizes{granule(), granule()}, stream);
   wait_for_background_tasks();
   CHECK(arena.statistics().spare_bytes == 2 * row());
@@ -129,9 +126,7 @@ TEST_CASE("slot_arena: what a trim released is not prefetched at once") {
 
 TEST_CASE("slot_arena: a larger budget is prefetched into again") {
   const stream stream{first_device};
-  slot_arena_options options = prefetched(2);
-  options.budget_bytes = 2 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, prefetched(2, 2 * row())};
   arena.commit(sizes{0}, sizes{1}, stream);
   wait_for_background_tasks();
   REQUIRE(arena.capacity(0) == 2 * granule());
@@ -144,9 +139,7 @@ TEST_CASE("slot_arena: a larger budget is prefetched into again") {
 
 TEST_CASE("slot_arena: nothing is prefetched from slots in use") {
   const stream stream{first_device};
-  slot_arena_options options = prefetched(2);
-  options.budget_bytes = 4 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, prefetched(2, 4 * row())};
   arena.commit(sizes{0}, sizes{1}, stream);
   wait_for_background_tasks();
   REQUIRE(arena.capacity(0) == 3 * granule());
@@ -239,9 +232,7 @@ TEST_CASE("slot_arena: after a trim a release has blocks prefetched again") {
 
 TEST_CASE("slot_arena: what released slots left is prefetched for others") {
   const stream stream{first_device};
-  slot_arena_options options = prefetched();
-  options.budget_bytes = 3 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, prefetched(1, 3 * row())};
   arena.commit(sizes{0, 1}, sizes{granule(), 1}, stream);
   wait_for_background_tasks();
   arena.release(0, stream);
@@ -254,9 +245,8 @@ TEST_CASE("slot_arena: what released slots left is prefetched for others") {
   CHECK(arena.statistics().held_bytes == 3 * row());
 }
 
-TEST_CASE("slot_arena: chunks go from slot to slot without being created or released") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots,
+                  "slot_arena: chunks go from slot to slot without being created or released") {
   arena.commit(sizes{0}, sizes{4 * granule()}, stream);
   const call_counter creations{"hipMemCreate"};
   const call_counter releases{"hipMemRelease"};

@@ -3,7 +3,6 @@
 
 #include <hipvmm/runtime/copy.hpp>
 #include "container/slot_arena/arenas.hpp"
-#include "support/device_memory.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
@@ -55,23 +54,22 @@ struct shared_arena {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-TEST_CASE("slot_arena: a prefix is shared, and its rest copied") {
-  shared_arena subject;
-  CHECK(subject.has(1));
-  CHECK(subject.has(2));
-  CHECK(subject.arena.length(1) == subject.bytes);
-  const slot_arena_statistics now = subject.arena.statistics();
+TEST_CASE_FIXTURE(shared_arena, "slot_arena: a prefix is shared, and its rest copied") {
+  CHECK(has(1));
+  CHECK(has(2));
+  CHECK(arena.length(1) == bytes);
+  const slot_arena_statistics now = arena.statistics();
   CHECK(now.held_bytes == 5 * row());
   CHECK(now.needed_bytes == 5 * row());
   CHECK(now.shared_bytes == 4 * row());
-  CHECK(now.used_bytes == 6 * subject.bytes);
-  CHECK(get_access(subject.arena.pointer(1, 1), first_device) == access_right::read);
-  CHECK(get_access(subject.arena.pointer(0, 1), first_device) == access_right::read_write);
+  CHECK(now.used_bytes == 6 * bytes);
+  CHECK(get_access(arena.pointer(1, 1), first_device) == access_right::read);
+  CHECK(get_access(arena.pointer(0, 1), first_device) == access_right::read_write);
   // Each goes on by itself.
-  subject.arena.commit(sizes{1}, sizes{3 * granule() + 5}, subject.stream);
-  write_end(subject.arena, 1, granule() / 2 + 5, 5, subject.stream);
-  CHECK(subject.has(2));
-  CHECK(subject.has(0));
+  arena.commit(sizes{1}, sizes{3 * granule() + 5}, stream);
+  write_end(arena, 1, granule() / 2 + 5, 5, stream);
+  CHECK(has(2));
+  CHECK(has(0));
 }
 
 TEST_CASE("slot_arena: a shared prefix outlives the slot that it came from") {
@@ -97,62 +95,35 @@ TEST_CASE("slot_arena: a shared prefix outlives the slot that it came from") {
   CHECK(reported.count() == 0);
 }
 
-TEST_CASE("slot_arena: a slot writes to blocks of its own") {
-  shared_arena subject;
-  subject.arena.make_writable(1, granule() + 7, 1, subject.stream);
-  CHECK(subject.has(1));
-  CHECK(subject.arena.statistics().held_bytes == 6 * row());
-  CHECK(subject.arena.statistics().shared_bytes == 3 * row());
-  fill_async(subject.stream, advance(subject.arena.pointer(1), granule()), 0x33, granule());
-  subject.stream.synchronize();
-  CHECK(subject.has(0));
-  CHECK(subject.has(2));
-  CHECK(read_bytes(subject.stream, subject.arena.pointer(1), piece) == pattern(piece, 1));
+TEST_CASE_FIXTURE(shared_arena, "slot_arena: a slot writes to blocks of its own") {
+  arena.make_writable(1, granule() + 7, 1, stream);
+  CHECK(has(1));
+  CHECK(arena.statistics().held_bytes == 6 * row());
+  CHECK(arena.statistics().shared_bytes == 3 * row());
+  fill_async(stream, advance(arena.pointer(1), granule()), 0x33, granule());
+  stream.synchronize();
+  CHECK(has(0));
+  CHECK(has(2));
+  CHECK(read_bytes(stream, arena.pointer(1), piece) == pattern(piece, 1));
   // A block that is private already costs nothing.
   const std::uint64_t creations = hipvmm_host_call_count("hipMemCreate");
-  subject.arena.make_writable(1, granule(), granule() + 1, subject.stream);
+  arena.make_writable(1, granule(), granule() + 1, stream);
   CHECK(hipvmm_host_call_count("hipMemCreate") == creations);
   // The last one that shows a block gets it without a copy.
-  subject.arena.release(0, subject.stream);
-  subject.arena.release(2, subject.stream);
-  subject.stream.synchronize();
-  subject.arena.trim();
-  CHECK(subject.arena.statistics().shared_bytes == 0);
-  CHECK(get_access(subject.arena.pointer(1), first_device) == access_right::read);
+  arena.release(0, stream);
+  arena.release(2, stream);
+  stream.synchronize();
+  arena.trim();
+  CHECK(arena.statistics().shared_bytes == 0);
+  CHECK(get_access(arena.pointer(1), first_device) == access_right::read);
   const calls_of copies{copying_functions};
-  subject.arena.make_writable(1, 0, 1, subject.stream);
+  arena.make_writable(1, 0, 1, stream);
   CHECK(copies.count() == 0);
-  CHECK(get_access(subject.arena.pointer(1), first_device) == access_right::read_write);
-}
-
-TEST_CASE("slot_arena: the source copies too before it writes") {
-  shared_arena subject;
-  subject.arena.make_writable(0, 0, granule(), subject.stream);
-  fill_async(subject.stream, subject.arena.pointer(0), 0x33, granule());
-  subject.stream.synchronize();
-  CHECK(subject.has(1));
-  CHECK(subject.has(2));
-}
-
-TEST_CASE("slot_arena: a truncated slot does not grow into what is shared") {
-  shared_arena subject;
-  subject.arena.truncate(1, granule(), subject.stream);
-  subject.arena.truncate(0, granule(), subject.stream);
-  CHECK(subject.arena.capacity(1) == granule());
-  subject.arena.commit(sizes{0, 1}, sizes{subject.bytes, subject.bytes}, subject.stream);
-  CHECK(get_access(advance(subject.arena.pointer(1), granule()), first_device) ==
-        access_right::read_write);
-  for (const std::size_t slot : {0, 1}) {
-    fill_async(subject.stream, advance(subject.arena.pointer(slot), granule()), 0x33, granule());
-    subject.stream.synchronize();
-  }
-  CHECK(subject.has(2));
+  CHECK(get_access(arena.pointer(1), first_device) == access_right::read_write);
 }
 
 TEST_CASE("slot_arena: copies for writing keep to the budget") {
-  slot_arena_options options = small_slots();
-  options.budget_bytes = 6 * row();
-  shared_arena subject{options};
+  shared_arena subject{small_slots(4, 6 * row())};
   CHECK_THROWS_AS(subject.arena.make_writable(1, 0, 2 * granule(), subject.stream), out_of_memory);
   CHECK(subject.has(1));
   CHECK(subject.arena.statistics().shared_bytes == 4 * row());
@@ -255,8 +226,7 @@ TEST_CASE("slot_arena: a copy for writing that fails leaves the bytes") {
 }
 
 TEST_CASE("slot_arena: memory of a prefix is used again when its last slot has left it") {
-  slot_arena_options options = small_slots(2);
-  options.budget_bytes = 6 * row();
+  slot_arena_options options = small_slots(2, 6 * row());
   const hipvmm::stream stream{first_device};
   slot_arena arena{first_device, options};
   std::optional<call_counter> creations;

@@ -8,7 +8,6 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/device_memory.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
@@ -89,37 +88,34 @@ TEST_CASE("sleep: an arena wakes with its slots, and what they share is saved on
   subject.arena.commit(sizes{0}, sizes{3 * granule()}, subject.stream);
 }
 
-TEST_CASE("sleep: ranges are of one slot's memory alone") {
-  sleeping_arena subject;
+TEST_CASE_FIXTURE(sleeping_arena, "sleep: ranges are of one slot's memory alone") {
   const auto with = [&](std::size_t slot, keep what) {
-    return suspend_options{{}, {}, {}, {{subject.arena.pointer(slot, 1), end_piece, what}}};
+    return suspend_options{{}, {}, {}, {{arena.pointer(slot, 1), end_piece, what}}};
   };
   for (const std::size_t slot : {1U, 2U}) {
-    if (!subject.shares) continue;
-    CHECK_THROWS_WITH_AS(suspend(subject.tag, keep::contents, with(slot, keep::zeros)),
+    if (!shares) continue;
+    CHECK_THROWS_WITH_AS(suspend(tag, keep::contents, with(slot, keep::zeros)),
                          doctest::Contains("shown at other addresses too"), std::invalid_argument);
-    subject.check_awake();
+    check_awake();
   }
-  CHECK(suspend(subject.tag, keep::contents, with(0, keep::zeros)) == subject.rows * row());
-  CHECK(subject.tag.statistics().bytes_on_host == subject.rows * row() - end_piece);
-  resume(subject.tag);
-  CHECK(read_bytes(subject.stream, subject.arena.pointer(0, 1), end_piece) ==
+  CHECK(suspend(tag, keep::contents, with(0, keep::zeros)) == rows * row());
+  CHECK(tag.statistics().bytes_on_host == rows * row() - end_piece);
+  resume(tag);
+  CHECK(read_bytes(stream, arena.pointer(0, 1), end_piece) ==
         std::vector<unsigned char>(end_piece, 0));
-  subject.check_awake();
+  check_awake();
 }
 
-TEST_CASE("sleep: what is shared stays with all that shows it") {
-  sleeping_arena subject;
-  if (!subject.shares || capability_of(first_device).needs(quirk::re_reserve)) return;
-  const suspend_options options{
-      {}, {}, {}, {{subject.arena.pointer(0, 0), granule(), keep::nothing}}};
-  CHECK(suspend(subject.tag, keep::mapped, options) == granule());
+TEST_CASE_FIXTURE(sleeping_arena, "sleep: what is shared stays with all that shows it") {
+  if (!shares || capability_of(first_device).needs(quirk::re_reserve)) return;
+  const suspend_options options{{}, {}, {}, {{arena.pointer(0, 0), granule(), keep::nothing}}};
+  CHECK(suspend(tag, keep::mapped, options) == granule());
   // Memory that several slots show counts once.
-  CHECK(subject.tag.statistics().bytes_mapped == subject.rows * row() - granule());
-  CHECK(subject.has_first(2, 5));
-  CHECK(resume(subject.tag) == granule());
-  CHECK(subject.has_first(1, 5));
-  CHECK(subject.arena.statistics().shared_bytes == row());
+  CHECK(tag.statistics().bytes_mapped == rows * row() - granule());
+  CHECK(has_first(2, 5));
+  CHECK(resume(tag) == granule());
+  CHECK(has_first(1, 5));
+  CHECK(arena.statistics().shared_bytes == row());
 }
 
 TEST_CASE("sleep: the held bytes of an arena are those that HIP counts") {
@@ -152,16 +148,15 @@ TEST_CASE("sleep: the held bytes of an arena are those that HIP counts") {
   check_held(subject);
 }
 
-TEST_CASE("sleep: a prefix of which only readers are left comes back") {
-  sleeping_arena subject;
-  if (!subject.shares) return;
-  subject.arena.share_prefix(2, sizes{3}, granule(), subject.stream);
-  subject.arena.release(1, subject.stream);
-  CHECK(suspend(subject.tag, keep::contents) == 2 * row());
-  resume(subject.tag);
+TEST_CASE_FIXTURE(sleeping_arena, "sleep: a prefix of which only readers are left comes back") {
+  if (!shares) return;
+  arena.share_prefix(2, sizes{3}, granule(), stream);
+  arena.release(1, stream);
+  CHECK(suspend(tag, keep::contents) == 2 * row());
+  resume(tag);
   for (const std::size_t slot : {2U, 3U}) {
-    CHECK(subject.has_first(slot, 5));
-    CHECK(get_access(subject.arena.pointer(slot, 1), first_device) == access_right::read);
+    CHECK(has_first(slot, 5));
+    CHECK(get_access(arena.pointer(slot, 1), first_device) == access_right::read);
   }
 }
 

@@ -10,9 +10,7 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-TEST_CASE("slot_arena: a slot grows in place in every plane") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots, "slot_arena: a slot grows in place in every plane") {
   CHECK(arena.statistics().held_bytes == 0);
   arena.commit(sizes{2}, sizes{100}, stream);
   void* const at = arena.pointer(2, 1);
@@ -37,9 +35,7 @@ TEST_CASE("slot_arena: addresses are those that the strides say") {
 
 TEST_CASE("slot_arena: a batch is committed as a whole") {
   const stream stream{first_device};
-  slot_arena_options options = small_slots();
-  options.budget_bytes = 5 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, small_slots(4, 5 * row())};
   arena.commit(sizes{0, 1}, sizes{granule(), 2 * granule()}, stream);
   const slot_arena_statistics before = arena.statistics();
   CHECK_THROWS_AS(arena.commit(sizes{2, 0, 3}, sizes{granule(), 2 * granule(), 1}, stream),
@@ -54,9 +50,8 @@ TEST_CASE("slot_arena: a batch is committed as a whole") {
   CHECK_NOTHROW(arena.commit(sizes{2, 0}, sizes{granule(), 2 * granule()}, stream));
 }
 
-TEST_CASE("slot_arena: a shorter length changes nothing, and a slot may be named twice") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots,
+                  "slot_arena: a shorter length changes nothing, and a slot may be named twice") {
   arena.commit({0, 0}, {granule() + 1, 10}, stream);
   CHECK(arena.length(0) == granule() + 1);
   arena.commit({0}, sizes{10}, stream);
@@ -64,9 +59,7 @@ TEST_CASE("slot_arena: a shorter length changes nothing, and a slot may be named
   CHECK(arena.statistics().used_bytes == 2 * (granule() + 1));
 }
 
-TEST_CASE("slot_arena: a released slot is acquired with its blocks") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots, "slot_arena: a released slot is acquired with its blocks") {
   arena.commit(sizes{0, 1, 2}, sizes{1, 3 * granule(), 1}, stream);
   arena.release(1, stream);
   arena.release(2, stream);
@@ -82,9 +75,7 @@ TEST_CASE("slot_arena: a released slot is acquired with its blocks") {
                        doctest::Contains("all 4 slots are in use"), out_of_memory);
 }
 
-TEST_CASE("slot_arena: what a slot left serves others before new memory does") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots, "slot_arena: what a slot left serves others before new memory does") {
   arena.commit(sizes{0, 1}, sizes{4 * granule(), 3 * granule()}, stream);
   write_end(arena, 1, 100, 4, stream);
   arena.release(0, stream);
@@ -107,8 +98,7 @@ TEST_CASE("slot_arena: what a slot left serves others before new memory does") {
 
 TEST_CASE("slot_arena: the eviction callback makes room once") {
   const stream stream{first_device};
-  slot_arena_options options = small_slots();
-  options.budget_bytes = 4 * row();
+  slot_arena_options options = small_slots(4, 4 * row());
   slot_arena* self = nullptr;
   std::size_t missing = 0;
   options.evict = [&](std::size_t bytes) {
@@ -130,9 +120,7 @@ TEST_CASE("slot_arena: the eviction callback makes room once") {
 
 TEST_CASE("slot_arena: a failed commit says what is held and what to do") {
   const stream stream{first_device};
-  slot_arena_options options = small_slots();
-  options.budget_bytes = 2 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, small_slots(4, 2 * row())};
   arena.commit(sizes{0}, sizes{granule()}, stream);
   const auto error = thrown_by<out_of_memory>([&] {
     arena.commit(sizes{1, 2}, sizes{granule(), 1}, stream);
@@ -147,9 +135,7 @@ TEST_CASE("slot_arena: a failed commit says what is held and what to do") {
   CHECK(text.find("release or truncate slots") != std::string::npos);
 }
 
-TEST_CASE("slot_arena: a smaller budget releases what no length needs") {
-  const stream stream{first_device};
-  slot_arena arena{first_device, small_slots()};
+TEST_CASE_FIXTURE(four_slots, "slot_arena: a smaller budget releases what no length needs") {
   arena.commit(sizes{0, 1}, sizes{4 * granule(), granule()}, stream);
   arena.release(0, stream);
   stream.synchronize();
@@ -170,9 +156,7 @@ TEST_CASE("slot_arena: a smaller budget releases what no length needs") {
 
 TEST_CASE("slot_arena: slots_that_fit is what can be committed") {
   const stream stream{first_device};
-  slot_arena_options options = small_slots(6);
-  options.budget_bytes = 7 * row();
-  slot_arena arena{first_device, options};
+  slot_arena arena{first_device, small_slots(6, 7 * row())};
   CHECK(arena.slots_that_fit(0) == 6);
   CHECK(arena.slots_that_fit(1) == 6);
   CHECK(arena.slots_that_fit(granule() + 1) == 3);

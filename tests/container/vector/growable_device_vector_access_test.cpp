@@ -15,19 +15,6 @@ TEST_CASE("growable_device_vector: its own device may read and write, no other m
   CHECK(vector.access(device_ref{1}) == access_right::none);
 }
 
-TEST_CASE("growable_device_vector: a grant reaches the elements there are and those to come") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  const stream stream;
-  const hipvmm::stream of_peer{peer};
-  vector_of_8 vector;
-  vector.append(series<element8>(0, 1000), stream);
-  vector.grant(peer, peer_right());
-  vector.append(series<element8>(1000, 1'000'000), stream);
-  stream.synchronize();
-  CHECK(vector.access(peer) == peer_right());
-  CHECK(vector.copy_to_host(of_peer) == series<element8>(0, 1'001'000));
-}
-
 TEST_CASE("growable_device_vector: a grant to write lets the other device's streams write") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream;
@@ -39,22 +26,6 @@ TEST_CASE("growable_device_vector: a grant to write lets the other device's stre
   vector.set_element(3, numbered<element8>(99), of_peer);
   of_peer.synchronize();
   CHECK(vector.element(3, stream) == numbered<element8>(99));
-}
-
-TEST_CASE("growable_device_vector: revoke takes the right from all elements") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  vector_of_8 vector;
-  vector.grant(peer);
-  vector.resize_uninitialized(10);
-  vector.reserve(vector.capacity() + 1);
-  vector.revoke(peer);
-  CHECK(vector.access(peer) == access_right::none);
-  if (!on_fallback()) CHECK(get_access(vector.data(), peer) == access_right::none);
-  if (!on_fallback())
-    CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::none);
-  vector.reserve(vector.capacity() + 1);
-  if (!on_fallback())
-    CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::none);
 }
 
 TEST_CASE("growable_device_vector: a device without a link throws unsupported and gets nothing") {

@@ -52,35 +52,6 @@ TEST_CASE_FIXTURE(hundred_elements, "growable_device_vector: a null source throw
   CHECK(contents() == series<element12>(0, 100));
 }
 
-TEST_CASE_FIXTURE(hundred_elements, "growable_device_vector: append takes its own elements") {
-  vector.append(vector.span(), stream);
-  std::vector<element12> expected = series<element12>(0, 100);
-  const std::vector<element12> again = expected;
-  expected.insert(expected.end(), again.begin(), again.end());
-  CHECK(contents() == expected);
-}
-
-TEST_CASE_FIXTURE(hundred_elements,
-                  "growable_device_vector: append takes its own elements as it grows") {
-  std::vector<element12> expected = series<element12>(0, 100);
-  const std::size_t start = vector.capacity();
-  while (vector.capacity() < 4 * start) {
-    vector.append_from_device(vector.span(), stream);
-    const std::vector<element12> again = expected;
-    expected.insert(expected.end(), again.begin(), again.end());
-  }
-  CHECK(contents() == expected);
-}
-
-TEST_CASE_FIXTURE(hundred_elements,
-                  "growable_device_vector: append takes a part of its own elements") {
-  vector.append(vector.span().subspan(40, 20), stream);
-  std::vector<element12> expected = series<element12>(0, 100);
-  const std::vector<element12> part = series<element12>(40, 20);
-  expected.insert(expected.end(), part.begin(), part.end());
-  CHECK(contents() == expected);
-}
-
 TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: append takes another vector's elements") {
   growable_device_vector<element12> other;

@@ -6,43 +6,12 @@
 #include "support/element.hpp"
 #include "support/test.hpp"
 
-#define ELEMENT_TYPES element<1>, element<3>, element<5>, element<12>, element<24>, element<100>
-
 namespace hipvmm::test {
 namespace {
 
-TEST_CASE_TEMPLATE("growable_device_vector: resize adds elements of zero bytes", T, ELEMENT_TYPES) {
-  const stream stream;
-  growable_device_vector<T> vector;
-  // Bytes left by elements that are gone must not show.
-  vector.resize(5000, numbered<T>(1), stream);
-  vector.resize(10, stream);
-  vector.resize(5000, stream);
-  std::vector<T> expected(10, numbered<T>(1));
-  expected.resize(5000, T{});
-  CHECK(vector.copy_to_host(stream) == expected);
-}
-
-TEST_CASE_TEMPLATE("growable_device_vector: resize adds copies of a value", T, ELEMENT_TYPES) {
-  const stream stream;
-  growable_device_vector<T> vector;
-  vector.resize(10, numbered<T>(1), stream);
-  vector.resize(100'003, numbered<T>(2), stream);
-  std::vector<T> expected(10, numbered<T>(1));
-  expected.resize(100'003, numbered<T>(2));
-  CHECK(vector.copy_to_host(stream) == expected);
-}
-
-TEST_CASE_TEMPLATE("growable_device_vector: push_back adds one element", T, ELEMENT_TYPES) {
-  const stream stream;
-  growable_device_vector<T> vector;
-  for (std::size_t index = 0; index < 1000; ++index) vector.push_back(numbered<T>(index), stream);
-  CHECK(vector.copy_to_host(stream) == series<T>(0, 1000));
-}
-
 TEST_CASE_TEMPLATE("growable_device_vector: elements cross the edges of chunks" *
                        needs_virtual_memory,
-                   T, ELEMENT_TYPES) {
+                   T, element<1>, element<3>, element<5>, element<12>, element<24>, element<100>) {
   const stream stream;
   growable_device_vector<T> vector;
   const std::size_t blocks = 3;
@@ -61,38 +30,19 @@ TEST_CASE_TEMPLATE("growable_device_vector: elements cross the edges of chunks" 
   }
 }
 
-TEST_CASE_TEMPLATE("growable_device_vector: single elements are read and written", T,
-                   ELEMENT_TYPES) {
-  const stream stream;
-  growable_device_vector<T> vector;
-  vector.append(series<T>(0, 100), stream);
-  vector.set_element(0, numbered<T>(500), stream);
-  vector.set_element(99, numbered<T>(501), stream);
-  CHECK(vector.element(0, stream) == numbered<T>(500));
-  CHECK(vector.element(1, stream) == numbered<T>(1));
-  CHECK(vector.element(98, stream) == numbered<T>(98));
-  CHECK(vector.element(99, stream) == numbered<T>(501));
-}
-
-TEST_CASE_TEMPLATE("growable_device_vector: assign replaces the contents", T, ELEMENT_TYPES) {
-  const stream stream;
-  growable_device_vector<T> vector;
-  vector.append(series<T>(0, 100), stream);
-  vector.assign(series<T>(500, 1000), stream);
-  CHECK(vector.copy_to_host(stream) == series<T>(500, 1000));
-  vector.assign(series<T>(700, 3), stream);
-  CHECK(vector.copy_to_host(stream) == series<T>(700, 3));
-  vector.assign(2000, numbered<T>(9), stream);
-  CHECK(vector.copy_to_host(stream) == std::vector<T>(2000, numbered<T>(9)));
-}
-
 constexpr auto numbered_four = numbered<element<4>>;
 constexpr auto four_byte_series = series<element<4>>;
 
-TEST_CASE("growable_device_vector: a shorter size drops the last elements and keeps the capacity") {
-  const stream stream;
+struct hundred_fours {
+  hipvmm::stream stream;
   vector_of_4 vector;
-  vector.append(four_byte_series(0, 100), stream);
+
+  hundred_fours() { vector.append(four_byte_series(0, 100), stream); }
+};
+
+TEST_CASE_FIXTURE(
+    hundred_fours,
+    "growable_device_vector: a shorter size drops the last elements and keeps the capacity") {
   const std::size_t capacity = vector.capacity();
   vector.resize(40, stream);
   CHECK(vector.copy_to_host(stream) == four_byte_series(0, 40));
@@ -105,20 +55,16 @@ TEST_CASE("growable_device_vector: a shorter size drops the last elements and ke
   CHECK(vector.capacity() == capacity);
 }
 
-TEST_CASE("growable_device_vector: resize_uninitialized keeps the elements there are") {
-  const stream stream;
-  vector_of_4 vector;
-  vector.append(four_byte_series(0, 100), stream);
+TEST_CASE_FIXTURE(hundred_fours,
+                  "growable_device_vector: resize_uninitialized keeps the elements there are") {
   vector.resize_uninitialized(2'000'000);
   CHECK(vector.size() == 2'000'000);
   vector.resize_uninitialized(100);
   CHECK(vector.copy_to_host(stream) == four_byte_series(0, 100));
 }
 
-TEST_CASE("growable_device_vector: clear drops all elements and keeps the memory") {
-  const stream stream;
-  vector_of_4 vector;
-  vector.append(four_byte_series(0, 100), stream);
+TEST_CASE_FIXTURE(hundred_fours,
+                  "growable_device_vector: clear drops all elements and keeps the memory") {
   const std::size_t capacity = vector.capacity();
   const auto* const data = vector.data();
   vector.clear();
@@ -126,11 +72,6 @@ TEST_CASE("growable_device_vector: clear drops all elements and keeps the memory
   CHECK(vector.capacity() == capacity);
   CHECK(vector.data() == data);
   CHECK(vector.copy_to_host(stream).empty());
-}
-
-TEST_CASE("growable_device_vector: pop_back of an empty one throws out_of_range") {
-  vector_of_4 vector;
-  CHECK_THROWS_AS(vector.pop_back(), std::out_of_range);
 }
 
 TEST_CASE("growable_device_vector: an index beyond the size throws out_of_range with both") {
@@ -144,6 +85,8 @@ TEST_CASE("growable_device_vector: an index beyond the size throws out_of_range 
   CHECK_THROWS_AS(static_cast<void>(vector.element(7, stream)), std::out_of_range);
   CHECK_THROWS_AS(vector.set_element(7, numbered_four(0), stream), std::out_of_range);
   CHECK_THROWS_AS(vector.set_element_async(7, numbered_four(0), stream), std::out_of_range);
+  vector.clear();
+  CHECK_THROWS_AS(vector.pop_back(), std::out_of_range);
 }
 
 TEST_CASE("growable_device_vector: set_element waits, set_element_async does not") {
@@ -157,10 +100,9 @@ TEST_CASE("growable_device_vector: set_element waits, set_element_async does not
   CHECK(busy.is_done());
 }
 
-TEST_CASE("growable_device_vector: copy_to_host reads the first elements into given memory") {
-  const stream stream;
-  vector_of_4 vector;
-  vector.append(four_byte_series(0, 100), stream);
+TEST_CASE_FIXTURE(
+    hundred_fours,
+    "growable_device_vector: copy_to_host reads the first elements into given memory") {
   std::vector<element<4>> target(60);
   vector.copy_to_host(target.data(), 50, stream);
   std::vector<element<4>> expected = four_byte_series(0, 50);
@@ -169,10 +111,8 @@ TEST_CASE("growable_device_vector: copy_to_host reads the first elements into gi
   CHECK_THROWS_AS(vector.copy_to_host(target.data(), 101, stream), std::out_of_range);
 }
 
-TEST_CASE("growable_device_vector: span and iterators name exactly the elements") {
-  const stream stream;
-  vector_of_4 vector;
-  vector.append(four_byte_series(0, 100), stream);
+TEST_CASE_FIXTURE(hundred_fours,
+                  "growable_device_vector: span and iterators name exactly the elements") {
   const auto& constant = vector;
   CHECK(vector.span().data() == vector.data());
   CHECK(vector.span().size() == 100);

@@ -73,14 +73,32 @@ TEST_CASE("growable_device_vector: a construction that fails leaves nothing") {
   fault_sweep{"construction"}.run([] { const vector_of_12 made{filling_device}; });
 }
 
-TEST_CASE("growable_device_vector: reserve that fails changes nothing") {
-  sweep_member("reserve", series<element12>(0, size_before),
-               [](vector_of_12& v, stream_ref) { v.reserve(more); });
-}
-
-TEST_CASE("growable_device_vector: growth past the maximum that fails changes nothing") {
-  sweep_member("reserve past max_size", series<element12>(0, size_before),
-               [](vector_of_12& v, stream_ref) { v.reserve(v.max_size() + 1); });
+TEST_CASE("growable_device_vector: a member that fails changes nothing") {
+  struct member {
+    const char* name;
+    std::vector<element12> expected;
+    std::function<void(vector_of_12&, stream_ref)> call;
+  };
+  const std::vector<element12> before = series<element12>(0, size_before);
+  const std::vector<element12> added = series<element12>(size_before, more);
+  std::vector<element12> with_another = before;
+  with_another[3] = numbered<element12>(88);
+  const member members[] = {
+      {"reserve", before, [](auto& v, stream_ref) { v.reserve(more); }},
+      {"reserve past max_size", before, [](auto& v, stream_ref) { v.reserve(v.max_size() + 1); }},
+      {"append", followed_by(added), [&](auto& v, stream_ref in) { v.append(added, in); }},
+      {"append of its own", followed_by(before),
+       [](auto& v, stream_ref in) { v.append_from_device(v.span(), in); }},
+      {"push_back", followed_by({numbered<element12>(77)}),
+       [](auto& v, stream_ref in) { v.push_back(numbered<element12>(77), in); }},
+      {"assign", added, [&](auto& v, stream_ref in) { v.assign(added, in); }},
+      {"set_element_async", with_another,
+       [](auto& v, stream_ref in) { v.set_element_async(3, numbered<element12>(88), in); }},
+      {"copy_to_host and element", before, [](auto& v, stream_ref in) {
+         static_cast<void>(v.copy_to_host(in));
+         static_cast<void>(v.element(0, in));
+       }}};
+  for (const member& each : members) sweep_member(each.name, each.expected, each.call);
 }
 
 TEST_CASE("growable_device_vector: resize that fails changes nothing") {
@@ -98,12 +116,6 @@ TEST_CASE("growable_device_vector: resize_uninitialized that fails changes nothi
       [](auto& subject) { subject.vector.resize_uninitialized(more); },
       [](auto& subject) { subject.check_unchanged(); },
       [](auto& subject) { CHECK(subject.vector.size() == more); });
-}
-
-TEST_CASE("growable_device_vector: append that fails changes nothing") {
-  const std::vector<element12> added = series<element12>(size_before, more);
-  sweep_member("append", followed_by(added),
-               [&](vector_of_12& v, stream_ref stream) { v.append(added, stream); });
 }
 
 /// A vector of 8 MiB in four chunks, which fill its addresses.
@@ -193,23 +205,6 @@ TEST_CASE("growable_device_vector: append past the maximum that fails keeps ever
       });
 }
 
-TEST_CASE("growable_device_vector: append of its own elements that fails changes nothing") {
-  sweep_member("append of its own", followed_by(series<element12>(0, size_before)),
-               [](vector_of_12& v, stream_ref stream) { v.append_from_device(v.span(), stream); });
-}
-
-TEST_CASE("growable_device_vector: push_back that fails changes nothing") {
-  sweep_member(
-      "push_back", followed_by({numbered<element12>(77)}),
-      [](vector_of_12& v, stream_ref stream) { v.push_back(numbered<element12>(77), stream); });
-}
-
-TEST_CASE("growable_device_vector: assign that fails changes nothing") {
-  const std::vector<element12> others = series<element12>(5000, more);
-  sweep_member("assign", others,
-               [&](vector_of_12& v, stream_ref stream) { v.assign(others, stream); });
-}
-
 TEST_CASE("growable_device_vector: assign of copies that fails keeps the size and the address") {
   const std::vector<element12> expected(more, numbered<element12>(6));
   fault_sweep{"assign of copies", after_failure::capacity}.run<moving_vector>(
@@ -261,14 +256,6 @@ TEST_CASE("growable_device_vector: a construction with contents that fails leave
   const std::vector<element12> source = series<element12>(0, size_before);
   fault_sweep{"construction from a range", after_failure::capacity}.run([&] {
     const vector_of_12 made{source, stream};
-  });
-}
-
-TEST_CASE("growable_device_vector: set_element_async that fails changes nothing") {
-  std::vector<element12> expected = series<element12>(0, size_before);
-  expected[3] = numbered<element12>(88);
-  sweep_member("set_element_async", expected, [](vector_of_12& v, stream_ref stream) {
-    v.set_element_async(3, numbered<element12>(88), stream);
   });
 }
 
@@ -328,14 +315,6 @@ TEST_CASE("growable_device_vector: clone that fails leaves nothing") {
       },
       [](auto& subject) { subject.check_unchanged(); },
       [](auto& subject) { subject.check_unchanged(); });
-}
-
-TEST_CASE("growable_device_vector: reading that fails changes nothing") {
-  sweep_member("copy_to_host", series<element12>(0, size_before),
-               [](vector_of_12& v, stream_ref stream) {
-                 static_cast<void>(v.copy_to_host(stream));
-                 static_cast<void>(v.element(0, stream));
-               });
 }
 
 }  // namespace

@@ -5,17 +5,20 @@
 #include <hipvmm/runtime/stream_pool.hpp>
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
+#include "support/region/fallback.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 /// A vector on a device and the std::vector that it must equal, driven by the same random calls on
-/// several streams, each of which waits for the one before it.
+/// several streams, each of which waits for the one before it. A peer gets and loses a right.
 template <typename T>
 class twins {
  public:
-  explicit twins(const growth_options& options) : vector_{first_device, options} {}
+  explicit twins(const growth_options& options) : vector_{first_device, options} {
+    if (peer_) of_peer_.emplace(*peer_);
+  }
 
   void run(int steps) {
     for (int done = 0; done < steps; ++done) {
@@ -34,18 +37,25 @@ class twins {
     REQUIRE(vector_.capacity() >= vector_.size());
   }
   void compare() {
-    const stream_ref stream = streams_.get_stream();
+    const bool peer_reads = right_ != access_right::none;
+    const stream_ref stream = peer_reads ? of_peer_->ref() : streams_.get_stream();
     stream.wait(previous_);
     REQUIRE(vector_.copy_to_host(stream) == model_);
+    if (!peer_) return;
+    REQUIRE(vector_.access(*peer_) == right_);
+    if (on_fallback() || vector_.capacity() == 0) return;
+    REQUIRE(get_access(vector_.data(), *peer_) == right_);
+    REQUIRE(get_access(vector_.data() + vector_.capacity() - 1, *peer_) == right_);
   }
-  [[nodiscard]] const growable_device_vector<T>& vector() const { return vector_; }
 
  private:
   void change(stream_ref stream) {
     const std::size_t size = model_.size();
     const std::size_t count = below(generator_, below(generator_, 4) == 0 ? 60'000 : 50);
     const T value = numbered<T>(below(generator_, 1000));
-    switch (below(generator_, 15)) {
+    const std::size_t index = below(generator_, size + 1);
+    const auto place = model_.begin() + static_cast<std::ptrdiff_t>(index);
+    switch (below(generator_, 20)) {
       case 0:
         vector_.push_back(value, stream);
         return model_.push_back(value);
@@ -56,10 +66,9 @@ class twins {
         return;
       }
       case 2: {
-        const std::size_t first = below(generator_, size + 1);
-        const std::size_t length = std::min(count, size - first);
-        vector_.append_from_device(vector_.span().subspan(first, length), stream);
-        for (std::size_t i = 0; i < length; ++i) model_.push_back(T{model_[first + i]});
+        const std::size_t length = std::min(count, size - index);
+        vector_.append_from_device(vector_.span().subspan(index, length), stream);
+        for (std::size_t i = 0; i < length; ++i) model_.push_back(T{model_[index + i]});
         return;
       }
       case 3:
@@ -69,23 +78,18 @@ class twins {
         vector_.resize(size + count, value, stream);
         return model_.resize(size + count, value);
       case 5:
-      case 6: {
-        const std::size_t shorter = below(generator_, size + 1);
-        vector_.resize(shorter, value, stream);
-        return model_.resize(shorter);
-      }
+      case 6:
+        vector_.resize(index, value, stream);
+        return model_.resize(index);
       case 7:
         if (size == 0) return;
         vector_.pop_back();
         return model_.pop_back();
       case 8:
-        if (size == 0) return;
-        {
-          const std::size_t index = below(generator_, size);
-          vector_.set_element(index, value, stream);
-          model_[index] = value;
-          REQUIRE(vector_.element(index, stream) == value);
-        }
+        if (index == size) return;
+        vector_.set_element(index, value, stream);
+        model_[index] = value;
+        REQUIRE(vector_.element(index, stream) == value);
         return;
       case 9: {
         const std::vector<T> block = series<T>(below(generator_, 1000), count);
@@ -99,17 +103,44 @@ class twins {
       case 11:
         vector_.shrink_to_fit(stream, count % 2 == 0 ? tail_chunk::keep : tail_chunk::replace);
         return;
-      case 12: {
-        const std::size_t erased = below(generator_, size + 1);
-        vector_.erase_front(erased, stream);
-        model_.erase(model_.begin(), model_.begin() + static_cast<std::ptrdiff_t>(erased));
+      case 12:
+        vector_.erase_front(index, stream);
+        model_.erase(model_.begin(), place);
         return;
-      }
       case 13: {
         growable_device_vector<T> copied = vector_.clone(stream);
         swap(vector_, copied);
         return;
       }
+      case 14: {
+        const std::vector<T> block = series<T>(below(generator_, 1000), count);
+        vector_.insert(index, block, stream);
+        model_.insert(place, block.begin(), block.end());
+        return;
+      }
+      case 15:
+        vector_.insert(index, count, value, stream);
+        model_.insert(place, count, value);
+        return;
+      case 16: {
+        const std::size_t first = below(generator_, size + 1);
+        const auto from = model_.begin() + static_cast<std::ptrdiff_t>(first);
+        const std::size_t length = std::min(count, size - first);
+        const std::vector<T> own(from, from + static_cast<std::ptrdiff_t>(length));
+        vector_.insert(index, vector_.span().subspan(first, length), stream);
+        model_.insert(place, own.begin(), own.end());
+        return;
+      }
+      case 17: {
+        const std::size_t erased = std::min(count, size - index);
+        vector_.erase(index, erased, stream);
+        model_.erase(place, place + static_cast<std::ptrdiff_t>(erased));
+        return;
+      }
+      case 18:
+        if (!peer_) return;
+        right_ = below(generator_, 2) == 0 ? access_right::none : peer_right();
+        return vector_.grant(*peer_, right_);
       default:
         return vector_.reserve(size + count);
     }
@@ -118,12 +149,15 @@ class twins {
   std::mt19937 generator_ = seeded_generator();
   stream_pool streams_{first_device, 3};
   event previous_;
+  std::optional<device_ref> peer_ = peer_of(first_device);
+  std::optional<stream> of_peer_;
+  access_right right_ = access_right::none;
   growable_device_vector<T> vector_;
   std::vector<T> model_;
 };
 
 TEST_CASE_TEMPLATE("growable_device_vector: random calls on several streams agree with std::vector",
-                   T, element<1>, element<5>, element<24>, element<100>) {
+                   T, element<1>, element<3>, element<5>, element<12>, element<24>, element<100>) {
   twins<T> subject{{}};
   subject.run(400);
 }

@@ -94,9 +94,8 @@ TEST_CASE("growable_device_vector: shrink_to_fit that replaces a chunk waits for
   CHECK(subject.vector->capacity() * sizeof(element8) == 2 * MiB);
 }
 
-TEST_CASE("growable_device_vector: destruction waits for nothing") {
-  vector_in_use subject;
-  subject.check_retires([&] { subject.vector.reset(); });
+TEST_CASE_FIXTURE(vector_in_use, "growable_device_vector: destruction waits for nothing") {
+  check_retires([&] { vector.reset(); });
 }
 
 TEST_CASE("growable_device_vector: destruction of one that a peer uses waits for nothing") {
@@ -130,15 +129,14 @@ TEST_CASE("growable_device_vector: what shrank grows again in place behind the w
         numbered<element8>(3));
 }
 
-TEST_CASE("growable_device_vector: moves and swaps wait for nothing") {
-  vector_in_use subject;
+TEST_CASE_FIXTURE(vector_in_use, "growable_device_vector: moves and swaps wait for nothing") {
   vector_of_8 other;
   const calls_of waits{waiting_functions};
-  swap(*subject.vector, other);
-  swap(*subject.vector, other);
-  const vector_of_8 taken = std::move(*subject.vector);
+  swap(*vector, other);
+  swap(*vector, other);
+  const vector_of_8 taken = std::move(*vector);
   CHECK(waits.count() == 0);
-  subject.held->release();
+  held->release();
 }
 
 TEST_CASE("growable_device_vector: destruction of one that backs nothing waits for nothing") {

@@ -128,17 +128,6 @@ TEST_CASE("growable_device_vector: where moving is refused all of the maximum ca
   CHECK(subject.vector.size() == subject.vector.max_size());
 }
 
-TEST_CASE("growable_device_vector: a grant survives the move") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  small_vector subject;
-  subject.vector.grant(peer, peer_right());
-  subject.vector.resize_uninitialized(subject.vector.max_size() + 1);
-  subject.check_moves(1);
-  CHECK(subject.vector.access(peer) == peer_right());
-  if (!on_fallback()) CHECK(get_access(subject.vector.data(), peer) == peer_right());
-  if (!on_fallback()) CHECK(get_access(subject.vector.end() - 1, peer) == peer_right());
-}
-
 TEST_CASE("growable_device_vector: it can pass one maximum after another") {
   small_vector subject;
   auto& vector = subject.vector;

@@ -143,17 +143,6 @@ TEST_CASE_FIXTURE(queue, "growable_device_vector: what is behind erased elements
   CHECK_NOTHROW(vector.erase_front(0, stream));
 }
 
-TEST_CASE_FIXTURE(queue, "growable_device_vector: the rights of what is left stay") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  vector.grant(peer, peer_right());
-  vector.erase_front(2 * per_granule() + 7, stream);
-  vector.resize_uninitialized(15 * per_granule());  // beyond max_size()
-  CHECK(vector.access(peer) == peer_right());
-  if (on_fallback()) return;
-  CHECK(get_access(vector.data(), peer) == peer_right());
-  CHECK(get_access(vector.data() + vector.size() - 1, peer) == peer_right());
-}
-
 TEST_CASE("growable_device_vector: a queue of any length stays in a small reservation") {
   const stream stream;
   growable_device_vector<element300> vector{first_device, by_granules(8)};

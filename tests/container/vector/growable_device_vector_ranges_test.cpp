@@ -6,7 +6,6 @@
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_uvector.hpp>
 #include "support/element.hpp"
-#include "support/random_seed.hpp"
 #include "support/test.hpp"
 #include "support/test_bytes.hpp"
 
@@ -180,55 +179,6 @@ TEST_CASE("growable_device_vector: assigned a part of itself, near or far") {
   }
 }
 
-TEST_CASE("growable_device_vector: inserts and erases as std::vector does") {
-  const stream stream;
-  std::mt19937 generator = seeded_generator();
-  const std::size_t most = test_bytes(100'000 * sizeof(value), 4 * KiB) / sizeof(value);
-  std::vector<value> model = series<value>(0, most);
-  vector_of_values vector{model, stream};
-  const auto below = [&generator](std::size_t limit) {
-    return std::uniform_int_distribution<std::size_t>{0, limit}(generator);
-  };
-  for (int round = 0; round < 60; ++round) {
-    const std::size_t at = below(model.size());
-    const auto place = model.begin() + static_cast<std::ptrdiff_t>(at);
-    // Few elements over a long distance, and many.
-    const std::size_t count = below(round % 2 == 0 ? 5 : most / 5);
-    switch (below(4)) {
-      case 0: {
-        const std::vector<value> source =
-            series<value>(1000 * static_cast<std::size_t>(round), count);
-        model.insert(place, source.begin(), source.end());
-        vector.insert(at, source, stream);
-        break;
-      }
-      case 1:
-        model.insert(place, count, numbered<value>(7));
-        vector.insert(at, count, numbered<value>(7), stream);
-        break;
-      case 2: {
-        const std::size_t from = below(model.size());
-        const std::size_t taken = std::min(count, model.size() - from);
-        const auto first = model.begin() + static_cast<std::ptrdiff_t>(from);
-        const std::vector<value> own(first, first + static_cast<std::ptrdiff_t>(taken));
-        vector.insert(at, vector.span().subspan(from, taken), stream);
-        model.insert(place, own.begin(), own.end());
-        break;
-      }
-      default: {
-        const std::size_t removed = std::min(count, model.size() - at);
-        model.erase(place, place + static_cast<std::ptrdiff_t>(removed));
-        vector.erase(at, removed, stream);
-      }
-    }
-    REQUIRE(vector.size() == model.size());
-    if (round % 10 == 9) REQUIRE(vector.copy_to_host(stream) == model);
-  }
-  vector.insert(0, {numbered<value>(1), numbered<value>(2)}, stream);
-  CHECK(vector.front_element(stream) == numbered<value>(1));
-  CHECK(vector.size() == model.size() + 2);
-}
-
 TEST_CASE("growable_device_vector: insert and erase name a place that is none") {
   const stream stream;
   vector_of_values vector{series<value>(0, 10), stream};
@@ -244,6 +194,9 @@ TEST_CASE("growable_device_vector: insert and erase name a place that is none") 
   vector.erase(10, 0, stream);
   vector.insert(10, std::vector<value>{}, stream);
   CHECK(vector.copy_to_host(stream) == series<value>(0, 10));
+  vector.insert(0, {numbered<value>(1), numbered<value>(2)}, stream);
+  CHECK(vector.front_element(stream) == numbered<value>(1));
+  CHECK(vector.size() == 12);
 }
 
 TEST_CASE("growable_device_vector: shrink_to_fit returns the bytes that it releases") {

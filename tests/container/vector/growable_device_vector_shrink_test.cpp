@@ -3,7 +3,6 @@
 
 #include "container/vector/vectors.hpp"
 #include "support/element.hpp"
-#include "support/region/fallback.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
@@ -71,14 +70,6 @@ TEST_CASE_FIXTURE(large_vector, "growable_device_vector: one that shrank grows a
   vector.append(series<element8>(1000, 1'000'000), stream);
   CHECK(vector.data() == data);
   CHECK(vector.copy_to_host(stream) == series<element8>(0, 1'001'000));
-}
-
-TEST_CASE_FIXTURE(large_vector, "growable_device_vector: shrink_to_fit keeps every right") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  vector.grant(peer, peer_right());
-  vector.shrink_to_fit(stream, tail_chunk::replace);
-  CHECK(vector.access(peer) == peer_right());
-  if (!on_fallback()) CHECK(get_access(vector.data(), peer) == peer_right());
 }
 
 TEST_CASE("growable_device_vector: shrink_to_fit works with an element across the end of a chunk") {
