@@ -35,35 +35,11 @@ TEST_CASE_FIXTURE(three_chunks, "region: the owner has read_write from the start
   CHECK(region.rights().entries().size() == 1);
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every chunk present") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  region.grant(peer, access_right::read);
-  CHECK(region.access(peer) == access_right::read);
-  CHECK(holds(region, 16, peer, access_right::read));
-  CHECK(holds(region, 16, first_device, access_right::read_write));
-}
-
-TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every later chunk") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  region.grant(peer);
-  region.commit(0, 16 * unit);
-  CHECK(holds(region, 16, peer, access_right::read_write));
-  CHECK(holds(region, 16, first_device, access_right::read_write));
-}
-
 TEST_CASE_FIXTURE(three_chunks, "region: a device that was granted reads what the owner wrote") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   write_tags(region, 0, 3, 1, stream);
   region.grant(peer, access_right::read);
   check_tags(region, 0, 3, 1, hipvmm::stream{peer});
-}
-
-TEST_CASE_FIXTURE(three_chunks, "region: a second grant replaces the first") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  region.grant(peer, access_right::read_write);
-  region.grant(peer, access_right::read);
-  CHECK(region.access(peer) == access_right::read);
-  CHECK(holds(region, 16, peer, access_right::read));
 }
 
 TEST_CASE_FIXTURE(three_chunks, "region: revoke takes the right from present and later chunks") {
@@ -79,15 +55,6 @@ TEST_CASE_FIXTURE(three_chunks, "region: the owner's own right can be narrowed")
   region.grant(first_device, access_right::read);
   region.commit(8 * unit, unit);
   CHECK(holds(region, 16, first_device, access_right::read));
-}
-
-TEST_CASE_FIXTURE(three_chunks, "region: a right survives decommit and commit") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  region.grant(peer, access_right::read);
-  region.decommit(0, 16 * unit);
-  CHECK(region.access(peer) == access_right::read);
-  region.commit(0, unit);
-  CHECK(holds(region, 1, peer, access_right::read));
 }
 
 TEST_CASE_FIXTURE(three_chunks, "region: a device without a link throws and changes nothing") {

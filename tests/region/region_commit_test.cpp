@@ -12,11 +12,7 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-struct sixteen_granules {
-  const std::size_t unit = granule();
-  hipvmm::stream stream;
-  hipvmm::region region{first_device, 16 * unit};
-};
+using sixteen_granules = region_of<16>;
 
 TEST_CASE_FIXTURE(sixteen_granules, "region: a new one backs nothing") {
   CHECK(region.device() == first_device);
@@ -45,38 +41,10 @@ TEST_CASE("region: a size that no granularity fits throws length_error") {
                   std::length_error);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit backs the range with one chunk") {
-  region.commit(2 * unit, 3 * unit);
-  CHECK(region.committed_bytes() == 3 * unit);
-  CHECK(region.chunk_count() == 1);
-  CHECK(region.committed_from(0) == 0);
-  CHECK(region.committed_from(2 * unit) == 3 * unit);
-  CHECK(region.committed_from(5 * unit) == 0);
-}
-
 TEST_CASE_FIXTURE(sixteen_granules, "region: committed_from counts from the middle of a chunk") {
   region.commit(2 * unit, 3 * unit);
   CHECK(region.committed_from(2 * unit + 1) == 3 * unit - 1);
   CHECK(region.committed_from(5 * unit - 1) == 1);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules, "region: committed_from counts across chunks that touch") {
-  commit_as_granted(region, 0, 2 * unit);
-  region.commit(2 * unit, unit);
-  region.commit(4 * unit, unit);
-  CHECK(region.committed_from(0) == 3 * unit);
-  CHECK(region.committed_from(unit) == 2 * unit);
-  CHECK(region.committed_from(4 * unit) == unit);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit makes one chunk for each gap") {
-  HIPVMM_REQUIRE_ANY_LAYOUT();
-  region.commit(2 * unit, unit);
-  region.commit(5 * unit, 2 * unit);
-  region.commit(0, 10 * unit);
-  CHECK(region.committed_from(0) == 10 * unit);
-  CHECK(region.committed_bytes() == 10 * unit);
-  CHECK(region.chunk_count() == 5);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules, "region: commit across the edges of chunks adds what misses") {
@@ -87,32 +55,11 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: commit across the edges of chunks a
   CHECK(region.chunk_count() == 3);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit of what is backed changes nothing") {
-  region.commit(0, 8 * unit);
-  region.commit(2 * unit, 3 * unit);
-  region.commit(0, 8 * unit);
-  CHECK(region.chunk_count() == 1);
-  CHECK(region.committed_bytes() == 8 * unit);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit of no bytes changes nothing") {
-  region.commit(3 * unit, 0);
-  region.commit(16 * unit, 0);
-  CHECK(region.chunk_count() == 0);
-}
-
 TEST_CASE_FIXTURE(sixteen_granules, "region: commit of everything fills the region") {
   region.commit(0, 16 * unit);
   CHECK(region.committed_from(0) == region.max_bytes());
   write_tags(region, 0, 16, 1, stream);
   check_tags(region, 0, 16, 1, stream);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit leaves bytes that were backed untouched") {
-  region.commit(4 * unit, 4 * unit);
-  write_tags(region, 4, 8, 1, stream);
-  region.commit(0, 16 * unit);
-  check_tags(region, 4, 8, 1, stream);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules, "region: commit keeps the base") {
@@ -141,17 +88,6 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: a range beyond the region throws ou
   CHECK(region.chunk_count() == 0);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: decommit releases chunks wholly in the range") {
-  region.commit(0, 2 * unit);
-  region.commit(2 * unit, 3 * unit);
-  region.commit(5 * unit, unit);
-  CHECK(region.decommit(2 * unit, 3 * unit) == 3 * unit);
-  CHECK(region.committed_from(0) == 2 * unit);
-  CHECK(region.committed_from(2 * unit) == 0);
-  CHECK(region.committed_from(5 * unit) == unit);
-  CHECK(region.chunk_count() == 2);
-}
-
 TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach outside the range") {
   region.commit(0, 4 * unit);
   region.commit(4 * unit, unit);
@@ -162,25 +98,6 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach o
   CHECK(region.committed_from(5 * unit) == 4 * unit);
   check_tags(region, 0, 4, 1, stream);
   check_tags(region, 5, 9, 1, stream);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules, "region: decommit of what is not backed releases nothing") {
-  CHECK(region.decommit(0, 16 * unit) == 0);
-  region.commit(0, unit);
-  CHECK(region.decommit(unit, 15 * unit) == 0);
-  CHECK(region.decommit(0, 0) == 0);
-  CHECK(region.committed_bytes() == unit);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules,
-                  "region: decommitted bytes have no access until committed again") {
-  region.commit(0, 2 * unit);
-  CHECK(get_access(region.base(), first_device) == access_right::read_write);
-  region.decommit(0, 2 * unit);
-  CHECK_THROWS_AS(static_cast<void>(get_access(region.base(), first_device)), hip_error);
-  region.commit(0, unit);
-  write_tag(region, 0, 2, stream);
-  CHECK(has_tag(region, 0, 2, stream));
 }
 
 TEST_CASE("region: is on the requested device") {
@@ -220,17 +137,6 @@ TEST_CASE("region: addresses of a failed commit can be reserved and backed again
   }
   for (std::size_t index = 0; index < 4; ++index)
     CHECK(hipMemUnmap(advance(base, index * unit), unit) == hipSuccess);
-}
-
-TEST_CASE_FIXTURE(sixteen_granules, "region: a moved-from one is empty") {
-  region.commit(0, unit);
-  const hipvmm::region taken = std::move(region);
-  CHECK(taken.committed_bytes() == unit);
-  CHECK(region.base() == nullptr);
-  CHECK(region.max_bytes() == 0);
-  CHECK(region.committed_bytes() == 0);
-  CHECK(region.committed_from(0) == 0);
-  CHECK(region.chunk_count() == 0);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules, "region: what would change a moved-from one throws") {

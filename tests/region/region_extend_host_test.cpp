@@ -21,9 +21,8 @@ address_reservation blocker_behind(const region& region) {
   return address_reservation{region.granularity(), 0, end};
 }
 
-TEST_CASE("region: extend copies no byte and takes no more memory than it commits") {
-  const std::size_t unit = granule();
-  region region{first_device, 8 * unit};
+TEST_CASE_FIXTURE(region_of<8>,
+                  "region: extend copies no byte and takes no more memory than it commits") {
   region.commit(0, 8 * unit);
   const auto blocker = blocker_behind(region);
   const std::size_t before = hipvmm_host_device_bytes(0);
@@ -66,9 +65,7 @@ TEST_CASE("region: extend in place that fails gives the addresses behind back") 
   CHECK(region.committed_from(0) == 12 * unit);
 }
 
-TEST_CASE("region: extend that moves gives the old addresses back") {
-  const std::size_t unit = granule();
-  region region{first_device, 8 * unit};
+TEST_CASE_FIXTURE(region_of<8>, "region: extend that moves gives the old addresses back") {
   region.commit(0, 8 * unit);
   const auto blocker = blocker_behind(region);
   const hipvmm_host_counters before = live_objects();
@@ -101,10 +98,8 @@ TEST_CASE("region: extend that moves waits for work that uses the old base") {
   CHECK(std::vector(result.get(), result.get() + unit) == byte_vector(unit, 0x42));
 }
 
-TEST_CASE("region: extend on a full device throws and leaves the region where it was") {
-  const std::size_t unit = granule();
-  const stream stream;
-  region region{first_device, 4 * unit};
+TEST_CASE_FIXTURE(region_of<4>,
+                  "region: extend on a full device throws and leaves the region where it was") {
   region.commit(0, 4 * unit);
   write_tags(region, 0, 4, 1, stream);
   void* const base = region.base();

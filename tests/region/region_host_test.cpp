@@ -64,11 +64,10 @@ HIPVMM_TEST_CASE_IN(
           access_right::read);
 }
 
-TEST_CASE("region: access that HIP refuses to a first mapping is an error") {
-  region region{first_device, 16 * granule()};
-  region.commit(0, granule());
+TEST_CASE_FIXTURE(region_of<16>, "region: access that HIP refuses to a first mapping is an error") {
+  region.commit(0, unit);
   const planned_fault fault{"hipMemSetAccess", 1, hipErrorInvalidValue};
-  CHECK_THROWS_AS(region.commit(2 * granule(), granule()), hip_error);
+  CHECK_THROWS_AS(region.commit(2 * unit, unit), hip_error);
 }
 
 TEST_CASE("region: destruction unmaps, releases and frees in that order and reports nothing") {
@@ -130,14 +129,12 @@ TEST_CASE("region: a chunk is not used again while its old address stays mapped"
         }) == 0);
 }
 
-TEST_CASE("region: commit waits for nothing") {
-  const stream stream;
-  region region{first_device, 4 * granule()};
-  region.commit(0, granule());
+TEST_CASE_FIXTURE(region_of<4>, "region: commit waits for nothing") {
+  region.commit(0, unit);
   held_streams held;
-  fill_async(stream, region.base(), 1, granule());
+  fill_async(stream, region.base(), 1, unit);
   const calls_of waits{waiting_functions};
-  region.commit(granule(), 3 * granule());
+  region.commit(unit, 3 * unit);
   CHECK(waits.count() == 0);
   CHECK_FALSE(stream.is_done());
   held.release();

@@ -77,6 +77,11 @@ class region_model {
     return true;
   }
   bool end_move(std::size_t from) { return left_.erase(from) != 0; }
+  /// The tag that granule `index`, which a chunk left, shows until the move ends.
+  [[nodiscard]] std::uint32_t tag_left_at(std::size_t index) const {
+    const auto one = std::prev(left_.upper_bound(index));
+    return tags_[one->second.now + index - one->first];
+  }
 
   void set_tag(std::size_t index, std::uint32_t tag) { tags_[index] = tag; }
   [[nodiscard]] std::uint32_t tag(std::size_t index) const { return tags_[index]; }
@@ -130,7 +135,9 @@ void compare(const region& region, const region_model& model, stream_ref stream)
     if (model.backed(index)) {
       REQUIRE(get_access(at, region.device()) == access_right::read_write);
       REQUIRE(region_tag(region, index, stream) == model.tag(index));
-    } else if (!model.is_left_within(index, index + 1)) {
+    } else if (model.is_left_within(index, index + 1)) {
+      REQUIRE(region_tag(region, index, stream) == model.tag_left_at(index));
+    } else {
       REQUIRE_THROWS_AS(static_cast<void>(get_access(at, region.device())), hip_error);
     }
   }
@@ -165,6 +172,12 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
       } else {
         REQUIRE_THROWS_AS(region.end_move(first * unit), std::invalid_argument);
       }
+    } else if (what == 3 && below(generator, 3) == 0) {
+      const auto trim = [&] { return region.trim(first * unit, stream); };
+      if (model.is_left_within(0, model_granules))
+        REQUIRE_THROWS_AS(trim(), std::invalid_argument);
+      else
+        REQUIRE(trim() == model.decommit(first, model_granules) * unit);
     } else if (what % 2 == 0 && model.is_left_within(first, end)) {
       REQUIRE_THROWS_AS(region.commit(first * unit, (end - first) * unit), std::invalid_argument);
     } else if (what % 2 != 0 && model.takes_moving(first, end)) {
@@ -190,7 +203,7 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
   compare(region, model, stream);
 }
 
-TEST_CASE("region: random commits, decommits and moves agree with a model") {
+TEST_CASE("region: random commits, decommits, trims and moves agree with a model") {
   chunk_cache keeps_nothing;
   run(keeps_nothing, model_granules);
 }

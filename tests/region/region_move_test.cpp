@@ -39,18 +39,6 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: a range of no bytes has no chunk, insi
     return;                                                     \
   }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk that moves takes its bytes and is counted once") {
-  REQUIRE_MOVES(region);
-  region.move_chunk(0, 8 * unit);
-  CHECK(region.committed_bytes() == 4 * unit);
-  CHECK(region.chunk_count() == 3);
-  CHECK(region.committed_from(0) == 0);
-  CHECK(region.committed_from(2 * unit) == unit);
-  CHECK(region.committed_from(8 * unit) == 2 * unit);
-  CHECK(shows(8, 0, 1));
-  CHECK(shows(9, 1, 1));
-}
-
 TEST_CASE_FIXTURE(tagged_chunks, "region: until a move ends both addresses show the same bytes") {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
@@ -62,33 +50,6 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: until a move ends both addresses show 
   region.end_move(0);
   CHECK_THROWS_AS(static_cast<void>(get_access(region.base(), first_device)), hip_error);
   CHECK(shows(9, 1, 3));
-}
-
-TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk may move again before its first move ends") {
-  REQUIRE_MOVES(region);
-  region.move_chunk(5 * unit, 8 * unit);
-  region.move_chunk(8 * unit, 9 * unit);
-  for (const std::size_t index : {5U, 8U, 9U}) CHECK(shows(index, 5, 1));
-  CHECK_THROWS_AS(region.decommit(9 * unit, unit), std::invalid_argument);
-  region.end_move(5 * unit);
-  CHECK_THROWS_AS(region.decommit(9 * unit, unit), std::invalid_argument);
-  // Back to its old place.
-  region.move_chunk(9 * unit, 5 * unit);
-  region.end_move(8 * unit);
-  region.end_move(9 * unit);
-  CHECK(has_tag(region, 5, 1, stream));
-  CHECK(region.decommit(0, 16 * unit) == 4 * unit);
-}
-
-TEST_CASE_FIXTURE(tagged_chunks,
-                  "region: what a chunk left behind is used anew when the move ends") {
-  REQUIRE_MOVES(region);
-  region.move_chunk(0, 8 * unit);
-  region.end_move(0);
-  region.commit(0, 2 * unit);
-  CHECK(region.committed_from(0) == 3 * unit);
-  write_tag(region, 0, 4, stream);
-  CHECK(shows(8, 0, 1));
 }
 
 TEST_CASE_FIXTURE(tagged_chunks,
@@ -124,16 +85,6 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: what would disturb a move that has not
   CHECK(region.trim(9 * unit, stream) == 0);
   region.extend(64 * unit, 0);
   CHECK(has_tag(region, 2, 1, stream));
-}
-
-TEST_CASE_FIXTURE(tagged_chunks, "region: all other calls work while a move has not ended") {
-  REQUIRE_MOVES(region);
-  region.move_chunk(0, 8 * unit);
-  region.commit(10 * unit, 2 * unit);
-  region.commit(2 * unit, unit);
-  CHECK(region.decommit(0, 8 * unit) == 2 * unit);
-  CHECK(shows(0, 0, 1));
-  CHECK(region.committed_bytes() == 4 * unit);
 }
 
 TEST_CASE_FIXTURE(tagged_chunks, "region: nothing is prepared beside a move that has not ended") {

@@ -23,7 +23,8 @@ struct region_owner {
   }
   static region make_empty() { return moved_from(make()); }
   static bool is_empty(const region& owner) {
-    return owner.base() == nullptr && owner.max_bytes() == 0 && owner.committed_bytes() == 0;
+    return owner.base() == nullptr && owner.max_bytes() == 0 && owner.committed_bytes() == 0 &&
+           owner.committed_from(0) == 0 && owner.chunk_count() == 0;
   }
   static void* identity(const region& owner) { return owner.base(); }
   static std::uint64_t live() {

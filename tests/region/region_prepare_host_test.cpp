@@ -26,9 +26,7 @@ using detail::wait_for_background_tasks;
 /// Lets the background thread start, whose first HIP call a case must not count or fail.
 void start_worker() { const held_worker started; }
 
-TEST_CASE("region: a commit that finds its chunk mapped makes no HIP call") {
-  const std::size_t unit = granule();
-  region region{first_device, 16 * unit};
+TEST_CASE_FIXTURE(region_of<16>, "region: a commit that finds its chunk mapped makes no HIP call") {
   region.commit(0, unit);
   region.prepare(2 * unit, prefetch_level::mapped);
   wait_for_background_tasks();
@@ -37,9 +35,7 @@ TEST_CASE("region: a commit that finds its chunk mapped makes no HIP call") {
   CHECK(hipvmm_host_call_count(nullptr) == before);
 }
 
-TEST_CASE("region: a commit that finds its chunk created maps it") {
-  const std::size_t unit = granule();
-  region region{first_device, 16 * unit};
+TEST_CASE_FIXTURE(region_of<16>, "region: a commit that finds its chunk created maps it") {
   region.prepare(2 * unit, prefetch_level::created);
   wait_for_background_tasks();
   const std::uint64_t before = hipvmm_host_call_count(nullptr);

@@ -60,9 +60,8 @@ TEST_CASE("region: a commit beyond what was prepared makes the rest") {
   }
 }
 
-TEST_CASE("region: a commit that reaches into what was prepared takes it, too") {
-  const std::size_t unit = granule();
-  region region{first_device, 16 * unit};
+TEST_CASE_FIXTURE(region_of<16>,
+                  "region: a commit that reaches into what was prepared takes it, too") {
   prepare_and_wait(region, 4 * unit, prefetch_level::mapped);
   region.commit(2 * unit, 4 * unit);
   CHECK(region.committed_from(0) == 6 * unit);
@@ -85,9 +84,7 @@ TEST_CASE("region: a commit elsewhere leaves what was prepared") {
   CHECK(region.committed_bytes() == 16 * unit);
 }
 
-TEST_CASE("region: no more is prepared than has room") {
-  const std::size_t unit = granule();
-  region region{first_device, 4 * unit};
+TEST_CASE_FIXTURE(region_of<4>, "region: no more is prepared than has room") {
   region.commit(0, 3 * unit);
   prepare_and_wait(region, 4 * unit, prefetch_level::mapped);
   CHECK(region.prepared_bytes() == unit);
@@ -97,9 +94,8 @@ TEST_CASE("region: no more is prepared than has room") {
   CHECK(region.committed_bytes() == 4 * unit);
 }
 
-TEST_CASE("region: while a chunk is ready or on its way no second one is prepared") {
-  const std::size_t unit = granule();
-  region region{first_device, 16 * unit};
+TEST_CASE_FIXTURE(region_of<16>,
+                  "region: while a chunk is ready or on its way no second one is prepared") {
   {
     const held_worker held;
     region.prepare(unit, prefetch_level::mapped);
@@ -111,34 +107,31 @@ TEST_CASE("region: while a chunk is ready or on its way no second one is prepare
   CHECK(region.cancel_or_wait() == unit);
 }
 
-TEST_CASE("region: preparing nothing, or not at all, does nothing") {
-  region region{first_device, 16 * granule()};
+TEST_CASE_FIXTURE(region_of<16>, "region: preparing nothing, or not at all, does nothing") {
   prepare_and_wait(region, 0, prefetch_level::mapped);
-  prepare_and_wait(region, granule(), prefetch_level::off);
+  prepare_and_wait(region, unit, prefetch_level::off);
   CHECK(region.prepared_bytes() == 0);
   CHECK(region.failed_preparations() == 0);
 }
 
-TEST_CASE("region: prepare takes whole granules of its own addresses") {
-  region region{first_device, 16 * granule()};
+TEST_CASE_FIXTURE(region_of<16>, "region: prepare takes whole granules of its own addresses") {
   CHECK_THROWS_AS(region.prepare(1, prefetch_level::mapped), std::invalid_argument);
-  CHECK_THROWS_AS(region.prepare(17 * granule(), prefetch_level::mapped), std::out_of_range);
+  CHECK_THROWS_AS(region.prepare(17 * unit, prefetch_level::mapped), std::out_of_range);
   const hipvmm::region taken = std::move(region);
-  CHECK_THROWS_AS(region.prepare(granule(), prefetch_level::mapped), std::invalid_argument);
+  CHECK_THROWS_AS(region.prepare(unit, prefetch_level::mapped), std::invalid_argument);
   CHECK(region.cancel_or_wait() == 0);
   CHECK(region.failed_preparations() == 0);
 }
 
-TEST_CASE("region: a cancel drops an order that has not begun") {
-  region region{first_device, 16 * granule()};
+TEST_CASE_FIXTURE(region_of<16>, "region: a cancel drops an order that has not begun") {
   {
     const held_worker held;
-    region.prepare(granule(), prefetch_level::mapped);
+    region.prepare(unit, prefetch_level::mapped);
     CHECK(region.cancel_or_wait() == 0);
-    region.prepare(2 * granule(), prefetch_level::mapped);
+    region.prepare(2 * unit, prefetch_level::mapped);
   }
   wait_for_background_tasks();
-  CHECK(region.prepared_bytes() == 2 * granule());
+  CHECK(region.prepared_bytes() == 2 * unit);
 }
 
 TEST_CASE("region: a commit makes what was ordered there and has not begun") {
@@ -161,10 +154,8 @@ TEST_CASE("region: a commit makes what was ordered there and has not begun") {
   CHECK(region.committed_bytes() == unit);
 }
 
-TEST_CASE("region: operations do not wait for a preparation that has not begun") {
-  const std::size_t unit = granule();
-  const stream stream;
-  region region{first_device, 16 * unit};
+TEST_CASE_FIXTURE(region_of<16>,
+                  "region: operations do not wait for a preparation that has not begun") {
   const held_worker held;
   region.prepare(unit, prefetch_level::mapped);
   region.commit(0, 2 * unit);
@@ -227,20 +218,18 @@ TEST_CASE("region: what was prepared has the rights that are granted and revoked
   }
 }
 
-TEST_CASE("region: a move takes what was prepared or is on its way along") {
-  const std::size_t unit = granule();
-  region first{first_device, 16 * unit};
-  region second{first_device, 16 * unit};
-  prepare_and_wait(first, unit, prefetch_level::mapped);
+TEST_CASE_FIXTURE(region_of<16>, "region: a move takes what was prepared or is on its way along") {
+  hipvmm::region second{first_device, 16 * unit};
+  prepare_and_wait(region, unit, prefetch_level::mapped);
   std::optional<held_worker> held{std::in_place};
   second.prepare(2 * unit, prefetch_level::mapped);
-  std::swap(first, second);
+  std::swap(region, second);
   held.reset();
   wait_for_background_tasks();
-  CHECK(first.prepared_bytes() == 2 * unit);
+  CHECK(region.prepared_bytes() == 2 * unit);
   CHECK(second.prepared_bytes() == unit);
-  first.commit(0, unit);
-  CHECK(first.committed_bytes() == 2 * unit);
+  region.commit(0, unit);
+  CHECK(region.committed_bytes() == 2 * unit);
 }
 
 TEST_CASE("region: the destructor cancels a preparation") {

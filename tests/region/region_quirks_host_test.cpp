@@ -181,8 +181,7 @@ HIPVMM_TEST_CASE_IN("region: commit and grant that fail where tail access fails 
       });
 }
 
-/// A commit if hipMemMap reports success and maps nothing.
-void check_failed_map_is_found() {
+HIPVMM_CHILD("commits where hipMemMap reports success and maps nothing") {
   row_of_three subject;
   const intruder mapped{subject.region, 5};
   const hipvmm_host_counters before = live_objects();
@@ -194,19 +193,12 @@ void check_failed_map_is_found() {
   CHECK(subject.region.committed_from(0) == 5 * subject.unit);
 }
 
-HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-6.2 is found and leaves all as it was",
-                    under("rocm-6.2", lying_maps)) {
-  check_failed_map_is_found();
-}
-
-HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-6.4 is found and leaves all as it was",
-                    under("rocm-6.4", lying_maps)) {
-  check_failed_map_is_found();
-}
-
-HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-7.1 is found and leaves all as it was",
-                    under("rocm-7.1", std::string{lying_maps} + "," + no_tail_access)) {
-  check_failed_map_is_found();
+TEST_CASE("region: a map that fails unseen is found and leaves all as it was" *
+          names_its_profiles) {
+  const std::string lies = lying_maps;
+  for (const auto& environment : {under("rocm-6.2", lies), under("rocm-6.4", lies),
+                                  under("rocm-7.1", lies + "," + no_tail_access)})
+    check_child("commits where hipMemMap reports success and maps nothing", environment);
 }
 
 HIPVMM_TEST_CASE_IN("region: commit that fails while maps are verified changes nothing",

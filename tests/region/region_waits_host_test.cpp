@@ -13,6 +13,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/region/region_contents.hpp"
 #include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
@@ -115,15 +116,12 @@ TEST_CASE("region: decommit in a stream waits for nothing, a commit of its addre
   CHECK(region.committed_from(0) == 3 * unit);
 }
 
-TEST_CASE("region: if HIP refuses to wait for a copy, the call waits for its device") {
-  const std::size_t unit = granule();
-  const stream own;
-  region region{first_device, 8 * unit};
+TEST_CASE_FIXTURE(region_of<8>, "region: if HIP refuses to wait for a copy, the call waits for its device") {
   region.commit(0, 4 * unit);
   const calls_of waits{device_waiting_functions};
   // The first wait is for the program's work.
   const planned_fault fault{"hipStreamSynchronize", 2, hipErrorUnknown};
-  CHECK_THROWS_AS(region.trim(unit, own, tail_chunk::replace), hip_error);
+  CHECK_THROWS_AS(region.trim(unit, stream, tail_chunk::replace), hip_error);
   CHECK(fault.struck());
   CHECK(waits.count() == 1);
   CHECK(region.committed_bytes() == 4 * unit);

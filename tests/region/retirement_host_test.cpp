@@ -73,13 +73,12 @@ TEST_CASE("retirement: what a region in use held goes back to the device") {
   CHECK(hipvmm_host_device_bytes(0) == before + subject.unit);
 }
 
-TEST_CASE("retirement: memory that an idle stream used is released at once") {
-  region_in_use subject;
-  subject.stream.release();
-  static_cast<stream_ref>(subject.stream).synchronize();
+TEST_CASE_FIXTURE(region_in_use, "retirement: memory that an idle stream used is released at once") {
+  stream.release();
+  static_cast<stream_ref>(stream).synchronize();
   const retirement_statistics before = retired_memory();
   const call_counter unmaps{"hipMemUnmap"};
-  subject.region.trim(subject.unit, subject.stream);
+  region.trim(unit, stream);
   CHECK(unmaps.count() == 3);
   CHECK(retired_memory().returned == before.returned);
 }
@@ -150,14 +149,13 @@ TEST_CASE("retirement: a wait for one device returns nothing that others use as 
   drain_retired_memory();
 }
 
-TEST_CASE("retirement: a region whose trim waits prepares nothing") {
-  region_in_use subject;
-  subject.region.trim(subject.unit, subject.stream);
+TEST_CASE_FIXTURE(region_in_use, "retirement: a region whose trim waits prepares nothing") {
+  region.trim(unit, stream);
   for (const prefetch_level how : {prefetch_level::created, prefetch_level::mapped}) {
-    subject.region.prepare(subject.unit, how);
+    region.prepare(unit, how);
     detail::wait_for_background_tasks();
-    CHECK(subject.region.prepared_bytes() == 0);
-    CHECK(subject.region.failed_preparations() == 0);
+    CHECK(region.prepared_bytes() == 0);
+    CHECK(region.failed_preparations() == 0);
   }
   CHECK(retired_memory().waiting == 1);
 }
@@ -216,16 +214,14 @@ TEST_CASE("retirement: growth elsewhere waits for nothing") {
   CHECK(retired_memory().waiting == 1);
 }
 
-TEST_CASE("retirement: growth after retired chunks gets access if HIP counts those too") {
-  region_in_use subject;
-  subject.region.trim(subject.unit, subject.stream);
-  std::thread growing{[&] {
-    CHECK_NOTHROW(commit_as_granted(subject.region, 4 * subject.unit, 4 * subject.unit));
-  }};
-  subject.stream.release();
+TEST_CASE_FIXTURE(
+    region_in_use,
+    "retirement: growth after retired chunks gets access if HIP counts those too") {
+  region.trim(unit, stream);
+  std::thread growing{[&] { CHECK_NOTHROW(commit_as_granted(region, 4 * unit, 4 * unit)); }};
+  stream.release();
   growing.join();
-  CHECK(get_access(advance(subject.region.base(), 4 * subject.unit), first_device) ==
-        access_right::read_write);
+  CHECK(get_access(advance(region.base(), 4 * unit), first_device) == access_right::read_write);
 }
 
 TEST_CASE("retirement: rights change beside retired chunks, and apply to later chunks") {
@@ -370,27 +366,25 @@ TEST_CASE("retirement: chunks go to the cache of their region") {
   CHECK(cache.statistics().chunks == 3);
 }
 
-TEST_CASE("retirement: trim in a stream that is captured throws, and the capture goes on") {
-  const stream stream;
-  region region{first_device, 4 * granule()};
-  region.commit(0, granule());
+TEST_CASE_FIXTURE(region_of<4>,
+                  "retirement: trim in a stream that is captured throws, and the capture goes on") {
+  region.commit(0, unit);
   REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeGlobal) == hipSuccess);
   CHECK(stream.ref().is_capturing());
   CHECK_THROWS_AS(region.trim(0, stream), std::invalid_argument);
-  CHECK_THROWS_WITH_AS(static_cast<void>(region.decommit(0, granule(), stream)),
+  CHECK_THROWS_WITH_AS(static_cast<void>(region.decommit(0, unit, stream)),
                        doctest::Contains("region::decommit: the stream is being captured"),
                        std::invalid_argument);
-  CHECK(region.committed_bytes() == granule());
+  CHECK(region.committed_bytes() == unit);
   end_capture(stream.get());
   CHECK_FALSE(stream.ref().is_capturing());
 }
 
-TEST_CASE("retirement: a trim that waits leaves captures that begin alone") {
-  region_in_use subject;
-  subject.region.trim(0, subject.stream);
-  const stream captured;
+TEST_CASE_FIXTURE(region_in_use, "retirement: a trim that waits leaves captures that begin alone") {
+  region.trim(0, stream);
+  const hipvmm::stream captured;
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
-  subject.stream.release();
+  stream.release();
   drain_retired_memory();
   end_capture(captured.get());
 }
@@ -398,7 +392,7 @@ TEST_CASE("retirement: a trim that waits leaves captures that begin alone") {
 TEST_CASE("retirement: a drain ends during a capture of another stream") {
   const error_recorder reported;
   region_in_use subject;
-  const stream captured;
+  const hipvmm::stream captured;
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
   subject.region.retire();
   subject.stream.release();

@@ -53,16 +53,15 @@ TEST_CASE("retirement: a trim in a stream of another device with access releases
   CHECK(read_bytes(stream, region.base(), granule()) == byte_vector(granule(), 7));
 }
 
-TEST_CASE("retirement: work on what stays is whole when it shrinks and grows again and again") {
-  const stream stream;
-  region region{first_device, 8 * granule()};
-  region.commit(0, granule());
+TEST_CASE_FIXTURE(
+    region_of<8>,
+    "retirement: work on what stays is whole when it shrinks and grows again and again") {
+  region.commit(0, unit);
   write_tags(region, 0, 1, 1, stream);
   for (std::uint32_t round = 2; round < 20; ++round) {
-    for (std::size_t index = 1; index < 6; ++index) region.commit(index * granule(), granule());
-    fill_async(stream, advance(region.base(), granule()), static_cast<unsigned char>(round),
-               5 * granule());
-    region.trim(granule() * (round % 5 + 1), stream);
+    for (std::size_t index = 1; index < 6; ++index) region.commit(index * unit, unit);
+    fill_async(stream, advance(region.base(), unit), static_cast<unsigned char>(round), 5 * unit);
+    region.trim(unit * (round % 5 + 1), stream);
     check_tags(region, 0, 1, 1, stream);
   }
 }

@@ -76,9 +76,8 @@ constexpr access_right no_right = access_right::none;
 constexpr access_right reads = access_right::read;
 constexpr access_right writes = access_right::read_write;
 
-TEST_CASE("region: options give rights to all chunks from the first on") {
-  const five_chunks all;
-  all.check_all(writes, reads);
+TEST_CASE_FIXTURE(five_chunks, "region: options give rights to all chunks from the first on") {
+  check_all(writes, reads);
 }
 
 TEST_CASE("region: options that name what cannot be reserve nothing") {
@@ -94,35 +93,22 @@ TEST_CASE("region: options that name what cannot be reserve nothing") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("region: set_access replaces all rights, and later chunks get them") {
-  five_chunks all;
-  all.region.set_access({{second_device, writes}, {first_device, reads}});
-  all.check_all(reads, writes);
-  all.region.set_access({});
-  all.check_all(writes, no_right);
-  all.region.set_access(peer_alone);
-  all.check_all(no_right, reads);
-  all.region.commit(8 * all.unit, all.unit);
-  CHECK(all.has(8, no_right, reads));
-}
-
-TEST_CASE("region: set_access costs a call for each run of neighbours") {
-  five_chunks all;
+TEST_CASE_FIXTURE(five_chunks, "region: set_access costs a call for each run of neighbours") {
   const std::uint64_t before = set_access_calls();
-  all.region.set_access(peer_writes);
+  region.set_access(peer_writes);
   CHECK(set_access_calls() - before == 2);
-  all.region.grant(second_device, reads);
+  region.grant(second_device, reads);
   CHECK(set_access_calls() - before == 4);
-  all.region.set_access(0, 2 * all.unit, peer_writes);
+  region.set_access(0, 2 * unit, peer_writes);
   CHECK(set_access_calls() - before == 5);
   // Chunks that change from different rights are set apart.
-  all.region.set_access(peer_writes);
+  region.set_access(peer_writes);
   CHECK(set_access_calls() - before == 8);
-  all.region.commit(3 * all.unit, 2 * all.unit);
+  region.commit(3 * unit, 2 * unit);
   const std::uint64_t whole = set_access_calls();
-  all.region.set_access({});
+  region.set_access({});
   CHECK(set_access_calls() - whole == 1);
-  all.check_all(writes, no_right);
+  check_all(writes, no_right);
 }
 
 HIPVMM_TEST_CASE_IN("region: where a call takes one mapping each chunk is set by itself",
@@ -143,56 +129,29 @@ TEST_CASE("region: neighbours that HIP refuses as one range are set by themselve
   CHECK(all.has(5, writes, reads));
 }
 
-TEST_CASE("region: rights of a range are those of its chunks alone") {
-  five_chunks all;
-  all.region.set_access(all.unit, 2 * all.unit, {{first_device, reads}});
-  CHECK(all.has(0, writes, reads));
-  CHECK(all.has(1, reads, no_right));
-  CHECK(all.has(2, reads, no_right));
-  CHECK(all.has(5, writes, reads));
-  CHECK(all.region.access(second_device) == reads);
-  // The whole region's rights end them.
-  all.region.set_access(peer_writes);
-  all.check_all(writes, writes);
-}
-
-TEST_CASE("region: a grant changes one device's right to chunks with rights of their own") {
-  five_chunks all;
-  all.region.set_access(0, all.unit, peer_alone);
-  all.region.grant(second_device, writes);
-  CHECK(all.has(0, no_right, writes));
-  CHECK(all.has(1, writes, writes));
-  all.region.revoke(second_device);
-  CHECK(all.has(0, no_right, no_right));
-  all.region.grant(first_device);
-  CHECK(all.has(0, writes, no_right));
-}
-
-TEST_CASE("region: rights of a range go with the chunk that moves") {
-  five_chunks all;
-  all.region.set_access(5 * all.unit, all.unit, peer_alone);
-  all.region.move_chunk(5 * all.unit, 9 * all.unit);
-  CHECK(all.has(9, no_right, reads));
-  CHECK(get_access(advance(all.region.base(), 5 * all.unit), second_device) == reads);
+TEST_CASE_FIXTURE(five_chunks, "region: rights of a range go with the chunk that moves") {
+  region.set_access(5 * unit, unit, peer_alone);
+  region.move_chunk(5 * unit, 9 * unit);
+  CHECK(has(9, no_right, reads));
+  CHECK(get_access(advance(region.base(), 5 * unit), second_device) == reads);
   // Both addresses follow a change.
-  all.region.set_access(9 * all.unit, all.unit, peer_writes);
-  CHECK(all.has(9, writes, writes));
-  CHECK(get_access(advance(all.region.base(), 5 * all.unit), second_device) == writes);
-  all.region.end_move(5 * all.unit);
-  all.region.commit(5 * all.unit, all.unit);
-  CHECK(all.has(5, writes, reads));
+  region.set_access(9 * unit, unit, peer_writes);
+  CHECK(has(9, writes, writes));
+  CHECK(get_access(advance(region.base(), 5 * unit), second_device) == writes);
+  region.end_move(5 * unit);
+  region.commit(5 * unit, unit);
+  CHECK(has(5, writes, reads));
 }
 
-TEST_CASE("region: rights of a range end with their chunk") {
-  five_chunks all;
-  all.region.set_access(5 * all.unit, 2 * all.unit, peer_alone);
-  all.region.decommit(5 * all.unit, all.unit);
-  all.region.commit(5 * all.unit, all.unit);
-  CHECK(all.has(5, writes, reads));
-  CHECK(all.has(6, no_right, reads));
-  all.region.trim(5 * all.unit, all.stream);
-  all.region.commit(6 * all.unit, all.unit);
-  CHECK(all.has(6, writes, reads));
+TEST_CASE_FIXTURE(five_chunks, "region: rights of a range end with their chunk") {
+  region.set_access(5 * unit, 2 * unit, peer_alone);
+  region.decommit(5 * unit, unit);
+  region.commit(5 * unit, unit);
+  CHECK(has(5, writes, reads));
+  CHECK(has(6, no_right, reads));
+  region.trim(5 * unit, stream);
+  region.commit(6 * unit, unit);
+  CHECK(has(6, writes, reads));
 }
 
 TEST_CASE("region: rights of a range stay where the region moves") {
@@ -226,72 +185,68 @@ TEST_CASE("region: rights of a range stay where a smaller chunk takes a chunk's 
   CHECK(target.trim(3 * granule(), stream, tail_chunk::replace) == 0);
 }
 
-TEST_CASE("region: a prepared chunk has the rights of the region") {
-  five_chunks all;
-  all.region.prepare(all.unit, prefetch_level::mapped);
+TEST_CASE_FIXTURE(five_chunks, "region: a prepared chunk has the rights of the region") {
+  region.prepare(unit, prefetch_level::mapped);
   detail::wait_for_background_tasks();
-  all.region.set_access(6 * all.unit, all.unit, peer_alone);
-  all.region.set_access(0, all.unit, peer_alone);
-  CHECK(all.region.prepared_bytes() == all.unit);
-  all.region.commit(7 * all.unit, all.unit);
-  CHECK(all.has(7, writes, reads));
-  all.region.prepare(all.unit, prefetch_level::mapped);
+  region.set_access(6 * unit, unit, peer_alone);
+  region.set_access(0, unit, peer_alone);
+  CHECK(region.prepared_bytes() == unit);
+  region.commit(7 * unit, unit);
+  CHECK(has(7, writes, reads));
+  region.prepare(unit, prefetch_level::mapped);
   detail::wait_for_background_tasks();
-  all.region.set_access(peer_writes);
-  all.region.commit(8 * all.unit, all.unit);
-  CHECK(all.has(8, writes, writes));
+  region.set_access(peer_writes);
+  region.commit(8 * unit, unit);
+  CHECK(has(8, writes, writes));
 }
 
-TEST_CASE("region: a range that cuts a chunk throws and names the chunk") {
-  region target{first_device, 32 * granule()};
-  target.commit(0, 4 * granule());
-  const std::string text = "the chunk from offset 0 to " + std::to_string(4 * granule());
+TEST_CASE_FIXTURE(region_of<32>, "region: a range that cuts a chunk throws and names the chunk") {
+  region.commit(0, 4 * unit);
+  const std::string text = "the chunk from offset 0 to " + std::to_string(4 * unit);
   for (const auto& [first, count] : {std::pair{0, 2}, std::pair{1, 3}, std::pair{2, 1}}) {
-    CHECK_THROWS_WITH_AS(target.set_access(static_cast<std::size_t>(first) * granule(),
-                                           static_cast<std::size_t>(count) * granule(), peer_reads),
+    CHECK_THROWS_WITH_AS(region.set_access(static_cast<std::size_t>(first) * unit,
+                                           static_cast<std::size_t>(count) * unit, peer_reads),
                          doctest::Contains(text.c_str()), std::invalid_argument);
   }
-  CHECK_THROWS_WITH_AS(target.set_access(0, 4 * granule() - 1, peer_reads),
+  CHECK_THROWS_WITH_AS(region.set_access(0, 4 * unit - 1, peer_reads),
                        doctest::Contains(text.c_str()), std::invalid_argument);
-  CHECK(get_access(target.base(), second_device) == no_right);
+  CHECK(get_access(region.base(), second_device) == no_right);
 }
 
-TEST_CASE("region: a range with a hole, or beyond the region, throws and changes nothing") {
-  five_chunks all;
+TEST_CASE_FIXTURE(five_chunks,
+                  "region: a range with a hole, or beyond the region, throws and changes nothing") {
   CHECK_THROWS_WITH_AS(
-      all.region.set_access(0, 4 * all.unit, peer_writes),
-      doctest::Contains(("nothing is backed at offset " + std::to_string(3 * all.unit)).c_str()),
+      region.set_access(0, 4 * unit, peer_writes),
+      doctest::Contains(("nothing is backed at offset " + std::to_string(3 * unit)).c_str()),
       std::invalid_argument);
-  CHECK_THROWS_AS(all.region.set_access(3 * all.unit, all.unit, peer_writes),
-                  std::invalid_argument);
-  CHECK_THROWS_AS(all.region.set_access(16 * all.unit, all.unit, peer_writes), std::out_of_range);
-  CHECK_THROWS_AS(all.region.set_access(0, all.unit, {{device_ref{2}, reads}}), unsupported);
-  CHECK_THROWS_AS(all.region.set_access({{device_ref{9}, reads}}), std::invalid_argument);
-  CHECK_NOTHROW(all.region.set_access(3 * all.unit, 0, peer_writes));
-  CHECK_THROWS_AS(static_cast<void>(all.region.rights_at(3 * all.unit)), std::invalid_argument);
-  all.check_unchanged();
+  CHECK_THROWS_AS(region.set_access(3 * unit, unit, peer_writes), std::invalid_argument);
+  CHECK_THROWS_AS(region.set_access(16 * unit, unit, peer_writes), std::out_of_range);
+  CHECK_THROWS_AS(region.set_access(0, unit, {{device_ref{2}, reads}}), unsupported);
+  CHECK_THROWS_AS(region.set_access({{device_ref{9}, reads}}), std::invalid_argument);
+  CHECK_NOTHROW(region.set_access(3 * unit, 0, peer_writes));
+  CHECK_THROWS_AS(static_cast<void>(region.rights_at(3 * unit)), std::invalid_argument);
+  check_unchanged();
 }
 
-TEST_CASE("region: effective_access says what HIP says of each chunk, changed by whomever") {
-  five_chunks all;
-  all.region.set_access(5 * all.unit, all.unit, peer_alone);
-  set_access(advance(all.region.base(), all.unit), all.unit, {second_device, writes});
-  const std::vector<chunk_access> found = all.region.effective_access(1, 6 * all.unit);
+TEST_CASE_FIXTURE(
+    five_chunks, "region: effective_access says what HIP says of each chunk, changed by whomever") {
+  region.set_access(5 * unit, unit, peer_alone);
+  set_access(advance(region.base(), unit), unit, {second_device, writes});
+  const std::vector<chunk_access> found = region.effective_access(1, 6 * unit);
   REQUIRE(found.size() == 5);
   const std::array<access_right, 5> of_peer{reads, writes, reads, reads, reads};
   for (std::size_t index = 0; index < found.size(); ++index) {
     CAPTURE(index);
-    CHECK(found[index].offset == five_chunks::present[index] * all.unit);
-    CHECK(found[index].bytes == all.unit);
+    CHECK(found[index].offset == five_chunks::present[index] * unit);
+    CHECK(found[index].bytes == unit);
     CHECK(found[index].rights.entries().size() == 3);
     CHECK(found[index].rights.find(first_device) == (index == 3 ? no_right : writes));
     CHECK(found[index].rights.find(second_device) == of_peer[index]);
     CHECK(found[index].rights.find(device_ref{2}) == no_right);
   }
-  CHECK(all.region.effective_access(2 * all.unit, all.unit).size() == 1);
-  CHECK(all.region.effective_access(3 * all.unit, 2 * all.unit).empty());
-  CHECK_THROWS_AS(static_cast<void>(all.region.effective_access(16 * all.unit, 1)),
-                  std::out_of_range);
+  CHECK(region.effective_access(2 * unit, unit).size() == 1);
+  CHECK(region.effective_access(3 * unit, 2 * unit).empty());
+  CHECK_THROWS_AS(static_cast<void>(region.effective_access(16 * unit, 1)), std::out_of_range);
 }
 
 TEST_CASE("region: events name each device whose right changed, and the bytes of a range") {
@@ -318,13 +273,12 @@ TEST_CASE("region: events name each device whose right changed, and the bytes of
   }
 }
 
-TEST_CASE("region: a moved-from region refuses rights") {
-  five_chunks all;
-  const region taken = std::move(all.region);
-  CHECK_THROWS_AS(all.region.set_access(peer_reads), std::invalid_argument);
-  CHECK_THROWS_AS(all.region.set_access(0, 0, peer_reads), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(all.region.effective_access(0, 0)), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(all.region.rights_at(0)), std::invalid_argument);
+TEST_CASE_FIXTURE(five_chunks, "region: a moved-from region refuses rights") {
+  const hipvmm::region taken = std::move(region);
+  CHECK_THROWS_AS(region.set_access(peer_reads), std::invalid_argument);
+  CHECK_THROWS_AS(region.set_access(0, 0, peer_reads), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(region.effective_access(0, 0)), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(region.rights_at(0)), std::invalid_argument);
 }
 
 TEST_CASE("region: trim waits for work of a device that has a right to one chunk only") {

@@ -43,6 +43,7 @@ class modelled_rights {
   void compare() const {
     const std::vector<chunk_access> found = region_.effective_access(0, region_.max_bytes());
     REQUIRE(found.size() == chunks_.size());
+    for (const std::size_t index : {0U, 1U}) CHECK(region_.access(devices_[index]) == all_[index]);
     auto next = found.begin();
     for (const auto& [first, chunk] : chunks_) {
       CAPTURE(first);

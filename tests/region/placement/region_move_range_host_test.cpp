@@ -127,19 +127,18 @@ HIPVMM_TEST_CASE_IN("region: move_range that fails leaves every byte where it wa
       });
 }
 
-TEST_CASE("region: move_range to a full device says which, and moves nothing") {
-  three_chunks subject;
+TEST_CASE_FIXTURE(three_chunks,
+                  "region: move_range to a full device says which, and moves nothing") {
   chunk_cache::shared().trim();
   drain_retired_memory();
-  const physical_chunk most{second_device, second_device.free_memory() - 2 * subject.unit};
-  const auto error = thrown_by<out_of_memory>(
-      [&] { subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream); });
+  const physical_chunk most{second_device, second_device.free_memory() - 2 * unit};
+  const auto error =
+      thrown_by<out_of_memory>([&] { region.move_range(0, 3 * unit, second_device, stream); });
   CHECK(error.device() == 1);
   CHECK(std::string{error.what()}.find("moved none") != std::string::npos);
-  check_tags(subject.region, 0, 3, 1, subject.stream);
-  CHECK(subject.region.move_range(0, 2 * subject.unit, second_device, subject.stream) ==
-        2 * subject.unit);
-  check_tags(subject.region, 0, 3, 1, subject.stream);
+  check_tags(region, 0, 3, 1, stream);
+  CHECK(region.move_range(0, 2 * unit, second_device, stream) == 2 * unit);
+  check_tags(region, 0, 3, 1, stream);
 }
 
 // More than one call may name, of sizes that some releases grant only all together.
@@ -164,16 +163,14 @@ HIPVMM_TEST_CASE_IN(
   check_tags(subject, 0, end / unit, 1, stream);
 }
 
-TEST_CASE("region: move_range waits for the work in its stream") {
-  three_chunks subject;
+TEST_CASE_FIXTURE(three_chunks, "region: move_range waits for the work in its stream") {
   const hipvmm::stream writer{second_device};
-  fill_async(writer, subject.region.base(), 0x42, 3 * subject.unit);
+  fill_async(writer, region.base(), 0x42, 3 * unit);
   event written{second_device};
   written.record(writer);
-  static_cast<stream_ref>(subject.stream).wait(written);
-  subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream);
-  CHECK(read_bytes(subject.stream, subject.region.base(), 3 * subject.unit) ==
-        byte_vector(3 * subject.unit, 0x42));
+  static_cast<stream_ref>(stream).wait(written);
+  region.move_range(0, 3 * unit, second_device, stream);
+  CHECK(read_bytes(stream, region.base(), 3 * unit) == byte_vector(3 * unit, 0x42));
 }
 
 // If memory returns only with its addresses, which are then freed and reserved again.

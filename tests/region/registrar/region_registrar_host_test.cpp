@@ -260,8 +260,8 @@ TEST_CASE("registrar: registrations that fail leave the region as it was") {
       unchanged);
 }
 
-TEST_CASE("registrar: restored memory that cannot be registered keeps its bytes") {
-  registered_region subject;
+TEST_CASE_FIXTURE(registered_region,
+                  "registrar: restored memory that cannot be registered keeps its bytes") {
   error_recorder reported;
   // The first is that of the new chunk, and the second that of the old one.
   class failing final : public memory_registrar {
@@ -273,17 +273,17 @@ TEST_CASE("registrar: restored memory that cannot be registered keeps its bytes"
     bool fails = false;
   };
   const auto registrar = std::make_shared<failing>();
-  region moves{first_device,
-               4 * subject.unit,
-               {.access = {{second_device, access_right::read_write}}, .registrar = registrar}};
-  moves.commit(0, subject.unit);
-  write_tags(moves, 0, 1, 5, subject.stream);
+  hipvmm::region moves{
+      first_device,
+      4 * unit,
+      {.access = {{second_device, access_right::read_write}}, .registrar = registrar}};
+  moves.commit(0, unit);
+  write_tags(moves, 0, 1, 5, stream);
   registrar->fails = true;
-  CHECK_THROWS_AS(moves.move_range(0, subject.unit, second_device, subject.stream),
-                  std::runtime_error);
+  CHECK_THROWS_AS(moves.move_range(0, unit, second_device, stream), std::runtime_error);
   CHECK(reported.count() == 1);
-  CHECK(moves.committed_bytes() == subject.unit);
-  CHECK(has_tag(moves, 0, 5, subject.stream));
+  CHECK(moves.committed_bytes() == unit);
+  CHECK(has_tag(moves, 0, 5, stream));
 }
 
 constexpr auto make_registered = [] { return std::make_unique<registered_region>(); };

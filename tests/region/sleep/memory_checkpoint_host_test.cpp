@@ -12,7 +12,6 @@
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/memory_checkpoint.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "mr/pool/pool_limit.hpp"
@@ -178,37 +177,34 @@ TEST_CASE("memory_checkpoint: addresses that others have are named, and those be
   CHECK(text.find(address.str()) != std::string::npos);
 }
 
-TEST_CASE("memory_checkpoint: hints that HIP ignores are a refusal") {
-  const saved_file file;
-  save_checkpoint(sleeping_regions{}.tag, file.path);
+TEST_CASE_FIXTURE(saved_file, "memory_checkpoint: hints that HIP ignores are a refusal") {
+  save_checkpoint(sleeping_regions{}.tag, path);
   drain_retired_memory();
   const planned_faults rule{"hints=ignored"};
-  CHECK(refusal_of_load<out_of_memory>(file.path).find("ignores") != std::string::npos);
+  CHECK(refusal_of_load<out_of_memory>(path).find("ignores") != std::string::npos);
 }
 
-TEST_CASE("memory_checkpoint: a damaged file is refused before anything is reserved") {
-  const saved_file file;
-  save_checkpoint(saved_chunk{}.tag, file.path, "notes");
+TEST_CASE_FIXTURE(saved_file,
+                  "memory_checkpoint: a damaged file is refused before anything is reserved") {
+  save_checkpoint(saved_chunk{}.tag, path, "notes");
   drain_retired_memory();
-  const std::string good = file.bytes();
+  const std::string good = bytes();
   const call_counter reserves{"hipMemAddressReserve"};
   const std::size_t contents = good.size() - granule();
-  std::fstream one{file.path, std::ios::binary | std::ios::in | std::ios::out};
+  std::fstream one{path, std::ios::binary | std::ios::in | std::ios::out};
   const auto put = [&](std::size_t at, char value) {
     one.seekp(static_cast<std::streamoff>(at)).put(value).flush();
   };
   for (std::size_t at = 0; at < contents; ++at) {
     CAPTURE(at);
     put(at, static_cast<char>(good[at] ^ 0x10));
-    CHECK_THROWS_AS(static_cast<void>(load_checkpoint(file.path, first_device)),
-                    std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(load_checkpoint(path, first_device)), std::invalid_argument);
     put(at, good[at]);
   }
   const auto cut = [&](std::size_t size) {
     CAPTURE(size);
-    std::filesystem::resize_file(file.path, size);
-    CHECK_THROWS_AS(static_cast<void>(load_checkpoint(file.path, first_device)),
-                    std::invalid_argument);
+    std::filesystem::resize_file(path, size);
+    CHECK_THROWS_AS(static_cast<void>(load_checkpoint(path, first_device)), std::invalid_argument);
   };
   for (const std::size_t size : {good.size() + 1, good.size() - 1}) cut(size);
   for (std::size_t size = contents + 1; size-- != 0;) cut(size);
@@ -235,22 +231,20 @@ TEST_CASE("memory_checkpoint: damaged contents are refused, and nothing stays re
 }
 #endif
 
-TEST_CASE("memory_checkpoint: the name of a file is on the disk as well") {
-  const saved_file file;
+TEST_CASE_FIXTURE(saved_file, "memory_checkpoint: the name of a file is on the disk as well") {
   const int before = flushed_folders;
-  save_checkpoint(memory_tag{}, file.path);
+  save_checkpoint(memory_tag{}, path);
   CHECK(flushed_folders == before + 1);
 }
 
-TEST_CASE("memory_checkpoint: files of other versions and byte orders say so") {
-  const saved_file file;
-  save_checkpoint(memory_tag{}, file.path);
-  const std::string good = file.bytes();
+TEST_CASE_FIXTURE(saved_file, "memory_checkpoint: files of other versions and byte orders say so") {
+  save_checkpoint(memory_tag{}, path);
+  const std::string good = bytes();
   for (const std::size_t at : {14U, 16U, 23U}) {
     std::string other = good;
     ++other[at];
-    file.write(other);
-    CHECK(refusal_of_load<std::invalid_argument>(file.path).find("version and byte order") !=
+    write(other);
+    CHECK(refusal_of_load<std::invalid_argument>(path).find("version and byte order") !=
           std::string::npos);
   }
 }
@@ -302,22 +296,21 @@ TEST_CASE(
   CHECK(one.max_bytes() == 16 * granule());
 }
 
-TEST_CASE("memory_checkpoint: files that others may have written are refused") {
-  const saved_file file;
-  save_checkpoint(memory_tag{}, file.path);
-  CHECK(load_checkpoint(file.path, first_device).regions.empty());
-  REQUIRE(::chmod(file.path.c_str(), 0620) == 0);
-  CHECK(refusal_of_load<std::invalid_argument>(file.path).find("chmod go-w") != std::string::npos);
-  REQUIRE(::chmod(file.path.c_str(), 0600) == 0);
-  const std::string link = file.path + "-link";
-  std::filesystem::create_symlink(file.path, link);
+TEST_CASE_FIXTURE(saved_file, "memory_checkpoint: files that others may have written are refused") {
+  save_checkpoint(memory_tag{}, path);
+  CHECK(load_checkpoint(path, first_device).regions.empty());
+  REQUIRE(::chmod(path.c_str(), 0620) == 0);
+  CHECK(refusal_of_load<std::invalid_argument>(path).find("chmod go-w") != std::string::npos);
+  REQUIRE(::chmod(path.c_str(), 0600) == 0);
+  const std::string link = path + "-link";
+  std::filesystem::create_symlink(path, link);
   refusal_of_load<std::system_error>(link);
-  refusal_of_load<std::system_error>(file.path + "-missing");
-  refusal_of_load<std::invalid_argument>(file.folder.path().string());
+  refusal_of_load<std::system_error>(path + "-missing");
+  refusal_of_load<std::invalid_argument>(folder.path().string());
   // The link is replaced, and its target stays.
   save_checkpoint(memory_tag{}, link, "new");
   CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(link)));
-  CHECK(load_checkpoint(file.path, first_device).notes.empty());
+  CHECK(load_checkpoint(path, first_device).notes.empty());
   CHECK(load_checkpoint(link, first_device).notes == "new");
   region_options reads;
   reads.access = {{first_device, access_right::read}};
@@ -353,18 +346,16 @@ TEST_CASE("memory_checkpoint: a save whose HIP calls fail leaves the memory, and
   CHECK(subject.has_contents());
 }
 
-TEST_CASE("memory_checkpoint: a load whose HIP calls fail leaves nothing") {
-  const saved_file file;
+TEST_CASE_FIXTURE(saved_file, "memory_checkpoint: a load whose HIP calls fail leaves nothing") {
   fault_sweep{"load_checkpoint", nothing_but_pinned()}.run(
       [&] {
         // At other addresses each time: HIP may have refused to free the last ones, and ROCm 6
         // keeps the start of some.
-        save_checkpoint(saved_chunk{}.tag, file.path);
+        save_checkpoint(saved_chunk{}.tag, path);
         drain_retired_memory();
         return 0;
       },
-      [&](int) { static_cast<void>(load_checkpoint(file.path, first_device)); }, [](int) {},
-      [](int) {});
+      [&](int) { static_cast<void>(load_checkpoint(path, first_device)); }, [](int) {}, [](int) {});
 }
 
 TEST_CASE("memory_checkpoint: slots that share memory are refused") {
@@ -406,15 +397,14 @@ TEST_CASE("memory_checkpoint: nobody takes idle memory of an arena while it is r
   CHECK(saved == row());
 }
 
-TEST_CASE("memory_checkpoint: memory that no file can have is refused") {
-  const saved_file file;
+TEST_CASE_FIXTURE(saved_file, "memory_checkpoint: memory that no file can have is refused") {
   const memory_tag tag;
   region one{first_device, 4 * granule(), tagged(tag)};
   one.commit(0, granule());
   const auto refused = [&](const char* text) {
     CAPTURE(text);
-    CHECK_THROWS_WITH(save_checkpoint(tag, file.path), doctest::Contains(text));
-    CHECK(file.count() == 0);
+    CHECK_THROWS_WITH(save_checkpoint(tag, path), doctest::Contains(text));
+    CHECK(count() == 0);
   };
   one.revoke(first_device);
   refused("no right to read");

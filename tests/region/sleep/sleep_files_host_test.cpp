@@ -10,7 +10,6 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/device_memory.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"

@@ -8,7 +8,6 @@
 #include <hipvmm/region/retirement.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
