@@ -5,9 +5,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <future>
-#include <string_view>
-#include <thread>
 
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>

@@ -5,8 +5,6 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retained_chunk.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "support/process/child_process.hpp"

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/ipc/fd_channel.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>

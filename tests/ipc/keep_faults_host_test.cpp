@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kept publications of which calls of HIP or of the system fail.
-#include <cerrno>
-
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
-#include "ipc/fault_point.hpp"
 #include "ipc/published_region.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
@@ -18,15 +15,6 @@ namespace hipvmm::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-thread_local long keep_step_left = 0;  // 0: none fails
-thread_local int keep_step_code = 0;
-
-int fail_keep_step(const char*) {
-  if (keep_step_left == 0) return 0;
-  --keep_step_left;
-  return keep_step_left == 0 ? keep_step_code : 0;
-}
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -52,31 +40,8 @@ TEST_CASE_FIXTURE(published_region,
                   "publication::keep: calls of the system that fail leave nothing") {
   const std::string to = path + ".kept";
   { const publication warm_up = publication::keep(path, to); }
-  const std::size_t before = steady_descriptors();
-  const std::size_t mapped = mappings_of("memfd");
-  detail::protocol_step_hook = fail_keep_step;
-  for (const int code : {EMFILE, ENOMEM}) {
-    bool struck = true;
-    for (long step = 1; struck; ++step) {
-      REQUIRE(step < 200);
-      CAPTURE(step);
-      CAPTURE(std::strerror(code));
-      keep_step_left = step;
-      keep_step_code = code;
-      const publication_options options{.patience = 500ms};
-      try {
-        const publication kept = publication::keep(path, to, options);
-      } catch (const ipc_error&) {
-      } catch (const out_of_memory& error) {
-        CHECK(error.resource() == exhausted::descriptors);
-      }
-      struck = keep_step_left == 0;
-      keep_step_left = 0;
-      CHECK(descriptors_become(before));
-      CHECK(mappings_of("memfd") == mapped);
-    }
-  }
-  detail::protocol_step_hook = nullptr;
+  const publication_options options{.patience = 500ms};
+  sweep_steps([&] { const publication one = publication::keep(path, to, options); });
   const publication kept = publication::keep(path, to);
   CHECK(attached_region{to}.bytes() == 2 * granule());
 }

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -27,38 +26,11 @@ using namespace std::chrono_literals;
 
 std::string kept_path(const std::string& path) { return path + ".kept"; }
 
-/// By the variable of a child.
-std::string own_path() {
-  const char* const path = std::getenv(path_variable);
-  REQUIRE(path != nullptr);
-  return path;
-}
-
-std::future<child_result> start(const char* name, const std::string& path) {
-  return std::async(std::launch::async,
-                    [=] { return run_child(name, {std::string{path_variable} + "=" + path}); });
-}
-
 /// Makes a file that says something to another process.
 void tell(const std::string& path) { const std::ofstream file{path}; }
 
 bool is_told(const std::string& path) {
   return comes_true([&] { return std::filesystem::exists(path); });
-}
-
-/// Attaches as soon as a process publishes there.
-attached_region attach_when_published(const std::string& path) {
-  std::optional<attached_region> seen;
-  REQUIRE(comes_true([&] {
-    try {
-      seen.emplace(path);
-    } catch (const ipc_error& error) {
-      return error.reason() != ipc_failure::closed;
-    }
-    return true;
-  }));
-  REQUIRE(seen.has_value());
-  return std::move(*seen);
 }
 
 /// The chunks of an importer, for check_tags().
@@ -370,48 +342,48 @@ TEST_CASE("publication::keep: an owner of another user is refused, and so is suc
 HIPVMM_CHILD("publishes, and is killed when told to") {
   const stream stream;
   region owned{first_device, 8 * granule(), shareable_chunks()};
-  publication published{own_path(), first_device, 8 * granule()};
+  publication published{path_of_child(), first_device, 8 * granule()};
   for (std::size_t i = 0; i < 2; ++i) owned.commit(i * granule(), granule());
   write_tags(owned, 0, 2, 1, stream);
   published.announce(owned, 2 * granule(), stream);
   stream.synchronize();
-  tell(own_path() + ".ready");
-  REQUIRE(is_told(own_path() + ".end"));
+  tell(path_of_child() + ".ready");
+  REQUIRE(is_told(path_of_child() + ".end"));
   std::raise(SIGKILL);
 }
 
 HIPVMM_CHILD("keeps, and is killed when told to") {
-  const publication kept = publication::keep(own_path(), kept_path(own_path()));
-  REQUIRE(is_told(kept_path(own_path()) + ".end"));
+  const publication kept = publication::keep(path_of_child(), kept_path(path_of_child()));
+  REQUIRE(is_told(kept_path(path_of_child()) + ".end"));
   std::raise(SIGKILL);
 }
 
 HIPVMM_CHILD("reads what is kept, and is killed") {
   const stream stream;
-  const attached_region seen{kept_path(own_path())};
+  const attached_region seen{kept_path(path_of_child())};
   check_tags_of(seen, 2, stream);
   std::raise(SIGKILL);
 }
 
 HIPVMM_CHILD("reads what is kept") {
   const stream stream;
-  check_tags_of(attached_region{kept_path(own_path())}, 2, stream);
+  check_tags_of(attached_region{kept_path(path_of_child())}, 2, stream);
 }
 
 TEST_CASE("publication::keep: any of writer, reader and keeper may be killed") {
   const temporary_folder folder;
   const std::string path = path_in(folder);
   const stream stream;
-  auto writer = start("publishes, and is killed when told to", path);
+  auto writer = start_child("publishes, and is killed when told to", path);
   REQUIRE(is_told(path + ".ready"));
-  auto keeper = start("keeps, and is killed when told to", path);
+  auto keeper = start_child("keeps, and is killed when told to", path);
   attached_region seen = attach_when_published(kept_path(path));
   check_tags_of(seen, 2, stream);
   tell(path + ".end");
   CHECK(writer.get().status == 128 + SIGKILL);
-  check_child("reads what is kept", {std::string{path_variable} + "=" + path});
-  CHECK(start("reads what is kept, and is killed", path).get().status == 128 + SIGKILL);
-  check_child("reads what is kept", {std::string{path_variable} + "=" + path});
+  check_child("reads what is kept", with_path(path));
+  CHECK(start_child("reads what is kept, and is killed", path).get().status == 128 + SIGKILL);
+  check_child("reads what is kept", with_path(path));
   check_tags_of(seen, 2, stream);
   tell(kept_path(path) + ".end");
   CHECK(keeper.get().status == 128 + SIGKILL);

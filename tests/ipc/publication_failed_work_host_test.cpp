@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Announcements behind work that fails, and importers whose calls fail.
 #include <dlfcn.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <thread>
-#include <utility>
 
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>

@@ -34,71 +34,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Which step of the thread that set it fails; 0: none.
-thread_local long failing_step = 0;
-thread_local int failing_code = 0;
-
-int fail_step(const char*) {
-  if (failing_step == 0) return 0;
-  --failing_step;
-  return failing_step == 0 ? failing_code : 0;
-}
-
-/// Lets steps of the protocol fail while it lives.
-struct failing_steps {
-  failing_steps() { detail::protocol_step_hook = fail_step; }
-  ~failing_steps() {
-    failing_step = 0;
-    detail::protocol_step_hook = nullptr;
-  }
-  failing_steps& operator=(failing_steps&&) = delete;
-};
-
 TEST_SUITE_BEGIN("needs virtual memory");
-
-/// Runs `action` with each step that this thread makes failing in turn, until none is left. An
-/// action that fails must leave descriptors and mappings as they were.
-template <typename Action>
-void sweep_steps(Action action) {
-  const std::size_t before = steady_descriptors();
-  for (const int code : {EMFILE, ENOMEM}) {
-    bool struck = true;
-    for (long step = 1; struck; ++step) {
-      REQUIRE(step < 200);
-      CAPTURE(step);
-      CAPTURE(std::strerror(code));
-      failing_step = step;
-      failing_code = code;
-      try {
-        action();
-      } catch (const ipc_error&) {
-      } catch (const out_of_memory& error) {
-        CHECK(error.resource() == exhausted::descriptors);
-      }
-      struck = failing_step == 0;
-      failing_step = 0;
-      CHECK(descriptors_become(before));
-    }
-  }
-}
 
 TEST_CASE("publication: calls of the system that fail leave nothing") {
   const temporary_folder folder;
   const std::string path = (folder.path() / "memory").string();
   { const publication warm_up{path, first_device, granule()}; }
-  const failing_steps steps;
   sweep_steps([&] {
     { const publication one{path, first_device, granule()}; }
     CHECK(std::filesystem::is_empty(folder.path()));
   });
-  failing_step = 0;
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE_FIXTURE(published_region,
                   "attached_region: calls of the system that fail leave nothing") {
   { const attached_region warm_up{path}; }
-  const failing_steps steps;
   sweep_steps([&] { const attached_region one{path, attach_within(500ms)}; });
   CHECK(mappings_of("hipvmm publication") == 1);
 }

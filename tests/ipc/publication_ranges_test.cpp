@@ -213,7 +213,7 @@ TEST_CASE("attached_region: several chunks in the middle are replaced at once") 
 
 HIPVMM_CHILD("follows memory of two devices") {
   const stream stream;
-  attached_region seen{std::getenv(path_variable)};
+  attached_region seen{path_of_child()};
   REQUIRE(seen.wait_for(4 * granule(), 20s, stream));
   const std::vector<chunk_view> chunks = seen.chunks();
   REQUIRE(chunks.size() == 4);
@@ -239,8 +239,7 @@ TEST_CASE("publication: striped memory is on the same devices in other processes
   }
   publication published{path_in(folder), first_device, 8 * granule(), {}, also_of({peer})};
   published.announce(owned, 4 * granule(), stream);
-  check_child("follows memory of two devices",
-              {std::string{path_variable} + "=" + path_in(folder)});
+  check_child("follows memory of two devices", with_path(path_in(folder)));
   attached_region seen{path_in(folder)};
   CHECK(seen.device() == first_device);
   CHECK(get_access(seen.data(), first_device) == access_right::read);

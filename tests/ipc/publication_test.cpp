@@ -37,18 +37,6 @@ growth_options shareable_vector() {
                         .chunks = {.shareable = handle_type::posix_fd}};
 }
 
-std::string path_of_child() {
-  const char* const path = std::getenv(path_variable);
-  REQUIRE(path != nullptr);
-  return path;
-}
-
-/// Runs a child that finds `path`, beside this process.
-std::future<child_result> start_child(const char* name, const std::string& path) {
-  return std::async(std::launch::async,
-                    [=] { return run_child(name, {std::string{path_variable} + "=" + path}); });
-}
-
 void check_passed(std::future<child_result>& child) {
   const child_result result = child.get();
   CHECK_MESSAGE(passed(result), result.output);
@@ -155,23 +143,15 @@ TEST_CASE("attached_region: keeps what it has when the owner is killed, and the 
   const std::string path = path_in(folder);
   const stream stream;
   auto killed = start_child("publishes and is killed", path);
-  std::optional<attached_vector<int>> seen;
-  REQUIRE(comes_true([&] {
-    try {
-      seen.emplace(path);
-    } catch (const ipc_error& error) {
-      return error.reason() != ipc_failure::closed;
-    }
-    return true;
-  }));
-  REQUIRE(seen->wait_for(ints_of_a_step, 10s, stream));
+  auto seen = attach_when_published<attached_vector<int>>(path);
+  REQUIRE(seen.wait_for(ints_of_a_step, 10s, stream));
   std::ofstream{path + ".seen"};
   CHECK(killed.get().status == 128 + SIGKILL);
   CHECK(comes_true([&] {
-    seen->refresh(stream);
-    return !seen->is_open() || !seen->wait_for(2 * ints_of_a_step, 10ms, stream);
+    seen.refresh(stream);
+    return !seen.is_open() || !seen.wait_for(2 * ints_of_a_step, 10ms, stream);
   }));
-  CHECK(is_step(read_all(*seen, stream), 1));
+  CHECK(is_step(read_all(seen, stream), 1));
   CHECK(std::filesystem::exists(path));
   check_ipc_error(ipc_failure::closed, [&] { attached_region again{path}; });
   const growable_device_vector<int> numbers{first_device, shareable_vector()};

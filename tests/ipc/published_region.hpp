@@ -3,25 +3,63 @@
 
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <variant>
 
 #include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
+#include "ipc/fault_point.hpp"
 #include "ipc/identity.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/publication_page.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
+#include "support/happens.hpp"
+#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
 
-// Common parts of the tests of publications: memory under a path, and a peer that speaks by hand.
+// Common parts of the tests of publications: memory under a path, calls of the system that fail,
+// and a peer that speaks by hand.
 namespace hipvmm::test {
 
 /// By which a child finds the path of a publication.
 inline constexpr const char* path_variable = "HIPVMM_TEST_PATH";
+
+inline std::string path_of_child() {
+  const char* const path = std::getenv(path_variable);
+  REQUIRE(path != nullptr);
+  return path;
+}
+
+/// The environment of such a child.
+inline std::vector<std::string> with_path(const std::string& path) {
+  return {std::string{path_variable} + "=" + path};
+}
+
+/// Runs one beside this process.
+inline std::future<child_result> start_child(const char* name, const std::string& path) {
+  return std::async(std::launch::async, [=] { return run_child(name, with_path(path)); });
+}
+
+/// Attaches as soon as a process publishes there.
+template <typename Attached = attached_region>
+Attached attach_when_published(const std::string& path) {
+  std::optional<Attached> seen;
+  REQUIRE(comes_true([&] {
+    try {
+      seen.emplace(path);
+    } catch (const ipc_error& error) {
+      return error.reason() != ipc_failure::closed;
+    }
+    return true;
+  }));
+  REQUIRE(seen.has_value());
+  return std::move(*seen);
+}
 
 inline region_options shareable_chunks() {
   return region_options{.shareable = handle_type::posix_fd};
@@ -82,6 +120,57 @@ inline bool descriptors_become(std::size_t count) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   return false;
+}
+
+/// Which step of the thread that set it fails; 0: none.
+inline thread_local long failing_step = 0;
+inline thread_local int failing_code = 0;
+
+/// Lets steps of the protocol fail while it lives.
+class failing_steps {
+ public:
+  failing_steps() { detail::protocol_step_hook = fail_step; }
+  ~failing_steps() {
+    failing_step = 0;
+    detail::protocol_step_hook = nullptr;
+  }
+  failing_steps& operator=(failing_steps&&) = delete;
+
+ private:
+  static int fail_step(const char*) {
+    if (failing_step == 0) return 0;
+    --failing_step;
+    return failing_step == 0 ? failing_code : 0;
+  }
+};
+
+/// Runs `action` with each step that this thread makes failing in turn, until none is left. An
+/// action that fails must leave descriptors and mappings as they were.
+template <typename Action>
+void sweep_steps(Action action) {
+  const std::size_t before = steady_descriptors();
+  const std::size_t mapped = mappings_of("memfd");
+  const failing_steps steps;
+  for (const int code : {EMFILE, ENOMEM}) {
+    bool struck = true;
+    for (long step = 1; struck; ++step) {
+      REQUIRE(step < 200);
+      CAPTURE(step);
+      CAPTURE(std::strerror(code));
+      failing_step = step;
+      failing_code = code;
+      try {
+        action();
+      } catch (const ipc_error&) {
+      } catch (const out_of_memory& error) {
+        CHECK(error.resource() == exhausted::descriptors);
+      }
+      struck = failing_step == 0;
+      failing_step = 0;
+      CHECK(descriptors_become(before));
+      CHECK(mappings_of("memfd") == mapped);
+    }
+  }
 }
 
 /// A peer that speaks the protocol by hand.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The rows of a budget's report while processes join, leave and die.
-#include <string_view>
 
 #include "ipc/budget/budget_tables.hpp"
 #include "support/test.hpp"

@@ -3,7 +3,6 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "ipc/budget/budget_file.hpp"

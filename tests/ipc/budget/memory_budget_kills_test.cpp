@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <csignal>
 #include <new>  // IWYU pragma: keep
-#include <string_view>
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>

@@ -4,12 +4,15 @@
 #include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include "contract/rank_errors.hpp"
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/captures.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
+
+using contract::check_rank_error;
 
 using element = std::uint32_t;
 using elements = std::vector<element>;
@@ -66,16 +69,12 @@ void check_failure_on_one(const std::string& text, const std::vector<device_ref>
     if (one.ranks.rank() == 1) {
       CHECK(throws<Error>(text, [&] { bad(subject); }));
     } else {
-      try {
+      const std::string told = check_rank_error(rank_failure::remote, 1, [&] {
         subject.run({1, 2, 3});
-        FAIL_CHECK("the rank does not fail");
-      } catch (const rank_error& error) {
-        CHECK(error.reason() == rank_failure::remote);
-        CHECK(error.rank() == 1);
-        INFO(error.what());
-        CHECK(std::string{error.what()}.find("rank 1 could not take part in exchange()") == 0);
-        CHECK(std::string{error.what()}.find(text) != std::string::npos);
-      }
+      });
+      INFO(told);
+      CHECK(told.find("rank 1 could not take part in exchange()") == 0);
+      CHECK(told.find(text) != std::string::npos);
     }
     CHECK(subject.out.size() == 2);
     CHECK(subject.out.capacity() == capacity);
@@ -276,15 +275,11 @@ TEST_CASE("gather: a vector that sleeps fails all ranks, also where it receives 
 void check_refused(const std::string& text, const std::function<void(exchanging_rank&)>& other) {
   run_ranks(rank_count, {first_device}, [&](thread_rank& one) {
     exchanging_rank subject{one};
-    try {
+    const std::string told = check_rank_error(rank_failure::refused, 1, [&] {
       one.ranks.rank() == 1 ? other(subject) : subject.run({1, 2, 3});
-      FAIL_CHECK("the rank is not refused");
-    } catch (const rank_error& error) {
-      CHECK(error.reason() == rank_failure::refused);
-      CHECK(error.rank() == 1);
-      INFO(error.what());
-      CHECK(std::string{error.what()}.find(text) == 0);
-    }
+    });
+    INFO(told);
+    CHECK(told.find(text) == 0);
     CHECK(subject.out.size() == 2);
     subject.check_works();
   });
