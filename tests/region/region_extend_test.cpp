@@ -92,29 +92,6 @@ TEST_CASE_FIXTURE(small_region, "region: extend below the present size throws") 
   check_contents();
 }
 
-TEST_CASE_FIXTURE(small_region, "region: one that was extended works as any other") {
-  const auto blocker = block_addresses_behind();
-  region.extend(16 * unit, 0);
-  region.commit(0, 16 * unit);
-  write_tags(region, 4, 16, 2, stream);
-  check_contents();
-  CHECK(region.trim(4 * unit, stream, tail_chunk::replace) == 12 * unit);
-  check_contents();
-  region.decommit(0, 16 * unit);
-  CHECK(region.committed_bytes() == 0);
-}
-
-TEST_CASE_FIXTURE(small_region, "region: extend can follow extend") {
-  std::size_t size = 4 * unit;
-  for (int round = 0; round < 4; ++round) {
-    size *= 2;
-    region.extend(size, size);
-    CHECK(region.max_bytes() >= size);
-    CHECK(region.committed_from(0) == region.committed_bytes());
-    check_contents();
-  }
-}
-
 /// A region of eight granules, the last four backed by two chunks and tagged.
 struct late_region : region_of<8> {
   void* const old_base = region.base();
@@ -147,16 +124,6 @@ TEST_CASE_FIXTURE(late_region, "region: rebase leaves the addresses in front beh
   CHECK(region.max_bytes() == 16 * unit);
   CHECK(region.committed_from(0) == 6 * unit);
   check_contents(4);
-}
-
-TEST_CASE_FIXTURE(late_region, "region: rebase keeps a gap in front, and room for what is backed") {
-  region.rebase(3 * unit, unit, 0);
-  CHECK(region.max_bytes() == 5 * unit);
-  CHECK(region.committed_from(0) == 0);
-  CHECK(region.chunk_bytes_at(unit) == 2 * unit);
-  CHECK(region.chunk_bytes_at(2 * unit) == 0);
-  CHECK(region.chunk_bytes_at(3 * unit) == 2 * unit);
-  check_contents(3);
 }
 
 TEST_CASE_FIXTURE(late_region, "region: rebase with bad arguments throws and changes nothing") {

@@ -3,8 +3,10 @@
 
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/background_task.hpp"
 #include "support/device_bytes.hpp"
 #include "support/random_seed.hpp"
+#include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
 
@@ -21,19 +23,32 @@ class region_model {
   /// The granules that a commit of [first, end) backs.
   std::vector<std::size_t> commit(std::size_t first, std::size_t end) {
     std::vector<std::size_t> added;
-    for (std::size_t at = first; at < end;) {
-      if (tags_[at] != nothing) {
-        ++at;
-        continue;
+    const auto back = [&](std::size_t from, std::size_t to) {
+      const std::size_t gap = from;
+      for (; from < to && tags_[from] == nothing; ++from) {
+        added.push_back(from);
+        tags_[from] = untagged;
       }
-      const std::size_t gap = at;
-      for (; at < end && tags_[at] == nothing; ++at) {
-        added.push_back(at);
-        tags_[at] = untagged;
-      }
-      chunks_[gap] = at;
+      chunks_[gap] = from;
+      return from;
+    };
+    if (first != end && first < ready_end_ && ready_at_ < end) {
+      back(ready_at_, ready_end_);
+      drop_ready();
     }
+    for (std::size_t at = first; at < end;) at = tags_[at] != nothing ? at + 1 : back(at, end);
     return added;
+  }
+  /// A chunk is made ready behind the last one, if none is and no move goes on.
+  void prepare(std::size_t count) {
+    if (ready() != 0 || !left_.empty()) return;
+    ready_at_ = chunks_.empty() ? 0 : chunks_.rbegin()->second;
+    ready_end_ = std::min(ready_at_ + count, granules());
+  }
+  void drop_ready() { ready_at_ = ready_end_ = 0; }
+  [[nodiscard]] std::size_t ready() const { return ready_end_ - ready_at_; }
+  [[nodiscard]] bool is_ready(std::size_t index) const {
+    return ready_at_ <= index && index < ready_end_;
   }
   /// The granules that a decommit of [first, end) releases.
   std::size_t decommit(std::size_t first, std::size_t end) {
@@ -43,8 +58,31 @@ class region_model {
       returned += chunk->second - chunk->first;
       chunk = chunks_.erase(chunk);
     }
+    if (chunks_.lower_bound(first) == chunks_.end()) drop_ready();
     return returned;
   }
+
+  /// The same for a trim to `end`.
+  std::size_t trim(std::size_t end) {
+    drop_ready();
+    return decommit(end, granules());
+  }
+
+  /// The first `front` granules, of which none is backed, go, and a chunk that is ready there. One
+  /// behind them is taken along: returns its granules.
+  std::vector<std::size_t> rebase(std::size_t front, std::size_t granules) {
+    if (ready_at_ < front) drop_ready();
+    std::vector<std::size_t> added = commit(ready_at_, ready_end_);
+    for (std::size_t& each : added) each -= front;
+    tags_.erase(tags_.begin(), tags_.begin() + static_cast<std::ptrdiff_t>(front));
+    tags_.resize(granules, nothing);
+    for (const auto& [at, end] : std::exchange(chunks_, {})) chunks_[at - front] = end - front;
+    return added;
+  }
+  [[nodiscard]] std::size_t free_in_front() const {
+    return chunks_.empty() ? granules() - 1 : chunks_.begin()->first;
+  }
+  [[nodiscard]] bool is_moving() const { return !left_.empty(); }
 
   /// Whether a chunk that moved is still mapped somewhere in [first, end).
   [[nodiscard]] bool is_left_within(std::size_t first, std::size_t end) const {
@@ -74,6 +112,7 @@ class region_model {
     for (auto& one : left_)
       if (one.second.now == from) one.second.now = to;
     left_[from] = {from + size, to};
+    drop_ready();
     return true;
   }
   bool end_move(std::size_t from) { return left_.erase(from) != 0; }
@@ -100,6 +139,8 @@ class region_model {
   }
 
  private:
+  std::size_t ready_at_ = 0;
+  std::size_t ready_end_ = 0;
   static constexpr std::uint32_t nothing = 0;
   static constexpr std::uint32_t untagged = 1;
 
@@ -126,8 +167,10 @@ std::uint32_t region_tag(const region& region, std::size_t index, stream_ref str
 
 void compare(const region& region, const region_model& model, stream_ref stream) {
   const std::size_t unit = region.granularity();
+  REQUIRE(region.max_bytes() == model.granules() * unit);
   REQUIRE(region.committed_bytes() == model.backed_granules() * unit);
   REQUIRE(region.chunk_count() == model.chunk_count());
+  REQUIRE(region.prepared_bytes() == model.ready() * unit);
   for (std::size_t index = 0; index < model.granules(); ++index) {
     CAPTURE(index);
     REQUIRE(region.committed_from(index * unit) == model.backed_from(index) * unit);
@@ -137,7 +180,7 @@ void compare(const region& region, const region_model& model, stream_ref stream)
       REQUIRE(region_tag(region, index, stream) == model.tag(index));
     } else if (model.is_left_within(index, index + 1)) {
       REQUIRE(region_tag(region, index, stream) == model.tag_left_at(index));
-    } else {
+    } else if (!model.is_ready(index)) {
       REQUIRE_THROWS_AS(static_cast<void>(get_access(at, region.device())), hip_error);
     }
   }
@@ -152,19 +195,37 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
   const std::size_t unit = region.granularity();
   const bool moves = region.can_move_chunks();
   region_model model{model_granules};
-  for (std::uint32_t step = 0; step < 250; ++step) {
+  for (std::uint32_t step = 0; step < 400; ++step) {
     CAPTURE(step);
-    const std::size_t first = below(generator, model_granules + 1);
-    const std::size_t most = std::min(model_granules - first, most_at_once);
+    const std::size_t first = below(generator, model.granules() + 1);
+    const std::size_t most = std::min(model.granules() - first, most_at_once);
     const bool in_steps = !takes_any_layout();
     const std::size_t end = first + below(generator, most + 1);
     const std::size_t what = below(generator, moves ? 6 : 4);
-    if (what == 4) {
-      const std::size_t to = below(generator, model_granules);
+    const auto tag = [&](const std::vector<std::size_t>& granules) {
+      for (const std::size_t index : granules) {
+        write_region_tag(region, index, step + 2, stream);
+        model.set_tag(index, step + 2);
+      }
+    };
+    if (what == 0 && below(generator, 4) == 0 && !model.is_moving()) {
+      const std::size_t front = below(generator, model.free_in_front() + 1);
+      const std::size_t size = model_granules + below(generator, model_granules);
+      region.rebase(front * unit, size * unit, 0);
+      tag(model.rebase(front, region.max_bytes() / unit));
+      REQUIRE(model.granules() >= size);
+    } else if (what == 2 && below(generator, 2) == 0) {
+      const std::size_t count = in_steps ? 1 : 1 + below(generator, 4);
+      region.prepare(count * unit, both_ways[below(generator, 2)]);
+      detail::wait_for_background_tasks();
+      model.prepare(count);
+    } else if (what == 4) {
+      const std::size_t to = below(generator, model.granules());
       if (model.move(first, to)) {
         region.move_chunk(first * unit, to * unit);
       } else {
         REQUIRE_THROWS_AS(region.move_chunk(first * unit, to * unit), std::logic_error);
+        if (region.prepared_bytes() == 0) model.drop_ready();
       }
     } else if (what == 5) {
       if (model.end_move(first)) {
@@ -174,10 +235,10 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
       }
     } else if (what == 3 && below(generator, 3) == 0) {
       const auto trim = [&] { return region.trim(first * unit, stream); };
-      if (model.is_left_within(0, model_granules))
+      if (model.is_moving())
         REQUIRE_THROWS_AS(trim(), std::invalid_argument);
       else
-        REQUIRE(trim() == model.decommit(first, model_granules) * unit);
+        REQUIRE(trim() == model.trim(first) * unit);
     } else if (what % 2 == 0 && model.is_left_within(first, end)) {
       REQUIRE_THROWS_AS(region.commit(first * unit, (end - first) * unit), std::invalid_argument);
     } else if (what % 2 != 0 && model.takes_moving(first, end)) {
@@ -186,10 +247,7 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
       for (std::size_t at = first; at < end; at = in_steps ? at + 1 : end) {
         const std::size_t to = in_steps ? at + 1 : end;
         region.commit(at * unit, (to - at) * unit);
-        for (const std::size_t index : model.commit(at, to)) {
-          write_region_tag(region, index, step + 2, stream);
-          model.set_tag(index, step + 2);
-        }
+        tag(model.commit(at, to));
       }
     } else {
       const std::size_t offset = first * unit;
@@ -203,7 +261,7 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
   compare(region, model, stream);
 }
 
-TEST_CASE("region: random commits, decommits, trims and moves agree with a model") {
+TEST_CASE("region: random calls that back, prepare, release and move agree with a model") {
   chunk_cache keeps_nothing;
   run(keeps_nothing, model_granules);
 }

@@ -87,19 +87,6 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: what would disturb a move that has not
   CHECK(has_tag(region, 2, 1, stream));
 }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: nothing is prepared beside a move that has not ended") {
-  REQUIRE_MOVES(region);
-  region.prepare(unit, prefetch_level::mapped);
-  // To the place of the prepared chunk.
-  region.move_chunk(0, 6 * unit);
-  region.prepare(unit, prefetch_level::mapped);
-  CHECK(region.cancel_or_wait() == 0);
-  region.end_move(0);
-  region.prepare(unit, prefetch_level::mapped);
-  region.commit(8 * unit, unit);
-  CHECK(region.committed_from(5 * unit) == 4 * unit);
-}
-
 TEST_CASE_FIXTURE(tagged_chunks, "region: rights reach both addresses of a chunk that moves") {
   REQUIRE_MOVES(region);
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");

@@ -22,78 +22,6 @@ void prepare_and_wait(region& region, std::size_t bytes, prefetch_level how) {
   wait_for_background_tasks();
 }
 
-TEST_CASE("region: what was prepared is not backed until commit takes it, whole") {
-  const std::size_t unit = granule();
-  const stream stream;
-  for (const prefetch_level how : both_ways) {
-    region region{first_device, 16 * unit};
-    region.commit(0, 2 * unit);
-    write_tags(region, 0, 2, 1, stream);
-    prepare_and_wait(region, 4 * unit, how);
-    CHECK(region.prepared_bytes() == 4 * unit);
-    CHECK(region.committed_bytes() == 2 * unit);
-    CHECK(region.committed_from(0) == 2 * unit);
-    CHECK(region.chunk_count() == 1);
-
-    region.commit(2 * unit, unit);
-    CHECK(region.prepared_bytes() == 0);
-    CHECK(region.committed_bytes() == 6 * unit);
-    CHECK(region.committed_from(0) == 6 * unit);
-    CHECK(region.chunk_count() == 2);
-    write_tags(region, 2, 6, 2, stream);
-    check_tags(region, 0, 2, 1, stream);
-    check_tags(region, 2, 6, 2, stream);
-  }
-}
-
-TEST_CASE("region: a commit beyond what was prepared makes the rest") {
-  const std::size_t unit = granule();
-  const stream stream;
-  for (const prefetch_level how : both_ways) {
-    region region{first_device, 16 * unit};
-    prepare_and_wait(region, 4 * unit, how);
-    region.commit(0, 7 * unit);
-    CHECK(region.committed_from(0) == 7 * unit);
-    CHECK(region.chunk_count() == 2);
-    write_tags(region, 0, 7, 1, stream);
-    check_tags(region, 0, 7, 1, stream);
-  }
-}
-
-TEST_CASE_FIXTURE(region_of<16>,
-                  "region: a commit that reaches into what was prepared takes it, too") {
-  prepare_and_wait(region, 4 * unit, prefetch_level::mapped);
-  region.commit(2 * unit, 4 * unit);
-  CHECK(region.committed_from(0) == 6 * unit);
-}
-
-TEST_CASE("region: a commit elsewhere leaves what was prepared") {
-  HIPVMM_REQUIRE_ANY_LAYOUT();
-  const std::size_t unit = granule();
-  region region{first_device, 16 * unit};
-  region.commit(4 * unit, unit);
-  prepare_and_wait(region, 2 * unit, prefetch_level::mapped);
-  region.commit(0, 4 * unit);
-  CHECK(region.prepared_bytes() == 2 * unit);
-  CHECK(region.committed_bytes() == 5 * unit);
-  region.commit(10 * unit, unit);
-  CHECK(region.prepared_bytes() == 2 * unit);
-  region.commit(0, 16 * unit);
-  CHECK(region.prepared_bytes() == 0);
-  CHECK(region.committed_from(0) == 16 * unit);
-  CHECK(region.committed_bytes() == 16 * unit);
-}
-
-TEST_CASE_FIXTURE(region_of<4>, "region: no more is prepared than has room") {
-  region.commit(0, 3 * unit);
-  prepare_and_wait(region, 4 * unit, prefetch_level::mapped);
-  CHECK(region.prepared_bytes() == unit);
-  region.commit(0, 4 * unit);
-  prepare_and_wait(region, unit, prefetch_level::mapped);
-  CHECK(region.prepared_bytes() == 0);
-  CHECK(region.committed_bytes() == 4 * unit);
-}
-
 TEST_CASE_FIXTURE(region_of<16>,
                   "region: while a chunk is ready or on its way no second one is prepared") {
   {
@@ -192,32 +120,6 @@ TEST_CASE("region: decommit and trim release what was prepared") {
   }
 }
 
-TEST_CASE("region: what was prepared has the rights that are granted and revoked meanwhile") {
-  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "peer of the first device");
-  const std::size_t unit = granule();
-  for (const prefetch_level how : both_ways) {
-    region region{first_device, 16 * unit};
-    region.commit(0, unit);
-    region.grant(peer, access_right::read_write);
-    prepare_and_wait(region, 2 * unit, how);
-    region.commit(unit, unit);
-    CHECK(get_access(advance(region.base(), unit), peer) == access_right::read_write);
-
-    prepare_and_wait(region, 2 * unit, how);
-    region.revoke(peer);
-    CHECK(region.prepared_bytes() == 2 * unit);
-    CHECK(region.committed_bytes() == 3 * unit);
-    region.commit(3 * unit, unit);
-    CHECK(get_access(advance(region.base(), 4 * unit), peer) == access_right::none);
-
-    prepare_and_wait(region, 2 * unit, how);
-    region.grant(peer, access_right::read_write);
-    region.commit(5 * unit, unit);
-    CHECK(get_access(advance(region.base(), 6 * unit), peer) == access_right::read_write);
-    CHECK(get_access(advance(region.base(), 6 * unit), first_device) == access_right::read_write);
-  }
-}
-
 TEST_CASE_FIXTURE(region_of<16>, "region: a move takes what was prepared or is on its way along") {
   hipvmm::region second{first_device, 16 * unit};
   prepare_and_wait(region, unit, prefetch_level::mapped);
@@ -266,54 +168,6 @@ TEST_CASE("region: extend in place keeps and takes what was prepared") {
     CHECK(region.prepared_bytes() == 0);
     CHECK(region.committed_from(0) == 6 * unit);
     check_tags(region, 0, 2, 1, stream);
-  }
-}
-
-TEST_CASE("region: extend to other addresses takes what was prepared along") {
-  const std::size_t unit = granule();
-  const stream stream;
-  for (const prefetch_level how : both_ways) {
-    region region{first_device, 4 * unit};
-    const address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
-    region.commit(0, 2 * unit);
-    write_tags(region, 0, 2, 1, stream);
-    prepare_and_wait(region, 2 * unit, how);
-    region.extend(16 * unit, 5 * unit);
-    CHECK(region.prepared_bytes() == 0);
-    CHECK(region.committed_from(0) == 5 * unit);
-    CHECK(region.chunk_count() == 3);
-    check_tags(region, 0, 2, 1, stream);
-    write_tags(region, 2, 5, 2, stream);
-    check_tags(region, 2, 5, 2, stream);
-  }
-}
-
-TEST_CASE("region: rebase drops what was prepared before the new base") {
-  const std::size_t unit = granule();
-  const stream stream;
-  for (const prefetch_level how : both_ways) {
-    for (const bool is_backed_behind : {false, true}) {
-      region region{first_device, 16 * unit};
-      decltype(read_bytes(stream, nullptr, 0)) contents;
-      if (is_backed_behind) {
-        region.commit(0, 2 * unit);
-        prepare_and_wait(region, 2 * unit, how);
-        region.commit(8 * unit, 2 * unit);
-        write_tags(region, 8, 10, 1, stream);
-        contents = read_bytes(stream, advance(region.base(), 8 * unit), 2 * unit);
-        region.decommit(0, 2 * unit);
-      } else {
-        prepare_and_wait(region, 2 * unit, how);
-      }
-      REQUIRE(region.prepared_bytes() == 2 * unit);
-      region.rebase(8 * unit, 16 * unit, 0);
-      CHECK(region.prepared_bytes() == 0);
-      CHECK(region.committed_bytes() == (is_backed_behind ? 2 * unit : 0));
-      if (is_backed_behind) CHECK(read_bytes(stream, region.base(), 2 * unit) == contents);
-      region.commit(0, 4 * unit);
-      write_tags(region, 2, 4, 2, stream);
-      check_tags(region, 2, 4, 2, stream);
-    }
   }
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
 
+#include "core/background_task.hpp"
 #include "support/random_seed.hpp"
+#include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
 
@@ -36,7 +38,8 @@ class modelled_rights {
       case 6:
         return move(generator);
       default:
-        return region_.prepare(unit_, prefetch_level::mapped);
+        region_.prepare(unit_, both_ways[below(generator, 2)]);
+        if (below(generator, 2) == 0) detail::wait_for_background_tasks();
     }
   }
 
