@@ -4,8 +4,6 @@
 
 #include <fstream>
 
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "c/c_interface.hpp"
@@ -13,7 +11,6 @@
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -27,10 +24,7 @@ hipvmm_status join(owned_budget& made, const std::string& name, const std::strin
 std::string limit_of(std::size_t bytes) { return "limit=" + std::to_string(bytes); }
 
 hipvmm_budget_statistics statistics_of(hipvmm_budget budget) {
-  hipvmm_budget_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_budget_get_statistics(budget, &now));
-  return now;
+  return result_of(hipvmm_budget_get_statistics, budget);
 }
 
 owned_buffer make_steps() { return make_buffer("max=256MiB,step_limit=0,past_max=refuse"); }
@@ -96,8 +90,8 @@ HIPVMM_CHILD("C: is in the budget of HIPVMM_CONF") {
   void* memory = nullptr;
   CHECK(fails(hipvmm_allocate(pool, 6 * unit, 0, nullptr, &memory), HIPVMM_ERROR_OUT_OF_MEMORY,
               "budget 'conf'"));
-  owned_slot_arena arena;
-  require_ok(hipvmm_slot_arena_create(0, "slots=1,bytes_per_slot=64MiB", arena.out()));
+  const owned_slot_arena arena{
+      result_of(hipvmm_slot_arena_create, 0, "slots=1,bytes_per_slot=64MiB")};
   owned_budget other;
   CHECK(fails(join(other, "other", ""), HIPVMM_ERROR_INVALID_ARGUMENT, "budget"));
 }
@@ -123,8 +117,7 @@ HIPVMM_CHILD("C: has idle pools of a budget") {
     require_ok(hipvmm_deallocate(elsewhere, other, unit, 0, nullptr));
   }
   const owned_resource pool = make_pool();
-  hipvmm_resource of_device = nullptr;
-  require_ok(hipvmm_device_pool(0, &of_device));
+  const hipvmm_resource of_device = result_of(hipvmm_device_pool, 0);
   std::vector<void*> blocks(9);
   for (void*& each : blocks) require_ok(hipvmm_allocate(pool, unit, 0, nullptr, &each));
   require_ok(hipvmm_allocate(of_device, 2 * unit, 0, nullptr, &other));
@@ -144,19 +137,14 @@ HIPVMM_CHILD("C: has idle pools of a budget") {
   std::ofstream{files + "/holds"} << "x";
   comes_true([&] { return is_there(files + "/end"); });
   events.reset();
-  hipvmm_pool_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_pool_get_statistics(elsewhere, &now));
+  const auto now = result_of(hipvmm_pool_get_statistics, elsewhere);
   CHECK((device_count() == 1 || now.reserved_current >= unit));
   require_ok(hipvmm_deallocate(pool, blocks.back(), unit, 0, nullptr));
   require_ok(hipvmm_resource_destroy(of_device));
 }
 
 std::size_t reserved_of(hipvmm_resource pool) {
-  hipvmm_pool_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_pool_get_statistics(pool, &now));
-  return now.reserved_current;
+  return result_of(hipvmm_pool_get_statistics, pool).reserved_current;
 }
 
 HIPVMM_CHILD("C: has two idle pools of a budget") {
@@ -177,11 +165,7 @@ HIPVMM_CHILD("C: has two idle pools of a budget") {
   CHECK_FALSE((reserved_of(pools[0]) < held[0] && reserved_of(pools[1]) < held[1]));
 }
 
-owned_resource make_pool_of_device() {
-  owned_resource made;
-  require_ok(hipvmm_device_pool(0, made.out()));
-  return made;
-}
+owned_resource make_pool_of_device() { return owned_resource{result_of(hipvmm_device_pool, 0)}; }
 
 std::future<void> made_in_handler;
 std::atomic<bool> is_made{false};
@@ -231,12 +215,9 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: what the process creates counts") {
   CHECK(now.bytes == now.own_bytes);
   CHECK(now.own_bytes >= 3 * unit);
   CHECK(now.holders == 1);
-  std::size_t count = 77;
-  require_ok(hipvmm_budget_get_holders(budget, nullptr, 0, &count));
-  CHECK(count == 1);
+  CHECK(result_of(hipvmm_budget_get_holders, budget, nullptr, 0) == 1);
   hipvmm_budget_holder holders[2] = {};
-  require_ok(hipvmm_budget_get_holders(budget, holders, 2, &count));
-  CHECK(count == 1);
+  CHECK(result_of(hipvmm_budget_get_holders, budget, holders, 2) == 1);
   CHECK(holders[0].process == ::getpid());
   CHECK(holders[0].priority == -7);
   CHECK(holders[0].bytes == now.own_bytes);
@@ -250,16 +231,10 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: a limit refuses, and is changed at run t
   const owned_buffer buffer = make_steps();
   CHECK(fails(hipvmm_buffer_resize_uninitialized(buffer, 6 * unit), HIPVMM_ERROR_OUT_OF_MEMORY,
               "budget 'refuses'"));
-  hipvmm_failure failure{};
-  failure.struct_size = sizeof failure;
-  require_ok(hipvmm_last_failure(&failure));
-  CHECK(failure.exhausted == HIPVMM_EXHAUSTED_BUDGET);
-  int has_room = 77;
-  require_ok(hipvmm_budget_make_room(budget, 6 * unit, &has_room));
-  CHECK(has_room == 0);
+  CHECK(result_of(hipvmm_last_failure).exhausted == HIPVMM_EXHAUSTED_BUDGET);
+  CHECK(result_of(hipvmm_budget_make_room, budget, 6 * unit) == 0);
   require_ok(hipvmm_budget_set_limit(budget, 8 * unit));
-  require_ok(hipvmm_budget_make_room(budget, 6 * unit, &has_room));
-  CHECK(has_room == 1);
+  CHECK(result_of(hipvmm_budget_make_room, budget, 6 * unit) == 1);
   require_ok(hipvmm_buffer_resize_uninitialized(buffer, 6 * unit));
   // An owner without a budget has no limit.
   budget.reset();
@@ -267,8 +242,7 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: a limit refuses, and is changed at run t
 }
 
 TEST_CASE_FIXTURE(c_budgets, "C budget: without a limit it is all memory of the device") {
-  owned_budget budget;
-  require_ok(hipvmm_budget_join(0, "whole", nullptr, nullptr, nullptr, budget.out()));
+  const owned_budget budget{result_of(hipvmm_budget_join, 0, "whole", nullptr, nullptr, nullptr)};
   CHECK(statistics_of(budget).limit == first_device.total_memory());
 }
 
@@ -335,17 +309,11 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: another process trims what this one need
     require_ok(hipvmm_budget_set_limit(budget, held + unit));
     CHECK_FALSE(is_there(other.file("asked")));
     hipvmm_budget_holder first{};
-    std::size_t count = 0;
-    require_ok(hipvmm_budget_get_holders(budget, &first, 1, &count));
-    CHECK(count == 2);
+    CHECK(result_of(hipvmm_budget_get_holders, budget, &first, 1) == 2);
     CHECK(first.priority == -3);
     const owned_buffer buffer = make_steps();
     SUBCASE("by a request") { require_ok(hipvmm_buffer_resize_uninitialized(buffer, 4 * unit)); }
-    SUBCASE("ahead of it") {
-      int has_room = 0;
-      require_ok(hipvmm_budget_make_room(budget, 4 * unit, &has_room));
-      CHECK(has_room == 1);
-    }
+    SUBCASE("ahead of it") { CHECK(result_of(hipvmm_budget_make_room, budget, 4 * unit) == 1); }
     CHECK(is_there(other.file("asked")));
   }
   other.end();
@@ -399,9 +367,8 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: pools give idle memory to who needs it")
     CHECK(statistics_of(budget).bytes >= 9 * unit);
     const owned_buffer buffer = make_steps();
     // quirk::re_reserve: a pool releases memory only when nothing is allocated.
-    const bool in_part = text_of([](auto... rest) {
-                           return hipvmm_device_capability(0, rest...);
-                         }).find("re_reserve") == std::string::npos;
+    const bool in_part =
+        text_of(hipvmm_device_capability, 0).find("re_reserve") == std::string::npos;
     if (in_part) require_ok(hipvmm_buffer_resize_uninitialized(buffer, 13 * unit));
   }
   other.end();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/hipvmm.h>
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -17,28 +15,20 @@ std::string bytes_of(hipvmm_buffer buffer) {
 TEST_CASE("C buffer: appended bytes are read again, in place while it grows") {
   const owned_buffer buffer = make_buffer();
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
-  void* before = nullptr;
-  require_ok(hipvmm_buffer_data(buffer, &before));
-  int stable = 0;
-  require_ok(hipvmm_buffer_is_address_stable(buffer, &stable));
+  void* const before = result_of(hipvmm_buffer_data, buffer);
+  const int stable = result_of(hipvmm_buffer_is_address_stable, buffer);
   require_ok(hipvmm_buffer_resize(buffer, 3 * MiB, nullptr));
-  void* after = nullptr;
-  require_ok(hipvmm_buffer_data(buffer, &after));
+  void* const after = result_of(hipvmm_buffer_data, buffer);
   if (stable != 0) CHECK(after == before);
   CHECK((stable != 0) != on_fallback());
   const std::string content = bytes_of(buffer);
   CHECK(content.substr(0, 4) == std::string{"abc\0", 4});
   CHECK(content.back() == '\0');
 
-  std::size_t capacity = 0;
-  require_ok(hipvmm_buffer_capacity(buffer, &capacity));
+  const std::size_t capacity = result_of(hipvmm_buffer_capacity, buffer);
   CHECK(capacity >= 3 * MiB);
-  std::size_t most = 0;
-  require_ok(hipvmm_buffer_max_size(buffer, &most));
-  CHECK(most >= capacity);
-  int device = -1;
-  require_ok(hipvmm_buffer_device(buffer, &device));
-  CHECK(device == 0);
+  CHECK(result_of(hipvmm_buffer_max_size, buffer) >= capacity);
+  CHECK(result_of(hipvmm_buffer_device, buffer) == 0);
 }
 
 TEST_CASE("C buffer: bytes are overwritten, erased at the front and appended from the device") {
@@ -47,8 +37,7 @@ TEST_CASE("C buffer: bytes are overwritten, erased at the front and appended fro
   require_ok(hipvmm_buffer_write(buffer, 2, "xy", 2, nullptr));
   require_ok(hipvmm_buffer_erase_front(buffer, 1, nullptr));
   CHECK(bytes_of(buffer) == "1xy456789");
-  void* data = nullptr;
-  require_ok(hipvmm_buffer_data(buffer, &data));
+  void* const data = result_of(hipvmm_buffer_data, buffer);
   require_ok(hipvmm_buffer_append_from_device(buffer, data, 3, nullptr));
   CHECK(bytes_of(buffer) == "1xy4567891xy");
 }
@@ -59,8 +48,7 @@ TEST_CASE("C buffer: bytes of the host, of a device and its own are inserted, an
   require_ok(hipvmm_buffer_insert(buffer, 2, "ab", 2, nullptr));
   CHECK(bytes_of(buffer) == "01ab23");
   require_ok(hipvmm_buffer_insert(buffer, 6, "z", 1, nullptr));
-  void* data = nullptr;
-  require_ok(hipvmm_buffer_data(buffer, &data));
+  void* data = result_of(hipvmm_buffer_data, buffer);
   // Its own bytes, of which some are behind the gap.
   require_ok(hipvmm_buffer_insert(buffer, 3, static_cast<char*>(data) + 1, 4, nullptr));
   CHECK(bytes_of(buffer) == "01a1ab2b23z");
@@ -115,13 +103,9 @@ TEST_CASE("C buffer: shrinking releases chunks behind the last byte" * needs_vir
   for (std::size_t bytes = 4 * MiB; bytes <= 12 * MiB; bytes += 4 * MiB)
     require_ok(hipvmm_buffer_resize_uninitialized(buffer, bytes));
   require_ok(hipvmm_buffer_resize(buffer, 1, nullptr));
-  std::size_t released = 0;
-  require_ok(hipvmm_buffer_shrink(buffer, HIPVMM_TAIL_KEEP, nullptr, &released));
-  CHECK(released == 8 * MiB);
+  CHECK(result_of(hipvmm_buffer_shrink, buffer, HIPVMM_TAIL_KEEP, nullptr) == 8 * MiB);
   require_ok(hipvmm_buffer_reserve(buffer, 5 * MiB));
-  hipvmm_buffer_statistics statistics{};
-  statistics.struct_size = sizeof statistics;
-  require_ok(hipvmm_buffer_get_statistics(buffer, &statistics));
+  const auto statistics = result_of(hipvmm_buffer_get_statistics, buffer);
   CHECK(statistics.growth_steps == 4);
   CHECK(statistics.peak_bytes == 12 * MiB);
 }
@@ -132,12 +116,10 @@ TEST_CASE("C buffer: rights of other devices are set one by one and all at once"
   const owned_buffer buffer = make_buffer();
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
   require_ok(hipvmm_buffer_grant(buffer, peer.ordinal(), HIPVMM_RIGHT_READ_WRITE));
-  hipvmm_right right = HIPVMM_RIGHT_NONE;
-  require_ok(hipvmm_buffer_access(buffer, peer.ordinal(), &right));
+  hipvmm_right right = result_of(hipvmm_buffer_access, buffer, peer.ordinal());
   CHECK(right == HIPVMM_RIGHT_READ_WRITE);
   require_ok(hipvmm_buffer_set_access(buffer, nullptr, 0));
-  require_ok(hipvmm_buffer_access(buffer, peer.ordinal(), &right));
-  CHECK(right == HIPVMM_RIGHT_NONE);
+  CHECK(result_of(hipvmm_buffer_access, buffer, peer.ordinal()) == HIPVMM_RIGHT_NONE);
   CHECK(hipvmm_buffer_set_access(buffer, nullptr, 1) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_buffer_grant(buffer, peer.ordinal(), static_cast<hipvmm_right>(9)) ==
         HIPVMM_ERROR_INVALID_ARGUMENT);
@@ -146,8 +128,7 @@ TEST_CASE("C buffer: rights of other devices are set one by one and all at once"
 
 TEST_CASE("C buffer: in memory of a resource, which lives as long") {
   owned_resource pool = make_pool();
-  owned_buffer buffer;
-  require_ok(hipvmm_buffer_create_on(pool, nullptr, buffer.out()));
+  const owned_buffer buffer{result_of(hipvmm_buffer_create_on, pool, nullptr)};
   pool.reset();
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
   require_ok(hipvmm_buffer_resize(buffer, 100'000, nullptr));
@@ -170,8 +151,7 @@ TEST_CASE("C buffer: threads append to one buffer, and each append is whole") {
 
 TEST_CASE("C buffer: a buffer that is destroyed during a call ends after it") {
   for (int i = 0; i < 20; ++i) {
-    hipvmm_buffer buffer = nullptr;
-    require_ok(hipvmm_buffer_create(0, "max=64MiB", &buffer));
+    const hipvmm_buffer buffer = result_of(hipvmm_buffer_create, 0, "max=64MiB");
     hipvmm_status last = HIPVMM_OK;
     std::thread user{[buffer, &last] {
       std::size_t bytes = 0;
@@ -188,15 +168,12 @@ TEST_CASE("C buffer: a null stream is that of the buffer's device, not of the cu
   HIPVMM_REQUIRE_TWO_DEVICES();
   int release = 0;
   REQUIRE(hipRuntimeGetVersion(&release) == hipSuccess);
-  if (HIPVMM_TEST_ON_AMD != 0 && release / 10'000'000 == 6) {
-    MESSAGE("skipped: on AMD's runtime 6 a wait for a null stream is one for all host functions");
-    return;
-  }
+  HIPVMM_SKIP_IF(HIPVMM_TEST_ON_AMD != 0 && release / 10'000'000 == 6,
+                 "on AMD's runtime 6 a wait for a null stream is one for all host functions");
   const owned_buffer buffer = make_buffer("max=64MiB", 1);
   const owned_resource pool = make_pool(nullptr, 1);
   require_ok(hipvmm_buffer_resize(buffer, 1000, nullptr));
-  void* first = nullptr;
-  require_ok(hipvmm_allocate(pool, 1000, 0, nullptr, &first));
+  void* const first = result_of(hipvmm_allocate, pool, 1000, 0, nullptr);
   require_ok(hipvmm_deallocate(pool, first, 1000, 0, nullptr));
   std::promise<void> gate;
   std::shared_future<void> opened{gate.get_future()};
@@ -218,14 +195,11 @@ TEST_CASE("C buffer: a null stream is that of the buffer's device, not of the cu
 }
 
 TEST_CASE("C copies: to the device, set and back, in a stream of the library") {
-  owned_stream stream;
-  require_ok(hipvmm_stream_create(0, stream.out()));
-  void* value = nullptr;
-  require_ok(hipvmm_stream_get(stream, &value));
+  const owned_stream stream{result_of(hipvmm_stream_create, 0)};
+  void* const value = result_of(hipvmm_stream_get, stream);
   CHECK(value != nullptr);
   const owned_resource pool = make_pool();
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(pool, 8, 0, value, &memory));
+  void* const memory = result_of(hipvmm_allocate, pool, 8, 0, value);
   require_ok(hipvmm_fill_async(memory, 'x', 8, value));
   require_ok(hipvmm_copy_async(memory, "ab", 2, value));
   char read[9] = {};
@@ -236,27 +210,21 @@ TEST_CASE("C copies: to the device, set and back, in a stream of the library") {
   CHECK(hipvmm_fill_async(memory, 256, 8, value) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_copy(nullptr, memory, 8, value) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_copy_async(memory, nullptr, 8, value) == HIPVMM_ERROR_INVALID_ARGUMENT);
-  void* own = nullptr;
-  require_ok(hipvmm_per_thread_stream(&own));
-  CHECK(own != nullptr);
+  CHECK(result_of(hipvmm_per_thread_stream) != nullptr);
   require_ok(hipvmm_device_synchronize(0));
   require_ok(hipvmm_drain_retired_memory());
 }
 
 TEST_CASE("C events: a stream waits for the work in front of a record of another") {
-  owned_stream second;
   owned_event between;
-  require_ok(hipvmm_stream_create(0, second.out()));
+  const owned_stream second{result_of(hipvmm_stream_create, 0)};
   require_ok(hipvmm_event_create(0, between.out()));
-  void* behind = nullptr;
-  require_ok(hipvmm_stream_get(second, &behind));
-  int done = 0;
-  require_ok(hipvmm_event_is_done(between, &done));
+  void* const behind = result_of(hipvmm_stream_get, second);
+  int done = result_of(hipvmm_event_is_done, between);
   CHECK(done == 1);  // never recorded
   require_ok(hipvmm_event_synchronize(between));
   const owned_resource pool = make_pool();
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(pool, 8, 0, behind, &memory));
+  void* const memory = result_of(hipvmm_allocate, pool, 8, 0, behind);
   require_ok(hipvmm_synchronize(behind));
   blocked_stream first{first_device};
   void* const ahead = static_cast<stream_ref>(first).get();
@@ -264,19 +232,15 @@ TEST_CASE("C events: a stream waits for the work in front of a record of another
   require_ok(hipvmm_event_record(between, ahead));
   require_ok(hipvmm_stream_wait(behind, between));
   require_ok(hipvmm_fill_async(memory, 'y', 4, behind));
-  require_ok(hipvmm_event_is_done(between, &done));
-  CHECK(done == 0);
+  CHECK(result_of(hipvmm_event_is_done, between) == 0);
   first.release();
   require_ok(hipvmm_event_synchronize(between));
-  require_ok(hipvmm_event_is_done(between, &done));
-  CHECK(done == 1);
+  CHECK(result_of(hipvmm_event_is_done, between) == 1);
   char read[9] = {};
   require_ok(hipvmm_copy(read, memory, 8, behind));
   CHECK(std::string{read} == "yyyyxxxx");
   require_ok(hipvmm_deallocate(pool, memory, 8, 0, behind));
-  void* value = nullptr;
-  require_ok(hipvmm_event_get(between, &value));
-  CHECK(value != nullptr);
+  CHECK(result_of(hipvmm_event_get, between) != nullptr);
   CHECK(hipvmm_event_create(99, owned_event{}.out()) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_event_create(0, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_event_is_done(between, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
@@ -284,35 +248,19 @@ TEST_CASE("C events: a stream waits for the work in front of a record of another
 }
 
 TEST_CASE("C devices: what HIP reports, and what was found out") {
-  int count = 0;
-  require_ok(hipvmm_device_count(&count));
-  CHECK(count >= 1);
-  int current = -1;
-  require_ok(hipvmm_device_current(&current));
-  CHECK(current == 0);
+  CHECK(result_of(hipvmm_device_count) >= 1);
+  CHECK(result_of(hipvmm_device_current) == 0);
   std::size_t unused = 0;
-  std::size_t total = 0;
-  require_ok(hipvmm_device_memory(0, &unused, &total));
+  std::size_t total = result_of(hipvmm_device_memory, 0, &unused);
   CHECK(unused <= total);
   CHECK(hipvmm_device_memory(0, nullptr, &total) == HIPVMM_ERROR_INVALID_ARGUMENT);
-  int can = -1;
-  require_ok(hipvmm_device_can_access_peer(0, 0, &can));
-  CHECK(can == 1);
-  const auto name = [](char* text, std::size_t capacity, std::size_t* length) {
-    return hipvmm_device_name(0, text, capacity, length);
-  };
-  CHECK_FALSE(text_of(name).empty());
-  const auto capability = [](char* text, std::size_t capacity, std::size_t* length) {
-    return hipvmm_device_capability(0, text, capacity, length);
-  };
-  const std::string known = text_of(capability);
+  CHECK(result_of(hipvmm_device_can_access_peer, 0, 0) == 1);
+  CHECK_FALSE(text_of(hipvmm_device_name, 0).empty());
+  const std::string known = text_of(hipvmm_device_capability, 0);
   CHECK_MESSAGE(known.find("path: ") == 0, known);
   CHECK_MESSAGE(known.find("\nvirtual_memory: ") != std::string::npos, known);
-  const char* provider = nullptr;
-  require_ok(hipvmm_provider(&provider));
-  CHECK(std::string{"amd cuda host"}.find(provider) != std::string::npos);
-  int accessible = -1;
-  require_ok(hipvmm_device_is_host_accessible(0, &accessible));
+  CHECK(std::string{"amd cuda host"}.find(result_of(hipvmm_provider)) != std::string::npos);
+  const int accessible = result_of(hipvmm_device_is_host_accessible, 0);
   CHECK((known.find("\nhost_access: yes") != std::string::npos) == (accessible == 1));
   CHECK(hipvmm_device_synchronize(99) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_stream_create(99, owned_stream{}.out()) == HIPVMM_ERROR_INVALID_ARGUMENT);

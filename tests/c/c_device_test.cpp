@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/hipvmm.h>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
@@ -13,10 +11,7 @@ namespace {
 constexpr std::size_t array_bytes = 4 * MiB;
 
 std::size_t used_of(hipvmm_resource pool) {
-  hipvmm_pool_statistics statistics{};
-  statistics.struct_size = sizeof statistics;
-  require_ok(hipvmm_pool_get_statistics(pool, &statistics));
-  return statistics.used_current;
+  return result_of(hipvmm_pool_get_statistics, pool).used_current;
 }
 
 void* allocate_in(stream_ref stream, std::size_t bytes = array_bytes, int device = 0) {
@@ -38,31 +33,25 @@ struct pool_in_use {
 };
 
 TEST_CASE("C device memory: the pool of the device serves where no resource is set") {
-  owned_resource pool;
-  require_ok(hipvmm_device_pool(0, pool.out()));
+  const owned_resource pool{result_of(hipvmm_device_pool, 0)};
   const std::size_t before = used_of(pool);
   const stream own{first_device};
   void* const memory = allocate_in(own);
   CHECK(used_of(pool) == before + array_bytes);
   deallocate_in(own, memory);
   CHECK(used_of(pool) == before);
-  owned_resource again;
-  require_ok(hipvmm_device_pool(0, again.out()));
-  int equal = 0;
-  require_ok(hipvmm_resource_is_equal(pool, again, &equal));
-  CHECK(equal == 1);
+  const owned_resource again{result_of(hipvmm_device_pool, 0)};
+  CHECK(result_of(hipvmm_resource_is_equal, pool, again) == 1);
   require_ok(hipvmm_pool_trim(pool, 0, 1000, nullptr));
 }
 
 TEST_CASE("C device memory: each device has its own") {
   if (device_count() < 2) return;
-  owned_resource pool;
-  require_ok(hipvmm_device_pool(1, pool.out()));
+  const owned_resource pool{result_of(hipvmm_device_pool, 1)};
   const stream own{device_ref{1}};
   void* const memory = allocate_in(own, array_bytes, 1);
   CHECK(used_of(pool) == array_bytes);
-  int device = 0;
-  require_ok(hipvmm_resource_device(pool, &device));
+  const int device = result_of(hipvmm_resource_device, pool);
   CHECK(device == 1);
   // The current device and the device of this call do not matter.
   deallocate_in(own, memory);
@@ -179,9 +168,7 @@ TEST_CASE_FIXTURE(pool_in_use, "C device memory: failures are null with a senten
   CHECK(hipvmm_device_allocate(nullptr, array_bytes, 99) == nullptr);
   CHECK(std::string{hipvmm_last_error()}.find("99") != std::string::npos);
   CHECK(hipvmm_device_allocate(nullptr, 512 * MiB, 0) == nullptr);
-  hipvmm_failure failure{};
-  failure.struct_size = sizeof failure;
-  require_ok(hipvmm_last_failure(&failure));
+  const auto failure = result_of(hipvmm_last_failure);
   CHECK(failure.status == HIPVMM_ERROR_OUT_OF_MEMORY);
   CHECK(failure.bytes_requested == 512 * MiB);
   CHECK(fails(hipvmm_device_pool(99, nullptr), HIPVMM_ERROR_INVALID_ARGUMENT, ""));
@@ -196,11 +183,9 @@ TEST_CASE_FIXTURE(pool_in_use, "C device memory: failures are null with a senten
 
 TEST_CASE("C interface: the handle of a stream is refused in place of a hipStream_t") {
   const pool_in_use used;
-  owned_stream made;
-  require_ok(hipvmm_stream_create(0, made.out()));
+  owned_stream made{result_of(hipvmm_stream_create, 0)};
   void* const stream = made.get();  // as C converts it, without a warning
-  owned_event event;
-  require_ok(hipvmm_event_create(0, event.out()));
+  const owned_event event{result_of(hipvmm_event_create, 0)};
   const owned_buffer buffer = make_buffer();
   void* memory = nullptr;
   const auto is_refused = [](hipvmm_status status) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Evictable memory in C; tests/container/evictable/evictable_host_test.cpp has the rules.
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -12,9 +9,7 @@ using owned_evictable = owned_handle<hipvmm_evictable, hipvmm_evictable_destroy>
 
 owned_evictable make_evictable(const char* tag, const char* options = nullptr,
                                hipvmm_fill_callback fill = nullptr, void* argument = nullptr) {
-  owned_evictable made;
-  require_ok(hipvmm_evictable_create(tag, 0, options, fill, argument, made.out()));
-  return made;
+  return owned_evictable{result_of(hipvmm_evictable_create, tag, 0, options, fill, argument)};
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -34,15 +29,11 @@ TEST_CASE("C evictable: an allocation of the whole device evicts it, and a use b
   CHECK(first_bytes(buffer) == "abc");
   require_ok(hipvmm_evictable_done(held, nullptr));
   CHECK(fails(hipvmm_evictable_done(held, nullptr), HIPVMM_ERROR_INVALID_STATE, "no use()"));
-  hipvmm_evictable_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_evictable_get_statistics(held, &now));
+  const auto now = result_of(hipvmm_evictable_get_statistics, held);
   CHECK(now.returns == 1);
   CHECK(now.returned_bytes == bytes);
   char reason[8];
-  std::size_t length = 7;
-  require_ok(hipvmm_evictable_reason(held, reason, sizeof reason, &length));
-  CHECK(length == 0);
+  CHECK(result_of(hipvmm_evictable_reason, held, reason, sizeof reason) == 0);
   hipvmm_evictable second = nullptr;
   CHECK(fails(hipvmm_evictable_create("c_evictable", 0, nullptr, nullptr, nullptr, &second),
               HIPVMM_ERROR_INVALID_ARGUMENT, "has one already"));

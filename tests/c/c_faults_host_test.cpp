@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Functions of the C interface whose HIP calls and allocations that fail one after another.
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "c/handle_table.hpp"
 #include "ipc/budget/budget_folder.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -21,6 +15,18 @@ void throw_unless_ok(hipvmm_status status) {
   CHECK(status != HIPVMM_ERROR_INTERNAL);
   CHECK(std::string{hipvmm_last_error()} != "");
   throw std::runtime_error{hipvmm_last_error()};
+}
+
+/// Sweeps a function that makes a handle, of which a failure leaves none.
+template <typename Handle, typename Create>
+void sweep_creation(const char* name, hipvmm_status (*destroy)(Handle), Create create) {
+  fault_sweep{name}.run([=] {
+    Handle made = nullptr;
+    const hipvmm_status status = create(&made);
+    CHECK((made != nullptr) == (status == HIPVMM_OK));
+    throw_unless_ok(status);
+    require_ok(destroy(made));
+  });
 }
 
 std::unique_ptr<owned_buffer> filled_buffer() {
@@ -60,13 +66,8 @@ constexpr const char* two_slots = "slots=2,bytes_per_slot=4MiB,block=2MiB,prefet
 
 TEST_CASE("C slots: calls that fail leave the arena as it was" * needs_virtual_memory) {
   const std::size_t before = live_handles();
-  fault_sweep{"hipvmm_slot_arena_create"}.run([] {
-    hipvmm_slot_arena arena = nullptr;
-    const hipvmm_status status = hipvmm_slot_arena_create(0, two_slots, &arena);
-    CHECK((arena != nullptr) == (status == HIPVMM_OK));
-    throw_unless_ok(status);
-    require_ok(hipvmm_slot_arena_destroy(arena));
-  });
+  sweep_creation("hipvmm_slot_arena_create", hipvmm_slot_arena_destroy,
+                 [](auto* made) { return hipvmm_slot_arena_create(0, two_slots, made); });
   const auto make = [] {
     auto made = std::make_unique<owned_slot_arena>();
     require_ok(hipvmm_slot_arena_create(0, two_slots, made->out()));
@@ -74,9 +75,7 @@ TEST_CASE("C slots: calls that fail leave the arena as it was" * needs_virtual_m
   };
   const auto has = [](auto& arena, std::size_t expected) {
     for (const std::size_t slot : {0, 1}) {
-      std::size_t length = 77;
-      require_ok(hipvmm_slot_arena_length(arena, slot, &length));
-      CHECK(length == expected);
+      CHECK(result_of(hipvmm_slot_arena_length, arena, slot) == expected);
     }
   };
   fault_sweep{"hipvmm_slot_arena_commit", after_failure::capacity}.run(
@@ -112,9 +111,7 @@ struct evicting_arena {
         arena.get()));
   }
   [[nodiscard]] std::size_t length_of(std::size_t slot) const {
-    std::size_t length = 77;
-    require_ok(hipvmm_slot_arena_length(arena, slot, &length));
-    return length;
+    return result_of(hipvmm_slot_arena_length, arena, slot);
   }
 };
 
@@ -139,13 +136,8 @@ TEST_CASE("C slots: a commit whose eviction callback fails changes nothing" *
 
 TEST_CASE("C budget: one that cannot be joined is not joined" * needs_virtual_memory) {
   const budget_folder folder;
-  fault_sweep{"hipvmm_budget_join"}.run([] {
-    hipvmm_budget budget = nullptr;
-    const hipvmm_status status =
-        hipvmm_budget_join(0, "fault", "limit=1GiB", nullptr, nullptr, &budget);
-    CHECK((budget != nullptr) == (status == HIPVMM_OK));
-    throw_unless_ok(status);
-    require_ok(hipvmm_budget_leave(budget));
+  sweep_creation("hipvmm_budget_join", hipvmm_budget_leave, [](auto* made) {
+    return hipvmm_budget_join(0, "fault", "limit=1GiB", nullptr, nullptr, made);
   });
 }
 
@@ -193,34 +185,15 @@ TEST_CASE("C interface: a buffer, a pool or a stream that cannot be made has no 
   const std::size_t before = live_handles();
   // On hipMalloc a buffer without bytes needs no call.
   if (!on_fallback())
-    fault_sweep{"hipvmm_buffer_create"}.run([] {
-      hipvmm_buffer buffer = nullptr;
-      const hipvmm_status status = hipvmm_buffer_create(0, "max=64MiB", &buffer);
-      CHECK((buffer != nullptr) == (status == HIPVMM_OK));
-      throw_unless_ok(status);
-      require_ok(hipvmm_buffer_destroy(buffer));
-    });
-  fault_sweep{"hipvmm_pool_create"}.run([] {
-    hipvmm_resource pool = nullptr;
-    const hipvmm_status status = hipvmm_pool_create(0, "initial=2MiB,maximum=64MiB", &pool);
-    CHECK((pool != nullptr) == (status == HIPVMM_OK));
-    throw_unless_ok(status);
-    require_ok(hipvmm_resource_destroy(pool));
+    sweep_creation("hipvmm_buffer_create", hipvmm_buffer_destroy,
+                   [](auto* made) { return hipvmm_buffer_create(0, "max=64MiB", made); });
+  sweep_creation("hipvmm_pool_create", hipvmm_resource_destroy, [](auto* made) {
+    return hipvmm_pool_create(0, "initial=2MiB,maximum=64MiB", made);
   });
-  fault_sweep{"hipvmm_stream_create"}.run([] {
-    hipvmm_stream stream = nullptr;
-    const hipvmm_status status = hipvmm_stream_create(0, &stream);
-    CHECK((stream != nullptr) == (status == HIPVMM_OK));
-    throw_unless_ok(status);
-    require_ok(hipvmm_stream_destroy(stream));
-  });
-  fault_sweep{"hipvmm_event_create"}.run([] {
-    hipvmm_event event = nullptr;
-    const hipvmm_status status = hipvmm_event_create(0, &event);
-    CHECK((event != nullptr) == (status == HIPVMM_OK));
-    throw_unless_ok(status);
-    require_ok(hipvmm_event_destroy(event));
-  });
+  sweep_creation("hipvmm_stream_create", hipvmm_stream_destroy,
+                 [](auto* made) { return hipvmm_stream_create(0, made); });
+  sweep_creation("hipvmm_event_create", hipvmm_event_destroy,
+                 [](auto* made) { return hipvmm_event_create(0, made); });
   CHECK(live_handles() == before);
 }
 
@@ -266,14 +239,10 @@ TEST_CASE("C interface: adaptors and allocations that fail leave nothing") {
 TEST_CASE("handle_table: an insertion without host memory leaves the table as it was") {
   c::handle_table table;
   const std::shared_ptr<void> object = std::make_shared<int>(7);
-  bool refused = false;
-  try {
+  {
     const allocation_failure failing{1};
-    static_cast<void>(table.insert(c::handle_kind::buffer, object));
-  } catch (const std::bad_alloc&) {
-    refused = true;
+    CHECK_THROWS_AS(table.insert(c::handle_kind::buffer, object), std::bad_alloc);
   }
-  CHECK(refused);
   CHECK(table.size() == 0);
   void* const handle = table.insert(c::handle_kind::buffer, object);
   CHECK(table.find(c::handle_kind::buffer, handle) == object);
@@ -368,16 +337,12 @@ TEST_CASE("C interface: a lack of host memory is a status, whichever allocation 
 }
 
 std::size_t used_of(hipvmm_resource pool) {
-  hipvmm_pool_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_pool_get_statistics(pool, &now));
-  return now.used_current;
+  return result_of(hipvmm_pool_get_statistics, pool).used_current;
 }
 
 TEST_CASE("C device memory: what the host has no memory to note is not allocated") {
   HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the program where there is no host memory for it");
-  owned_resource pool;
-  require_ok(hipvmm_device_pool(0, pool.out()));
+  const owned_resource pool{result_of(hipvmm_device_pool, 0)};
   const std::size_t before = used_of(pool);
   for (const bool in_order : {true, false}) {
     CAPTURE(in_order);
@@ -430,8 +395,8 @@ TEST_CASE("C interface: what is destroyed while host memory is lacking ends") {
   sweep_destruction(
       "hipvmm_buffer_destroy",
       [] {
-        hipvmm_buffer buffer = nullptr;
-        require_ok(hipvmm_buffer_create(0, "max=64MiB,step_limit=2MiB", &buffer));
+        const hipvmm_buffer buffer =
+            result_of(hipvmm_buffer_create, 0, "max=64MiB,step_limit=2MiB");
         require_ok(hipvmm_buffer_resize(buffer, 5 * MiB, nullptr));
         return buffer;
       },
@@ -439,10 +404,8 @@ TEST_CASE("C interface: what is destroyed while host memory is lacking ends") {
   sweep_destruction(
       "hipvmm_resource_destroy",
       [] {
-        hipvmm_resource pool = nullptr;
-        void* memory = nullptr;
-        require_ok(hipvmm_pool_create(0, "maximum=64MiB", &pool));
-        require_ok(hipvmm_allocate(pool, 3 * MiB, 0, nullptr, &memory));
+        const hipvmm_resource pool = result_of(hipvmm_pool_create, 0, "maximum=64MiB");
+        void* const memory = result_of(hipvmm_allocate, pool, 3 * MiB, 0, nullptr);
         require_ok(hipvmm_deallocate(pool, memory, 3 * MiB, 0, nullptr));
         return pool;
       },
@@ -450,28 +413,18 @@ TEST_CASE("C interface: what is destroyed while host memory is lacking ends") {
   const owned_resource pool = make_pool();
   sweep_destruction(
       "hipvmm_resource_destroy of an arena",
-      [&] {
-        hipvmm_resource arena = nullptr;
-        require_ok(hipvmm_arena_create(pool, "maximum=64MiB,initial=8MiB", &arena));
-        return arena;
-      },
+      [&] { return result_of(hipvmm_arena_create, pool, "maximum=64MiB,initial=8MiB"); },
       hipvmm_resource_destroy);
   sweep_destruction(
       "hipvmm_buffer_destroy in memory of a pool",
       [&] {
-        hipvmm_buffer buffer = nullptr;
-        require_ok(hipvmm_buffer_create_on(pool, nullptr, &buffer));
+        const hipvmm_buffer buffer = result_of(hipvmm_buffer_create_on, pool, nullptr);
         require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
         return buffer;
       },
       hipvmm_buffer_destroy);
   sweep_destruction(
-      "hipvmm_stream_destroy",
-      [] {
-        hipvmm_stream stream = nullptr;
-        require_ok(hipvmm_stream_create(0, &stream));
-        return stream;
-      },
+      "hipvmm_stream_destroy", [] { return result_of(hipvmm_stream_create, 0); },
       hipvmm_stream_destroy);
 }
 

@@ -4,11 +4,8 @@
 #include <regex>
 #include <sstream>
 
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -102,49 +99,29 @@ int never(std::size_t, void*) { return 0; }
 std::vector<entry> entries(const right_handles& right) {
   const hipvmm_resource pool = right.pool;
   const hipvmm_resource binning = right.binning;
-#define HIPVMM_ENTRY(function, parameter, ...)                                       \
-  entry {                                                                            \
-#function, parameter, [=](void* h, scratch& s) { return function(__VA_ARGS__); } \
-  }
-#define HIPVMM_OF_BUFFER(function, ...)          \
-  entry {                                        \
-#function, "buffer", [](void* h, scratch& s) { \
-    static_cast<void>(s); return function(buffer_of(h), __VA_ARGS__); } \
-  }
+// clang-format off
+#define HIPVMM_ENTRY(function, parameter, ...) \
+  entry{#function, parameter, [=](void* h, scratch& s) { \
+    static_cast<void>(h); static_cast<void>(s); return function(__VA_ARGS__); }}
+#define HIPVMM_OF_BUFFER(function, ...) \
+  HIPVMM_ENTRY(function, "buffer", buffer_of(h), __VA_ARGS__)
 #define HIPVMM_OF_RESOURCE(function, parameter, ...) \
-  entry {                                            \
-#function, parameter, [](void* h, scratch& s) { \
-    static_cast<void>(s); return function(resource_of(h), __VA_ARGS__); }    \
-  }
-#define HIPVMM_OF_ATTACHMENT(function, ...)                                         \
-  entry {                                                                           \
-#function, "attachment",                                                        \
-        [](void* h, scratch& s) { return function(attachment_of(h), __VA_ARGS__); } \
-  }
-#define HIPVMM_OF_ARENA(function, ...)          \
-  entry {                                       \
-#function, "arena", [](void* h, scratch& s) { \
-    static_cast<void>(s); return function(arena_of(h), __VA_ARGS__); } \
-  }
+  HIPVMM_ENTRY(function, parameter, resource_of(h), __VA_ARGS__)
+#define HIPVMM_OF_ARENA(function, ...) \
+  HIPVMM_ENTRY(function, "arena", arena_of(h), __VA_ARGS__)
+#define HIPVMM_OF_ATTACHMENT(function, ...) \
+  HIPVMM_ENTRY(function, "attachment", attachment_of(h), __VA_ARGS__)
+  // clang-format on
   std::vector<entry> all{
-      {"hipvmm_stream_destroy", "stream",
-       [](void* h, scratch&) { return hipvmm_stream_destroy(as<hipvmm_stream>(h)); }},
-      {"hipvmm_stream_get", "stream",
-       [](void* h, scratch& s) { return hipvmm_stream_get(as<hipvmm_stream>(h), &s.pointer); }},
-      {"hipvmm_event_destroy", "event",
-       [](void* h, scratch&) { return hipvmm_event_destroy(as<hipvmm_event>(h)); }},
-      {"hipvmm_event_get", "event",
-       [](void* h, scratch& s) { return hipvmm_event_get(as<hipvmm_event>(h), &s.pointer); }},
-      {"hipvmm_event_record", "event",
-       [](void* h, scratch&) { return hipvmm_event_record(as<hipvmm_event>(h), nullptr); }},
-      {"hipvmm_event_is_done", "event",
-       [](void* h, scratch& s) { return hipvmm_event_is_done(as<hipvmm_event>(h), &s.number); }},
-      {"hipvmm_event_synchronize", "event",
-       [](void* h, scratch&) { return hipvmm_event_synchronize(as<hipvmm_event>(h)); }},
-      {"hipvmm_stream_wait", "event",
-       [](void* h, scratch&) { return hipvmm_stream_wait(nullptr, as<hipvmm_event>(h)); }},
-      {"hipvmm_buffer_destroy", "buffer",
-       [](void* h, scratch&) { return hipvmm_buffer_destroy(buffer_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_stream_destroy, "stream", as<hipvmm_stream>(h)),
+      HIPVMM_ENTRY(hipvmm_stream_get, "stream", as<hipvmm_stream>(h), &s.pointer),
+      HIPVMM_ENTRY(hipvmm_event_destroy, "event", as<hipvmm_event>(h)),
+      HIPVMM_ENTRY(hipvmm_event_get, "event", as<hipvmm_event>(h), &s.pointer),
+      HIPVMM_ENTRY(hipvmm_event_record, "event", as<hipvmm_event>(h), nullptr),
+      HIPVMM_ENTRY(hipvmm_event_is_done, "event", as<hipvmm_event>(h), &s.number),
+      HIPVMM_ENTRY(hipvmm_event_synchronize, "event", as<hipvmm_event>(h)),
+      HIPVMM_ENTRY(hipvmm_stream_wait, "event", nullptr, as<hipvmm_event>(h)),
+      HIPVMM_ENTRY(hipvmm_buffer_destroy, "buffer", buffer_of(h)),
       HIPVMM_OF_BUFFER(hipvmm_buffer_size, &s.bytes),
       HIPVMM_OF_BUFFER(hipvmm_buffer_capacity, &s.bytes),
       HIPVMM_OF_BUFFER(hipvmm_buffer_max_size, &s.bytes),
@@ -168,26 +145,21 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_BUFFER(hipvmm_buffer_set_access, &s.access, 1),
       HIPVMM_OF_BUFFER(hipvmm_buffer_access, 0, &s.right),
       HIPVMM_OF_BUFFER(hipvmm_buffer_publish, "/nowhere", nullptr, &s.publication),
-      {"hipvmm_publication_destroy", "publication",
-       [](void* h, scratch&) { return hipvmm_publication_destroy(as<hipvmm_publication>(h)); }},
-      {"hipvmm_publication_importers", "publication",
-       [](void* h, scratch& s) {
-         return hipvmm_publication_importers(as<hipvmm_publication>(h), &s.bytes);
-       }},
+      HIPVMM_ENTRY(hipvmm_publication_destroy, "publication", as<hipvmm_publication>(h)),
+      HIPVMM_ENTRY(hipvmm_publication_importers, "publication", as<hipvmm_publication>(h),
+                   &s.bytes),
       {"hipvmm_publication_announce", "publication",
        [buffer = right.buffer.get()](void* h, scratch&) {
          return hipvmm_publication_announce(as<hipvmm_publication>(h), buffer, nullptr);
        }},
-      {"hipvmm_attachment_destroy", "attachment",
-       [](void* h, scratch&) { return hipvmm_attachment_destroy(attachment_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_attachment_destroy, "attachment", attachment_of(h)),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_refresh, nullptr, &s.bytes),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_wait, 4, 1, nullptr, &s.number),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_data, &s.pointer),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_size, &s.bytes),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_device, &s.number),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_is_open, &s.number),
-      {"hipvmm_slot_arena_destroy", "arena",
-       [](void* h, scratch&) { return hipvmm_slot_arena_destroy(arena_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_slot_arena_destroy, "arena", arena_of(h)),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_acquire, nullptr, &s.bytes),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_commit, s.list, s.list, 1, nullptr),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_release, 0, nullptr),
@@ -204,46 +176,28 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_ARENA(hipvmm_slot_arena_trim, &s.bytes),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_get_layout, &s.layout),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_get_statistics, &s.slots),
-      {"hipvmm_budget_leave", "budget",
-       [](void* h, scratch&) { return hipvmm_budget_leave(budget_of(h)); }},
-      {"hipvmm_budget_set_limit", "budget",
-       [](void* h, scratch&) { return hipvmm_budget_set_limit(budget_of(h), 4096); }},
-      {"hipvmm_budget_make_room", "budget",
-       [](void* h, scratch& s) { return hipvmm_budget_make_room(budget_of(h), 1, &s.number); }},
-      {"hipvmm_budget_get_statistics", "budget",
-       [](void* h, scratch& s) { return hipvmm_budget_get_statistics(budget_of(h), &s.shared); }},
-      {"hipvmm_budget_get_holders", "budget",
-       [](void* h, scratch& s) {
-         return hipvmm_budget_get_holders(budget_of(h), &s.holder, 1, &s.bytes);
-       }},
-      {"hipvmm_pressure_end", "pressure",
-       [](void* h, scratch&) { return hipvmm_pressure_end(pressure_of(h)); }},
-      {"hipvmm_pressure_now", "pressure",
-       [](void* h, scratch& s) { return hipvmm_pressure_now(pressure_of(h), &s.note); }},
-      {"hipvmm_pressure_wait", "pressure",
-       [](void* h, scratch& s) {
-         return hipvmm_pressure_wait(pressure_of(h), 0, &s.note, &s.number);
-       }},
-      {"hipvmm_pressure_get_reasons", "pressure",
-       [](void* h, scratch& s) {
-         return hipvmm_pressure_get_reasons(pressure_of(h), &s.note.reason, 1, &s.bytes);
-       }},
-      {"hipvmm_resource_destroy", "resource",
-       [](void* h, scratch&) { return hipvmm_resource_destroy(resource_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_budget_leave, "budget", budget_of(h)),
+      HIPVMM_ENTRY(hipvmm_budget_set_limit, "budget", budget_of(h), 4096),
+      HIPVMM_ENTRY(hipvmm_budget_make_room, "budget", budget_of(h), 1, &s.number),
+      HIPVMM_ENTRY(hipvmm_budget_get_statistics, "budget", budget_of(h), &s.shared),
+      HIPVMM_ENTRY(hipvmm_budget_get_holders, "budget", budget_of(h), &s.holder, 1, &s.bytes),
+      HIPVMM_ENTRY(hipvmm_pressure_end, "pressure", pressure_of(h)),
+      HIPVMM_ENTRY(hipvmm_pressure_now, "pressure", pressure_of(h), &s.note),
+      HIPVMM_ENTRY(hipvmm_pressure_wait, "pressure", pressure_of(h), 0, &s.note, &s.number),
+      HIPVMM_ENTRY(hipvmm_pressure_get_reasons, "pressure", pressure_of(h), &s.note.reason, 1,
+                   &s.bytes),
+      HIPVMM_ENTRY(hipvmm_resource_destroy, "resource", resource_of(h)),
       HIPVMM_OF_RESOURCE(hipvmm_buffer_create_on, "resource", nullptr, &s.buffer),
       HIPVMM_OF_RESOURCE(hipvmm_arena_create, "upstream", nullptr, &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_fixed_size_create, "upstream", nullptr, &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_graph_pool_create, "upstream", &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_binning_create, "upstream", nullptr, &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_binning_add_bin, "binning", 4096),
-      HIPVMM_ENTRY(hipvmm_binning_add_bin_resource, "binning",
-                   (static_cast<void>(s), resource_of(h)), 4096, pool),
-      HIPVMM_ENTRY(hipvmm_binning_add_bin_resource, "bin", (static_cast<void>(s), binning), 4096,
-                   resource_of(h)),
+      HIPVMM_ENTRY(hipvmm_binning_add_bin_resource, "binning", resource_of(h), 4096, pool),
+      HIPVMM_ENTRY(hipvmm_binning_add_bin_resource, "bin", binning, 4096, resource_of(h)),
       HIPVMM_OF_RESOURCE(hipvmm_logging_create, "upstream", "/nowhere/at/all", nullptr,
                          &s.resource),
-      {"hipvmm_logging_flush", "logging",
-       [](void* h, scratch&) { return hipvmm_logging_flush(resource_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_logging_flush, "logging", resource_of(h)),
       HIPVMM_OF_RESOURCE(hipvmm_statistics_create, "upstream", &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_tracking_create, "upstream", nullptr, &s.resource),
       HIPVMM_OF_RESOURCE(hipvmm_limiting_create, "upstream", 4096, nullptr, &s.resource),
@@ -259,15 +213,12 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_RESOURCE(hipvmm_deallocate, "resource", s.text, 4, 0, nullptr),
       HIPVMM_OF_RESOURCE(hipvmm_allocate_sync, "resource", 4, 0, &s.pointer),
       HIPVMM_OF_RESOURCE(hipvmm_deallocate_sync, "resource", s.text, 4, 0),
-      {"hipvmm_set_device_resource", "resource",
-       [](void* h, scratch&) { return hipvmm_set_device_resource(0, resource_of(h)); }},
-      {"hipvmm_set_current_device_resource", "resource",
-       [](void* h, scratch&) { return hipvmm_set_current_device_resource(resource_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_set_device_resource, "resource", 0, resource_of(h)),
+      HIPVMM_ENTRY(hipvmm_set_current_device_resource, "resource", resource_of(h)),
       HIPVMM_OF_RESOURCE(hipvmm_pool_deallocate, "pool", s.text),
       HIPVMM_OF_RESOURCE(hipvmm_pool_trim, "pool", 0, 0, &s.bytes),
       HIPVMM_OF_RESOURCE(hipvmm_pool_get_statistics, "pool", &s.pool),
-      {"hipvmm_pool_reset_peaks", "pool",
-       [](void* h, scratch&) { return hipvmm_pool_reset_peaks(resource_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_pool_reset_peaks, "pool", resource_of(h)),
       HIPVMM_OF_RESOURCE(hipvmm_pool_report, "pool", s.text, sizeof s.text, &s.bytes),
       HIPVMM_OF_RESOURCE(hipvmm_pool_explain, "pool", s.text, sizeof s.text, &s.bytes),
       HIPVMM_OF_RESOURCE(hipvmm_pool_release_threshold, "pool", &s.bytes),
@@ -283,8 +234,7 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_RESOURCE(hipvmm_tracking_allocated, "tracking", &s.bytes),
       HIPVMM_OF_RESOURCE(hipvmm_tracking_outstanding, "tracking", s.text, sizeof s.text, &s.bytes),
       HIPVMM_OF_RESOURCE(hipvmm_limiting_allocated, "limiting", &s.bytes),
-      {"hipvmm_graph_pool_release", "graph_pool",
-       [](void* h, scratch&) { return hipvmm_graph_pool_release(resource_of(h)); }},
+      HIPVMM_ENTRY(hipvmm_graph_pool_release, "graph_pool", resource_of(h)),
       HIPVMM_OF_RESOURCE(hipvmm_graph_pool_get_statistics, "graph_pool", &s.graphs),
       HIPVMM_OF_RESOURCE(hipvmm_fixed_size_block, "fixed_size", &s.bytes),
   };
@@ -381,17 +331,14 @@ TEST_CASE("C interface: every function refuses every handle that is not its own"
 }
 
 TEST_CASE("C interface: functions for one kind of resource refuse the others") {
+  // The others are names of one kind.
+  const std::set<std::string> any_resource_or_none{
+      "resource", "upstream",    "other",      "bin",   "buffer", "stream",
+      "event",    "publication", "attachment", "arena", "budget", "pressure"};
   const right_handles right;
-  owned_resource hip;
-  require_ok(hipvmm_hip_create(0, hip.out()));
+  const owned_resource hip{result_of(hipvmm_hip_create, 0)};
   for (const entry& each : entries(right)) {
-    // Names of one kind; the others take any.
-    if (each.parameter == "resource" || each.parameter == "upstream" || each.parameter == "other" ||
-        each.parameter == "bin" || each.parameter == "buffer" || each.parameter == "stream" ||
-        each.parameter == "event" || each.parameter == "publication" ||
-        each.parameter == "attachment" || each.parameter == "arena" || each.parameter == "budget" ||
-        each.parameter == "pressure")
-      continue;
+    if (any_resource_or_none.count(each.parameter) == 1) continue;
     CAPTURE(each.function);
     scratch use;
     CHECK(fails(each.call(hip.get(), use), HIPVMM_ERROR_INVALID_HANDLE, "and this one is hip"));
@@ -401,8 +348,7 @@ TEST_CASE("C interface: functions for one kind of resource refuse the others") {
 
 TEST_CASE("C interface: a text needs room for its zero") {
   const owned_buffer buffer = make_buffer();
-  std::size_t length = 0;
-  require_ok(hipvmm_device_uuid(0, nullptr, 0, &length));
+  const std::size_t length = result_of(hipvmm_device_uuid, 0, nullptr, 0);
   std::string room(length + 1, '#');
   CHECK(hipvmm_device_uuid(0, room.data(), length, nullptr) == HIPVMM_ERROR_TOO_SMALL);
   CHECK(room == std::string(length + 1, '#'));

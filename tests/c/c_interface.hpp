@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
+// The includes of a test of the C interface, and its shorthands.
 #pragma once
 
+// IWYU pragma: begin_exports
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
+#include "support/asserts/discarded_values.hpp"
+#include "support/asserts/skip_if.hpp"
 #include "support/test.hpp"
+// IWYU pragma: end_exports
 
 namespace hipvmm::test {
 
@@ -43,6 +48,17 @@ inline void require_ok(hipvmm_status status) {
   REQUIRE_MESSAGE(status == HIPVMM_OK, std::string{hipvmm_last_error()});
 }
 
+/// The result that `function` writes behind its other arguments. A call that fails ends the case.
+template <typename... Parameters, typename... Arguments>
+auto result_of(hipvmm_status (*function)(Parameters...), Arguments&&... others) {
+  using all = std::tuple<std::remove_pointer_t<Parameters>...>;
+  std::tuple_element_t<sizeof...(Arguments), all> result;
+  std::memset(&result, 0x4d, sizeof result);  // so that a function which writes nothing is seen
+  if constexpr (requires { result.struct_size; }) result.struct_size = sizeof result;
+  require_ok(function(std::forward<Arguments>(others)..., &result));
+  return result;
+}
+
 /// Whether a call failed so, with a sentence that has `text`.
 inline bool fails(hipvmm_status status, hipvmm_status expected, const std::string& text) {
   const std::string message = hipvmm_last_error();
@@ -53,22 +69,14 @@ inline bool fails(hipvmm_status status, hipvmm_status expected, const std::strin
 }
 
 inline owned_buffer make_buffer(const char* options = "max=64MiB", int device = 0) {
-  owned_buffer made;
-  require_ok(hipvmm_buffer_create(device, options, made.out()));
-  return made;
+  return owned_buffer{result_of(hipvmm_buffer_create, device, options)};
 }
 
 inline owned_resource make_pool(const char* options = nullptr, int device = 0) {
-  owned_resource made;
-  require_ok(hipvmm_pool_create(device, options, made.out()));
-  return made;
+  return owned_resource{result_of(hipvmm_pool_create, device, options)};
 }
 
-inline std::size_t size_of(hipvmm_buffer buffer) {
-  std::size_t bytes = 0;
-  require_ok(hipvmm_buffer_size(buffer, &bytes));
-  return bytes;
-}
+inline std::size_t size_of(hipvmm_buffer buffer) { return result_of(hipvmm_buffer_size, buffer); }
 
 /// The first three bytes of a buffer.
 inline std::string first_bytes(hipvmm_buffer buffer) {
@@ -77,19 +85,15 @@ inline std::string first_bytes(hipvmm_buffer buffer) {
   return bytes;
 }
 
-inline std::size_t live_handles() {
-  std::size_t count = 0;
-  require_ok(hipvmm_live_handles(&count));
-  return count;
-}
+inline std::size_t live_handles() { return result_of(hipvmm_live_handles); }
 
-/// The text from a function that copies one.
-template <typename Function>
-std::string text_of(Function function) {
+/// The text that a function copies behind its other arguments.
+template <typename Function, typename... Arguments>
+std::string text_of(Function function, const Arguments&... others) {
   std::size_t length = 0;
-  require_ok(function(nullptr, std::size_t{0}, &length));
+  require_ok(function(others..., nullptr, 0, &length));
   std::string text(length + 1, '\0');
-  require_ok(function(text.data(), text.size(), &length));
+  require_ok(function(others..., text.data(), text.size(), &length));
   text.resize(length);
   return text;
 }

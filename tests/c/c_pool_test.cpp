@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
 #include "support/captures.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 hipvmm_pool_statistics statistics_of(hipvmm_resource pool) {
-  hipvmm_pool_statistics statistics{};
-  statistics.struct_size = sizeof statistics;
-  require_ok(hipvmm_pool_get_statistics(pool, &statistics));
-  return statistics;
+  return result_of(hipvmm_pool_get_statistics, pool);
 }
 
 void* allocate(hipvmm_resource resource, std::size_t bytes) {
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(resource, bytes, 0, nullptr, &memory));
-  return memory;
+  return result_of(hipvmm_allocate, resource, bytes, 0, nullptr);
 }
 
 TEST_CASE("C pool: memory is allocated, counted, freed both ways and trimmed") {
@@ -34,9 +26,7 @@ TEST_CASE("C pool: memory is allocated, counted, freed both ways and trimmed") {
   CHECK(statistics_of(pool).used_high >= 4 * MiB);
   require_ok(hipvmm_pool_reset_peaks(pool));
   CHECK(statistics_of(pool).used_high < 4 * MiB);  // a thread's cache may have some
-  std::size_t released = 0;
-  require_ok(hipvmm_pool_trim(pool, 0, 1000, &released));
-  CHECK(released >= 4 * MiB);
+  CHECK(result_of(hipvmm_pool_trim, pool, 0, 1000) >= 4 * MiB);
   CHECK(statistics_of(pool).reserved_current == 0);
   require_ok(hipvmm_pool_trim(pool, 0, 0, nullptr));
 }
@@ -55,8 +45,7 @@ TEST_CASE("C pool: new chunks are as large as the option allows" * needs_virtual
 
 TEST_CASE("C pool: zero bytes are null, and a null pointer may be freed") {
   const owned_resource pool = make_pool();
-  void* memory = &memory;
-  require_ok(hipvmm_allocate(pool, 0, 0, nullptr, &memory));
+  void* memory = result_of(hipvmm_allocate, pool, 0, 0, nullptr);
   CHECK(memory == nullptr);
   require_ok(hipvmm_deallocate(pool, nullptr, 0, 0, nullptr));
   require_ok(hipvmm_allocate_sync(pool, 0, 0, &memory));
@@ -71,62 +60,46 @@ TEST_CASE("C pool: what cannot be had is out_of_memory, and the report says what
   CHECK(fails(hipvmm_allocate(pool, 64 * MiB, 0, nullptr, &memory), HIPVMM_ERROR_OUT_OF_MEMORY,
               "64.0"));
   CHECK(memory == nullptr);
-  const auto report = [&](char* text, std::size_t capacity, std::size_t* length) {
-    return hipvmm_pool_report(pool, text, capacity, length);
-  };
-  CHECK_FALSE(text_of(report).empty());
-  const auto explanation = [&](char* text, std::size_t capacity, std::size_t* length) {
-    return hipvmm_pool_explain(pool, text, capacity, length);
-  };
-  CHECK_FALSE(text_of(explanation).empty());
+  CHECK_FALSE(text_of(hipvmm_pool_report, pool).empty());
+  CHECK_FALSE(text_of(hipvmm_pool_explain, pool).empty());
   CHECK(statistics_of(pool).reserved_current >= 2 * MiB);
 }
 
 TEST_CASE("C pool: the release threshold and rights of other devices change") {
   const owned_resource pool = make_pool();
   require_ok(hipvmm_pool_set_release_threshold(pool, 12345));
-  std::size_t threshold = 0;
-  require_ok(hipvmm_pool_release_threshold(pool, &threshold));
-  CHECK(threshold == 12345);
+  CHECK(result_of(hipvmm_pool_release_threshold, pool) == 12345);
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach each other");
   require_ok(hipvmm_pool_grant(pool, peer.ordinal(), HIPVMM_RIGHT_READ_WRITE));
-  hipvmm_right right = HIPVMM_RIGHT_NONE;
-  require_ok(hipvmm_pool_access(pool, peer.ordinal(), &right));
-  CHECK(right == HIPVMM_RIGHT_READ_WRITE);
+  CHECK(result_of(hipvmm_pool_access, pool, peer.ordinal()) == HIPVMM_RIGHT_READ_WRITE);
   if (on_fallback()) return;
   const hipvmm_access access{peer.ordinal(), HIPVMM_RIGHT_NONE};
   require_ok(hipvmm_pool_set_access(pool, &access, 1));
-  require_ok(hipvmm_pool_access(pool, peer.ordinal(), &right));
-  CHECK(right == HIPVMM_RIGHT_NONE);
+  CHECK(result_of(hipvmm_pool_access, pool, peer.ordinal()) == HIPVMM_RIGHT_NONE);
 }
 
 TEST_CASE("C pool: a trim of blocks keeps no fewer bytes than it is to keep") {
   const owned_resource pool = make_pool();
-  owned_resource blocks;
-  require_ok(hipvmm_fixed_size_create(pool, "block_size=4KiB,blocks=4", blocks.out()));
+  const owned_resource blocks{
+      result_of(hipvmm_fixed_size_create, pool, "block_size=4KiB,blocks=4")};
   void* memory[8];
   for (void*& each : memory) require_ok(hipvmm_allocate(blocks, 4 * KiB, 0, nullptr, &each));
   for (void* const each : memory) require_ok(hipvmm_deallocate(blocks, each, 4 * KiB, 0, nullptr));
   require_ok(hipvmm_synchronize(nullptr));
-  std::size_t released = 77;
   for (const std::size_t keep : {std::numeric_limits<std::size_t>::max(), 16 * KiB + 1}) {
-    require_ok(hipvmm_pool_trim(blocks, keep, 1000, &released));
-    CHECK(released == 0);
+    CHECK(result_of(hipvmm_pool_trim, blocks, keep, 1000) == 0);
   }
-  require_ok(hipvmm_pool_trim(blocks, 16 * KiB, 1000, &released));
-  CHECK(released >= 16 * KiB);
+  CHECK(result_of(hipvmm_pool_trim, blocks, 16 * KiB, 1000) >= 16 * KiB);
 }
 
 TEST_CASE("C pool: streams are declared to pools, arenas and blocks alike") {
   const owned_resource pool = make_pool();
-  owned_resource arena;
-  require_ok(hipvmm_arena_create(pool, "maximum=64MiB,initial=8MiB", arena.out()));
+  const owned_resource arena{result_of(hipvmm_arena_create, pool, "maximum=64MiB,initial=8MiB")};
   CHECK(statistics_of(arena).reserved_current >= 8 * MiB);
-  owned_resource blocks;
-  require_ok(hipvmm_fixed_size_create(pool, "block_size=4KiB,blocks=4", blocks.out()));
-  owned_stream one;
+  const owned_resource blocks{
+      result_of(hipvmm_fixed_size_create, pool, "block_size=4KiB,blocks=4")};
   owned_stream two;
-  require_ok(hipvmm_stream_create(0, one.out()));
+  const owned_stream one{result_of(hipvmm_stream_create, 0)};
   require_ok(hipvmm_stream_create(0, two.out()));
   void* values[2];
   require_ok(hipvmm_stream_get(one, &values[0]));
@@ -140,10 +113,7 @@ TEST_CASE("C pool: streams are declared to pools, arenas and blocks alike") {
     require_ok(hipvmm_pool_trim(each, 0, 1000, nullptr));
   }
   CHECK(statistics_of(arena).reserved_current == 0);
-  const auto report = [&](char* text, std::size_t capacity, std::size_t* length) {
-    return hipvmm_pool_report(arena, text, capacity, length);
-  };
-  CHECK_FALSE(text_of(report).empty());
+  CHECK_FALSE(text_of(hipvmm_pool_report, arena).empty());
 }
 
 TEST_CASE("C graph_pool: memory of a capture, which the next one has too") {

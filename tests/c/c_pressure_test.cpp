@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Watermarks in the C interface.
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "c/c_interface.hpp"
 #include "c/settings.hpp"
-#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {
@@ -34,15 +31,12 @@ owned_buffer buffer_of(std::size_t bytes) {
 TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE("c pressure: notes are waited for, with figures and reasons") {
-  hipvmm_pressure pressure = nullptr;
-  require_ok(hipvmm_pressure_subscribe(0, within_64("").c_str(), nullptr, nullptr, &pressure));
+  const hipvmm_pressure pressure =
+      result_of(hipvmm_pressure_subscribe, 0, within_64("").c_str(), nullptr, nullptr);
   hipvmm_pressure_note note = empty_note();
-  int came = 1;
-  require_ok(hipvmm_pressure_wait(pressure, 0, &note, &came));
-  CHECK(came == 0);
+  CHECK(result_of(hipvmm_pressure_wait, pressure, 0, &note) == 0);
   owned_buffer buffer = buffer_of(50 * MiB);
-  require_ok(hipvmm_pressure_wait(pressure, 10'000, &note, &came));
-  REQUIRE(came == 1);
+  REQUIRE(result_of(hipvmm_pressure_wait, pressure, 10'000, &note) == 1);
   CHECK(note.level == HIPVMM_PRESSURE_HIGH);
   CHECK(note.previous == HIPVMM_PRESSURE_NONE);
   CHECK(note.bound == HIPVMM_EXHAUSTED_LIMIT);
@@ -51,14 +45,12 @@ TEST_CASE("c pressure: notes are waited for, with figures and reasons") {
   CHECK(note.reason.kind == HIPVMM_CHANGE_GROW);
   CHECK(note.reason.holder == HIPVMM_HOLDER_BUFFER);
   CHECK(note.reason.bytes == 50 * MiB);
-  hipvmm_pressure_note now = empty_note();
-  require_ok(hipvmm_pressure_now(pressure, &now));
+  hipvmm_pressure_note now = result_of(hipvmm_pressure_now, pressure);
   CHECK(now.level == note.level);
   CHECK(now.reason.kind == HIPVMM_CHANGE_BY_OTHERS);
   std::size_t count = 0;
   hipvmm_memory_change newest{};
-  require_ok(hipvmm_pressure_get_reasons(pressure, &newest, 1, &count));
-  CHECK(count >= 1);
+  CHECK(result_of(hipvmm_pressure_get_reasons, pressure, &newest, 1) >= 1);
   CHECK(newest.holder == HIPVMM_HOLDER_BUFFER);
   CHECK(hipvmm_pressure_get_reasons(pressure, nullptr, 1, &count) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(hipvmm_pressure_wait(pressure, 0, &note, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
@@ -103,9 +95,9 @@ TEST_CASE("c pressure: a callback uses the memory that sleeps, wakes and is load
     now.struct_size = sizeof now;
     of.sized.push_back(hipvmm_tag_get_statistics("c_pressed", &now));
   };
-  hipvmm_pressure pressure = nullptr;
-  require_ok(hipvmm_pressure_subscribe(0, within_64(",delivery=requesting_thread").c_str(),
-                                       callback, &state, &pressure));
+  const hipvmm_pressure pressure =
+      result_of(hipvmm_pressure_subscribe, 0, within_64(",delivery=requesting_thread").c_str(),
+                callback, &state);
   const auto check_called = [&state] {
     CHECK(!state.sized.empty());
     for (const hipvmm_status each : std::exchange(state.sized, {})) CHECK(each == HIPVMM_OK);
@@ -121,8 +113,8 @@ TEST_CASE("c pressure: a callback uses the memory that sleeps, wakes and is load
 }
 
 TEST_CASE("c pressure: a wait ends with the subscription, and bad options are refused") {
-  hipvmm_pressure pressure = nullptr;
-  require_ok(hipvmm_pressure_subscribe(0, within_64("").c_str(), nullptr, nullptr, &pressure));
+  hipvmm_pressure pressure =
+      result_of(hipvmm_pressure_subscribe, 0, within_64("").c_str(), nullptr, nullptr);
   std::thread waiting{[pressure] {
     hipvmm_pressure_note note = empty_note();
     int came = 1;

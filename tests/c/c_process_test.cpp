@@ -3,13 +3,10 @@
 // threads, and fork().
 #include <pthread.h>
 
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -39,11 +36,9 @@ struct calling_back {
 
 TEST_CASE("C interface: a callback that uses the buffer that grows is refused, and does not hang") {
   calling_back calls;
-  owned_resource resource;
-  require_ok(hipvmm_callback_create(calling_back::allocate, calling_back::deallocate, &calls,
-                                    resource.out()));
-  owned_buffer buffer;
-  require_ok(hipvmm_buffer_create_on(resource, nullptr, buffer.out()));
+  const owned_resource resource{
+      result_of(hipvmm_callback_create, calling_back::allocate, calling_back::deallocate, &calls)};
+  const owned_buffer buffer{result_of(hipvmm_buffer_create_on, resource, nullptr)};
   calls.buffer = buffer;
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
   CHECK(calls.status == HIPVMM_ERROR_INVALID_ARGUMENT);
@@ -68,13 +63,10 @@ TEST_CASE("C interface: a callback may destroy the handle of its resource") {
       [](std::size_t bytes, void* stream, void* argument) -> void* {
         auto& self = *static_cast<held*>(argument);
         self.status = hipvmm_resource_destroy(self.own);
-        void* made = nullptr;
-        require_ok(hipvmm_allocate(self.memory, bytes, 0, stream, &made));
-        return made;
+        return result_of(hipvmm_allocate, self.memory, bytes, 0, stream);
       },
       [](void*, std::size_t, void*, void*) {}, &of, &of.own));
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(of.own, 100, 0, nullptr, &memory));
+  void* const memory = result_of(hipvmm_allocate, of.own, 100, 0, nullptr);
   CHECK(of.status == HIPVMM_OK);
   CHECK(hipvmm_deallocate(of.own, memory, 100, 0, nullptr) == HIPVMM_ERROR_INVALID_HANDLE);
   require_ok(hipvmm_deallocate(of.memory, memory, 100, 0, nullptr));
@@ -82,10 +74,9 @@ TEST_CASE("C interface: a callback may destroy the handle of its resource") {
 
 TEST_CASE("C interface: a bin that allocates from its own bins is refused") {
   const owned_resource pool = make_pool();
-  owned_resource inner;
   owned_resource outer;
   owned_resource counted;
-  require_ok(hipvmm_binning_create(pool, nullptr, inner.out()));
+  const owned_resource inner{result_of(hipvmm_binning_create, pool, nullptr)};
   require_ok(hipvmm_binning_create(pool, nullptr, outer.out()));
   require_ok(hipvmm_statistics_create(outer, counted.out()));
   const auto refused = [](hipvmm_status status) {
@@ -96,8 +87,7 @@ TEST_CASE("C interface: a bin that allocates from its own bins is refused") {
   require_ok(hipvmm_binning_add_bin_resource(outer, 4 * KiB, inner));
   CHECK(refused(hipvmm_binning_add_bin_resource(inner, 4 * KiB, outer)));
   CHECK(refused(hipvmm_binning_add_bin_resource(inner, 4 * KiB, counted)));
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(counted, 100, 0, nullptr, &memory));
+  void* const memory = result_of(hipvmm_allocate, counted, 100, 0, nullptr);
   require_ok(hipvmm_deallocate(counted, memory, 100, 0, nullptr));
 }
 
@@ -126,7 +116,7 @@ TEST_CASE("C interface: the last error of a thread can be read while its objects
   CHECK(was_right);
 }
 
-HIPVMM_CHILD("fails in an exit handler") {
+HIPVMM_TEST_CASE_IN("C interface: the last error can be read in an exit handler", {}) {
   // Behind the objects of the main thread.
   CHECK(std::atexit([] {
           if (!fails_with_a_sentence()) std::_Exit(7);
@@ -134,16 +124,11 @@ HIPVMM_CHILD("fails in an exit handler") {
   CHECK(fails_with_a_sentence());
 }
 
-TEST_CASE("C interface: the last error can be read in an exit handler") {
-  check_child("fails in an exit handler", {});
-}
-
 TEST_CASE("C interface: a child of fork() destroys handles, whatever other threads do meanwhile") {
   owned_buffer buffer = make_buffer();
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
   owned_resource pool = make_pool();
-  owned_stream stream;
-  require_ok(hipvmm_stream_create(0, stream.out()));
+  const owned_stream stream{result_of(hipvmm_stream_create, 0)};
   std::atomic<bool> done{false};
   const auto repeat = [&done](auto call) {
     return std::thread{[&done, call] {
@@ -177,11 +162,8 @@ TEST_CASE("C interface: a child of fork() leaves its parent's slots and tags as 
           needs_virtual_memory) {
   const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_forked");
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
-  const owned_slot_arena arena{[] {
-    hipvmm_slot_arena made = nullptr;
-    require_ok(hipvmm_slot_arena_create(0, "slots=2,bytes_per_slot=4MiB", &made));
-    return made;
-  }()};
+  const owned_slot_arena arena{
+      [] { return result_of(hipvmm_slot_arena_create, 0, "slots=2,bytes_per_slot=4MiB"); }()};
   const std::size_t slot = 0;
   const std::size_t length = 100;
   require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
@@ -189,8 +171,7 @@ TEST_CASE("C interface: a child of fork() leaves its parent's slots and tags as 
   now.struct_size = sizeof now;
   const owned_buffer asleep = make_buffer("max=64MiB,sleep_tag=c_asleep");
   require_ok(hipvmm_buffer_append(asleep, "abc", 3, nullptr));
-  void* address = nullptr;
-  require_ok(hipvmm_buffer_data(asleep, &address));
+  void* const address = result_of(hipvmm_buffer_data, asleep);
   require_ok(hipvmm_suspend("c_asleep", HIPVMM_KEEP_NOTHING, nullptr, nullptr));
   std::atomic<bool> done{false};
   std::thread asking{[&] {
@@ -214,9 +195,7 @@ TEST_CASE("C interface: a child of fork() leaves its parent's slots and tags as 
     }));
   done = true;
   asking.join();
-  std::size_t bytes = 0;
-  require_ok(hipvmm_slot_arena_length(arena, slot, &bytes));
-  CHECK(bytes == length);
+  CHECK(result_of(hipvmm_slot_arena_length, arena, slot) == length);
   require_ok(hipvmm_tag_get_statistics("c_forked", &now));
   CHECK(now.objects == 1);
 }
@@ -275,7 +254,8 @@ TEST_CASE("C interface: a child of fork() is refused each resource, and may end 
   require_ok(hipvmm_reset_device_resource(0));
 }
 
-HIPVMM_CHILD("forks beside threads that allocate by pointer alone") {
+HIPVMM_TEST_CASE_IN(
+    "device_allocate: a child of fork() is refused, and exits beside its parent's threads", {}) {
   hipvmm_device_deallocate(nullptr, hipvmm_device_allocate(nullptr, 100, 0), 0);
   std::atomic<bool> done{false};
   std::thread allocating{[&done] {
@@ -301,15 +281,10 @@ HIPVMM_CHILD("forks beside threads that allocate by pointer alone") {
   hipvmm_device_deallocate(nullptr, kept, 0);
 }
 
-TEST_CASE("device_allocate: a child of fork() is refused, and exits beside its parent's threads") {
-  check_child("forks beside threads that allocate by pointer alone");
-}
-
 TEST_CASE("C interface: objects end once, whoever destroys them while calls are under way") {
   for (int i = 0; i < 20; ++i) {
     const owned_resource pool = make_pool("maximum=64MiB");
-    hipvmm_buffer buffer = nullptr;
-    require_ok(hipvmm_buffer_create_on(pool, nullptr, &buffer));
+    const hipvmm_buffer buffer = result_of(hipvmm_buffer_create_on, pool, nullptr);
     std::atomic<int> destroyed{0};
     std::atomic<bool> was_wrong{false};
     const auto use = [&] {

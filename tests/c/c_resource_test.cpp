@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/hipvmm.h>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include "c/c_interface.hpp"
 #include "support/error_recorder.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -13,8 +11,7 @@ namespace {
 /// Allocates, uses and frees memory of a resource.
 void check_serves(hipvmm_resource resource) {
   for (const std::size_t bytes : {std::size_t{1}, 4 * KiB}) {
-    void* memory = nullptr;
-    require_ok(hipvmm_allocate(resource, bytes, 0, nullptr, &memory));
+    void* memory = result_of(hipvmm_allocate, resource, bytes, 0, nullptr);
     REQUIRE(memory != nullptr);
     require_ok(hipvmm_copy(memory, "x", 1, nullptr));
     require_ok(hipvmm_deallocate(resource, memory, bytes, 0, nullptr));
@@ -23,23 +20,9 @@ void check_serves(hipvmm_resource resource) {
   }
 }
 
-std::string kind_of(hipvmm_resource resource) {
-  const char* kind = nullptr;
-  require_ok(hipvmm_resource_kind(resource, &kind));
-  return kind;
-}
+std::string kind_of(hipvmm_resource resource) { return result_of(hipvmm_resource_kind, resource); }
 
-owned_resource make_hip() {
-  owned_resource made;
-  require_ok(hipvmm_hip_create(0, made.out()));
-  return made;
-}
-
-hipvmm_counters empty_counters() {
-  hipvmm_counters counters{};
-  counters.struct_size = sizeof counters;
-  return counters;
-}
+owned_resource make_hip() { return owned_resource{result_of(hipvmm_hip_create, 0)}; }
 
 TEST_CASE("C resources: each kind serves, and says what it is") {
   std::vector<owned_resource> made;
@@ -70,25 +53,16 @@ TEST_CASE("C resources: each kind serves, and says what it is") {
   owned_resource async;
   const hipvmm_status status = hipvmm_async_create(0, "release_threshold=8MiB", async.out());
   if (device_ref{0}.supports_memory_pools() && status == HIPVMM_OK) check_serves(async);
-  int device = -2;
-  require_ok(hipvmm_resource_device(pool, &device));
-  CHECK(device == 0);
-  require_ok(hipvmm_resource_device(made[1], &device));
-  CHECK(device == -1);
-  int accessible = -1;
-  require_ok(hipvmm_resource_is_host_accessible(made[2], &accessible));
-  CHECK(accessible == 1);
+  CHECK(result_of(hipvmm_resource_device, pool) == 0);
+  CHECK(result_of(hipvmm_resource_device, made[1]) == -1);
+  CHECK(result_of(hipvmm_resource_is_host_accessible, made[2]) == 1);
 }
 
 TEST_CASE("C resources: an adaptor keeps its upstream, which can be had again") {
   owned_resource pool = make_pool();
-  owned_resource statistics;
-  require_ok(hipvmm_statistics_create(pool, statistics.out()));
-  owned_resource upstream;
-  require_ok(hipvmm_resource_upstream(statistics, upstream.out()));
-  int equal = 0;
-  require_ok(hipvmm_resource_is_equal(upstream, pool, &equal));
-  CHECK(equal == 1);
+  const owned_resource statistics{result_of(hipvmm_statistics_create, pool)};
+  owned_resource upstream{result_of(hipvmm_resource_upstream, statistics)};
+  CHECK(result_of(hipvmm_resource_is_equal, upstream, pool) == 1);
   pool.reset();
   upstream.reset();
   check_serves(statistics);
@@ -99,12 +73,9 @@ TEST_CASE("C resources: an adaptor keeps its upstream, which can be had again") 
 
 TEST_CASE("C resources: statistics count on levels") {
   const owned_resource hip = make_hip();
-  owned_resource statistics;
-  require_ok(hipvmm_statistics_create(hip, statistics.out()));
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(statistics, 1000, 0, nullptr, &memory));
-  hipvmm_counters counters = empty_counters();
-  require_ok(hipvmm_statistics_push(statistics, &counters));
+  const owned_resource statistics{result_of(hipvmm_statistics_create, hip)};
+  void* const memory = result_of(hipvmm_allocate, statistics, 1000, 0, nullptr);
+  hipvmm_counters counters = result_of(hipvmm_statistics_push, statistics);
   CHECK(counters.current_bytes == 1000);
   CHECK(counters.current_count == 1);
   require_ok(hipvmm_deallocate(statistics, memory, 1000, 0, nullptr));
@@ -123,63 +94,41 @@ TEST_CASE("C resources: statistics count on levels") {
 
 TEST_CASE("C resources: a tracking adaptor lists what is allocated, a limiting one refuses") {
   const owned_resource hip = make_hip();
-  owned_resource tracking;
-  require_ok(hipvmm_tracking_create(hip, nullptr, tracking.out()));
-  owned_resource limiting;
-  require_ok(hipvmm_limiting_create(tracking, 4096, nullptr, limiting.out()));
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(limiting, 1000, 0, nullptr, &memory));
-  std::size_t bytes = 0;
-  require_ok(hipvmm_tracking_allocated(tracking, &bytes));
-  CHECK(bytes == 1000);
-  require_ok(hipvmm_limiting_allocated(limiting, &bytes));
-  CHECK(bytes == 1024);
-  const auto outstanding = [&](char* text, std::size_t capacity, std::size_t* length) {
-    return hipvmm_tracking_outstanding(tracking, text, capacity, length);
-  };
-  CHECK(text_of(outstanding).find("1000") != std::string::npos);
+  const owned_resource tracking{result_of(hipvmm_tracking_create, hip, nullptr)};
+  const owned_resource limiting{result_of(hipvmm_limiting_create, tracking, 4096, nullptr)};
+  void* const memory = result_of(hipvmm_allocate, limiting, 1000, 0, nullptr);
+  CHECK(result_of(hipvmm_tracking_allocated, tracking) == 1000);
+  CHECK(result_of(hipvmm_limiting_allocated, limiting) == 1024);
+  CHECK(text_of(hipvmm_tracking_outstanding, tracking).find("1000") != std::string::npos);
   void* more = nullptr;
   CHECK(hipvmm_allocate(limiting, 4096, 0, nullptr, &more) == HIPVMM_ERROR_OUT_OF_MEMORY);
-  hipvmm_failure failure{};
-  failure.struct_size = sizeof failure;
-  require_ok(hipvmm_last_failure(&failure));
-  CHECK(failure.exhausted == HIPVMM_EXHAUSTED_LIMIT);
+  CHECK(result_of(hipvmm_last_failure).exhausted == HIPVMM_EXHAUSTED_LIMIT);
   require_ok(hipvmm_deallocate(limiting, memory, 1000, 0, nullptr));
 }
 
 TEST_CASE("C resources: bins serve by size, in blocks of their own or another's") {
   const owned_resource hip = make_hip();
-  owned_resource statistics;
-  require_ok(hipvmm_statistics_create(hip, statistics.out()));
-  owned_resource bin;
-  require_ok(hipvmm_statistics_create(hip, bin.out()));
-  owned_resource binning;
-  require_ok(hipvmm_binning_create(statistics, nullptr, binning.out()));
+  const owned_resource statistics{result_of(hipvmm_statistics_create, hip)};
+  owned_resource bin{result_of(hipvmm_statistics_create, hip)};
+  const owned_resource binning{result_of(hipvmm_binning_create, statistics, nullptr)};
   require_ok(hipvmm_binning_add_bin_resource(binning, 4096, bin));
   const hipvmm_resource bin_handle = bin;
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(binning, 4096, 0, nullptr, &memory));
-  hipvmm_counters counters = empty_counters();
-  require_ok(hipvmm_statistics_counters(bin_handle, &counters));
-  CHECK(counters.current_bytes == 4096);
+  void* const memory = result_of(hipvmm_allocate, binning, 4096, 0, nullptr);
+  CHECK(result_of(hipvmm_statistics_counters, bin_handle).current_bytes == 4096);
   require_ok(hipvmm_deallocate(binning, memory, 4096, 0, nullptr));
   bin.reset();  // the binning resource keeps it
   check_serves(binning);
   require_ok(hipvmm_binning_add_bin(binning, 64 * KiB));
   CHECK(hipvmm_binning_add_bin(binning, 0) == HIPVMM_ERROR_INVALID_ARGUMENT);
-  owned_resource blocks;
-  require_ok(hipvmm_fixed_size_create(hip, "block_size=1000,blocks=2", blocks.out()));
-  std::size_t block = 0;
-  require_ok(hipvmm_fixed_size_block(blocks, &block));
-  CHECK(block == 1024);
+  const owned_resource blocks{result_of(hipvmm_fixed_size_create, hip, "block_size=1000,blocks=2")};
+  CHECK(result_of(hipvmm_fixed_size_block, blocks) == 1024);
 }
 
 TEST_CASE("C resources: a log has a row for each call") {
   const temporary_folder folder;
   const std::string file = (folder.path() / "log.csv").string();
   const owned_resource hip = make_hip();
-  owned_resource logging;
-  require_ok(hipvmm_logging_create(hip, file.c_str(), nullptr, logging.out()));
+  const owned_resource logging{result_of(hipvmm_logging_create, hip, file.c_str(), nullptr)};
   check_serves(logging);
   require_ok(hipvmm_logging_flush(logging));
   const std::string rows = content_of(file);
@@ -199,8 +148,7 @@ int retry_once(std::size_t, void* argument) { return (*static_cast<int*>(argumen
 TEST_CASE("C resources: a failure callback is asked whether to try again") {
   const owned_resource pool = make_pool("maximum=8MiB");
   int calls = 0;
-  owned_resource adaptor;
-  require_ok(hipvmm_failure_callback_create(pool, retry_once, &calls, adaptor.out()));
+  owned_resource adaptor{result_of(hipvmm_failure_callback_create, pool, retry_once, &calls)};
   void* memory = nullptr;
   CHECK(hipvmm_allocate(adaptor, 64 * MiB, 0, nullptr, &memory) == HIPVMM_ERROR_OUT_OF_MEMORY);
   CHECK(calls == 2);
@@ -222,8 +170,8 @@ void deallocate_to(void* pointer, std::size_t bytes, void* stream, void* argumen
 
 TEST_CASE("C resources: memory of the program's own functions") {
   const owned_resource pool = make_pool("maximum=64MiB");
-  owned_resource callback;
-  require_ok(hipvmm_callback_create(allocate_from, deallocate_to, pool.get(), callback.out()));
+  const owned_resource callback{
+      result_of(hipvmm_callback_create, allocate_from, deallocate_to, pool.get())};
   check_serves(callback);
   void* memory = nullptr;
   CHECK(hipvmm_allocate(callback, 256 * MiB, 0, nullptr, &memory) == HIPVMM_ERROR_OUT_OF_MEMORY);
@@ -235,11 +183,8 @@ TEST_CASE("C resources: memory of the program's own functions") {
 TEST_CASE("C resources: one is set for a device, lives as long, and C++ code gets it") {
   owned_resource pool = make_pool();
   require_ok(hipvmm_set_device_resource(0, pool));
-  owned_resource got;
-  require_ok(hipvmm_get_device_resource(0, got.out()));
-  int equal = 0;
-  require_ok(hipvmm_resource_is_equal(got, pool, &equal));
-  CHECK(equal == 1);
+  owned_resource got{result_of(hipvmm_get_device_resource, 0)};
+  CHECK(result_of(hipvmm_resource_is_equal, got, pool) == 1);
   CHECK(kind_of(got) == "pool");
   pool.reset();
   got.reset();
@@ -248,8 +193,7 @@ TEST_CASE("C resources: one is set for a device, lives as long, and C++ code get
   require_ok(hipvmm_get_current_device_resource(got.out()));
   CHECK(kind_of(got) == "pool");
   require_ok(hipvmm_reset_current_device_resource());
-  owned_resource initial;
-  require_ok(hipvmm_get_device_resource(0, initial.out()));
+  owned_resource initial{result_of(hipvmm_get_device_resource, 0)};
   CHECK(kind_of(initial) == "foreign");
   check_serves(initial);
   check_serves(got);
@@ -275,10 +219,8 @@ void keep_message(const char* call, int, const char* message) {
 
 TEST_CASE("C interface: the error handler gets what no call can return") {
   const owned_resource hip = make_hip();
-  owned_resource tracking;
-  require_ok(hipvmm_tracking_create(hip, nullptr, tracking.out()));
-  void* memory = nullptr;
-  require_ok(hipvmm_allocate(tracking, 100, 0, nullptr, &memory));
+  const owned_resource tracking{result_of(hipvmm_tracking_create, hip, nullptr)};
+  void* const memory = result_of(hipvmm_allocate, tracking, 100, 0, nullptr);
   require_ok(hipvmm_set_error_handler(keep_message));
   require_ok(hipvmm_deallocate(tracking, memory, 99, 0, nullptr));
   require_ok(hipvmm_set_error_handler(nullptr));
@@ -286,12 +228,9 @@ TEST_CASE("C interface: the error handler gets what no call can return") {
 }
 
 TEST_CASE("C interface: the debug log has levels by name") {
-  const char* before = nullptr;
-  require_ok(hipvmm_logging_level(&before));
+  const char* const before = result_of(hipvmm_logging_level);
   require_ok(hipvmm_set_logging_level("off"));
-  const char* level = nullptr;
-  require_ok(hipvmm_logging_level(&level));
-  CHECK(std::string{level} == "off");
+  CHECK(std::string{result_of(hipvmm_logging_level)} == "off");
   require_ok(hipvmm_log("info", "a line that is not written"));
   require_ok(hipvmm_flush_log());
   CHECK(fails(hipvmm_set_logging_level("loud"), HIPVMM_ERROR_INVALID_ARGUMENT,

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Slots and sleep while devices are busy or HIP fails, as the host provider can have it.
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
 #include "support/host/foreign_stream.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/is_ready.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -19,11 +14,9 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE("C slots: a null stream is that of the arena's device") {
   HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
-  owned_slot_arena arena;
-  require_ok(hipvmm_slot_arena_create(
-      other.ordinal(), "slots=2,bytes_per_slot=8MiB,block=2MiB,prefetch=0", arena.out()));
-  std::size_t slot = 77;
-  require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
+  const owned_slot_arena arena{result_of(hipvmm_slot_arena_create, other.ordinal(),
+                                         "slots=2,bytes_per_slot=8MiB,block=2MiB,prefetch=0")};
+  std::size_t slot = result_of(hipvmm_slot_arena_acquire, arena, nullptr);
   const std::size_t length = 10;
   require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
   CHECK(hipvmm_slot_arena_truncate(arena, slot, 5, nullptr) == HIPVMM_OK);
@@ -51,8 +44,7 @@ TEST_CASE("C sleep: work in streams that suspend is not given is not waited for"
 TEST_CASE("C device memory: a stream is forgotten in the bins of its resource too") {
   const owned_resource upstream = make_pool("forgets_streams=on");
   const owned_resource bin = make_pool("forgets_streams=on");
-  owned_resource bins;
-  require_ok(hipvmm_binning_create(upstream, nullptr, bins.out()));
+  const owned_resource bins{result_of(hipvmm_binning_create, upstream, nullptr)};
   require_ok(hipvmm_binning_add_bin(bins, 4 * KiB));
   require_ok(hipvmm_binning_add_bin_resource(bins, MiB, bin));
   require_ok(hipvmm_set_device_resource(0, bins));
@@ -76,9 +68,9 @@ hipvmm_slot_arena failing_arena = nullptr;
 std::vector<hipvmm_status> answers;
 
 TEST_CASE("C slots: an error handler may use the arena, also when it has evicted before") {
-  owned_slot_arena arena;
-  require_ok(hipvmm_slot_arena_create(
-      0, "slots=3,bytes_per_slot=8MiB,block=2MiB,prefetch=0,budget=4MiB", arena.out()));
+  const owned_slot_arena arena{
+      result_of(hipvmm_slot_arena_create, 0,
+                "slots=3,bytes_per_slot=8MiB,block=2MiB,prefetch=0,budget=4MiB")};
   const auto commit = [&](std::size_t slot, std::size_t length) {
     return hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr);
   };
@@ -113,8 +105,7 @@ TEST_CASE("C slots: an error handler may use the arena, also when it has evicted
 HIPVMM_TEST_CASE_IN("C idle memory: requests that got it are counted",
                     {"HIPVMM_HOST_MEMORY=64MiB"}) {
   const auto use = [](hipvmm_resource pool, std::size_t bytes) {
-    void* memory = nullptr;
-    require_ok(hipvmm_allocate(pool, bytes, 0, nullptr, &memory));
+    void* const memory = result_of(hipvmm_allocate, pool, bytes, 0, nullptr);
     require_ok(hipvmm_deallocate(pool, memory, bytes, 0, nullptr));
     require_ok(hipvmm_synchronize(nullptr));
   };
@@ -138,18 +129,13 @@ HIPVMM_TEST_CASE_IN("C evictable: threads ask for the numbers of what others evi
                     {"HIPVMM_HOST_MEMORY=64MiB"}) {
   const owned_buffer buffer = make_buffer("max=1GiB,step_limit=0,sleep_tag=c_asked");
   require_ok(hipvmm_buffer_resize(buffer, 32 << 20, nullptr));
-  owned_handle<hipvmm_evictable, hipvmm_evictable_destroy> held;
-  require_ok(hipvmm_evictable_create("c_asked", 0, nullptr, nullptr, nullptr, held.out()));
+  const owned_handle<hipvmm_evictable, hipvmm_evictable_destroy> held{
+      result_of(hipvmm_evictable_create, "c_asked", 0, nullptr, nullptr, nullptr)};
   std::atomic<bool> is_over{false};
   std::thread asker{[&] {
     while (!is_over) {
-      std::size_t bytes = 0;
-      require_ok(hipvmm_buffer_capacity(buffer, &bytes));
-      CHECK(bytes == 32 << 20);
-      hipvmm_buffer_statistics now{};
-      now.struct_size = sizeof now;
-      require_ok(hipvmm_buffer_get_statistics(buffer, &now));
-      CHECK(now.chunks <= 1);
+      CHECK(result_of(hipvmm_buffer_capacity, buffer) == 32 << 20);
+      CHECK(result_of(hipvmm_buffer_get_statistics, buffer).chunks <= 1);
     }
   }};
   const owned_buffer other = make_buffer("max=1GiB,step_limit=0");
@@ -163,10 +149,7 @@ HIPVMM_TEST_CASE_IN("C evictable: threads ask for the numbers of what others evi
   }
   is_over = true;
   asker.join();
-  hipvmm_evictable_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_evictable_get_statistics(held, &now));
-  CHECK(now.evictions == 5);
+  CHECK(result_of(hipvmm_evictable_get_statistics, held).evictions == 5);
 }
 
 TEST_SUITE_END();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/hipvmm.h>
 #include "c/c_interface.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -13,15 +11,10 @@ constexpr const char* shareable = "max=64MiB,past_max=refuse,shareable=posix_fd"
 
 /// Reads the publication at a path, once it has that many bytes.
 std::string read_published(const std::string& path, std::size_t bytes) {
-  owned_attachment attached;
-  require_ok(hipvmm_attach(path.c_str(), "right=read", attached.out()));
-  int reached = 0;
-  require_ok(hipvmm_attachment_wait(attached, bytes, 5000, nullptr, &reached));
-  CHECK(reached == 1);
-  std::size_t size = 0;
-  require_ok(hipvmm_attachment_size(attached, &size));
-  void* data = nullptr;
-  require_ok(hipvmm_attachment_data(attached, &data));
+  const owned_attachment attached{result_of(hipvmm_attach, path.c_str(), "right=read")};
+  CHECK(result_of(hipvmm_attachment_wait, attached, bytes, 5000, nullptr) == 1);
+  const std::size_t size = result_of(hipvmm_attachment_size, attached);
+  void* const data = result_of(hipvmm_attachment_data, attached);
   std::string content(size, '\0');
   require_ok(hipvmm_copy(content.data(), data, size, nullptr));
   return content;
@@ -37,8 +30,8 @@ TEST_CASE("C sharing: another process reads what is announced") {
   const temporary_folder folder;
   const std::string path = (folder.path() / "memory").string();
   const owned_buffer buffer = make_buffer(shareable);
-  owned_publication published;
-  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), "max_importers=4", published.out()));
+  const owned_publication published{
+      result_of(hipvmm_buffer_publish, buffer, path.c_str(), "max_importers=4")};
   require_ok(hipvmm_buffer_append(buffer, "abcdef", 6, nullptr));
   require_ok(hipvmm_publication_announce(published, buffer, nullptr));
   check_child("reads a C publication", {std::string{path_variable} + "=" + path});
@@ -48,34 +41,20 @@ TEST_CASE("C sharing: an attachment follows its owner, and outlives it") {
   const temporary_folder folder;
   const std::string path = (folder.path() / "memory").string();
   owned_buffer buffer = make_buffer(shareable);
-  owned_publication published;
-  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), nullptr, published.out()));
-  owned_attachment attached;
-  require_ok(hipvmm_attach(path.c_str(), nullptr, attached.out()));
-  std::size_t bytes = 7;
-  require_ok(hipvmm_attachment_refresh(attached, nullptr, &bytes));
-  CHECK(bytes == 0);
-  std::size_t importers = 0;
-  require_ok(hipvmm_publication_importers(published, &importers));
-  CHECK(importers == 1);
+  owned_publication published{result_of(hipvmm_buffer_publish, buffer, path.c_str(), nullptr)};
+  const owned_attachment attached{result_of(hipvmm_attach, path.c_str(), nullptr)};
+  CHECK(result_of(hipvmm_attachment_refresh, attached, nullptr) == 0);
+  CHECK(result_of(hipvmm_publication_importers, published) == 1);
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
   require_ok(hipvmm_publication_announce(published, buffer, nullptr));
-  int reached = 0;
-  require_ok(hipvmm_attachment_wait(attached, 3, 5000, nullptr, &reached));
-  CHECK(reached == 1);
-  require_ok(hipvmm_attachment_wait(attached, 4, 1, nullptr, &reached));
-  CHECK(reached == 0);
-  int device = -1;
-  require_ok(hipvmm_attachment_device(attached, &device));
-  CHECK(device == 0);
-  int open = 0;
-  require_ok(hipvmm_attachment_is_open(attached, &open));
-  CHECK(open == 1);
+  CHECK(result_of(hipvmm_attachment_wait, attached, 3, 5000, nullptr) == 1);
+  CHECK(result_of(hipvmm_attachment_wait, attached, 4, 1, nullptr) == 0);
+  CHECK(result_of(hipvmm_attachment_device, attached) == 0);
+  CHECK(result_of(hipvmm_attachment_is_open, attached) == 1);
   CHECK(hipvmm_publication_announce(published, nullptr, nullptr) == HIPVMM_ERROR_INVALID_HANDLE);
   published.reset();
   buffer.reset();
-  void* data = nullptr;
-  require_ok(hipvmm_attachment_data(attached, &data));
+  void* const data = result_of(hipvmm_attachment_data, attached);
   char read[3];
   require_ok(hipvmm_copy(read, data, 3, nullptr));
   CHECK(std::string(read, 3) == "abc");
@@ -89,8 +68,7 @@ TEST_CASE("C sharing: kept memory outlives its buffer and its publication") {
   CHECK(fails(hipvmm_publication_keep(path.c_str(), kept_at.c_str(), nullptr, kept.out()),
               HIPVMM_ERROR_IPC, path));
   owned_buffer buffer = make_buffer(shareable);
-  owned_publication published;
-  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), "tag=5", published.out()));
+  owned_publication published{result_of(hipvmm_buffer_publish, buffer, path.c_str(), "tag=5")};
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
   require_ok(hipvmm_publication_announce(published, buffer, nullptr));
   require_ok(hipvmm_synchronize(nullptr));
@@ -105,15 +83,11 @@ TEST_CASE("C sharing: kept memory outlives its buffer and its publication") {
   CHECK(hipvmm_publication_announce(kept, buffer, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
   published.reset();
   buffer.reset();
-  owned_attachment attached;
-  require_ok(hipvmm_attach(kept_at.c_str(), "tag=5", attached.out()));
-  std::size_t importers = 0;
-  require_ok(hipvmm_publication_importers(kept, &importers));
-  CHECK(importers == 1);
+  const owned_attachment attached{result_of(hipvmm_attach, kept_at.c_str(), "tag=5")};
+  CHECK(result_of(hipvmm_publication_importers, kept) == 1);
   owned_attachment second;
   CHECK(hipvmm_attach(kept_at.c_str(), "tag=5", second.out()) == HIPVMM_ERROR_IPC);
-  void* data = nullptr;
-  require_ok(hipvmm_attachment_data(attached, &data));
+  void* const data = result_of(hipvmm_attachment_data, attached);
   char read[3];
   require_ok(hipvmm_copy(read, data, 3, nullptr));
   CHECK(std::string(read, 3) == "abc");

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 hipvmm_tag_statistics statistics_of(const char* tag) {
-  hipvmm_tag_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_tag_get_statistics(tag, &now));
-  return now;
+  return result_of(hipvmm_tag_get_statistics, tag);
 }
 
 /// Whether the device gives memory back at all.
@@ -33,8 +27,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 TEST_CASE("C sleep: an address of memory that sleeps is refused") {
   const owned_buffer one = make_buffer("max=64MiB,sleep_tag=c_refused");
   require_ok(hipvmm_buffer_append(one, "abc", 3, nullptr));
-  void* address = nullptr;
-  require_ok(hipvmm_buffer_data(one, &address));
+  void* const address = result_of(hipvmm_buffer_data, one);
   if (!suspends("c_refused", HIPVMM_KEEP_CONTENTS)) return;
   char host[3];
   CHECK(hipvmm_require_awake(address) == HIPVMM_ERROR_INVALID_STATE);
@@ -54,8 +47,7 @@ TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents
   require_ok(hipvmm_buffer_append(one, "abc", 3, nullptr));
   require_ok(hipvmm_buffer_append(other, "def", 3, nullptr));
   require_ok(hipvmm_buffer_append(without, "ghi", 3, nullptr));
-  void* before = nullptr;
-  require_ok(hipvmm_buffer_data(one, &before));
+  void* const before = result_of(hipvmm_buffer_data, one);
   CHECK(statistics_of("c_weights").objects == 2);
   if (!suspends("c_weights", HIPVMM_KEEP_CONTENTS)) return;
 
@@ -63,9 +55,7 @@ TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents
   CHECK(asleep.is_asleep == 1);
   CHECK(asleep.bytes_asleep != 0);
   CHECK(asleep.bytes_on_host != 0);
-  std::size_t bytes = 77;
-  require_ok(hipvmm_suspend("c_weights", HIPVMM_KEEP_CONTENTS, nullptr, &bytes));
-  CHECK(bytes == 0);
+  CHECK(result_of(hipvmm_suspend, "c_weights", HIPVMM_KEEP_CONTENTS, nullptr) == 0);
   CHECK(size_of(one) == 3);
   CHECK(first_bytes(without) == "ghi");
   char byte = 0;
@@ -75,12 +65,9 @@ TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents
         hipvmm_buffer_write(one, 0, "x", 1, nullptr)})
     CHECK(fails(refused, HIPVMM_ERROR_INVALID_STATE, "the memory sleeps"));
 
-  require_ok(hipvmm_resume("c_weights", &bytes));
-  CHECK(bytes == asleep.bytes_asleep);
+  CHECK(result_of(hipvmm_resume, "c_weights") == asleep.bytes_asleep);
   require_ok(hipvmm_resume("c_weights", nullptr));
-  void* after = nullptr;
-  require_ok(hipvmm_buffer_data(one, &after));
-  CHECK(after == before);
+  CHECK(result_of(hipvmm_buffer_data, one) == before);
   CHECK(first_bytes(one) == "abc");
   CHECK(first_bytes(other) == "def");
   CHECK(statistics_of("c_weights").is_asleep == 0);
@@ -117,8 +104,7 @@ TEST_CASE("C sleep: ranges are zeros, or dropped, or stay where they can") {
   require_ok(hipvmm_buffer_append(stays, "def", 3, nullptr));
   require_ok(hipvmm_buffer_data(zeros, &zeroed));
   require_ok(hipvmm_buffer_data(stays, &kept));
-  std::size_t capacity = 0;
-  require_ok(hipvmm_buffer_capacity(stays, &capacity));
+  const std::size_t capacity = result_of(hipvmm_buffer_capacity, stays);
   const hipvmm_suspend_range ranges[] = {{static_cast<char*>(zeroed) + 1, 2, HIPVMM_KEEP_ZEROS},
                                          {kept, capacity, HIPVMM_KEEP_MAPPED}};
   const auto sleep = [&](std::size_t count, void* const* stream = nullptr) {
@@ -155,8 +141,7 @@ TEST_CASE("C sleep: the memory of the host is there before the contents are") {
   const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_prepared");
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
   const auto prepare = [](hipvmm_keep keep) {
-    std::size_t bytes = 77;
-    require_ok(hipvmm_prepare_suspend("c_prepared", keep, nullptr, 0, &bytes));
+    const std::size_t bytes = result_of(hipvmm_prepare_suspend, "c_prepared", keep, nullptr, 0);
     CHECK(statistics_of("c_prepared").bytes_on_host == bytes);
     return bytes;
   };
@@ -200,8 +185,7 @@ TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refu
 
 TEST_CASE("C sleep: blocks of a pool wake at their addresses with their contents") {
   const owned_resource pool = make_pool("maximum=64MiB,sleep_tag=c_pool");
-  void* block = nullptr;
-  require_ok(hipvmm_allocate(pool, 1000, 0, nullptr, &block));
+  void* const block = result_of(hipvmm_allocate, pool, 1000, 0, nullptr);
   require_ok(hipvmm_fill_async(block, 'x', 1000, nullptr));
   if (!suspends("c_pool", HIPVMM_KEEP_CONTENTS)) return;
   void* none = nullptr;
@@ -215,9 +199,8 @@ TEST_CASE("C sleep: blocks of a pool wake at their addresses with their contents
 }
 
 TEST_CASE("C sleep: slots of an arena wake at their addresses with their contents") {
-  owned_slot_arena arena;
-  require_ok(hipvmm_slot_arena_create(0, "slots=2,bytes_per_slot=8MiB,prefetch=0,sleep_tag=c_slots",
-                                      arena.out()));
+  const owned_slot_arena arena{result_of(
+      hipvmm_slot_arena_create, 0, "slots=2,bytes_per_slot=8MiB,prefetch=0,sleep_tag=c_slots")};
   std::size_t slot = 0;
   const std::size_t length = 1000;
   void* bytes = nullptr;
@@ -282,11 +265,10 @@ TEST_CASE("C checkpoint: a file has the memory of a tag, and its notes") {
                 HIPVMM_ERROR_OUT_OF_MEMORY, "the addresses from"));
   }
   require_ok(hipvmm_drain_retired_memory());
-  owned_handle<hipvmm_checkpoint, hipvmm_checkpoint_destroy> loaded;
-  require_ok(hipvmm_checkpoint_load(path.c_str(), 0, "c_loaded", loaded.out()));
+  const owned_handle<hipvmm_checkpoint, hipvmm_checkpoint_destroy> loaded{
+      result_of(hipvmm_checkpoint_load, path.c_str(), 0, "c_loaded")};
   char text[8];
-  std::size_t length = 0;
-  require_ok(hipvmm_checkpoint_notes(loaded, text, sizeof text, &length));
+  const std::size_t length = result_of(hipvmm_checkpoint_notes, loaded, text, sizeof text);
   CHECK(std::string(text, length) == "notes");
   char host[3];
   require_ok(hipvmm_copy(host, address, 3, nullptr));

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <unistd.h>
 
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "support/process/child_process.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
@@ -14,28 +11,19 @@ namespace {
 constexpr const char* four_slots = "slots=4,bytes_per_slot=8MiB,planes=2,block=2MiB,prefetch=0";
 
 owned_slot_arena make_arena(const char* options = four_slots) {
-  owned_slot_arena made;
-  require_ok(hipvmm_slot_arena_create(0, options, made.out()));
-  return made;
+  return owned_slot_arena{result_of(hipvmm_slot_arena_create, 0, options)};
 }
 
 hipvmm_slot_arena_statistics statistics_of(hipvmm_slot_arena arena) {
-  hipvmm_slot_arena_statistics now{};
-  now.struct_size = sizeof now;
-  require_ok(hipvmm_slot_arena_get_statistics(arena, &now));
-  return now;
+  return result_of(hipvmm_slot_arena_get_statistics, arena);
 }
 
 std::size_t length_of(hipvmm_slot_arena arena, std::size_t slot) {
-  std::size_t bytes = 77;
-  require_ok(hipvmm_slot_arena_length(arena, slot, &bytes));
-  return bytes;
+  return result_of(hipvmm_slot_arena_length, arena, slot);
 }
 
 void* pointer_of(hipvmm_slot_arena arena, std::size_t slot, std::size_t plane) {
-  void* pointer = nullptr;
-  require_ok(hipvmm_slot_arena_pointer(arena, slot, plane, &pointer));
-  return pointer;
+  return result_of(hipvmm_slot_arena_pointer, arena, slot, plane);
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -56,9 +44,7 @@ TEST_CASE("C slots: a batch grows in place, and its bytes are read again") {
   CHECK(last == 'x');
   CHECK(length_of(arena, slots[0]) == 100);
   CHECK(length_of(arena, slots[1]) == 3 * MiB);
-  std::size_t capacity = 0;
-  require_ok(hipvmm_slot_arena_capacity(arena, slots[1], &capacity));
-  CHECK(capacity == 4 * MiB);
+  CHECK(result_of(hipvmm_slot_arena_capacity, arena, slots[1]) == 4 * MiB);
   const hipvmm_slot_arena_statistics now = statistics_of(arena);
   CHECK(now.slots_in_use == 2);
   CHECK(now.used_bytes == 2 * (100 + 3 * MiB));
@@ -84,44 +70,33 @@ TEST_CASE("C slots: the layout says where each slot is") {
 
 TEST_CASE("C slots: a released slot is free, and its blocks serve the next") {
   const owned_slot_arena arena = make_arena();
-  std::size_t slot = 0;
-  require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
+  std::size_t slot = result_of(hipvmm_slot_arena_acquire, arena, nullptr);
   const std::size_t length = 3 * MiB;
   require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
   require_ok(hipvmm_slot_arena_truncate(arena, slot, MiB, nullptr));
   CHECK(length_of(arena, slot) == MiB);
   require_ok(hipvmm_slot_arena_release(arena, slot, nullptr));
   require_ok(hipvmm_synchronize(nullptr));  // else the next may get another slot
-  int in_use = 77;
-  require_ok(hipvmm_slot_arena_in_use(arena, slot, &in_use));
-  CHECK(in_use == 0);
+  CHECK(result_of(hipvmm_slot_arena_in_use, arena, slot) == 0);
   require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
-  require_ok(hipvmm_slot_arena_in_use(arena, slot, &in_use));
-  CHECK(in_use == 1);
+  CHECK(result_of(hipvmm_slot_arena_in_use, arena, slot) == 1);
   require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
   CHECK(statistics_of(arena).grown_blocks == 4);
   require_ok(hipvmm_slot_arena_release(arena, slot, nullptr));
   require_ok(hipvmm_synchronize(nullptr));
-  std::size_t released = 0;
-  require_ok(hipvmm_slot_arena_trim(arena, &released));
-  CHECK(released == 8 * MiB);
+  CHECK(result_of(hipvmm_slot_arena_trim, arena) == 8 * MiB);
   require_ok(hipvmm_slot_arena_trim(arena, nullptr));
 }
 
 TEST_CASE("C slots: a batch beyond the budget changes nothing, and fits after a release") {
   const owned_slot_arena arena =
       make_arena("slots=4,bytes_per_slot=8MiB,block=2MiB,prefetch=0,budget=4MiB");
-  std::size_t fit = 0;
-  require_ok(hipvmm_slot_arena_slots_that_fit(arena, 2 * MiB, &fit));
-  CHECK(fit == 2);
+  CHECK(result_of(hipvmm_slot_arena_slots_that_fit, arena, 2 * MiB) == 2);
   const std::size_t slots[] = {0, 1, 2};
   const std::size_t lengths[] = {1, 1, 1};
   CHECK(fails(hipvmm_slot_arena_commit(arena, slots, lengths, 3, nullptr),
               HIPVMM_ERROR_OUT_OF_MEMORY, "budget"));
-  hipvmm_failure failure{};
-  failure.struct_size = sizeof failure;
-  require_ok(hipvmm_last_failure(&failure));
-  CHECK(failure.exhausted == HIPVMM_EXHAUSTED_LIMIT);
+  CHECK(result_of(hipvmm_last_failure).exhausted == HIPVMM_EXHAUSTED_LIMIT);
   CHECK(statistics_of(arena).used_bytes == 0);
   require_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 2, nullptr));
   require_ok(hipvmm_slot_arena_release(arena, 0, nullptr));
@@ -194,9 +169,7 @@ TEST_CASE("C slots: an eviction callback makes room") {
   std::size_t missing = 0;
   full.evict = [&](std::size_t bytes) {
     missing = bytes;
-    std::size_t fit = 77;
-    require_ok(hipvmm_slot_arena_slots_that_fit(full.arena, 1, &fit));
-    CHECK(fit == 0);
+    CHECK(result_of(hipvmm_slot_arena_slots_that_fit, full.arena, 1) == 0);
     return hipvmm_slot_arena_release(full.arena, 1, nullptr);
   };
   const char* const earlier = "slot 99";

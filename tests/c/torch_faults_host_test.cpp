@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // PyTorch's allocator while HIP calls and allocations of host memory fail one after another, while
 // captures fail, and at the end of processes.
-#include <hipvmm/hipvmm.h>
 #include <hipvmm/torch.h>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -10,15 +9,9 @@
 #include "c/c_interface.hpp"
 #include "c/torch_pool.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/device_contexts.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -240,9 +233,7 @@ TEST_CASE("torch.h: a device's first allocation fails by each of its HIP calls, 
     hipvmm_torch_free(memory, bytes_each, last.ordinal(), own.get());
   }
   own.synchronize();
-  hipvmm_torch_statistics statistics{};
-  statistics.struct_size = sizeof statistics;
-  require_ok(hipvmm_torch_get_statistics(last.ordinal(), &statistics));
+  const auto statistics = result_of(hipvmm_torch_get_statistics, last.ordinal());
   CHECK(statistics.allocated_current == 0);
   CHECK(statistics.count_current == 0);
   hipvmm_torch_reset();

@@ -3,8 +3,6 @@
 
 #include <atomic>
 
-#include <hipvmm/hipvmm.h>
-#include <hipvmm/serving.h>
 #include <hipvmm/torch.h>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -14,7 +12,6 @@
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -266,7 +263,7 @@ TEST_CASE_FIXTURE(torch_subject, "torch_pool: a use that is recorded too late ha
 TEST_CASE_FIXTURE(torch_subject, "torch_pool: a graph asks for more than there are addresses") {
   torch.begin_graphs(graphs, nullptr);
   for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 511, SIZE_MAX - 2 * MiB})
-    CHECK_THROWS_AS(static_cast<void>(torch.allocate(bytes, own)), out_of_memory);
+    CHECK_THROWS_AS(torch.allocate(bytes, own), out_of_memory);
   CHECK(torch.allocated() == 0);
   torch.end_graphs(graphs);
   torch.release_graphs(graphs);
@@ -354,10 +351,7 @@ TEST_CASE_FIXTURE(torch_subject, "torch_pool: a limit is kept, and said") {
 }
 
 hipvmm_torch_statistics statistics_of(int device) {
-  hipvmm_torch_statistics statistics{};
-  statistics.struct_size = sizeof statistics;
-  require_ok(hipvmm_torch_get_statistics(device, &statistics));
-  return statistics;
+  return result_of(hipvmm_torch_get_statistics, device);
 }
 
 TEST_CASE("torch.h: statistics count what is allocated, and begin their peaks anew") {
@@ -395,11 +389,8 @@ TEST_CASE("torch.h: each device has a pool, with its statistics and for whoever 
     hipvmm_torch_free(memory, block, peer.ordinal(), used);
     CHECK(statistics_of(peer.ordinal()).allocated_current == before);
   }
-  hipvmm_resource pool = nullptr;
-  require_ok(hipvmm_torch_pool(peer.ordinal(), &pool));
-  hipvmm_right right = HIPVMM_RIGHT_NONE;
-  require_ok(hipvmm_pool_access(pool, 0, &right));
-  CHECK(right == HIPVMM_RIGHT_READ_WRITE);
+  const hipvmm_resource pool = result_of(hipvmm_torch_pool, peer.ordinal());
+  CHECK(result_of(hipvmm_pool_access, pool, 0) == HIPVMM_RIGHT_READ_WRITE);
   require_ok(hipvmm_resource_destroy(pool));
 }
 
@@ -414,8 +405,7 @@ TEST_CASE("torch.h: PyTorch's calls, by device, in any order and for nothing") {
   int local = 0;
   hipvmm_torch_record_stream(&local, own.get());  // none of ours
   hipvmm_torch_free(memory, block, 0, own.get());
-  hipvmm_resource pool = nullptr;
-  require_ok(hipvmm_torch_pool(0, &pool));
+  hipvmm_resource pool = result_of(hipvmm_torch_pool, 0);
   hipvmm_pool_statistics statistics{};
   statistics.struct_size = sizeof statistics;
   // Threads of the library may not have seen yet that the work of earlier cases is over.
@@ -451,8 +441,7 @@ TEST_CASE("torch.h: memory of a tag has functions of its own, and sleeps" * need
   for (int expected = 1; expected <= 8; ++expected) {
     const std::string name = "c_torch_" + std::to_string(expected);
     for (int twice = 0; twice < 2; ++twice) {
-      require_ok(hipvmm_torch_tag(name.c_str(), &number));
-      CHECK(number == expected);
+      CHECK(result_of(hipvmm_torch_tag, name.c_str()) == expected);
     }
   }
   CHECK(fails(hipvmm_torch_tag("c_torch_9", &number), HIPVMM_ERROR_OUT_OF_RANGE,

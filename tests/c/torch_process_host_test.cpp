@@ -5,7 +5,6 @@
 
 #include <typeinfo>
 
-#include <hipvmm/hipvmm.h>
 #include <hipvmm/torch.h>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -13,7 +12,6 @@
 #include "support/error_recorder.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -97,7 +95,8 @@ TEST_CASE("torch.h: a child of fork() leaves the parent's tensors alone") {
   check_child("forks before the first tensor");
 }
 
-HIPVMM_CHILD("runs out of memory beside PyTorch") {
+HIPVMM_TEST_CASE_IN(
+    "torch.h: out of memory is PyTorch's own error, with the report, where its library is", {}) {
   void* const library = ::dlopen(FAKE_TORCH, RTLD_NOW | RTLD_LOCAL);
   REQUIRE_MESSAGE(library != nullptr, ::dlerror());
   const auto alive = reinterpret_cast<int (*)()>(::dlsym(library, "fake_torch_errors"));
@@ -124,10 +123,6 @@ HIPVMM_CHILD("runs out of memory beside PyTorch") {
   require_ok(hipvmm_torch_get_statistics(0, &statistics));
   CHECK(statistics.out_of_memory == 2);
   CHECK(statistics.allocated_current == block);
-}
-
-TEST_CASE("torch.h: out of memory is PyTorch's own error, with the report, where its library is") {
-  check_child("runs out of memory beside PyTorch");
 }
 
 }  // namespace
