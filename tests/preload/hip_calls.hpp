@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
 #include <cstddef>
 
+#include <hipvmm/runtime/stream.hpp>
 #include "preload/calls.hpp"
+#include "preload/replacement.hpp"
 
 namespace hipvmm::test {
 
@@ -27,5 +30,19 @@ inline constexpr preload::real_calls hip_calls{
       return int{hipIpcGetMemHandle(static_cast<hipIpcMemHandle_t*>(handle), pointer)};
     },
 };
+
+/// Memory as by hipMalloc.
+inline void* allocate(preload::replacement& from, std::size_t bytes) {
+  void* made = nullptr;
+  REQUIRE(from.allocate(hip_calls, &made, bytes) == 0);
+  return made;
+}
+
+/// Memory as by hipMallocAsync.
+inline void* allocate(preload::replacement& from, std::size_t bytes, stream_ref stream) {
+  void* made = nullptr;
+  REQUIRE(from.allocate_async(hip_calls, &made, bytes, stream) == 0);
+  return made;
+}
 
 }  // namespace hipvmm::test

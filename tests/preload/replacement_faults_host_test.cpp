@@ -9,17 +9,12 @@
 #include "preload/replacement.hpp"
 #include "preload/settings.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/device_contexts.hpp"
-#include "support/host/fault_sweep.hpp"
 #include "support/host/foreign_stream.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/pools_are_missing.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/program.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -60,8 +55,7 @@ HIPVMM_TEST_CASE_IN("preload: the pool's peers get no context because the progra
                     {"HIPVMM_HOST_PROFILE=cuda-13", "HIPVMM_HOST_DEVICES=2",
                      "HIPVMM_TESTS_PROBE_LATER=1"}) {
   preload::replacement calls{preload::settings{}};
-  void* made = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &made, 3 * MiB) == 0);
+  void* made = allocate(calls, 3 * MiB);
   CHECK(calls.free(hip_calls, made) == 0);
   CHECK_FALSE(has_primary_context(device_ref{1}));
   blocked_stream busy{device_ref{1}};
@@ -82,12 +76,8 @@ std::vector<std::uint64_t> device_calls_of_a_thread(preload::replacement& calls,
   std::thread fresh{[&] {
     for (int i = 0; i < 2; ++i) {
       const call_counter sets{"hipSetDevice"};
-      void* made = nullptr;
-      if (in_order) {
-        CHECK(calls.allocate_async(hip_calls, &made, MiB, stream_ref::legacy_default()) == 0);
-      } else {
-        CHECK(calls.allocate(hip_calls, &made, MiB) == 0);
-      }
+      void* const made =
+          in_order ? allocate(calls, MiB, stream_ref::legacy_default()) : allocate(calls, MiB);
       counts.push_back(sets.count());
       CHECK(calls.free_async(hip_calls, made, stream_ref::legacy_default()) == 0);
     }
@@ -100,8 +90,7 @@ std::vector<std::uint64_t> device_calls_of_a_thread(preload::replacement& calls,
 HIPVMM_TEST_CASE_IN("preload: on CUDA the first memory of a thread leaves it a context",
                     {"HIPVMM_HOST_PROFILE=cuda-13"}) {
   preload::replacement calls{preload::settings{}};
-  void* made = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  void* made = allocate(calls, MiB);
   CHECK(calls.free(hip_calls, made) == 0);
   for (const bool in_order : {false, true})
     CHECK(device_calls_of_a_thread(calls, in_order) == std::vector<std::uint64_t>{1, 0});
@@ -120,8 +109,7 @@ HIPVMM_TEST_CASE_IN("preload: on CUDA the first memory of a thread leaves it a c
 HIPVMM_TEST_CASE_IN("preload: on AMD no device is made current for a thread",
                     {"HIPVMM_HOST_PROFILE=rocm-7.2"}) {
   preload::replacement calls{preload::settings{}};
-  void* made = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  void* const made = allocate(calls, MiB);
   CHECK(calls.free(hip_calls, made) == 0);
   CHECK(device_calls_of_a_thread(calls, false) == std::vector<std::uint64_t>{0, 0});
 }
@@ -179,8 +167,7 @@ TEST_CASE("preload: where HIP does not say whose pool is the current one, it ser
   const error_recorder reported;
   const auto goes_to_hip = [&] {
     const call_counter asked{"hipMallocAsync"};
-    void* made = nullptr;
-    REQUIRE(calls.allocate_async(hip_calls, &made, 3 * MiB, stream_ref::legacy_default()) == 0);
+    void* const made = allocate(calls, 3 * MiB, stream_ref::legacy_default());
     CHECK(calls.free_async(hip_calls, made, stream_ref::legacy_default()) == 0);
     return asked.count() == 1;
   };
@@ -206,8 +193,7 @@ HIPVMM_TEST_CASE_IN("preload: a stream that ends without a mark leaves no memory
     preload::replacement calls{preload::settings{}};
     foreign_stream user;
     ihipStream_t* const handle = user.get();
-    void* memory = nullptr;
-    REQUIRE(calls.allocate_async(hip_calls, &memory, MiB, user) == 0);
+    void* const memory = allocate(calls, MiB, user);
     held_streams held;
     REQUIRE(hipMemsetAsync(memory, 1, MiB, handle) == hipSuccess);
     REQUIRE(calls.free_async(hip_calls, memory, user) == 0);
@@ -221,8 +207,7 @@ HIPVMM_TEST_CASE_IN("preload: a stream that ends without a mark leaves no memory
     CHECK(reported.count() == 1);
     const foreign_stream next;
     CHECK(next.get() == handle);
-    void* got = nullptr;
-    REQUIRE(calls.allocate_async(hip_calls, &got, MiB, next) == 0);
+    void* const got = allocate(calls, MiB, next);
     CHECK(got != memory);
     held.release();
     CHECK(calls.free_async(hip_calls, got, next) == 0);
@@ -234,8 +219,7 @@ TEST_CASE("preload: statistics are written where HIP has ended") {
   const temporary_file text;
   const temporary_file json;
   preload::replacement calls{{.statistics = text.path(), .json = json.path()}};
-  void* made = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  void* const made = allocate(calls, MiB);
   {
     const planned_faults ended{"any error=hipErrorDeinitialized"};
     calls.write_statistics();

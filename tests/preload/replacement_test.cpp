@@ -24,25 +24,19 @@ namespace {
 
 constexpr std::size_t MiB = std::size_t{1} << 20;
 
-void* allocate(preload::replacement& from, stream_ref stream) {
-  void* made = nullptr;
-  REQUIRE(from.allocate_async(hip_calls, &made, 3 * MiB, stream) == 0);
-  return made;
-}
-
 // The pool would make the next stream of that handle wait for the work of the first.
 HIPVMM_TEST_CASE_IN("preload: memory of a stream that ends waits for its work, whatever the handle",
                     {"HIPVMM_CONF=pool.reuse_internal_dependencies=off"}) {
   preload::replacement calls{preload::settings{}};
   blocked_stream blocked{device_ref{0}};
-  void* const first = allocate(calls, blocked);
+  void* const first = allocate(calls, 3 * MiB, blocked);
   CHECK(calls.free_async(hip_calls, first, blocked) == 0);
   // In its order the stream has it at once.
-  CHECK(allocate(calls, blocked) == first);
+  CHECK(allocate(calls, 3 * MiB, blocked) == first);
   CHECK(calls.free_async(hip_calls, first, blocked) == 0);
   calls.end_stream(blocked);
   // The next stream of that handle is another.
-  void* const other = allocate(calls, blocked);
+  void* const other = allocate(calls, 3 * MiB, blocked);
   CHECK(other != first);
   CHECK(calls.free_async(hip_calls, other, blocked) == 0);
   blocked.release();
@@ -51,11 +45,10 @@ HIPVMM_TEST_CASE_IN("preload: memory of a stream that ends waits for its work, w
 TEST_CASE("preload: memory that hipFree returned without a wait is not reused before its work") {
   preload::replacement calls{{.free_waits = false}};
   blocked_stream busy{device_ref{0}};
-  void* const first = allocate(calls, busy);
+  void* const first = allocate(calls, 3 * MiB, busy);
   opened_by_wait opener{[&] { busy.release(); }, std::chrono::seconds{1}};
   CHECK(calls.free(hip_calls, first) == 0);
-  void* second = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &second, 3 * MiB) == 0);
+  void* const second = allocate(calls, 3 * MiB);
   const bool waited = opener.was_waited_for();
   CHECK((second != first || waited));
   CHECK(calls.free(hip_calls, second) == 0);
@@ -63,14 +56,12 @@ TEST_CASE("preload: memory that hipFree returned without a wait is not reused be
 
 TEST_CASE("preload: memory that hipFree has waited for is reused at once") {
   preload::replacement calls{preload::settings{}};
-  void* first = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &first, 3 * MiB) == 0);
+  void* const first = allocate(calls, 3 * MiB);
   CHECK(calls.free(hip_calls, first) == 0);
   const blocked_stream blocked{device_ref{0}};
-  void* second = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &second, 3 * MiB) == 0);
+  void* const second = allocate(calls, 3 * MiB);
   CHECK(second == first);
-  void* const ordered = allocate(calls, blocked);
+  void* const ordered = allocate(calls, 3 * MiB, blocked);
   CHECK(ordered != first);
   CHECK(calls.free_async(hip_calls, ordered, blocked) == 0);
   CHECK(calls.free_async(hip_calls, second, blocked) == 0);
@@ -83,11 +74,7 @@ TEST_CASE("preload: memory is as aligned as textures of it need") {
   std::vector<void*> held;
   for (std::size_t index = 0; index < 600; ++index) {
     const std::size_t bytes = 1 + index * 7919 % 6000;
-    void* made = nullptr;
-    if (index % 2 == 0)
-      REQUIRE(calls.allocate(hip_calls, &made, bytes) == 0);
-    else
-      REQUIRE(calls.allocate_async(hip_calls, &made, bytes, used) == 0);
+    void* const made = index % 2 == 0 ? allocate(calls, bytes) : allocate(calls, bytes, used);
     CHECK(reinterpret_cast<std::uintptr_t>(made) % 512 == 0);
     held.push_back(made);
     if (index % 3 != 0) continue;
@@ -102,9 +89,8 @@ TEST_CASE("preload: the range of an address within is found, whatever has been m
   preload::replacement calls{preload::settings{}};
   std::map<char*, std::size_t> held;
   const auto make = [&](std::size_t index) {
-    void* made = nullptr;
     const std::size_t bytes = 1 + index * 7919 % 9000;
-    REQUIRE(calls.allocate_async(hip_calls, &made, bytes, stream_ref::legacy_default()) == 0);
+    void* const made = allocate(calls, bytes, stream_ref::legacy_default());
     held.emplace(static_cast<char*>(made), bytes);
   };
   const auto check_all = [&] {
@@ -188,9 +174,8 @@ TEST_CASE("preload: the reset of a device takes no memory of another") {
   HIPVMM_REQUIRE_TWO_DEVICES();
   preload::replacement calls{preload::settings{}};
   const stream on{device_ref{1}};
-  void* made = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
-  void* const other = allocate(calls, on);
+  static_cast<void>(allocate(calls, MiB));
+  void* const other = allocate(calls, 3 * MiB, on);
   calls.reset_device(device_ref{0});
   void* base = nullptr;
   std::size_t bytes = 0;
@@ -211,8 +196,7 @@ TEST_CASE("preload: a device may be reset while threads use others") {
     for (; !ends; ++asked) calls.end_stream(on);
   }};
   for (int round = 0; round < 20; ++round) {
-    void* made = nullptr;
-    REQUIRE(calls.allocate(hip_calls, &made, 1000) == 0);
+    static_cast<void>(allocate(calls, 1000));
     const int before = asked;
     while (asked == before) std::this_thread::yield();
     calls.reset_device(device_ref{0});
@@ -223,13 +207,11 @@ TEST_CASE("preload: a device may be reset while threads use others") {
 
 TEST_CASE("preload: in a child of fork() nothing of the parent is freed, and all else is HIP's") {
   preload::replacement calls{preload::settings{}};
-  void* made = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  void* const made = allocate(calls, MiB);
   calls.become_child();
   CHECK(calls.free(hip_calls, made) == 0);
   CHECK(calls.free_async(hip_calls, made, stream_ref::legacy_default()) == 0);
-  void* own = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &own, MiB) == 0);
+  void* const own = allocate(calls, MiB);
   REQUIRE(hipFree(own) == hipSuccess);
 }
 
@@ -245,7 +227,7 @@ TEST_CASE("preload: settings are read from text") {
   for (const char* const wrong : {"threshold=x", "free=never", "json=", "off,most=1",
                                   "most=1,most=2", "threshold=2MiB,most=1MiB"}) {
     CAPTURE(wrong);
-    CHECK_THROWS_AS(static_cast<void>(preload::parse_settings(wrong)), std::invalid_argument);
+    CHECK_THROWS_AS(preload::parse_settings(wrong), std::invalid_argument);
   }
 }
 
@@ -254,8 +236,7 @@ constexpr const char* files_variable = "HIPVMM_TEST_FOLDER";
 
 HIPVMM_CHILD("preload: is in a budget") {
   preload::replacement calls{preload::settings{}};
-  void* first = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &first, 8 * MiB) == 0);
+  void* const first = allocate(calls, 8 * MiB);
   const std::size_t held = held_of_all();
   CHECK(held >= 8 * MiB);
   std::size_t free = 0;
@@ -287,8 +268,7 @@ void check_refused(preload::replacement& calls) {
 
 HIPVMM_CHILD("preload: has a pool that is smaller than its budget") {
   preload::replacement calls{preload::settings{}};
-  void* first = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &first, 4 * MiB) == 0);
+  void* const first = allocate(calls, 4 * MiB);
   void* second = nullptr;
   CHECK(calls.allocate(hip_calls, &second, 16 * MiB) == hipErrorOutOfMemory);
   CHECK(hipGetLastError() == hipErrorOutOfMemory);
@@ -300,24 +280,18 @@ HIPVMM_CHILD("preload: cannot be in its budget") {
   check_refused(calls);
   check_refused(calls);
   // A request below the threshold does not count anyway.
-  void* small = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &small, 100) == 0);
-  CHECK(calls.free(hip_calls, small) == 0);
+  CHECK(calls.free(hip_calls, allocate(calls, 100)) == 0);
 }
 
 HIPVMM_CHILD("preload: has no budget and wrong options") {
   preload::replacement calls{preload::settings{}};
-  void* made = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);  // by HIP
-  CHECK(calls.free(hip_calls, made) == 0);
+  CHECK(calls.free(hip_calls, allocate(calls, MiB)) == 0);  // by HIP
 }
 
 HIPVMM_CHILD("preload: has idle memory of a budget") {
   const std::string files = std::getenv(files_variable);
   preload::replacement calls{preload::settings{}};
-  void* block = nullptr;
-  REQUIRE(calls.allocate(hip_calls, &block, 16 * MiB) == 0);
-  CHECK(calls.free(hip_calls, block) == 0);
+  CHECK(calls.free(hip_calls, allocate(calls, 16 * MiB)) == 0);
   std::ofstream{files + "/holds"} << "x";
   comes_true([&] { return std::ifstream{files + "/end"}.good(); });
 }
