@@ -272,13 +272,56 @@ def test_all_streams_of_an_array_are_waited_for(monkeypatch):
     numbers.append([1], first)
     numbers.append([2], second)
     waited = []
-    monkeypatch.setattr(hipvmm.growable, "synchronize_stream",
+    monkeypatch.setattr(hipvmm.growable, "synchronize_last",
                         lambda stream, device=None: waited.append(stream))
     assert numbers.__cuda_array_interface__["stream"] is None
     assert waited == [first, second]
     numbers.append([3], second)
     expected = None if hipvmm.provider() == "amd" else second.ptr
     assert numbers.__cuda_array_interface__["stream"] == expected
+
+
+@needs_host_access  # a GPU's driver may crash
+@pytest.mark.parametrize("number", [-1, 0x123450, 1 << 64])
+def test_a_wrong_stream_spoils_nothing(number):
+    numbers, pool = hipvmm.GrowableArray(), hipvmm.Pool(maximum="64MiB")
+    numbers.append(b"abc")
+    buffer = hipvmm.DeviceBuffer.to_device(b"abc", mr=pool)
+    for call in (lambda: numbers.append(b"d", number), lambda: numbers.tobytes(number),
+                 lambda: buffer.tobytes(number), lambda: buffer.copy_from_host(b"d", number)):
+        with pytest.raises((hipvmm.HipError, hipvmm.InvalidArgumentError), match="stream"):
+            call()
+    assert numbers.numpy_view().tobytes() == np.from_dlpack(numbers).tobytes() == b"abc"
+    assert buffer.tobytes() == np.from_dlpack(buffer).tobytes() == b"abc"
+    assert buffer.__cuda_array_interface__["stream"] == 1
+    del buffer
+    gc.collect()
+    assert pool.statistics().used_current == 0
+
+
+@needs_host_access
+def test_a_stream_that_its_owner_has_destroyed_is_waited_for_with_its_device():
+    numbers, pool = hipvmm.GrowableArray(), hipvmm.Pool(maximum="64MiB")
+    with hipvmm.Stream() as stream:
+        numbers.append(b"abc", stream.ptr)
+        buffer = hipvmm.DeviceBuffer.to_device(b"abc", stream.ptr, mr=pool)
+    assert numbers.numpy_view().tobytes() == b"abc"
+    assert buffer.tobytes() == np.from_dlpack(buffer).tobytes() == b"abc"
+
+
+def test_numbers_that_c_would_cut_off_in_streams_and_rights():
+    numbers = hipvmm.GrowableArray(sleep_tag="cut off")
+    numbers.append(b"abc")
+    with pytest.raises(hipvmm.InvalidArgumentError, match="^the stream is 18446744073709551616, and"):
+        hipvmm.suspend("cut off", stream=1 << 64)
+    for call in (numbers.set_access, hipvmm.Pool(maximum="64MiB").set_access):
+        with pytest.raises(hipvmm.InvalidArgumentError, match="^device is 4294967296, and must be"):
+            call({1 << 32: "none"})
+        with pytest.raises(TypeError, match="^rights are list, and must be a dict such as"):
+            call([1])
+    pool = hipvmm.Pool(maximum="64MiB")
+    pool.deallocate(np.uint64(pool.allocate(100)), np.int64(100))  # no number of Python's
+    assert pool.statistics().used_current == 0
 
 
 def test_the_stream_of_another_array_is_waited_for(monkeypatch):

@@ -391,10 +391,11 @@ def parameter_types(signature: str) -> List[Any]:
 
 
 # C would silently truncate these: the values of the parameters that are numbers.
+ADDRESSES = (0, ctypes.c_size_t(-1).value)
 _RANGES = {
-    "z": (0, ctypes.c_size_t(-1).value),
-    "p": (0, ctypes.c_size_t(-1).value),
-    "h": (0, ctypes.c_size_t(-1).value),
+    "z": ADDRESSES,
+    "p": ADDRESSES,
+    "h": ADDRESSES,
     "i": (-(1 << 31), (1 << 31) - 1),
     "u": (0, (1 << 32) - 1),
 }
@@ -421,14 +422,17 @@ def _number_ranges(name: str, signature: str) -> List[Tuple[int, str, int, int, 
     return ranges
 
 
-def _require_range(value: Any, name: str, least: int, most: int, or_none: bool) -> None:
+def in_range(value: Any, name: str, least: int, most: int, or_none: bool = False) -> Any:
+    """The value as an int, or as it is if it is memory. Raises InvalidArgumentError, TypeError."""
     if (value is None and or_none) or isinstance(value, (ctypes.Array, ctypes._SimpleCData)):
-        return
+        return value
     if value is None:
         raise TypeError(f"{name} is None, and must be from {least} to {most}")
-    if not least <= operator.index(value) <= most:
+    number = operator.index(value)
+    if not least <= number <= most:
         raise _errors.InvalidArgumentError(
             f"{name} is {value}, and must be from {least} to {most}")
+    return number
 
 
 def candidates() -> List[Tuple[str, str]]:
@@ -495,9 +499,10 @@ class _Library:
         function.restype = c_int
         ranges = _number_ranges(name, signature)
 
-        def call(*args: Any) -> None:
+        def call(*values: Any) -> None:
+            args = list(values)
             for index, *range_of in ranges:
-                _require_range(args[index], *range_of)
+                args[index] = in_range(args[index], *range_of)
             # A callback may call functions itself: each call gets its own callbacks' exceptions.
             outer = take_callback_error()
             try:
@@ -698,9 +703,12 @@ def not_zero(name: str, size: Any, default: str) -> None:
 
 def access_array(rights: Dict[int, str]) -> Tuple[Any, int]:
     """Rights by device as an array of hipvmm_access, and its length."""
+    if not hasattr(rights, "items"):
+        raise TypeError(f"rights are {type(rights).__name__}, and must be a dict such as "
+                        '{1: "read"}')
     entries = (Access * len(rights))()
     for entry, (device, right) in zip(entries, rights.items()):
-        entry.device = device
+        entry.device = in_range(device, "device", *_RANGES["i"])
         entry.right = right_value(right)
     return entries, len(rights)
 

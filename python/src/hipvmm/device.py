@@ -7,9 +7,9 @@ import contextlib
 import ctypes
 from typing import Any, Iterator, List, NamedTuple, Optional
 
-from ._errors import InvalidArgumentError
+from ._errors import HipError, InvalidArgumentError
 from ._handle import Owner
-from ._library import get_address, get_int, get_text, lib
+from ._library import ADDRESSES, get_address, get_int, get_text, in_range, lib
 
 __all__ = [
     "DEFAULT_STREAM",
@@ -232,12 +232,12 @@ def stream_value(stream: Any) -> int:
     if stream is None:
         return 0
     if isinstance(stream, int):
-        return stream
+        return in_range(stream, "the stream", *ADDRESSES)
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         # A function of the later protocol, a tuple of the earlier one.
         version_and_value = protocol() if callable(protocol) else protocol
-        return int(version_and_value[1])
+        return in_range(version_and_value[1], "the stream", *ADDRESSES)
     kind = type(stream).__name__
     # Events and memory have ptr and handle too.
     is_unclear = not hasattr(stream, "synchronize") or "event" in kind.lower()
@@ -277,3 +277,11 @@ def synchronize_stream(stream: Any, device: Optional[int] = None) -> None:
     else:
         with of_default(stream, device):
             lib().synchronize(stream_value(stream))
+
+
+def synchronize_last(stream: Any, device: Optional[int]) -> None:
+    """The same for a stream of earlier calls; for one that is none now, of its device."""
+    try:
+        synchronize_stream(stream, device)
+    except HipError:
+        synchronize(device)

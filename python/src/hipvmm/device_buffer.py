@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Any, Dict, Iterator, Optional, Tuple
 
-from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError, OutOfRangeError
+from ._errors import HipError, HipvmmError, InvalidArgumentError, InvalidHandleError, OutOfRangeError
 from ._handle import HeldHandle, finalizers
 from ._host import device_source, host_source, host_target
 from ._library import get_int, lib
@@ -21,7 +21,8 @@ from .device import (
     of_default,
     provider,
     stream_value,
-    synchronize_stream,
+    synchronize,
+    synchronize_last,
 )
 from .mr import MemoryResource, get_current_device_resource, is_of_host, required_resource
 
@@ -185,7 +186,7 @@ class DeviceBuffer:
         block = self._block
         lib().require_awake(block.ptr)
         if stream != -1:
-            synchronize_stream(block.last_stream[0], block.device)
+            synchronize_last(block.last_stream[0], block.device)
         return capsule(block, block.ptr, (self._size,), "|u1", own)
 
     def __reduce__(self) -> Any:
@@ -219,10 +220,15 @@ class DeviceBuffer:
         with self._block.use() as ptr, of_default(stream, device := self._block.device):
             waits = stream is None and last[0] is not None
             if waits:
-                synchronize_stream(last[0], device)
+                synchronize_last(last[0], device)
             elif stream is not None:
                 last[0] = stream
-            yield ptr, value
+            try:
+                yield ptr, value
+            except HipError:  # maybe there is no such stream to free in
+                last[0] = None
+                synchronize(device)
+                raise
             if waits:
                 lib().synchronize(0)
 
@@ -296,7 +302,7 @@ class DeviceBuffer:
         # On AMD packages differ in the meaning of a stream's number.
         if provider() == "amd" or is_closed_stream(stream) or (
                 is_default_stream(stream_value(stream)) and device not in (None, current_device())):
-            synchronize_stream(stream, device)
+            synchronize_last(stream, device)
             return None
         return stream_value(stream) or 1
 

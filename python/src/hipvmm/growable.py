@@ -43,6 +43,7 @@ from .device import (
     is_closed_stream,
     is_host_accessible,
     stream_value,
+    synchronize_last,
     synchronize_stream,
 )
 from .mr import MemoryResource, Size, is_of_host, required_resource
@@ -378,7 +379,7 @@ class GrowableArray(Owner):
             streams, self._streams = self._streams, {}
         try:
             for each, _ in streams.values():
-                synchronize_stream(each, self.device)
+                synchronize_last(each, self.device)
         except BaseException:
             with self._streams_lock:
                 for value, (each, owners) in streams.items():
