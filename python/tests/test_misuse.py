@@ -5,6 +5,7 @@ import array
 import gc
 import os
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -692,3 +693,49 @@ def test_paths_may_be_bytes_and_what_has_no_encoding_is_refused(tmp_path):
                   lambda: hipvmm.Attachment("\ud800", "uint8")):
         with pytest.raises(hipvmm.InvalidArgumentError, match="ud800"):
             fails()
+
+
+class _Engine:
+    """Owns what calls it."""
+
+    def __init__(self, make):
+        self.memory = hipvmm.GrowableArray(sleep_tag="engine")
+        self.memory.append(b"abc")
+        self.owned = make(self.called)
+
+    def called(self, _):
+        gc.collect()  # of the engine too, if nobody else has it
+        self.result = True
+
+
+@pytest.mark.parametrize("make", [
+    lambda call: hipvmm.MemoryPressure(call), lambda call: hipvmm.MemoryBudget("circle", trim=call),
+    lambda call: hipvmm.Evictable("engine", fill=call),
+    lambda call: hipvmm.SlotArena(1, "2MiB", evict=call),
+    lambda call: mr.FailureCallbackResourceAdaptor(mr.CudaMemoryResource(), call)])
+def test_owners_of_callbacks_that_call_them_end(make):
+    gc.collect()
+    before = get_size(lib().live_handles)
+    ends = weakref.ref(_Engine(make))
+    assert ends() is not None
+    gc.collect()
+    assert ends() is None and get_size(lib().live_handles) == before
+
+
+def test_a_callback_may_collect_its_owner(run_python):
+    assert run_python("""
+import gc, threading, hipvmm
+came, held = threading.Event(), []
+def make():
+    def called(note):
+        circle.append(held.pop())  # from now on only the callback has it
+        gc.collect()
+        came.set()
+    circle = []
+    return called
+held.append(hipvmm.MemoryPressure(make(), limit="8MiB", low="90%", device_memory=False))
+numbers = hipvmm.GrowableArray()
+numbers.resize(6 << 20)
+print(came.wait(10))
+gc.collect()
+""") == "True\n"

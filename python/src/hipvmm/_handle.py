@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError, UnsupportedError
 from ._library import lib
@@ -102,18 +102,41 @@ class _Finalizers:
 finalizers = _Finalizers()
 
 
-def _destroy(function: str, handle: int, process: int, callback: Any) -> None:
+def _destroy(function: str, handle: int, process: int, of_callback: Callable[[], Any]) -> None:
     if os.getpid() != process:
         return  # a child of fork() leaves objects of its parent
+    callback = of_callback()
     try:
         getattr(lib(), function)(handle)
     except InvalidArgumentError:
         if callback is None:
             return
         # Within the callback itself: it is needed until it has returned.
-        threading.Thread(target=_destroy, args=(function, handle, process, callback)).start()
+        threading.Thread(
+            target=_destroy, args=(function, handle, process, lambda: callback)).start()
     except HipvmmError:
         pass  # the library reports failures of destructors by itself
+
+
+def _nothing() -> None:
+    """As a weak reference to what has ended."""
+
+
+_running: List[Any] = []  # callbacks in a call, within which a collection must not end them
+
+
+def callback_of(kind: Any, function: Callable[..., Any]) -> Any:
+    """A callback for a HeldHandle, which may be in a circle with its owner."""
+
+    def call(*args: Any) -> Any:
+        _running.append(made)
+        try:
+            return function(*args)
+        finally:
+            _running.remove(made)
+
+    made = kind(call)
+    return made
 
 
 class HeldHandle:
@@ -125,7 +148,9 @@ class HeldHandle:
     def __init__(self, function: str, handle: int, callback: Any = None) -> None:
         self.value = handle
         self._generation = finalizers.generation
-        self._finalizer = finalizers.add(self, _destroy, function, handle, os.getpid(), callback)
+        self._callback = callback  # a finalizer that had it would keep all that it refers to
+        self._finalizer = finalizers.add(self, _destroy, function, handle, os.getpid(),
+                                         _nothing if callback is None else weakref.ref(callback))
 
     @property
     def alive(self) -> bool:

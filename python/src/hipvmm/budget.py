@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, Optional
 
 from ._errors import InvalidArgumentError
-from ._handle import HeldHandle, Owner
+from ._handle import HeldHandle, Owner, callback_of
 from ._library import BudgetHolder as _CBudgetHolder
 from ._library import BudgetStatistics as _CBudgetStatistics
 from ._library import IdleStatistics as _CIdleStatistics
@@ -111,8 +111,8 @@ class MemoryBudget(Owner):
             "limit": limit, "priority": priority,
             "patience": option_milliseconds("patience", patience)})
         function = trim  # without a circle by `self`
-        callback = TrimCallback() if function is None else TrimCallback(
-            lambda nbytes, _: function(nbytes))
+        callback = TrimCallback() if function is None else callback_of(
+            TrimCallback, lambda nbytes, _: function(nbytes))
         handle = get_address(lib().budget_join, self._device, text_bytes("the name", name), text,
                              callback, None)
         self._held = HeldHandle(self._destroy_function, handle, callback)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from ._errors import HipvmmError, InvalidArgumentError, OutOfMemoryError
-from ._handle import HeldHandle, Owner
+from ._handle import HeldHandle, Owner, callback_of
 from ._library import (
     CALLBACK_RAISED,
     FillCallback,
@@ -129,7 +129,7 @@ class Evictable(Owner):
                 return CALLBACK_RAISED
 
         self._device = device_or_current(device)
-        called = FillCallback() if fill is None else FillCallback(call)
+        called = FillCallback() if fill is None else callback_of(FillCallback, call)
         text = options_text({"priority": int(priority), "storage": storage, "folder": folder})
         handle = get_address(lib().evictable_create, tag_bytes(tag), self._device, text, called,
                              None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Union
 
 from ._errors import InvalidArgumentError
-from ._handle import HeldHandle, Owner
+from ._handle import HeldHandle, Owner, callback_of
 from ._library import MemoryChange as _CMemoryChange
 from ._library import (
     PressureCallback,
@@ -135,7 +135,8 @@ class MemoryPressure(Owner):
                     function = None
                     _ended_within.append(called)  # C returns through it
 
-        called = PressureCallback() if function is None else PressureCallback(call)
+        called = PressureCallback() if function is None else callback_of(
+            PressureCallback, call)
         handle = get_address(lib().pressure_subscribe, self._device, text, called, None)
         self._held = HeldHandle(self._destroy_function, handle, called)
         owner.append(weakref.ref(self._held))
