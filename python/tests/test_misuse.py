@@ -4,7 +4,9 @@
 import array
 import gc
 import os
+import signal
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -739,3 +741,19 @@ numbers.resize(6 << 20)
 print(came.wait(10))
 gc.collect()
 """) == "True\n"
+
+
+@pytest.mark.parametrize("kind", ["pressure", "attachment"])
+def test_an_interrupt_ends_a_wait(kind, tmp_path):
+    array = hipvmm.GrowableArray(shareable="posix_fd", max="64MiB")
+    with hipvmm.MemoryPressure() as pressure, array.publish(str(tmp_path / "rows")) as published:
+        with hipvmm.attach(published.path) as seen:
+            wait = {"pressure": lambda: pressure.wait(20), "attachment": lambda: seen.wait(1, 20)}
+            interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+            interrupt.start()
+            begin = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                while True:  # maybe there is a note already
+                    assert wait[kind]() is not False
+            assert time.monotonic() < begin + 5
+            interrupt.join()

@@ -8,6 +8,7 @@ import operator
 import os
 import re
 import threading
+import time
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_int64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -660,6 +661,20 @@ def milliseconds(seconds: float) -> int:
     if not seconds >= 0:
         raise _errors.InvalidArgumentError(f"the timeout is {seconds}, and must be 0 or more")
     return int(min(seconds * 1000, _RANGES["u"][1]))
+
+
+_SLICE = 0.1  # seconds that the interpreter handles no signal
+
+
+def wait_in_slices(seconds: float, wait: Callable[[int], Any], is_vain: Callable[[], bool]) -> Any:
+    """Calls `wait(milliseconds)` until it has a result, or so long, or further calls are vain."""
+    milliseconds(seconds)  # raises
+    end = time.monotonic() + seconds
+    while True:
+        left = max(0.0, end - time.monotonic())
+        found = wait(milliseconds(min(left, _SLICE)))
+        if found or left <= _SLICE or is_vain():
+            return found
 
 
 def option_milliseconds(name: str, seconds: Optional[float]) -> Optional[int]:

@@ -8,18 +8,19 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Union
 
-from ._errors import InvalidArgumentError
+from ._errors import InvalidArgumentError, InvalidHandleError
 from ._handle import HeldHandle, Owner, callback_of
 from ._library import MemoryChange as _CMemoryChange
 from ._library import (
     PressureCallback,
     get_address,
+    get_int,
     get_size,
     get_struct,
     lib,
-    milliseconds,
     option_milliseconds,
     options_text,
+    wait_in_slices,
 )
 from ._library import PressureNote as _CPressureNote
 from .device import device_or_current
@@ -170,10 +171,18 @@ class MemoryPressure(Owner):
     def wait(self, timeout: Union[int, float]) -> Optional[PressureNote]:
         """Waits so many seconds for a note, or until close(). Returns None without one."""
         note = _CPressureNote(struct_size=ctypes.sizeof(_CPressureNote))
-        came = ctypes.c_int()
-        lib().pressure_wait(self._hold().value, milliseconds(timeout), ctypes.byref(note),
-                            ctypes.byref(came))
-        return _note(note) if came.value else None
+        held = self._hold()
+
+        def wait(part: int) -> Optional[PressureNote]:
+            try:
+                came = get_int(lib().pressure_wait, held.value, part, ctypes.byref(note))
+                return _note(note) if came else None
+            except InvalidHandleError:
+                if held.alive:
+                    raise
+                return None
+
+        return wait_in_slices(timeout, wait, lambda: not held.alive)
 
     def reasons(self) -> List[MemoryChange]:
         """The last changes of the device's memory, the newest first: of 64 of all devices."""

@@ -16,9 +16,9 @@ from ._library import (
     get_int,
     get_size,
     lib,
-    milliseconds,
     options_text,
     path_bytes,
+    wait_in_slices,
 )
 from .device import is_host_accessible, of_default, stream_value, synchronize_stream
 
@@ -90,8 +90,10 @@ class Attachment(Owner):
     def wait(self, rows: int, timeout: float, stream: Any = None) -> bool:
         """Refreshes until that many rows may be read; False after so many seconds, or if the owner
         has gone."""
-        return bool(get_int(lib().attachment_wait, self.handle, rows * self._row_bytes,
-                            milliseconds(timeout), stream_value(stream)))
+        return wait_in_slices(
+            timeout, lambda part: bool(get_int(lib().attachment_wait, self.handle,
+                                               rows * self._row_bytes, part, stream_value(stream))),
+            lambda: not self.is_open)
 
     def __len__(self) -> int:
         return get_size(lib().attachment_size, self.handle) // self._row_bytes
