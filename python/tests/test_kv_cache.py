@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hipvmm
-from conftest import needs_chunks
+from conftest import needs_chunks, needs_host_access
 from hipvmm._library import get_size, lib
 
 MIB = 1 << 20
@@ -262,6 +262,19 @@ def test_a_copied_prefix_is_in_the_order_of_its_stream(torch, monkeypatch):
     with hipvmm.Stream() as stream:
         assert not cache.share_prefix(prompt, [other], 600, stream=stream)
         assert seen == [(stream, cache.arena.device)]
+
+
+@needs_host_access
+@pytest.mark.parametrize("layout", ["separate", "packed"])
+@pytest.mark.parametrize("make_stream", [hipvmm.Stream, lambda: None])
+def test_a_prefix_is_there_for_the_processor(torch, layout, make_stream):
+    cache, stream, busy = make(torch, layout=layout), make_stream(), hipvmm.GrowableArray()
+    prompt, other = cache.acquire(), cache.acquire()
+    cache.append([prompt], 600)
+    cache.tensor[:, prompt, :600] = 5
+    busy.resize(64 << 20, stream)
+    cache.share_prefix(prompt, [other], 600, stream=stream)
+    assert bool((cache.tensor[:, other, :600] == 5).all())
 
 
 @pytest.mark.parametrize("layout", ["separate", "packed"])

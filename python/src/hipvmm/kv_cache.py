@@ -203,6 +203,8 @@ class KVCache:
             self.arena.share_prefix(from_slot, to, tokens * self._token_bytes,
                                     self._stream(stream))
             is_shared = True
+            if self._on_host:  # the last block is copied in the stream, and read by the processor
+                synchronize_stream(stream, self.arena.device)
         except UnsupportedError:
             if any(self.length(each) for each in to):
                 raise
@@ -298,10 +300,9 @@ class KVCache:
 
     def _in(self, stream: Any) -> Any:
         """Makes PyTorch's work inside `with` that of a stream; None is its current one."""
-        if stream is None:
-            return contextlib.nullcontext()
         if self._on_host:  # the processor works at once
             synchronize_stream(stream, self.arena.device)
+        if stream is None or self._on_host:
             return contextlib.nullcontext()
         value = stream_value(stream)
         return self._torch.cuda.stream(
