@@ -182,6 +182,9 @@ def test_standard_output_may_be_full_or_closed(tmp_path, monkeypatch, output):
         done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
         os.close(writer)
         assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+        done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"{module}: [Errno ") and done.stderr.count("\n") == 1
 
 
 def test_texts_of_a_file_change_no_terminal(tmp_path, capsys):
@@ -193,6 +196,22 @@ def test_texts_of_a_file_change_no_terminal(tmp_path, capsys):
 def test_what_is_no_number_becomes_no_row(tmp_path, capsys):
     assert run(tmp_path, made([event("alloc", BASE, "1\n0,allocate,0x9000,77,0x0")])) == 1
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("values", [(-5, 8), (BASE, -5), (1 << 64, 8)])
+def test_numbers_that_no_trace_has_are_refused(tmp_path, capsys, values):
+    block = {"address": values[0], "size": values[1], "state": "active_allocated"}
+    segment = {"address": BASE, "blocks": [block]}
+    for content in (made([event("alloc", *values)]),
+                    made([event("alloc", BASE + 8, 8)], segments=[segment])):
+        assert run(tmp_path, content) == 1
+        said = capsys.readouterr()
+        assert said.out == "" and "must have 64 bits and no sign" in said.err
+
+
+def test_a_pickle_that_needs_too_much_memory_is_named(tmp_path, capsys):
+    assert run(tmp_path, b"\x80\x04\x8e" + (1 << 60).to_bytes(8, "little") + b".") == 1
+    assert "no pickle: MemoryError" in capsys.readouterr().err
 
 
 def test_no_time_is_before_the_first(tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ import sys
 
 def write_out(text: str) -> None:
     """Writes to standard output. Raises OSError, and ends as other programs if nobody reads."""
+    if sys.stdout is None:  # it was closed before the interpreter began
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

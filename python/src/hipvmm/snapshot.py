@@ -37,7 +37,8 @@ def load(file: BinaryIO) -> Dict[str, Any]:
     except ValueError:
         raise
     except Exception as damage:  # of pickle: any type
-        raise ValueError(f"the file is damaged, or no pickle: {damage}") from damage
+        why = str(damage) or type(damage).__name__  # MemoryError has no text
+        raise ValueError(f"the file is damaged, or no pickle: {why}") from damage
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
         raise ValueError("the file has no device_traces: torch.cuda.memory._dump_snapshot() writes them")
     return snapshot
@@ -58,6 +59,14 @@ def _events(snapshot: Dict[str, Any], device: Optional[int]) -> Tuple[int, List[
     return device, traces[device]
 
 
+def _number(value: Any) -> int:
+    """An address, a size or a stream. Numbers alone, because they become lines of text."""
+    number = operator.index(value)
+    if not 0 <= number < 1 << 64:
+        raise ValueError(f"a number is {number:#x}, and must have 64 bits and no sign")
+    return number
+
+
 def _blocks_in_use(snapshot: Dict[str, Any], device: int) -> Iterator[Tuple[int, int, int]]:
     """Address, bytes and stream of each block in use when the snapshot was taken."""
     for segment in snapshot.get("segments", ()):
@@ -67,9 +76,8 @@ def _blocks_in_use(snapshot: Dict[str, Any], device: int) -> Iterator[Tuple[int,
         for block in segment["blocks"]:
             here = block.get("address", address)  # since PyTorch 2.1
             if block["state"] == "active_allocated":
-                yield (operator.index(here),
-                       operator.index(block.get("requested_size", block["size"])),
-                       operator.index(segment.get("stream", 0)))
+                yield (_number(here), _number(block.get("requested_size", block["size"])),
+                       _number(segment.get("stream", 0)))
             address = here + block["size"]
 
 
@@ -90,10 +98,9 @@ def trace_rows(snapshot: Dict[str, Any], device: Optional[int] = None) -> List[R
     in_use: Dict[int, int] = {}  # bytes by address
     known = set()
     for index, event in enumerate(events):
-        # Numbers alone, because they become lines of text.
         time = max(0, operator.index(event["time_us"]) - first) if has_times else index
-        action, size = event["action"], operator.index(event["size"])
-        stream, address = (operator.index(event.get(each, 0)) for each in ("stream", "addr"))
+        action, size = event["action"], _number(event["size"])
+        stream, address = (_number(event.get(each, 0)) for each in ("stream", "addr"))
         if action == "alloc":
             if address in in_use:
                 raise ValueError(f"event {index} allocates {address:#x}, which is in use: "
