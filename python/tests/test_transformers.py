@@ -173,6 +173,36 @@ def test_install_reaches_caches_of_a_config(grown):
         mapping["full_attention"] = grown.DynamicLayer
 
 
+def test_the_last_of_several_with_statements_undoes_the_installation(grown):
+    first, second = grown.install(), grown.install()
+    with second:
+        with first:  # in another thread, for example
+            pass
+        assert grown.is_installed()
+    assert not grown.is_installed()
+    with first:  # once more
+        assert grown.is_installed()
+    assert not grown.is_installed()
+    grown.install()
+    with first, second:
+        pass
+    assert grown.is_installed()
+
+
+def test_an_older_transformers_is_named(run_python):
+    assert run_python("""
+import sys, types
+package, cache_utils = types.ModuleType("transformers"), types.ModuleType("transformers.cache_utils")
+package.__version__, package.cache_utils = "4.50.0", cache_utils
+cache_utils.DynamicCache = type("DynamicCache", (), {})  # and no DynamicLayer
+sys.modules.update({"transformers": package, "transformers.cache_utils": cache_utils})
+try:
+    import hipvmm.transformers
+except NotImplementedError as why:
+    print(why)
+""").startswith("transformers 4.50.0 has no DYNAMIC_LAYER_TYPE_MAPPING: install 5.15")
+
+
 def test_caches_of_data_and_without_a_config(grown):
     given = [tokens(2, 6) for _ in range(2)]
     caches = grown.GrowingCache(given), grown.DynamicCache(given)

@@ -32,9 +32,18 @@ from typing import Any, Callable, Dict, Optional
 
 import torch
 from transformers import cache_utils
-from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from ._errors import HipvmmError, InvalidArgumentError, InvalidStateError, UnsupportedError
+
+if not hasattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING"):
+    import transformers
+
+    raise UnsupportedError(
+        f"transformers {transformers.__version__} has no DYNAMIC_LAYER_TYPE_MAPPING: install 5.15, "
+        "the oldest release that this module supports, or newer")
+
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
 from ._static_cache import GrowingStaticCache, GrowingStaticLayer, _is_compiling
 from ._tokens import Tokens, kind_of, ordinal_of, rows_of, storage_of, views_of
 
@@ -49,13 +58,6 @@ __all__ = [
 ]
 
 _LAYER_TYPE = "full_attention"
-
-if not hasattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING"):
-    import transformers
-
-    raise UnsupportedError(
-        f"transformers {transformers.__version__} has no DYNAMIC_LAYER_TYPE_MAPPING: install 5.15, "
-        "the oldest release that this module supports, or newer")
 
 
 class GrowingLayer(DynamicLayer):
@@ -348,21 +350,33 @@ class GrowingCache(DynamicCache):
         return sum(getattr(each, "held_bytes", 0) for each in self.layers)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 class _Installation:
-    """The result of install(): the end of a with statement undoes the installation."""
+    """The result of install(): the end of the last with statement undoes the installation, unless
+    it was made without one."""
+
+    _open = 0  # with statements, of all threads
+    _lasts = False
 
     def __init__(self, made_it: bool) -> None:
         self._made_it = made_it
 
     def __enter__(self) -> None:
-        pass
+        with _lock:
+            if not is_installed():  # since the last with statement, or uninstall()
+                self._made_it = install()._made_it
+            if self._made_it or _Installation._open == 0:
+                _Installation._lasts = not self._made_it
+            _Installation._open += 1
 
     def __exit__(self, *exception: Any) -> None:
-        if self._made_it:
-            uninstall()
+        with _lock:
+            self._made_it = False
+            _Installation._open -= 1
+            if _Installation._open == 0 and not _Installation._lasts:
+                uninstall()
 
 
 def install() -> _Installation:
