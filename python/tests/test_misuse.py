@@ -118,6 +118,33 @@ def test_arguments_of_another_type_are_named():
         arena.commit([0], 1)
 
 
+def test_arguments_that_are_nearly_right():
+    plain = mr.CudaMemoryResource()
+    for call in (lambda: plain.is_equal(5), lambda: mr.BinningMemoryResource(plain).add_bin(256, 5)):
+        with pytest.raises(hipvmm.InvalidArgumentError, match=" is int, and must be a MemoryResource"):
+            call()
+    for dtype in ("a,b=c", "50%", "\ud800"):
+        with pytest.raises(hipvmm.InvalidArgumentError, match="is no type of elements"):
+            hipvmm.GrowableArray(dtype)
+    with pytest.raises(TypeError, match="is no number of a device"):
+        hipvmm.Stream(np.float32(1.5))
+    with pytest.raises(TypeError, match="as an integer"):
+        hipvmm.Evictable("none", priority=1.5)
+    with pytest.raises(TypeError, match="notes are list"):
+        hipvmm.save_checkpoint("none", "/nowhere", [1])
+    for address in (-4096, 1 << 64):
+        with pytest.raises(hipvmm.InvalidArgumentError, match="the address of a callback is"):
+            mr.CallbackMemoryResource(lambda *_, at=address: at, lambda *_: None).allocate(10)
+
+
+def test_slots_and_lengths_of_pytorch():
+    torch = pytest.importorskip("torch")
+    arena = hipvmm.SlotArena(2, "2MiB")
+    slots = [arena.acquire(), arena.acquire()]
+    arena.commit(torch.tensor(slots), [torch.tensor(10), torch.tensor(20)])
+    assert [arena.length(each) for each in slots] == [10, 20]
+
+
 def test_rows_beyond_an_array_are_named_as_rows():
     points = hipvmm.GrowableArray("float32", (3,))
     points.append([[1, 2, 3], [4, 5, 6]])

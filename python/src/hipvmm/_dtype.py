@@ -51,7 +51,7 @@ def dtype_of(dtype: Any) -> DType:
     if numpy is not None:
         try:
             known = numpy.dtype(dtype)
-        except TypeError as failure:
+        except (TypeError, ValueError, SyntaxError) as failure:
             raise InvalidArgumentError(f"{dtype!r} is no type of elements: {failure}") from failure
         if known.kind not in "biufc":
             raise InvalidArgumentError(

@@ -29,6 +29,8 @@ def save_checkpoint(tag: str, path: Any, notes: str = "", *, stream: Any = None)
     The memory stays as it is. No other thread may use it meanwhile. After a failure there is no new
     file. Raises InvalidStateError while the tag sleeps, SystemFailureError if the disk is full.
     """
+    if not isinstance(notes, str):
+        raise TypeError(f"notes are {type(notes).__name__}, and must be a text")
     if "\0" in notes:
         raise InvalidArgumentError("the notes have a zero in them")
     in_stream = None if stream is None else ctypes.byref(ctypes.c_void_p(stream_value(stream)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import operator
 from typing import Any, Iterator, List, NamedTuple, Optional
 
 from ._errors import HipError, InvalidArgumentError
@@ -71,9 +72,11 @@ def current(device: int) -> Iterator[None]:
 
 def device_or_current(device: Optional[int]) -> int:
     """A device that may be left out: the current one. Raises TypeError for a text or a fraction."""
-    if isinstance(device, (str, bytes, float)):
+    if device is None:
+        return current_device()
+    if not hasattr(device, "__index__"):
         raise TypeError(f"{device!r} is no number of a device, such as 0")
-    return current_device() if device is None else int(device)
+    return operator.index(device)
 
 
 def ordinal_in_torch(device: Any) -> int:

@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 from ._errors import HipvmmError, InvalidArgumentError
 from ._handle import Owner
 from ._library import (
+    ADDRESSES,
     AllocateCallback,
     Counters,
     DeallocateCallback,
@@ -32,6 +33,7 @@ from ._library import (
     get_size,
     get_struct,
     get_text,
+    in_range,
     keep_callback_error,
     lib,
     milliseconds,
@@ -121,6 +123,7 @@ class MemoryResource(Owner):
 
     def is_equal(self, other: "MemoryResource") -> bool:
         """Whether memory of one may be freed by the other."""
+        other = required_resource(other, "other resource")
         return bool(get_int(lib().resource_is_equal, self.handle, other.handle))
 
 
@@ -421,7 +424,8 @@ class BinningMemoryResource(UpstreamResourceAdaptor):
         if bin_resource is None:
             lib().binning_add_bin(self.handle, allocation_size)
         else:
-            lib().binning_add_bin_resource(self.handle, allocation_size, bin_resource.handle)
+            lib().binning_add_bin_resource(self.handle, allocation_size,
+                                           required_resource(bin_resource, "bin").handle)
             self._bins.append(bin_resource)
 
     @property
@@ -445,7 +449,7 @@ class _Functions:
         self._lock = threading.RLock()  # a collection meanwhile may free blocks
 
     def allocate(self, nbytes: int, stream: int) -> int:
-        ptr = int(self._allocate(nbytes, stream) or 0)
+        ptr = in_range(self._allocate(nbytes, stream) or 0, "the address of a callback", *ADDRESSES)
         if ptr:
             self._count(1)
         return ptr

@@ -366,7 +366,7 @@ def _numbers(values: Sequence[int], name: str) -> Any:
     try:
         try:
             made, outside = kind(*values), _is_outside(values)
-        except TypeError:  # numbers of numpy, for example, or what has __index__ alone
+        except (TypeError, RuntimeError):  # numbers of numpy or PyTorch, or what has __index__ alone
             found = [operator.index(each) for each in values]
             made, outside = kind(*found), _is_outside(found)
     except TypeError as failure:
