@@ -78,6 +78,13 @@ def make(torch, **options):
                                 "prefetch": 0, **options})
 
 
+def acquire(cache, count):
+    """Takes the first slots, in their order."""
+    slots = [cache.acquire() for _ in range(count)]
+    assert slots == list(range(count))
+    return slots
+
+
 def tensor_beside(torch, cache, values):
     """A tensor on the device of a cache."""
     made = torch.tensor(values)
@@ -125,7 +132,7 @@ def test_a_batch_that_does_not_fit_changes_nothing(torch):
     cache = make(torch, budget="4MiB")
     assert cache.slots_that_fit(512) == 2
     with pytest.raises(hipvmm.OutOfMemoryError):
-        cache.append([0, 1, 2])
+        cache.append(acquire(cache, 4)[:3])
     assert [cache.length(each) for each in range(3)] == [0, 0, 0]
     assert cache.append([0, 1], 512) == [0, 0]
     cache.release(0)
@@ -137,6 +144,7 @@ def test_a_batch_that_does_not_fit_changes_nothing(torch):
 
 def test_an_eviction_callback_ends_other_sequences(torch):
     cache = make(torch, budget="6MiB", evict=lambda missing: cache.release(1))
+    acquire(cache, 4)
     cache.append([0, 1], [512, 513])
     assert cache.append([2, 0]) == [0, 512]
     assert [cache.length(each) for each in range(3)] == [513, 0, 1]
@@ -148,13 +156,14 @@ def test_an_eviction_callback_ends_other_sequences(torch):
 
 def test_wrong_arguments_are_refused(torch):
     cache = make(torch)
+    acquire(cache, 1)
     for slots, tokens, error in (
             ([0, 0], 1, ValueError), ([0], [1, 2], ValueError), ([0], [-1], ValueError),
             ([0], -1, ValueError), ([4], 1, IndexError), ([-1], 1, IndexError),
             ([0], 2001, IndexError)):
         with pytest.raises(error):
             cache.append(slots, tokens)
-    assert cache.statistics().slots_in_use == 0
+    assert cache.statistics().needed_bytes == 0
     for layer in (-1, 2):
         with pytest.raises(IndexError, match=f"layer {layer} of 2"):
             cache.keys(layer)
@@ -175,10 +184,20 @@ def test_wrong_types_and_released_slots_are_refused(torch):
         slot = cache.acquire()
         assert len(cache.keys(0, slot)) == 0
         cache.release(slot)
-        for view in (cache.keys, cache.values):
-            with pytest.raises(hipvmm.InvalidArgumentError, match=f"slot {slot} is free"):
-                view(0, slot)
         assert len(cache.keys(0)) == 4
+        slot = cache.acquire()
+        cache.append([slot], 2)
+        other = next(each for each in range(4) if each != slot)
+        for use in (lambda: cache.keys(0, other), lambda: cache.values(0, other),
+                    lambda: cache.append([slot, other]), lambda: cache.append([other], 0),
+                    lambda: cache.truncate(other, 0), lambda: cache.make_writable(other, 0, 0),
+                    lambda: cache.share_prefix(other, [slot], 0),
+                    lambda: cache.share_prefix(slot, [other], 1)):
+            with pytest.raises(hipvmm.InvalidArgumentError,
+                               match=f"slot {other} is free: acquire[(][)] takes one"):
+                use()
+        assert cache.length(slot) == 2
+        assert cache.statistics().slots_in_use == 1
 
 
 def test_slots_and_tokens_may_be_arrays(torch):
@@ -304,7 +323,7 @@ def test_tensors_keep_the_memory(torch):
     gc.collect()
     before = get_size(lib().live_handles)
     cache = make(torch)
-    cache.append([2], 3)
+    cache.append(acquire(cache, 3)[2:], 3)
     keys = cache.keys(0, 2)
     keys[:] = 4
     cache.close()

@@ -143,7 +143,7 @@ class KVCache:
             raise InvalidArgumentError(
                 f"{len(slots)} slots and {len(counts)} numbers of tokens: name each slot "
                 "once, and one number for each or for all")
-        firsts = [self.length(each) for each in slots]
+        firsts = [self._length_in_use(each) for each in slots]
         lengths = [first + count for first, count in zip(firsts, counts)]
         if max(lengths, default=0) > self.max_tokens:
             raise OutOfRangeError(
@@ -165,9 +165,10 @@ class KVCache:
     def truncate(self, slot: int, tokens: int, stream: Any = None) -> None:
         """Drops tokens at the end of a sequence, so that so many are left."""
         tokens = operator.index(tokens)
-        if not 0 <= tokens <= self.length(slot):
+        length = self._length_in_use(slot)
+        if not 0 <= tokens <= length:
             raise InvalidArgumentError(
-                f"truncate to {tokens} tokens of a sequence that has {self.length(slot)}")
+                f"truncate to {tokens} tokens of a sequence that has {length}")
         self.arena.truncate(slot, tokens * self._token_bytes, self._stream(stream))
         self._lengths[slot] = tokens
 
@@ -196,9 +197,11 @@ class KVCache:
         slots are packed, tokens are copied, and False is returned.
         """
         tokens = operator.index(tokens)
-        if not 0 <= tokens <= self.length(from_slot):
-            raise OutOfRangeError(
-                f"{tokens} tokens of a sequence that has {self.length(from_slot)}")
+        length = self._length_in_use(from_slot)
+        if not 0 <= tokens <= length:
+            raise OutOfRangeError(f"{tokens} tokens of a sequence that has {length}")
+        for slot in to:
+            self._length_in_use(slot)
         try:
             self.arena.share_prefix(from_slot, to, tokens * self._token_bytes,
                                     self._stream(stream))
@@ -220,9 +223,10 @@ class KVCache:
     def make_writable(self, slot: int, first: int, tokens: int, stream: Any = None) -> None:
         """Gives a sequence its own copy of shared blocks with these tokens; waits for the stream."""
         first, tokens = operator.index(first), operator.index(tokens)
-        if first < 0 or tokens < 0 or first + tokens > self.length(slot):
+        length = self._length_in_use(slot)
+        if first < 0 or tokens < 0 or first + tokens > length:
             raise OutOfRangeError(f"make_writable: {tokens} tokens from {first} on of a sequence "
-                                  f"that has {self.length(slot)}")
+                                  f"that has {length}")
         self.arena.make_writable(slot, first * self._token_bytes, tokens * self._token_bytes,
                                  self._stream(stream))
 
@@ -288,10 +292,14 @@ class KVCache:
         self.arena._require_awake()  # and raises after close()
         if slot is None:
             return self._views[index]
+        return self._views[index][slot, :self._length_in_use(slot)]
+
+    def _length_in_use(self, slot: int) -> int:
+        """Tokens of a sequence; refuses a free slot, which others would get and use as well."""
         length = self.length(slot)
         if not length and not self.arena.in_use(slot):
             raise InvalidArgumentError(f"slot {slot} is free: acquire() takes one")
-        return self._views[index][slot, :length]
+        return length
 
     def _stream(self, stream: Any) -> Any:
         if stream is not None or self._on_host:
