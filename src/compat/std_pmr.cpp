@@ -48,7 +48,7 @@ void* from_std_pmr_resource::do_allocate(stream_ref, std::size_t bytes, std::siz
 
 void from_std_pmr_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-  detail::free_behind(stream, pointer,
+  detail::free_behind(stream, pointer, bytes,
                       [=, this] { upstream_->deallocate(pointer, bytes, alignment); });
 }
 

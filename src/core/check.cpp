@@ -105,18 +105,23 @@ void throw_stream_failure(hipError_t result, const char* call, hipStream_t strea
   throw_failure(result, call, where);
 }
 
-void report(hipError_t result, const char* call) noexcept {
+void report(hipError_t result, const char* call, const char* context) noexcept {
   // After the runtime has shut down at process exit, its memory is gone and nothing is lost.
   if (result == hipSuccess || result == hipErrorDeinitialized) return;
   clear_last_error();
-  tell(call, static_cast<int>(result), error_name(result));
+  std::string text;
+  try {
+    text = std::string{error_name(result)} + context;
+  } catch (const std::bad_alloc&) {
+  }
+  tell(call, static_cast<int>(result), text.empty() ? error_name(result) : text.c_str());
 }
 
 void report_caught() noexcept {
   try {
     throw;
   } catch (const hip_error& error) {
-    report(static_cast<hipError_t>(error.code()), error.call());
+    report(static_cast<hipError_t>(error.code()), error.call(), context_of(error));
   } catch (const std::exception& error) {
     tell("hipvmm", static_cast<int>(hipErrorUnknown), error.what());
   } catch (...) {

@@ -43,7 +43,8 @@ inline void check_stream(hipError_t result, const char* call, hipStream_t stream
 [[nodiscard]] std::string missing_stream_text(hipStream_t stream);
 
 /// Reports a failure that cannot be thrown to the error handler. Does nothing for hipSuccess.
-void report(hipError_t result, const char* call) noexcept;
+/// `context`, empty or "; " and more, continues the sentence.
+void report(hipError_t result, const char* call, const char* context = "") noexcept;
 
 /// Formats an address or the handle of a stream for messages: "0x7f12c0000000", and "0x0" for null.
 std::string address_text(const void* address);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string_view>
 #include <tuple>
@@ -206,6 +207,12 @@ bool retry_rounds::may_help(const shortage& why, std::size_t waiting) {
 }
 
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
+
+const char* context_of(const hip_error& error) noexcept {
+  const char* const sentence = hipGetErrorString(static_cast<hipError_t>(error.code()));
+  const char* const found = std::strstr(error.what(), sentence);
+  return found != nullptr ? found + std::strlen(sentence) : "";
+}
 
 bool is_default_error_handler() noexcept { return current_handler.load() == write_to_stderr; }
 

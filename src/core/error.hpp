@@ -36,6 +36,9 @@ class retry_rounds {
 /// The name of a hipError_t, such as "hipErrorUnknown".
 const char* error_name(int code) noexcept;
 
+/// The part of the text of `error` behind HIP's own sentence: empty, or "; " and more.
+const char* context_of(const hip_error& error) noexcept;
+
 /// Calls the error handler, or keeps the report while a reports_wait of this thread exists.
 void deliver(const char* call, int code, const char* message) noexcept;
 

@@ -6,24 +6,61 @@
 #include <optional>
 #include <stdexcept>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/device.hpp"
 #include "runtime/peer_copies.hpp"
+#include "runtime/pool/hip_pool.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 
-bool wait_for_work(stream_ref stream) {
-  std::optional<bool> waited;
+namespace {
+
+void warn_gone(stream_ref stream, std::size_t bytes) noexcept {
   report_exceptions([&] {
-    const bool captured = is_captured(stream);
-    if (!captured) stream.synchronize();
-    waited = !captured;
+    warn("deallocate",
+         "a block of " + format_bytes(bytes) + " was to be deallocated in stream " +
+             address_text(stream.get()) +
+             ", which does not exist any more; all devices are waited for instead. Keep a stream "
+             "until the last deallocation in it, or set_stream() another before it ends");
   });
-  if (waited) return *waited;
+}
+
+}  // namespace
+
+std::optional<bool> captured_unless_gone(stream_ref stream, std::size_t bytes) {
+  try {
+    return is_captured(stream);
+  } catch (const hip_error& error) {
+    if (!is_stream_missing(static_cast<hipError_t>(error.code()))) throw;
+    warn_gone(stream, bytes);
+    return std::nullopt;
+  }
+}
+
+bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexcept {
+  const hipError_t result = free_in(stream, pointer);
+  if (!is_stream_missing(result)) {
+    report(result, "hipFreeAsync");
+    return true;
+  }
+  clear_last_error();
+  warn_gone(stream, bytes);
+  return false;
+}
+
+bool wait_for_work(stream_ref stream, std::size_t bytes) {
+  std::optional<bool> captured;
+  const bool is_known = report_exceptions([&] {
+    captured = captured_unless_gone(stream, bytes);
+    if (captured == false) stream.synchronize();
+    return captured.has_value();
+  });
+  if (is_known) return !*captured;
   // The stream may be gone, or its work has failed.
   const relaxed_captures relaxed;
   for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();

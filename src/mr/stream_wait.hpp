@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -10,10 +11,19 @@
 // How resources wait for streams and devices.
 namespace hipvmm::detail {
 
-/// Waits for `stream`. If that fails, as for a destroyed stream, reports it to the error handler
-/// and waits for all devices. Returns false, without waiting, when `stream` is being captured.
+/// Returns whether `stream`, in which a block of `bytes` is deallocated, is being captured. Returns
+/// nothing if there is no such stream, after a warning. Throws: hip_error.
+[[nodiscard]] std::optional<bool> captured_unless_gone(stream_ref stream, std::size_t bytes);
+
+/// Frees a block of a pool of HIP's in `stream`, and reports a failure. Returns false if there is
+/// no such stream, after a warning: then the caller still has the block.
+[[nodiscard]] bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
+
+/// Waits for `stream`, in which a block of `bytes` is deallocated. If that fails, as for a
+/// destroyed stream, tells the error handler and waits for all devices. Returns false, without
+/// waiting, when `stream` is being captured.
 /// Throws: hip_error if waiting for the devices fails too.
-[[nodiscard]] bool wait_for_work(stream_ref stream);
+[[nodiscard]] bool wait_for_work(stream_ref stream, std::size_t bytes);
 
 [[nodiscard]] device_list all_devices();
 /// The devices other than `owner` whose work may use hipMalloc memory of `owner`: those that can

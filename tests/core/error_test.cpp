@@ -141,6 +141,17 @@ TEST_CASE("reports_wait: an inner one that ends leaves the outer one in force") 
   CHECK(reported.errors()[1].message == "second");
 }
 
+TEST_CASE("report_exceptions: the report of a failed call of HIP has all that its text says") {
+  const test::error_recorder reported;
+  detail::report_exceptions(
+      [] { detail::throw_failure(hipErrorInvalidHandle, "hipStreamQuery", "keep the stream"); });
+  detail::report_exceptions([] { detail::check(hipErrorUnknown, "hipFree"); });
+  REQUIRE(reported.count() == 2);
+  CHECK(reported.errors()[0].message ==
+        detail::error_name(hipErrorInvalidHandle) + std::string{"; keep the stream"});
+  CHECK(reported.errors()[1].message == detail::error_name(hipErrorUnknown));
+}
+
 TEST_CASE("report: what fails because the runtime has shut down is no failure") {
   const test::error_recorder reported;
   detail::report(hipErrorDeinitialized, "hipFree");

@@ -247,7 +247,7 @@ class guard_resource_adaptor::state {
       // A copy may be under way. One that cannot be waited for keeps its slot.
       unsigned char* const copies = std::exchange(one.canaries, nullptr);
       detail::report_exceptions([&] {
-        if (!detail::wait_for_work(in)) return;
+        if (!detail::wait_for_work(in, one.block.bytes)) return;
         const std::lock_guard lock{mutex_};
         slots_.put(copies);
       });

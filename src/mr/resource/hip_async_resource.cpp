@@ -279,19 +279,24 @@ void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t byte
 
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
-  if (!is_guarded_) return detail::free_async(stream, pointer);
-  bool is_captured = false;
-  const bool kept = detail::report_exceptions([&] {
-    is_captured = detail::is_captured(stream);
-    if (is_captured) return false;
+  if (!is_guarded_) {
+    if (!detail::free_unless_gone(stream, pointer, bytes))
+      do_deallocate_sync(pointer, bytes, default_alignment);
+    return;
+  }
+  std::optional<bool> captured;
+  const bool is_known = detail::report_exceptions([&] {
+    captured = detail::captured_unless_gone(stream, bytes);
+    if (captured != false) return captured.has_value();
     pending_->free_passed(stream);
     pending_->add(stream, pointer, bytes);
     return true;
   });
-  if (kept) return;
-  if (is_captured) return detail::free_async(stream, pointer);
+  if (is_known) return *captured ? detail::free_async(stream, pointer) : void();
   // No event could be recorded, which was reported: the host waits instead.
-  const bool is_idle = detail::report_exceptions([&] { return detail::wait_for_work(stream); });
+  const bool is_idle = captured.has_value() && detail::report_exceptions([&] {
+                         return detail::wait_for_work(stream, bytes);
+                       });
   is_idle ? pending_->free_idle(pointer, bytes)
           : do_deallocate_sync(pointer, bytes, default_alignment);
 }

@@ -37,7 +37,7 @@ hip_resource::hip_resource(device_ref device) : device_{device} {
 void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                  std::size_t) noexcept {
   free_after({pointer, device_, bytes}, [=] {
-    if (device_count() > 1) static_cast<void>(detail::wait_for_work(stream));
+    if (device_count() > 1) static_cast<void>(detail::wait_for_work(stream, bytes));
   });
 }
 

@@ -35,11 +35,11 @@ void require_possible(std::size_t bytes, const char* call) {
   if (bytes >= PTRDIFF_MAX) throw_out_of_host_memory(bytes, call);
 }
 
-void wait_before_free(stream_ref stream, const void* pointer) {
+void wait_before_free(stream_ref stream, const void* pointer, std::size_t bytes) {
   if (!is_any_device()) return;
   bool waited = false;
   try {
-    waited = wait_for_work(stream);
+    waited = wait_for_work(stream, bytes);
   } catch (const hip_error& error) {
     throw std::runtime_error{
         "memory of the host at " + address_text(pointer) +

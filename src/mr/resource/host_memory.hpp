@@ -19,7 +19,7 @@ void require_possible(std::size_t bytes, const char* call);
 /// Throws, with a text that says that the memory stays allocated, which the caller must ensure:
 /// - std::logic_error in a stream that is being captured, whose graph may use the memory;
 /// - std::runtime_error if the devices cannot be waited for either.
-void wait_before_free(stream_ref stream, const void* pointer);
+void wait_before_free(stream_ref stream, const void* pointer, std::size_t bytes);
 
 /// Waits for all devices before hipFree or hipHostFree of memory that all may use and that is
 /// deallocated without a stream. With one device HIP's own wait is sufficient.
@@ -31,9 +31,9 @@ void wait_before_delete(const void* pointer);
 
 /// Calls `free` behind wait_before_free(). Reports a failure; then the memory stays allocated.
 template <typename Free>
-void free_behind(stream_ref stream, const void* pointer, Free free) noexcept {
+void free_behind(stream_ref stream, const void* pointer, std::size_t bytes, Free free) noexcept {
   report_exceptions([&] {
-    wait_before_free(stream, pointer);
+    wait_before_free(stream, pointer, bytes);
     free();
   });
 }

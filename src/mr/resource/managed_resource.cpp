@@ -27,7 +27,7 @@ managed_resource::managed_resource(attachment first) : first_{first} {
 
 void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                      std::size_t) noexcept {
-  detail::free_behind(stream, pointer, [=, this] {
+  detail::free_behind(stream, pointer, bytes, [=, this] {
     device_allocation{pointer, device_to_use(), bytes};
   });
 }

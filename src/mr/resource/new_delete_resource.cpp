@@ -8,9 +8,9 @@
 
 namespace hipvmm::mr {
 
-void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
+void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                         std::size_t alignment) noexcept {
-  detail::free_behind(stream, pointer, [=] { detail::delete_aligned(pointer, alignment); });
+  detail::free_behind(stream, pointer, bytes, [=] { detail::delete_aligned(pointer, alignment); });
 }
 
 void* new_delete_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {

@@ -20,9 +20,9 @@ unsigned flags_of(const pinned_options& options) {
 
 }  // namespace
 
-void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
+void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                          std::size_t) noexcept {
-  detail::free_behind(stream, pointer, [=] { detail::free_pinned(pointer); });
+  detail::free_behind(stream, pointer, bytes, [=] { detail::free_pinned(pointer); });
 }
 
 void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {

@@ -7,11 +7,13 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
 #include "mr/resource/pool_sharing.hpp"
+#include "mr/stream_wait.hpp"
 #include "runtime/check_resources.hpp"
 #include "runtime/pointer_memory.hpp"
 #include "runtime/pool/hip_pool.hpp"
@@ -116,8 +118,13 @@ device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
 }
 
 void imported_pool::release(stream_ref stream, device_allocation&& block) const noexcept {
-  if (void* const pointer = block.release(); pointer != nullptr)
-    detail::free_async(stream, pointer);
+  device_allocation freed = std::move(block);
+  if (freed.get() == nullptr) return;
+  // It frees itself if the stream is gone. ROCm 7.2.4 crashes for hipFreeAsync in such a stream.
+  detail::report_exceptions([&] {
+    if (detail::captured_unless_gone(stream, freed.bytes()))
+      detail::free_async(stream, freed.release());
+  });
 }
 
 void imported_pool::grant(device_ref device, access_right right) const {

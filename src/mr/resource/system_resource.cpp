@@ -50,7 +50,9 @@ sam_headroom_resource::sam_headroom_resource(device_ref device, std::size_t head
 
 void sam_headroom_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-  detail::free_behind(stream, pointer, [=] { release(pointer, whole_pages{bytes, alignment}); });
+  detail::free_behind(stream, pointer, bytes, [=] {
+    release(pointer, whole_pages{bytes, alignment});
+  });
 }
 
 void* sam_headroom_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
