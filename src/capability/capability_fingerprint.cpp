@@ -8,6 +8,7 @@
 
 #include <hipvmm/version.hpp>
 #include "capability/capability_text.hpp"
+#include "core/environment.hpp"
 #include "runtime/device.hpp"
 #include "runtime/runtime_rules.hpp"
 
@@ -49,13 +50,38 @@ std::string kernel_release() {
   return ::uname(&system) == 0 ? system.release : "unknown";
 }
 
+/// The variables that are set and steer HIP's copies, streams, pools and memory. Others change no
+/// answer: the host's way to wait (HSA_ENABLE_INTERRUPT), arguments of kernels and modules
+/// (HIP_FORCE_DEV_KERNARG, CUDA_MODULE_LOADING), logs and tools. Visible devices show in the rest,
+/// and settings of the host provider in the UUID.
+std::string settings_of_runtime() {
+  std::string text;
+  for (const char* const name :
+       {// Presence of virtual memory and pools; kind and page faults of the device.
+        "HIP_VMEM_MANAGE_SUPPORT", "HIP_MEM_POOL_SUPPORT", "HIP_MEM_POOL_USE_VM",
+        "HSA_OVERRIDE_GFX_VERSION", "HSA_XNACK",
+        // Engines of copies, and caches.
+        "HSA_ENABLE_SDMA", "HSA_ENABLE_PEER_SDMA", "HSA_ENABLE_SDMA_GANG",
+        "HSA_ENABLE_SDMA_HDP_FLUSH", "HSA_REV_COPY_DIR", "GPU_BLIT_ENGINE_TYPE",
+        "GPU_FORCE_BLIT_COPY_SIZE", "ROC_P2P_SDMA_SIZE", "AMD_OPT_FLUSH", "HSA_DISABLE_CACHE",
+        // Reach of the host and of peers, and return of memory.
+        "ROC_ENABLE_LARGE_BAR", "HSA_FORCE_FINE_GRAIN_PCIE", "HSA_USE_SVM",
+        "HSA_DISABLE_FRAGMENT_ALLOCATOR",
+        // Order of work.
+        "AMD_DIRECT_DISPATCH", "AMD_SERIALIZE_COPY", "AMD_SERIALIZE_KERNEL", "HIP_LAUNCH_BLOCKING",
+        "GPU_MAX_HW_QUEUES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS"})
+    if (const char* const value = environment(name); value != nullptr && *value != '\0')
+      text += std::string{"; "} + name + "=" + value;
+  return text;
+}
+
 }  // namespace
 
 std::string fingerprint_of(device_ref device) {
   return on_one_line(device.name() + "; uuid " + uuid_text(device) + "; peers " + peers_of(device) +
                      "; driver " + std::to_string(driver_version()) + module_version() +
                      "; runtime " + std::to_string(runtime_version()) + "; kernel " +
-                     kernel_release() +
+                     kernel_release() + settings_of_runtime() +
                      "; hipvmm " HIPVMM_VERSION_STRING ", probes " HIPVMM_PROBE_SOURCES);
 }
 

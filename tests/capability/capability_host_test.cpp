@@ -13,6 +13,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "capability/capability.hpp"
+#include "capability/capability_fingerprint.hpp"
 #include "capability/probe.hpp"
 #include "capability/probe_child.hpp"
 #include "support/captures.hpp"
@@ -318,6 +319,32 @@ HIPVMM_TEST_CASE_IN("import_chunk: takes the form that the runtime does, where s
   const shareable_handle handle{owned};
   const physical_chunk imported = import_chunk(handle, first_device);
   CHECK(imported.bytes() == owned.bytes());
+}
+
+TEST_CASE("fingerprint_of: names the variables that can change an answer, and no others") {
+  const std::string before = detail::fingerprint_of(first_device);
+  for (const std::string name :
+       {"HSA_XNACK", "HSA_ENABLE_SDMA", "HSA_OVERRIDE_GFX_VERSION", "GPU_MAX_HW_QUEUES",
+        "AMD_DIRECT_DISPATCH", "HIP_VMEM_MANAGE_SUPPORT", "CUDA_DEVICE_MAX_CONNECTIONS"}) {
+    CAPTURE(name);
+    for (const char* const value : {"0", "1"}) {
+      ::setenv(name.c_str(), value, 1);
+      CHECK(detail::fingerprint_of(first_device).find("; " + name + "=" + value) !=
+            std::string::npos);
+    }
+    ::setenv(name.c_str(), "", 1);
+    CHECK(detail::fingerprint_of(first_device) == before);
+    ::unsetenv(name.c_str());
+    CHECK(detail::fingerprint_of(first_device) == before);
+  }
+  // The host's way to wait, arguments of kernels, modules, logs and tools.
+  for (const char* const name : {"HSA_ENABLE_INTERRUPT", "HIP_FORCE_DEV_KERNARG",
+                                 "CUDA_MODULE_LOADING", "AMD_LOG_LEVEL", "HSA_TOOLS_LIB"}) {
+    CAPTURE(name);
+    ::setenv(name, "1", 1);
+    CHECK(detail::fingerprint_of(first_device) == before);
+    ::unsetenv(name);
+  }
 }
 
 }  // namespace
