@@ -89,9 +89,11 @@ struct evictable::state final : detail::idle_holder {
           filled->record(stream);
       } catch (...) {
         const detail::relaxed_captures others;
-        ++open;  // if the wait fails too: never evicted
+        ++open;  // never evicted, unless the work has ended
+        claimed.tag.state()->let_evict(false);
         stream.synchronize();
         --open;
+        claimed.tag.state()->let_evict(open == 0);
         throw;
       }
     };

@@ -78,6 +78,29 @@ EVICTABLE_TEST_CASE("evictable: calls outside a use wait for an eviction in anot
   watcher->on_unmap = nullptr;
 }
 
+EVICTABLE_TEST_CASE("evictable: memory stays, and serves calls, if nothing shows the fill's end") {
+  const memory_tag tag;
+  growth_options of_vector;
+  of_vector.chunks.tag = tag;
+  growable_device_vector<char> vector{first_device, of_vector};
+  vector.resize_uninitialized(16 * MiB);
+  const stream works{first_device};
+  std::optional<planned_faults> faults;
+  evictable_options options;
+  options.fill = [&](stream_ref) {
+    faults.emplace(
+        "hipStreamQuery error=hipErrorUnknown; hipEventRecord error=hipErrorUnknown; "
+        "hipStreamSynchronize error=hipErrorUnknown");
+  };
+  evictable held{tag, first_device, options};
+  request_bytes(60 * MiB);
+  CHECK(tag.is_asleep());
+  CHECK_THROWS_AS(held.use(works), hip_error);
+  faults.reset();
+  CHECK_FALSE(request_is_served(60 * MiB));
+  CHECK_NOTHROW(vector.append({'a', 'b'}, works));
+}
+
 EVICTABLE_TEST_CASE("evictable: two functions that fill may request each other's memory") {
   std::atomic<int> filling{0};
   std::atomic<int> ended{0};
