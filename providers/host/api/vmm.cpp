@@ -8,6 +8,7 @@
 #include "base/thread_state.hpp"
 #include "core/hip_compat.hpp"
 #include "machine/call.hpp"
+#include "machine/touch_report.hpp"
 #include "memory/tracked_range.hpp"
 
 namespace hipvmm::host_provider {
@@ -217,6 +218,7 @@ hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && offset == 0 && flags == 0);
     require(bytes != 0);
+    if (machine.configuration().touch == host_touch::if_granted) report_touches();
     const std::shared_ptr<chunk> memory = machine.chunks().find(from_handle(handle));
     wait_for(machine, machine.rules().map_waits, memory->device());
     if (machine.rules().bad_map == failed_map::returned) {

@@ -233,6 +233,27 @@ std::vector<address_map::live_range> address_map::live_ranges() const {
   return found;
 }
 
+std::optional<std::optional<address_map::touched>> address_map::try_find_touched(
+    address at) const noexcept {
+  const guard lock{mutex_, std::try_to_lock};
+  if (!lock) return std::nullopt;
+  std::optional<touched> found;
+  const auto range = ranges_.upper_bound(at);
+  if (range != ranges_.begin()) {
+    const tracked_range& before = *std::prev(range)->second;
+    if (before.kind == memory_kind::mapping && at - before.start < before.bytes) {
+      found = touched{true, before.device, before.bytes};
+      return found;
+    }
+  }
+  const auto reserved = reservations_.upper_bound(at);
+  if (reserved != reservations_.begin()) {
+    const auto& [start, around] = *std::prev(reserved);
+    if (at - start < around.bytes) found = touched{false, 0, around.bytes};
+  }
+  return found;
+}
+
 void address_map::show_mappings() {
   const guard lock{mutex_};
   for (const auto& [start, each] : ranges_) each->unseen_until = {};

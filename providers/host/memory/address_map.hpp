@@ -67,6 +67,15 @@ class address_map {
   /// The range around `at`, which must be one of its usable bytes. Of a block of a pool `bytes` is
   /// the number that its holder asked for; a block without a holder is not found.
   [[nodiscard]] std::optional<tracked_range> find(address at) const;
+  /// A mapping, or a part of a reservation without any.
+  struct touched {
+    bool is_mapping;
+    int device;
+    std::size_t bytes;
+  };
+  /// Finds what is at `at`, in a handler of a signal. Returns nothing at once while the lock is
+  /// held.
+  [[nodiscard]] std::optional<std::optional<touched>> try_find_touched(address at) const noexcept;
   /// Whether calls that wait for copies do so for copies of the memory at `at` within a device, and
   /// for fills of it.
   [[nodiscard]] bool is_synchronous(address at) const;

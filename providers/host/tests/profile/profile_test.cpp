@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -134,9 +137,61 @@ TEST_CASE("profile: HIPVMM_HOST_TOUCH goes before the profile") {
     CAPTURE(profile);
     CHECK(passed(run_child("the host reads mapped memory of a device",
                            {setting(profile), "HIPVMM_HOST_TOUCH=devices"})));
-    CHECK(was_segv(run_child("the host reads mapped memory of a device",
-                             {setting(profile), "HIPVMM_HOST_TOUCH=granted"})));
+    const child_result result = run_child("the host reads mapped memory of a device",
+                                          {setting(profile), "HIPVMM_HOST_TOUCH=granted"});
+    CAPTURE(result.output);
+    CHECK(was_segv(result));
+    CHECK(result.output.find("host code touched 0x") != std::string::npos);
+    CHECK(result.output.find(", device memory (mapping of " + std::to_string(granule) +
+                             " bytes of device 0)") != std::string::npos);
   }
+}
+
+HIPVMM_CHILD("the host reads addresses behind mapped memory") {
+  const mapped memory{granule};
+  void* reserved = nullptr;
+  REQUIRE(hipMemAddressReserve(&reserved, granule, 0, nullptr, 0) == hipSuccess);
+  static_cast<void>(*static_cast<const volatile std::byte*>(reserved));
+}
+
+HIPVMM_CHILD("the host reads address zero beside mapped memory") {
+  const mapped memory{granule};
+  static_cast<void>(*reinterpret_cast<const volatile std::byte*>(std::uintptr_t{8}));
+}
+
+TEST_CASE("profile: only what devices' addresses have to do with is told of") {
+  const std::vector<std::string> granted{"HIPVMM_HOST_TOUCH=granted"};
+  const child_result reserved = run_child("the host reads addresses behind mapped memory", granted);
+  CHECK(was_segv(reserved));
+  CHECK(reserved.output.find(" bytes) at which nothing is mapped.") != std::string::npos);
+  const child_result other = run_child("the host reads address zero beside mapped memory", granted);
+  CHECK(was_segv(other));
+  CHECK(other.output.find("host code touched") == std::string::npos);
+}
+
+HIPVMM_CHILD("a handler of the program's mends what the host reads") {
+  static std::atomic<int> seen{0};
+  static std::byte* at = nullptr;
+  struct sigaction own {};
+  own.sa_sigaction = [](int, siginfo_t* info, void*) {
+    ++seen;
+    if (info->si_addr != at) ::_exit(97);
+    ::mprotect(at, granule, PROT_READ);
+  };
+  own.sa_flags = SA_SIGINFO;
+  REQUIRE(::sigaction(SIGSEGV, &own, nullptr) == 0);
+  const mapped memory{granule};
+  at = memory.at();
+  static_cast<void>(*static_cast<const volatile std::byte*>(at));
+  CHECK(seen == 1);
+}
+
+TEST_CASE("profile: a handler of the program's comes behind the sentence") {
+  const child_result result = run_child("a handler of the program's mends what the host reads",
+                                        {"HIPVMM_HOST_TOUCH=granted"});
+  CAPTURE(result.output);
+  CHECK(passed(result));
+  CHECK(result.output.find("host code touched") != std::string::npos);
 }
 
 HIPVMM_CHILD("the host reads mapped memory that it was granted") {
