@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/check_resources.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 
@@ -49,8 +50,15 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
     if (bytes == 0)
       context = std::string{call} + " does not say how much it needs: free memory" +
                 (context.empty() ? "" : "; " + context);
-    throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(),
-                        context};
+    const std::size_t free = device.free_memory();
+    // Free memory may exceed a total that is a part of the host's memory.
+    const std::size_t total = std::max(device.total_memory(), free);
+    throw out_of_memory{shortage{.cause = exhausted::device_memory,
+                                 .device = device.ordinal(),
+                                 .requested = bytes,
+                                 .available = free,
+                                 .most = bytes > total ? total : 0,
+                                 .context = context}};
   }
   throw out_of_memory{exhausted::descriptors, device.ordinal(), bytes, device.free_memory(),
                       std::string{call} + " returned " + error_name(result) + " while " +

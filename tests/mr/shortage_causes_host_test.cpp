@@ -51,6 +51,23 @@ void check_cause(const std::optional<out_of_memory>& refused, exhausted cause,
   if (cause != exhausted::device_memory) CHECK(text.find("other programs") == std::string::npos);
 }
 
+TEST_CASE("out_of_memory: a request that is larger than the device is told so") {
+  const stream used{first_device};
+  const std::size_t bytes = 2 * first_device.total_memory();
+  hip_resource plain{first_device};
+  growable_device_vector<char> vector{first_device};
+  const std::string most = format_bytes(first_device.total_memory());
+  const std::string larger = "is larger than the device's memory of " + most + ": request less";
+  for (const auto& request : std::initializer_list<std::function<void()>>{
+           [&] { vector.resize_uninitialized(bytes); },
+           [&] { static_cast<void>(plain.allocate(used, bytes)); },
+           [&] {
+             device_buffer{bytes, used, &plain};
+           }})
+    check_cause(refusal(request), exhausted::device_memory, {larger.c_str()});
+  CHECK(vector.size() == 0);
+}
+
 pool_options at_most(std::size_t bytes) { return pool_options{.maximum_bytes = bytes}; }
 
 /// Blocks of a little less than a chunk, every second of which is free.
