@@ -200,6 +200,10 @@ TEST_CASE("device_scalar: is copied with a stream and moved without") {
   CHECK(copied.value(other) == 3);
   const device_scalar<int> moved = std::move(scalar);
   CHECK(moved.value(stream) == 3);
+  constexpr const char* empty = "the device_scalar is empty: it was moved from";
+  CHECK_THROWS_WITH_AS(static_cast<void>(scalar.value(stream)), empty, std::out_of_range);
+  CHECK_THROWS_WITH_AS(scalar.set_value(1, stream), empty, std::out_of_range);
+  CHECK_THROWS_WITH_AS(scalar.set_value_to_zero_async(stream), empty, std::out_of_range);
   CHECK_THROWS_AS(static_cast<void>(scalar.value(stream)), std::out_of_range);
 }
 

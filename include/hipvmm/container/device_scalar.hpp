@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <stdexcept>
+
 #include <hipvmm/container/device_uvector.hpp>
 
 namespace hipvmm {
@@ -33,16 +35,20 @@ class device_scalar {
       : storage_{other.storage_, stream, resource} {}
 
   /// Reads the value, waiting for `stream`. Throws: hip_error.
-  [[nodiscard]] T value(stream_ref stream) const { return storage_.front_element(stream); }
+  [[nodiscard]] T value(stream_ref stream) const { return held(storage_).front_element(stream); }
   /// Writes the value as device_uvector::set_element_async does. Throws: hip_error.
   void set_value_async(const T& value, stream_ref stream) {
-    storage_.set_element_async(0, value, stream);
+    held(storage_).set_element_async(0, value, stream);
   }
   void set_value_async(const T&& value, stream_ref stream) = delete;
   /// Writes zero bytes in the order of `stream`. Throws: hip_error.
-  void set_value_to_zero_async(stream_ref stream) { storage_.set_element_to_zero_async(0, stream); }
+  void set_value_to_zero_async(stream_ref stream) {
+    held(storage_).set_element_to_zero_async(0, stream);
+  }
   /// Writes the value and waits for `stream`. Throws: hip_error.
-  void set_value(const T& value, stream_ref stream) { storage_.set_element(0, value, stream); }
+  void set_value(const T& value, stream_ref stream) {
+    held(storage_).set_element(0, value, stream);
+  }
 
   [[nodiscard]] pointer data() noexcept { return storage_.data(); }
   [[nodiscard]] const_pointer data() const noexcept { return storage_.data(); }
@@ -59,6 +65,12 @@ class device_scalar {
   }
 
  private:
+  template <typename Storage>
+  static Storage& held(Storage& storage) {
+    if (storage.empty()) throw std::out_of_range{"the device_scalar is empty: it was moved from"};
+    return storage;
+  }
+
   device_uvector<T> storage_;
 };
 

@@ -274,7 +274,7 @@ class growable_device_vector : private growable_storage {
   /// memory; hip_error, and then elements from `index` on may be partly overwritten.
   void erase(size_type index, size_type count, stream_ref stream) {
     if (index > size_ || count > size_ - index)
-      throw std::out_of_range{range_message("erase", std::max(index + count, count))};
+      throw std::out_of_range{range_message("erase", index, count)};
     move_within(index * sizeof(T), (index + count) * sizeof(T), (size_ - index - count) * sizeof(T),
                 stream);
     size_ -= count;
@@ -379,9 +379,10 @@ class growable_device_vector : private growable_storage {
     return bytes;
   }
 
-  std::string range_message(const char* function, size_type value) const {
+  std::string range_message(const char* function, size_type value, size_type count = 0) const {
     return std::string{"growable_device_vector::"} + function + ": " + std::to_string(value) +
-           " is beyond the size, " + std::to_string(size_);
+           (count == 0 ? "" : " + " + std::to_string(count)) + " is beyond the size, " +
+           std::to_string(size_);
   }
   void require_index(size_type index, const char* function) const {
     if (index >= size_) throw std::out_of_range{range_message(function, index)};
