@@ -105,7 +105,8 @@ std::string right_defect(const void* address, device_ref owner, device_ref user,
   if (user != owner && !user.can_access_peer(owner))
     return user_name + " cannot reach memory of " + name_of(owner) + ": use a stream of " +
            name_of(owner) + ", or copy_peer_async";
-  return user_name + " has no right to memory of " + name_of(owner) + ": " + grant + ")";
+  return user_name + " has no right to memory of " + name_of(owner) + ": " + grant + ")" +
+         (user != owner ? ", or use a stream of " + name_of(owner) : "");
 }
 
 /// The first address that HIP knows no memory at, if that is so of the last byte before `end`
