@@ -9,7 +9,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "c/guard.hpp"
-#include "c/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -35,7 +35,7 @@ void for_each_part(std::string_view text, char separator, Each each) {
 std::string advice_on(std::string_view name, const std::vector<option>& table) {
   std::vector<std::string> names;
   for (const option& each : table) names.push_back(each.name);
-  return name_advice(name, names);
+  return detail::name_advice(name, names);
 }
 
 void set(const std::string& of, const option& chosen, std::string_view value) {

@@ -12,7 +12,7 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
-#include "c/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 // Options as text: "release_threshold=4GiB,maximum=80%".
 namespace hipvmm::c {
@@ -82,7 +82,7 @@ template <typename Value>
     if (name == value) return meaning;
     names.emplace_back(name);
   }
-  const std::string nearest = nearest_name(value, names);
+  const std::string nearest = detail::nearest_name(value, names);
   refuse_value("it is none of the names" + (nearest.empty() ? "" : ", the nearest is " + nearest));
 }
 

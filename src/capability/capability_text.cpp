@@ -9,6 +9,9 @@
 #include <optional>
 #include <stdexcept>
 #include <utility>
+#include <vector>
+
+#include "core/text/nearest_name.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -78,7 +81,20 @@ std::string known_keys(keys known) {
          " in nanoseconds, descriptors_per_chunk=NUMBER and visibility_delay=TIME, such as 2ms";
 }
 
+std::string nearest_key(std::string_view key, keys known) {
+  std::vector<std::string> names{"descriptors_per_chunk", "visibility_delay"};
+  for (std::size_t i = 0; i < trait_count; ++i) names.emplace_back(name_of(static_cast<trait>(i)));
+  for (const cost_key& each : cost_keys) names.emplace_back(each.name);
+  if (known == keys::all)
+    names.insert(names.end(), {"minimum_granularity", "recommended_granularity"});
+  return nearest_name(key, names);
+}
+
 [[noreturn]] void reject(std::string_view line, keys known) {
+  const std::string_view key = line.substr(0, line.find('='));
+  if (const std::string nearest = nearest_key(key, known); !nearest.empty() && nearest != key)
+    throw std::invalid_argument{"\"" + std::string{line.substr(0, 200)} +
+                                "\" is not understood; did you mean " + nearest + "?"};
   throw std::invalid_argument{"\"" + std::string{line.substr(0, 200)} +
                               "\" is not understood; known are " + known_keys(known)};
 }

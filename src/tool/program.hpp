@@ -23,7 +23,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include "c/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 #include "tool/output_file.hpp"
 #include "tool/printable.hpp"
 
@@ -96,7 +96,7 @@ std::optional<Number> number_in(std::string_view text) {
 inline auto one_of(std::vector<std::string> names) {
   return [names = std::move(names)](const std::string& text) -> std::string {
     if (std::find(names.begin(), names.end(), text) != names.end()) return {};
-    return "there is no '" + text + "'; " + c::name_advice(text, names);
+    return "there is no '" + text + "'; " + detail::name_advice(text, names);
   };
 }
 
@@ -195,7 +195,7 @@ inline std::string unknown_option(const CLI::App& app, const std::string& word) 
   for (const CLI::Option* each : app.get_options())
     for (const std::string& spelling : each->get_lnames())
       known.push_back(std::string{"--"}.append(spelling));
-  const std::string nearest = c::nearest_name(name, known);
+  const std::string nearest = detail::nearest_name(name, known);
   return "there is no option '" + name + "'" +
          (app.get_subcommands({}).empty() ? "" : " before the subcommand") +
          (nearest.empty() ? "" : "; did you mean " + nearest + "?");
@@ -206,7 +206,7 @@ inline std::string unknown_word(const CLI::App& app, const std::string& word) {
   for (const CLI::App* each : app.get_subcommands({})) subcommands.push_back(each->get_name());
   return subcommands.empty()
              ? "'" + word + "' is one word too many"
-             : "there is no subcommand '" + word + "'; " + c::name_advice(word, subcommands);
+             : "there is no subcommand '" + word + "'; " + detail::name_advice(word, subcommands);
 }
 
 /// A sentence about the words that no option took, in their order. It leaves out words that may be

@@ -281,9 +281,26 @@ TEST_CASE("capability text: a line that makes no sense is refused and quoted") {
     capability::record found;
     CHECK_THROWS_WITH_AS(
         detail::read_line(line, detail::keys::all, persistence::lasting, {}, found),
-        doctest::Contains(("\"" + std::string{line} + "\" is not understood; known are").c_str()),
+        doctest::Contains(("\"" + std::string{line} + "\" is not understood; ").c_str()),
         std::invalid_argument);
   }
+}
+
+TEST_CASE("capability text: the key that a misspelt one is near to is named, and no list") {
+  capability::record found;
+  const auto assume = [&](const char* line) {
+    detail::read_line(line, detail::keys::assumable, persistence::passing, {}, found);
+  };
+  CHECK_THROWS_WITH_AS(assume("tail_acess=no"),
+                       "\"tail_acess=no\" is not understood; did you mean tail_access?",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(assume("cost_umap=1"),
+                       "\"cost_umap=1\" is not understood; did you mean cost_unmap?",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(assume("tail_access=maybe"), doctest::Contains("understood; known are "),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(assume("xyz=no"), doctest::Contains("understood; known are "),
+                       std::invalid_argument);
 }
 
 TEST_CASE("capability text: what HIP says itself cannot be assumed") {

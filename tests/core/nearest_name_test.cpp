@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "c/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 #include "support/test.hpp"
 
-namespace hipvmm::c {
+namespace hipvmm::detail {
 namespace {
 
 TEST_CASE("nearest_name: slips of the keyboard, other spellings and parts of a name") {
@@ -34,4 +34,4 @@ TEST_CASE("name_advice: the nearest name, or all") {
 }
 
 }  // namespace
-}  // namespace hipvmm::c
+}  // namespace hipvmm::detail

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "c/nearest_name.hpp"
+#include "core/text/nearest_name.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <utility>
 
-namespace hipvmm::c {
+namespace hipvmm::detail {
 namespace {
 
 std::string folded(std::string_view name) {
@@ -83,4 +83,4 @@ std::string name_advice(std::string_view wrong, const std::vector<std::string>& 
   return text;
 }
 
-}  // namespace hipvmm::c
+}  // namespace hipvmm::detail

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace hipvmm::c {
+namespace hipvmm::detail {
 
 /// The valid name that a caller most likely meant by `wrong`, or an empty string. Dashes in front,
 /// case and - or _ make no difference.
@@ -17,4 +17,4 @@ namespace hipvmm::c {
 [[nodiscard]] std::string name_advice(std::string_view wrong,
                                       const std::vector<std::string>& names);
 
-}  // namespace hipvmm::c
+}  // namespace hipvmm::detail

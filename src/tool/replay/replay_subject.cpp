@@ -14,8 +14,8 @@
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include "c/nearest_name.hpp"
 #include "c/settings.hpp"
+#include "core/text/nearest_name.hpp"
 #include "tool/replay/replay_clock.hpp"
 
 namespace hipvmm::tool {
@@ -266,7 +266,7 @@ std::unique_ptr<replay_subject> make_subject(std::string_view name,
     names.emplace_back(kind.name);
   }
   throw std::invalid_argument{"there is no resource '" + std::string{name} + "'; " +
-                              c::name_advice(name, names)};
+                              detail::name_advice(name, names)};
 }
 
 }  // namespace hipvmm::tool

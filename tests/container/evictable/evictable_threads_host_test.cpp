@@ -385,9 +385,7 @@ EVICTABLE_TEST_CASE("evictable: callbacks of its calls may wait for a thread tha
   CHECK(was_served);
 }
 
-HIPVMM_TEST_CASE_IN("evictable: one that is made waits for work that has no use",
-                    {device_of_threads}) {
-  if (!can_sleep()) return;
+EVICTABLE_TEST_CASE("evictable: one that is made waits for work that has no use") {
   const memory_tag tag;
   region memory{first_device, 8 * MiB, tagged_by(tag)};
   memory.commit(0, 8 * MiB);
