@@ -214,6 +214,8 @@ TEST_CASE("hipvmm-replay: --pool sets options of the resource, and refuses other
   check_fails(with({"--resource", "hip", "--pool", "maximum=2MiB"}), 2,
               {"hipMalloc has no options"});
   check_fails(with({"--limit", "2MiB", "--pool", "maximum=2MiB"}), 2, {"--limit", "maximum"});
+  check_fails(with({"--limit", "1KiB"}), 2, {"raise --limit"});
+  check_fails(with({"--pool", "maximum=1KiB"}), 2, {"raise maximum (see"});
 }
 
 TEST_CASE("hipvmm-replay: a result that cannot be written is a failure") {

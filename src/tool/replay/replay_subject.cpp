@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <hipvmm/mr/pool/arena_resource.hpp>
@@ -14,6 +15,7 @@
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include "c/guard.hpp"
 #include "c/settings.hpp"
 #include "core/text/nearest_name.hpp"
 #include "tool/replay/replay_clock.hpp"
@@ -241,9 +243,18 @@ std::unique_ptr<replay_subject> make_unlimited(const subject_options& options) {
   return std::make_unique<Subject>(options);
 }
 
+/// A refusal names the option that the caller gave.
 template <typename Subject>
 std::unique_ptr<replay_subject> make_limited(const subject_options& options) {
-  return std::make_unique<Subject>(options);
+  try {
+    return std::make_unique<Subject>(options);
+  } catch (const std::invalid_argument& refused) {
+    std::string text = c::with_option_names(refused.what());
+    constexpr std::string_view advice = "raise maximum";
+    if (const std::size_t at = text.find(advice); at != text.npos && options.limit_bytes)
+      text.replace(at, advice.size(), "raise --limit");
+    throw std::invalid_argument{text};
+  }
 }
 
 constexpr std::array<subject_kind, 5> kinds{{
