@@ -13,10 +13,9 @@ enum class log_level { trace, debug, info, warn, error, critical, off };
 
 /// The debug log: lines about the library's memory operations.
 /// - Lines are appended to the file that HIPVMM_DEBUG_LOG_FILE or else hipMM's RMM_DEBUG_LOG_FILE
-///   names, else written to standard error.
+///   names, and whose folders are made, else written to standard error.
 /// - Levels below CMake's HIPVMM_LOGGING_LEVEL (by default trace and debug) are not compiled into
 ///   the library.
-/// - The initial level is info with a file and off without one: failures already reach the program
 /// - The initial level is info with a file and off without one, because failures already reach the
 ///   program as exceptions or by its error handler. A library built with CMake's HIPVMM_RMM begins
 ///   with info in any case, as hipMM does.
