@@ -85,10 +85,11 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     }
   }
   const bool is_over = is_raised && has_told.load();
-  const bool has_info = (handler_before.sa_flags & SA_SIGINFO) != 0;
-  if (!is_over && has_info) return handler_before.sa_sigaction(signal, info, context);
   const auto handler = handler_before.sa_handler;
-  if (!is_over && handler != SIG_DFL && handler != SIG_IGN) return handler(signal);
+  if (!is_over && handler != SIG_DFL && handler != SIG_IGN) {
+    const bool has_info = (handler_before.sa_flags & SA_SIGINFO) != 0;
+    return has_info ? handler_before.sa_sigaction(signal, info, context) : handler(signal);
+  }
   // The instruction is repeated, and the signal ends the process.
   struct sigaction by_system {};
   by_system.sa_handler = SIG_DFL;
