@@ -62,15 +62,6 @@ TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps every right
   }
 }
 
-TEST_CASE_FIXTURE(small_region, "region: extend backs all bytes asked for") {
-  const auto blocker = block_addresses_behind();
-  region.extend(16 * unit, 6 * unit);
-  CHECK(region.committed_from(0) == 6 * unit);
-  check_contents();
-  write_tags(region, 4, 6, 2, stream);
-  check_tags(region, 4, 6, 2, stream);
-}
-
 TEST_CASE_FIXTURE(small_region, "region: extend rounds up to the granularity") {
   region.extend(8 * unit + 1, 4 * unit + 1);
   CHECK(region.max_bytes() >= 9 * unit);

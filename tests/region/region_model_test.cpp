@@ -211,8 +211,10 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
     if (what == 0 && below(generator, 4) == 0 && !model.is_moving()) {
       const std::size_t front = below(generator, model.free_in_front() + 1);
       const std::size_t size = model_granules + below(generator, model_granules);
-      region.rebase(front * unit, size * unit, 0);
+      const std::size_t backed = in_steps ? 0 : below(generator, most_at_once);
+      region.rebase(front * unit, size * unit, backed * unit);
       tag(model.rebase(front, region.max_bytes() / unit));
+      tag(model.commit(0, backed));
       REQUIRE(model.granules() >= size);
     } else if (what == 2 && below(generator, 2) == 0) {
       const std::size_t count = in_steps ? 1 : 1 + below(generator, 4);

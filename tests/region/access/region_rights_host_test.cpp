@@ -143,17 +143,6 @@ TEST_CASE_FIXTURE(five_chunks, "region: rights of a range go with the chunk that
   CHECK(has(5, writes, reads));
 }
 
-TEST_CASE_FIXTURE(five_chunks, "region: rights of a range end with their chunk") {
-  region.set_access(5 * unit, 2 * unit, peer_alone);
-  region.decommit(5 * unit, unit);
-  region.commit(5 * unit, unit);
-  CHECK(has(5, writes, reads));
-  CHECK(has(6, no_right, reads));
-  region.trim(5 * unit, stream);
-  region.commit(6 * unit, unit);
-  CHECK(has(6, writes, reads));
-}
-
 TEST_CASE("region: rights of a range stay where the region moves") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   five_chunks all;

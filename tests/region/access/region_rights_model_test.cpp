@@ -23,7 +23,7 @@ class modelled_rights {
   explicit modelled_rights(device_ref peer) : devices_{first_device, peer} {}
 
   void step(std::mt19937& generator) {
-    switch (below(generator, 8)) {
+    switch (below(generator, 9)) {
       case 0:
       case 1:
         return commit(generator);
@@ -37,6 +37,8 @@ class modelled_rights {
         return set_range(generator);
       case 6:
         return move(generator);
+      case 7:
+        return trim(generator);
       default:
         region_.prepare(unit_, both_ways[below(generator, 2)]);
         if (below(generator, 2) == 0) detail::wait_for_background_tasks();
@@ -113,6 +115,12 @@ class modelled_rights {
       at = at->first + at->second.count <= end ? chunks_.erase(at) : std::next(at);
     }
     region_.decommit(first * unit_, (end - first) * unit_);
+  }
+  void trim(std::mt19937& generator) {
+    for (auto at = chunks_.begin(); at != chunks_.end(); ++at) end_move(at);
+    const std::size_t end = granules / 2 + below(generator, granules / 2);
+    region_.trim(end * unit_, hipvmm::stream{});
+    chunks_.erase(chunks_.lower_bound(end), chunks_.end());
   }
   void grant(std::mt19937& generator) {
     const std::size_t index = below(generator, 2);
