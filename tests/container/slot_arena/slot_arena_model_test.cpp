@@ -66,6 +66,10 @@ class arena_twin {
       REQUIRE(arena_.in_use(which) == one.in_use);
       REQUIRE(arena_.length(which) == one.bytes.size());
       used += one.bytes.size() * arena_.planes();
+      REQUIRE(arena_.capacity(which) >= arena_.length(which));
+      for (std::size_t plane = 0; plane < arena_.planes(); ++plane)
+        REQUIRE(arena_.pointer(which, plane) ==
+                advance(base_, which * arena_.slot_stride() + plane * arena_.plane_stride()));
       if (one.bytes.empty()) continue;
       for (std::size_t plane = 0; plane < arena_.planes(); ++plane)
         REQUIRE(read_bytes(streams_.get_stream(one.stream), arena_.pointer(which, plane),
@@ -125,6 +129,11 @@ class arena_twin {
           below(generator_, below(generator_, 2) == 0 ? 3000 : granule());
       lengths.push_back(std::min(present + added_bytes, options_.bytes_per_slot));
     }
+    // A slot that is named twice, with a shorter length that it has already.
+    if (below(generator_, 3) == 0) {
+      slots.push_back(which);
+      lengths.push_back(below(generator_, model_[which].bytes.size() + 1));
+    }
     const stream_ref stream = streams_.get_stream(model_[which].stream);
     try {
       arena_.commit(slots, lengths, stream);
@@ -137,7 +146,7 @@ class arena_twin {
       slot_model& one = model_[slots[i]];
       one.in_use = true;
       const std::size_t before = one.bytes.size();
-      const byte_vector added(lengths[i] - before,
+      const byte_vector added(std::max(lengths[i], before) - before,
                               static_cast<unsigned char>(below(generator_, 256)));
       one.bytes.insert(one.bytes.end(), added.begin(), added.end());
       if (added.empty()) continue;
@@ -149,6 +158,7 @@ class arena_twin {
 
   stream_pool streams_{3};
   slot_arena arena_;
+  void* const base_ = arena_.base();
   std::vector<slot_model> model_;
   slot_arena_options options_;
   bool shares_ = options_.layout == slot_layout::separate &&

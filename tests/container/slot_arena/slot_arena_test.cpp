@@ -10,29 +10,6 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-TEST_CASE_FIXTURE(four_slots, "slot_arena: a slot grows in place in every plane") {
-  CHECK(arena.statistics().held_bytes == 0);
-  arena.commit(sizes{2}, sizes{100}, stream);
-  void* const at = arena.pointer(2, 1);
-  write_end(arena, 2, 100, 1, stream);
-  arena.commit(sizes{2}, sizes{3 * granule() + 1}, stream);
-  CHECK(arena.pointer(2, 1) == at);
-  CHECK(arena.length(2) == 3 * granule() + 1);
-  CHECK(arena.capacity(2) == 4 * granule());
-  write_end(arena, 2, 1000, 7, stream);
-  CHECK(has_end(arena, 2, 1000, 7, stream));
-  CHECK(read_bytes(stream, at, 100) == pattern(100, 2));
-  CHECK(arena.statistics().held_bytes == 4 * row());
-}
-
-TEST_CASE("slot_arena: addresses are those that the strides say") {
-  const slot_arena arena{first_device, small_slots()};
-  CHECK(arena.slot_stride() == 4 * granule());
-  CHECK(arena.plane_stride() == 16 * granule());
-  CHECK(arena.pointer(0) == arena.base());
-  CHECK(arena.pointer(3, 1) == advance(arena.base(), (16 + 12) * granule()));
-}
-
 TEST_CASE("slot_arena: a batch is committed as a whole") {
   const stream stream{first_device};
   slot_arena arena{first_device, small_slots(4, 5 * row())};
@@ -48,15 +25,6 @@ TEST_CASE("slot_arena: a batch is committed as a whole") {
   CHECK(after.spare_bytes == 0);
   CHECK(after.kept_bytes == 0);
   CHECK_NOTHROW(arena.commit(sizes{2, 0}, sizes{granule(), 2 * granule()}, stream));
-}
-
-TEST_CASE_FIXTURE(four_slots,
-                  "slot_arena: a shorter length changes nothing, and a slot may be named twice") {
-  arena.commit({0, 0}, {granule() + 1, 10}, stream);
-  CHECK(arena.length(0) == granule() + 1);
-  arena.commit({0}, sizes{10}, stream);
-  CHECK(arena.length(0) == granule() + 1);
-  CHECK(arena.statistics().used_bytes == 2 * (granule() + 1));
 }
 
 TEST_CASE_FIXTURE(four_slots, "slot_arena: a released slot is acquired with its blocks") {

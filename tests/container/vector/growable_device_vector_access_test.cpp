@@ -136,23 +136,5 @@ TEST_CASE("growable_device_vector: its own elements can be made read-only" * nee
   CHECK(vector.copy_to_host(stream) == series<element8>(0, 1000));
 }
 
-TEST_CASE("growable_device_vector: one on another device grows, shrinks and keeps its elements") {
-  HIPVMM_REQUIRE_TWO_DEVICES();
-  const device_ref second{1};
-  const stream stream{second};
-  vector_of_8 vector{second};
-  vector.append(series<element8>(0, 1'000'000), stream);
-  const element8* const data = vector.data();
-  vector.resize(600'000, stream);
-  vector.shrink_to_fit(stream, tail_chunk::replace);
-  vector.resize(700'000, numbered<element8>(5), stream);
-  std::vector<element8> expected = series<element8>(0, 600'000);
-  expected.resize(700'000, numbered<element8>(5));
-  CHECK(vector.copy_to_host(stream) == expected);
-  CHECK((vector.data() == data) == vector.is_address_stable());
-  CHECK(vector.device() == second);
-  CHECK(device_ref::current() == first_device);
-}
-
 }  // namespace
 }  // namespace hipvmm::test

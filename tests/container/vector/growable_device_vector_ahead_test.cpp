@@ -152,24 +152,6 @@ TEST_CASE("growable_device_vector: nothing is made ahead past the maximum") {
   }
 }
 
-TEST_CASE("growable_device_vector: growth past the maximum takes what is ready along") {
-  const stream stream;
-  for (const prefetch_level how : both_ways) {
-    growth_options small = sixteen_ahead(how);
-    small.max_bytes = 20 * MiB;
-    growable_device_vector<element12> vector{first_device, small};
-    const std::vector<element12> block(1'200'000, numbered<element12>(3));
-    vector.append(block, stream);
-    wait_for_background_tasks();
-    CHECK(vector.statistics().ahead_bytes > 0);
-    vector.append(block, stream);
-    wait_for_background_tasks();
-    std::vector<element12> expected = block;
-    expected.insert(expected.end(), block.begin(), block.end());
-    CHECK(vector.copy_to_host(stream) == expected);
-  }
-}
-
 TEST_CASE("growable_device_vector: shrink_to_fit releases what is ready, too") {
   const stream stream;
   vector_of_granules vector{first_device, sixteen_ahead(prefetch_level::mapped)};

@@ -114,15 +114,6 @@ TEST_CASE("growable_device_vector: elements that the target's devices may not re
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
-                  "growable_device_vector: pageable sources may go as soon as append returns") {
-  for (std::size_t index = 100; index < 200; ++index) {
-    const element12 single = numbered<element12>(index);
-    vector.append(&single, 1, stream);
-  }
-  CHECK(contents() == series<element12>(0, 200));
-}
-
-TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: a count that overflows throws length_error") {
   constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   const element12 single = numbered<element12>(1);

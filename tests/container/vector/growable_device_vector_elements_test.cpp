@@ -40,40 +40,6 @@ struct hundred_fours {
   hundred_fours() { vector.append(four_byte_series(0, 100), stream); }
 };
 
-TEST_CASE_FIXTURE(
-    hundred_fours,
-    "growable_device_vector: a shorter size drops the last elements and keeps the capacity") {
-  const std::size_t capacity = vector.capacity();
-  vector.resize(40, stream);
-  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 40));
-  vector.resize(30, numbered_four(1), stream);
-  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 30));
-  vector.resize_uninitialized(20);
-  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 20));
-  vector.pop_back();
-  CHECK(vector.size() == 19);
-  CHECK(vector.capacity() == capacity);
-}
-
-TEST_CASE_FIXTURE(hundred_fours,
-                  "growable_device_vector: resize_uninitialized keeps the elements there are") {
-  vector.resize_uninitialized(2'000'000);
-  CHECK(vector.size() == 2'000'000);
-  vector.resize_uninitialized(100);
-  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 100));
-}
-
-TEST_CASE_FIXTURE(hundred_fours,
-                  "growable_device_vector: clear drops all elements and keeps the memory") {
-  const std::size_t capacity = vector.capacity();
-  const auto* const data = vector.data();
-  vector.clear();
-  CHECK(vector.empty());
-  CHECK(vector.capacity() == capacity);
-  CHECK(vector.data() == data);
-  CHECK(vector.copy_to_host(stream).empty());
-}
-
 TEST_CASE("growable_device_vector: an index beyond the size throws out_of_range with both") {
   const stream stream;
   vector_of_4 vector;

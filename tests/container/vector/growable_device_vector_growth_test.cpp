@@ -56,16 +56,6 @@ TEST_CASE("growable_device_vector: data stays the same while it grows to its max
   CHECK(vector.statistics().base_moves == 0);
 }
 
-TEST_CASE("growable_device_vector: elements stay what they are while it grows") {
-  const stream stream;
-  vector_of_8 vector;
-  vector.append(series<element8>(0, 1000), stream);
-  for (std::size_t size = 4 * MiB; size <= 64 * MiB; size *= 2)
-    vector.resize_uninitialized(size / sizeof(element8));
-  vector.resize_uninitialized(1000);
-  CHECK(vector.copy_to_host(stream) == series<element8>(0, 1000));
-}
-
 TEST_CASE("growable_device_vector: reserve adds no slack and changes no size") {
   vector_of_8 vector;
   const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_device_vector.hpp>
 
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/fallback.hpp"
 #include "support/test.hpp"
+#include "support/test_bytes.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -16,7 +18,12 @@ namespace {
 template <typename T>
 class twins {
  public:
-  explicit twins(const growth_options& options) : vector_{first_device, options} {
+  explicit twins(const growth_options& options, device_ref device = first_device)
+      : streams_{device, 3},
+        previous_{device},
+        // A resource's memory is open to the devices that it says.
+        peer_{options.resource == nullptr ? peer_of(device) : std::nullopt},
+        vector_{device, options} {
     if (peer_) of_peer_.emplace(*peer_);
   }
 
@@ -33,8 +40,10 @@ class twins {
     stream.wait(previous_);
     change(stream);
     previous_.record(stream);
+    REQUIRE(device_ref::current() == first_device);
     REQUIRE(vector_.size() == model_.size());
     REQUIRE(vector_.capacity() >= vector_.size());
+    REQUIRE(vector_.max_size() >= vector_.capacity());
   }
   void compare() {
     const bool peer_reads = right_ != access_right::none;
@@ -51,11 +60,12 @@ class twins {
  private:
   void change(stream_ref stream) {
     const std::size_t size = model_.size();
-    const std::size_t count = below(generator_, below(generator_, 4) == 0 ? 60'000 : 50);
+    const std::size_t most = test_bytes(60'000 * sizeof(T), 100 * sizeof(T)) / sizeof(T);
+    const std::size_t count = below(generator_, below(generator_, 4) == 0 ? most : 50);
     const T value = numbered<T>(below(generator_, 1000));
     const std::size_t index = below(generator_, size + 1);
     const auto place = model_.begin() + static_cast<std::ptrdiff_t>(index);
-    switch (below(generator_, 20)) {
+    switch (below(generator_, 22)) {
       case 0:
         vector_.push_back(value, stream);
         return model_.push_back(value);
@@ -79,11 +89,14 @@ class twins {
         return model_.resize(size + count, value);
       case 5:
       case 6:
-        vector_.resize(index, value, stream);
+        keep_memory([&] {
+          count % 2 == 0 ? vector_.resize(index, value, stream)
+                         : vector_.resize_uninitialized(index);
+        });
         return model_.resize(index);
       case 7:
         if (size == 0) return;
-        vector_.pop_back();
+        keep_memory([&] { vector_.pop_back(); });
         return model_.pop_back();
       case 8:
         if (index == size) return;
@@ -141,15 +154,30 @@ class twins {
         if (!peer_) return;
         right_ = below(generator_, 2) == 0 ? access_right::none : peer_right();
         return vector_.grant(*peer_, right_);
+      case 19:
+        keep_memory([&] { vector_.clear(); });
+        return model_.clear();
+      case 20:
+        vector_.resize_uninitialized(size + count);
+        return vector_.resize_uninitialized(size);
       default:
         return vector_.reserve(size + count);
     }
   }
+  /// Calls `shorten`, which must change neither the address nor the capacity.
+  template <typename Shorten>
+  void keep_memory(Shorten shorten) {
+    const T* const data = vector_.data();
+    const std::size_t capacity = vector_.capacity();
+    shorten();
+    REQUIRE(vector_.data() == data);
+    REQUIRE(vector_.capacity() == capacity);
+  }
 
   std::mt19937 generator_ = seeded_generator();
-  stream_pool streams_{first_device, 3};
+  stream_pool streams_;
   event previous_;
-  std::optional<device_ref> peer_ = peer_of(first_device);
+  std::optional<device_ref> peer_;
   std::optional<stream> of_peer_;
   access_right right_ = access_right::none;
   growable_device_vector<T> vector_;
@@ -162,10 +190,29 @@ TEST_CASE_TEMPLATE("growable_device_vector: random calls on several streams agre
   subject.run(400);
 }
 
+TEST_CASE("growable_device_vector: random calls on another device agree with std::vector") {
+  HIPVMM_REQUIRE_TWO_DEVICES();
+  twins<element12> subject{{}, second_device};
+  subject.run(300);
+}
+
+TEST_CASE("growable_device_vector on a resource: random calls agree with std::vector") {
+  mr::vmm_pool_resource pool{first_device};
+  twins<element12> subject{{.resource = &pool}};
+  subject.run(300);
+}
+
 TEST_CASE(
     "growable_device_vector: random calls past one maximum after another agree with std::vector") {
-  twins<element<100>> subject{{.max_bytes = granule()}};
-  subject.run(300);
+  for (const std::size_t granules : {1, 3, 8}) {
+    CAPTURE(granules);
+    twins<element<100>> subject{{.max_bytes = granules * granule()}};
+    subject.run(150);
+    // A chunk each, and elements that reach across their ends.
+    twins<element300> in_granules{
+        {.max_bytes = granules * granule(), .step_limit = 0, .granule_bytes = granule()}};
+    in_granules.run(150);
+  }
 }
 
 TEST_CASE("growable_device_vector: random calls with memory made ahead agree with std::vector") {

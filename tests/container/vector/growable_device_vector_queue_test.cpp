@@ -2,13 +2,10 @@
 // erase_front: windows and queues.
 #include <hipvmm/container/growable_device_vector.hpp>
 
-#include <deque>
-
 #include <hipvmm/container/device_appender.hpp>
 #include "core/background_task.hpp"
 #include "support/captures.hpp"
 #include "support/element.hpp"
-#include "support/random_seed.hpp"
 #include "support/region/fallback.hpp"
 #include "support/region/prefetch_levels.hpp"
 #include "support/test.hpp"
@@ -113,34 +110,6 @@ TEST_CASE_FIXTURE(queue, "growable_device_vector: shrink_to_fit that replaces ke
   vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.capacity() * sizeof(element300) <= 2 * granule());
   check(2 * per_granule() + 7, count);
-}
-
-TEST_CASE_FIXTURE(queue, "growable_device_vector: what is behind erased elements is as any other") {
-  vector.erase_front(2 * per_granule() + 3, stream);
-  std::vector<element300> model = series<element300>(2 * per_granule() + 3, per_granule() + 2);
-  const std::vector<element300> block = series<element300>(7, 1000);
-
-  vector.insert(0, block, stream);
-  model.insert(model.begin(), block.begin(), block.end());
-  CHECK(vector.copy_to_host(stream) == model);
-  vector.erase(10, 500, stream);
-  model.erase(model.begin() + 10, model.begin() + 510);
-  CHECK(vector.copy_to_host(stream) == model);
-  vector.append_from_device(vector.span().first(300), stream);
-  for (int i = 0; i < 300; ++i) model.push_back(element300{model[static_cast<std::size_t>(i)]});
-  vector.assign(vector.span().subspan(5, 400), stream);
-  model = std::vector<element300>(model.begin() + 5, model.begin() + 405);
-  CHECK(vector.copy_to_host(stream) == model);
-  const growable_device_vector<element300> copied = vector.clone(stream);
-  CHECK(copied.copy_to_host(stream) == model);
-  vector.reserve(3 * per_granule());
-  CHECK(vector.capacity() >= 3 * per_granule());
-  growable_device_vector<element300> taken = std::move(vector);
-  CHECK(taken.copy_to_host(stream) == model);
-  taken.erase_front(400, stream);
-  CHECK(taken.empty());
-  CHECK(vector.empty());
-  CHECK_NOTHROW(vector.erase_front(0, stream));
 }
 
 TEST_CASE("growable_device_vector: a queue of any length stays in a small reservation") {
@@ -288,39 +257,6 @@ TEST_CASE("growable_device_vector: erase_front leaves the chunk that was made ah
     CHECK(vector.statistics().ahead_hits == hits + 1);
     vector.append(series<element300>(3 * per_granule(), 10), stream);
     CHECK(vector.copy_to_host(stream) == series<element300>(3 * per_granule() - 1, 11));
-  }
-}
-
-/// Random appends and erasures at the front, compared with std::deque.
-TEST_CASE("growable_device_vector: a random queue agrees with std::deque") {
-  const stream stream;
-  for (const std::size_t granules : {1, 3, 8}) {
-    CAPTURE(granules);
-    std::mt19937 generator = seeded_generator();
-    growable_device_vector<element300> vector{first_device, by_granules(granules)};
-    std::deque<element300> model;
-    std::size_t next = 0;
-    for (int step = 0; step < 60; ++step) {
-      CAPTURE(step);
-      const std::size_t count = below(generator, per_granule());
-      if (below(generator, 5) < 3) {
-        const std::vector<element300> block = series<element300>(next, count);
-        vector.append(block, stream);
-        model.insert(model.end(), block.begin(), block.end());
-        next += count;
-      } else {
-        const std::size_t erased = std::min(2 * count, model.size());
-        vector.erase_front(erased, stream);
-        model.erase(model.begin(), model.begin() + static_cast<std::ptrdiff_t>(erased));
-      }
-      if (below(generator, 20) == 0) vector.shrink_to_fit(stream);
-      REQUIRE(vector.size() == model.size());
-      REQUIRE(vector.size() <= vector.capacity());
-      REQUIRE(vector.capacity() <= vector.max_size());
-      if (step % 10 == 0)
-        REQUIRE(vector.copy_to_host(stream) == std::vector<element300>(model.begin(), model.end()));
-    }
-    CHECK(vector.copy_to_host(stream) == std::vector<element300>(model.begin(), model.end()));
   }
 }
 

@@ -49,28 +49,6 @@ TEST_CASE_FIXTURE(counted_pool, "growable_device_vector on a resource: copies fe
   CHECK(vector.statistics().growth_steps < 25);
 }
 
-TEST_CASE_FIXTURE(counted_pool, "growable_device_vector on a resource: works as any other") {
-  pooled_vector vector{first_device, options()};
-  vector.append(series<element12>(0, 1000), stream);
-  vector.insert(500, series<element12>(0, 10), stream);
-  vector.erase(500, 10, stream);
-  vector.erase_front(900, stream);
-  CHECK(vector.copy_to_host(stream) == series<element12>(900, 100));
-  vector.append(series<element12>(1000, 2000), stream);
-  CHECK(vector.copy_to_host(stream) == series<element12>(900, 2100));
-  vector.shrink_to_fit(stream, tail_chunk::replace);
-  CHECK(vector.copy_to_host(stream) == series<element12>(900, 2100));
-  const pooled_vector copied = vector.clone(stream);
-  CHECK(copied.copy_to_host(stream) == series<element12>(900, 2100));
-  pooled_vector taken = std::move(vector);
-  vector = std::move(taken);
-  vector.clear();
-  CHECK(vector.shrink_to_fit(stream) != 0);
-  CHECK(vector.data() == nullptr);
-  vector.push_back(numbered<element12>(4), stream);
-  CHECK(vector.element(0, stream) == numbered<element12>(4));
-}
-
 TEST_CASE("growable_device_vector on a resource: a queue of any length stays small") {
   counted_pool subject;
   pooled_vector vector{first_device, subject.options()};
