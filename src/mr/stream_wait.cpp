@@ -12,6 +12,7 @@
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/device.hpp"
+#include "runtime/ends/refused_ends.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pool/hip_pool.hpp"
 #include "runtime/stream.hpp"
@@ -44,13 +45,13 @@ std::optional<bool> captured_unless_gone(stream_ref stream, std::size_t bytes) {
 
 bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexcept {
   const hipError_t result = free_in(stream, pointer);
-  if (!is_stream_missing(result)) {
+  const bool is_gone = is_stream_missing(result);
+  if (is_gone || result == hipErrorStreamCaptureUnsupported)
+    clear_last_error();
+  else
     report(result, "hipFreeAsync");
-    return true;
-  }
-  clear_last_error();
-  warn_gone(stream, bytes);
-  return false;
+  if (is_gone) warn_gone(stream, bytes);
+  return !is_gone && is_released(result);
 }
 
 bool wait_for_work(stream_ref stream, std::size_t bytes) {

@@ -15,8 +15,8 @@ namespace hipvmm::detail {
 /// nothing if there is no such stream, after a warning. Throws: hip_error.
 [[nodiscard]] std::optional<bool> captured_unless_gone(stream_ref stream, std::size_t bytes);
 
-/// Frees a block of a pool of HIP's in `stream`, and reports a failure. Returns false if there is
-/// no such stream, after a warning: then the caller still has the block.
+/// Frees a block of a pool of HIP's in `stream`. Returns false if HIP refuses, and another call may
+/// free it: reported, but for a refusal because another stream is captured.
 [[nodiscard]] bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
 /// Waits for `stream`, in which a block of `bytes` is deallocated. If that fails, as for a

@@ -280,6 +280,7 @@ void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t byte
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
   if (!is_guarded_) {
+    // HIP frees a block that it refused now when no work can use that.
     if (!detail::free_unless_gone(stream, pointer, bytes))
       do_deallocate_sync(pointer, bytes, default_alignment);
     return;

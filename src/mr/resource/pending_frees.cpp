@@ -54,8 +54,8 @@ pending_frees::~pending_frees() {
     if (std::chrono::steady_clock::now() >= end) {
       warn("hipFreeAsync",
            format_bytes(bytes()) +
-               " of a pool of HIP's stay allocated, because HIP frees nothing while "
-               "a blocking stream of the device is captured; end captures before "
+               " of a pool of HIP's stay allocated, because HIP refuses to free them, as "
+               "while a blocking stream of the device is captured; end captures before "
                "the pool's last resource");
       return;
     }
@@ -211,7 +211,7 @@ bool pending_frees::retry_refused() noexcept {
     waited_bytes = bytes_of(again);
     waited_bytes_ += waited_bytes;
   }
-  while (!again.empty() && try_free_async(frees_, again.front().pointer)) again.pop_front();
+  while (!again.empty() && try_free_async(frees_, again.front().pointer, false)) again.pop_front();
   const std::lock_guard lock{mutex_};
   waited_bytes_ -= waited_bytes;
   refused_.splice(refused_.begin(), again);

@@ -55,17 +55,16 @@ hipError_t free_in(stream_ref stream, void* pointer) noexcept {
 }
 
 void free_async(stream_ref stream, void* pointer) noexcept {
-  if (!try_free_async(stream, pointer)) report(hipErrorStreamCaptureUnsupported, "hipFreeAsync");
+  report(free_in(stream, pointer), "hipFreeAsync");
 }
 
-bool try_free_async(stream_ref stream, void* pointer) noexcept {
+bool try_free_async(stream_ref stream, void* pointer, bool reports) noexcept {
   const hipError_t result = free_in(stream, pointer);
-  if (result == hipErrorStreamCaptureUnsupported) {
+  if (reports && result != hipErrorStreamCaptureUnsupported)
+    report(result, "hipFreeAsync");
+  else if (result != hipSuccess)
     clear_last_error();
-    return false;
-  }
-  report(result, "hipFreeAsync");
-  return true;
+  return is_released(result);
 }
 
 }  // namespace hipvmm::detail

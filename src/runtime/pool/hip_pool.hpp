@@ -36,7 +36,8 @@ void destroy_pool(hipMemPool_t pool) noexcept;
 /// The same; reports failures.
 void free_async(stream_ref stream, void* pointer) noexcept;
 
-/// Returns false if HIP refuses because another stream is captured, and reports other failures.
-[[nodiscard]] bool try_free_async(stream_ref stream, void* pointer) noexcept;
+/// Returns false if HIP refuses, and it may be tried again. Reports the refusal, unless another
+/// stream is captured, or not `reports`.
+[[nodiscard]] bool try_free_async(stream_ref stream, void* pointer, bool reports = true) noexcept;
 
 }  // namespace hipvmm::detail
