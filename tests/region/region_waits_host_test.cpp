@@ -116,7 +116,8 @@ TEST_CASE("region: decommit in a stream waits for nothing, a commit of its addre
   CHECK(region.committed_from(0) == 3 * unit);
 }
 
-TEST_CASE_FIXTURE(region_of<8>, "region: if HIP refuses to wait for a copy, the call waits for its device") {
+TEST_CASE_FIXTURE(region_of<8>,
+                  "region: if HIP refuses to wait for a copy, the call waits for its device") {
   region.commit(0, 4 * unit);
   const calls_of waits{device_waiting_functions};
   // The first wait is for the program's work.

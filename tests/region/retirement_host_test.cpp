@@ -73,7 +73,8 @@ TEST_CASE("retirement: what a region in use held goes back to the device") {
   CHECK(hipvmm_host_device_bytes(0) == before + subject.unit);
 }
 
-TEST_CASE_FIXTURE(region_in_use, "retirement: memory that an idle stream used is released at once") {
+TEST_CASE_FIXTURE(region_in_use,
+                  "retirement: memory that an idle stream used is released at once") {
   stream.release();
   static_cast<stream_ref>(stream).synchronize();
   const retirement_statistics before = retired_memory();
@@ -214,9 +215,8 @@ TEST_CASE("retirement: growth elsewhere waits for nothing") {
   CHECK(retired_memory().waiting == 1);
 }
 
-TEST_CASE_FIXTURE(
-    region_in_use,
-    "retirement: growth after retired chunks gets access if HIP counts those too") {
+TEST_CASE_FIXTURE(region_in_use,
+                  "retirement: growth after retired chunks gets access if HIP counts those too") {
   region.trim(unit, stream);
   std::thread growing{[&] { CHECK_NOTHROW(commit_as_granted(region, 4 * unit, 4 * unit)); }};
   stream.release();
