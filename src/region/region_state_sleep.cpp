@@ -46,9 +46,9 @@ void region_sleep::require_backed(const sleep_plan& plan) const {
     if (at < start || at - start >= region_.max_bytes()) continue;  // of another one
     const std::size_t backed = region_.committed_from(at - start);
     if (backed < each.bytes)
-      throw std::invalid_argument{"suspend: of the range of " + format_bytes(each.bytes) + " at " +
-                                  address_text(each.address) + " only " + format_bytes(backed) +
-                                  " are backed by memory: name no more"};
+      throw std::invalid_argument{"suspend: of the range of " + std::to_string(each.bytes) +
+                                  " bytes at " + address_text(each.address) + " only " +
+                                  std::to_string(backed) + " are backed by memory: name no more"};
   }
 }
 

@@ -199,8 +199,9 @@ TEST_CASE_FIXTURE(one_region, "sleep: ranges that name no memory of the tag are 
   refused({{other.base(), unit, what}}, "carries the tag \"parts\"");
   refused({{&host, 1, what}}, "carries the tag \"parts\"");
   refused({{at(7 * unit), 2 * unit, what}}, "carries the tag \"parts\"");
-  refused({{at(3 * unit), unit + 1, what}}, "are backed by memory");
-  refused({{at(5 * unit), 1, what}}, "only 0 B are backed by memory");
+  const std::string all = std::to_string(unit);
+  refused({{at(3 * unit), unit + 1, what}}, ("only " + all + " are backed by memory").c_str());
+  refused({{at(5 * unit), 1, what}}, "only 0 are backed by memory");
   CHECK(has(0, unit, 1));
   CHECK(suspend(tag, keep::contents) == 4 * unit);
   CHECK_THROWS_AS(suspend(tag, keep::contents, {{}, {}, {}, {{nullptr, 1, what}}}),
