@@ -201,6 +201,7 @@ evictable::evictable(const memory_tag& tag, device_ref device, evictable_options
     throw std::invalid_argument{
         "evictable: storage.stream is set, and no eviction waits for one: "
         "leave it empty"};
+  require_device(device);
   tag.state()->wait_for_work();  // from here on only uses have work
   state_ = std::make_unique<state>(tag, device, std::move(options));
 }

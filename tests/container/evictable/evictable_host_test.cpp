@@ -335,9 +335,9 @@ EVICTABLE_TEST_CASE("evictable: misuse is refused") {
   evictable_options with_stream;
   with_stream.storage.stream = stream;
   CHECK_THROWS_AS((evictable{memory_tag{}, first_device, with_stream}), std::invalid_argument);
+  CHECK_THROWS_AS((evictable{memory_tag{}, device_ref{64}}), std::invalid_argument);
   CHECK_THROWS_AS(one.memory.decommit(0, 8 * MiB), std::logic_error);
   const scoped_use use{*one.held, stream};
-  CHECK_THROWS_AS((evictable{one.tag, first_device}), std::invalid_argument);
   hipvmm::stream captured;
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeThreadLocal) == hipSuccess);
   CHECK_THROWS_AS(one.held->use(captured), std::invalid_argument);

@@ -55,8 +55,8 @@ struct evictable_statistics {
 class evictable {
  public:
   /// `device` has the memory of the tag. Waits for all work that may use it. Throws:
-  /// std::invalid_argument if the tag has an evictable, and for a stream in `storage`; hip_error;
-  /// std::bad_alloc.
+  /// std::invalid_argument if there is no such device or the tag has an evictable, and for a stream
+  /// in `storage`; hip_error; std::bad_alloc.
   evictable(const memory_tag& tag, device_ref device, evictable_options options = {});
   /// Leaves the memory as it is: awake, or asleep until resume() of its tag.
   ~evictable();
