@@ -48,6 +48,12 @@ shareable_handle duplicate(const shareable_handle& handle, device_ref device) {
   return shareable_handle{copy, 0};
 }
 
+/// HIP frees a block that it refuses now when no work can use that.
+void free_in_stream(memory_resource& of, stream_ref stream, void* pointer,
+                    std::size_t bytes) noexcept {
+  if (!detail::free_unless_gone(stream, pointer, bytes)) of.deallocate_sync(pointer, bytes);
+}
+
 struct reuse_switch {
   hipMemPoolAttr attribute;
   bool pool_reuse::*member;
@@ -259,7 +265,7 @@ void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std:
   if (is_guarded_) pending_->note_new(pointer);
   if (detail::is_aligned(pointer, alignment)) return pointer;
   // In the stream of the allocation: no other stream is ordered behind it.
-  detail::free_async(stream, pointer);
+  free_in_stream(*this, stream, pointer, bytes);
   detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
 }
 
@@ -279,12 +285,7 @@ void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t byte
 
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
-  if (!is_guarded_) {
-    // HIP frees a block that it refused now when no work can use that.
-    if (!detail::free_unless_gone(stream, pointer, bytes))
-      do_deallocate_sync(pointer, bytes, default_alignment);
-    return;
-  }
+  if (!is_guarded_) return free_in_stream(*this, stream, pointer, bytes);
   std::optional<bool> captured;
   const bool is_known = detail::report_exceptions([&] {
     captured = detail::captured_unless_gone(stream, bytes);

@@ -206,6 +206,7 @@ void verify_refused_frees() {
       resource.deallocate(used, ordered, MiB);
       CHECK(reported.count() == 1);
       resource.deallocate_sync(unordered, MiB);
+      CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, MiB, TiB)), std::invalid_argument);
       drain_retired_memory();
       resource.deallocate_sync(resource.allocate_sync(KiB), KiB);
     }
