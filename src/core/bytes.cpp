@@ -59,8 +59,11 @@ std::size_t bytes_of_unit(std::string_view name) {
 }  // namespace
 
 std::size_t align_up(std::size_t bytes, std::size_t granularity) {
-  const std::size_t over = bytes % granularity;
-  return over == 0 ? bytes : add_bytes(bytes, granularity - over);
+  const std::size_t missing = (granularity - bytes % granularity) % granularity;
+  if (missing > largest - bytes)
+    throw std::length_error{std::to_string(bytes) + " bytes, in multiples of " +
+                            std::to_string(granularity) + ", exceed the address space: name fewer"};
+  return bytes + missing;
 }
 
 std::size_t bytes_for(std::size_t count, std::size_t element_bytes) {

@@ -43,8 +43,9 @@ class region {
   /// 1) It waits for retired addresses.
   /// 2) It halves the size repeatedly, down to one granule: see max_bytes().
   /// Throws: std::invalid_argument when there is no such device or `max_bytes` is zero;
-  /// out_of_memory when even one granule is refused; unsupported on a device without usable virtual
-  /// memory; as access_map::set for `options.access`.
+  /// std::length_error if whole granules of `max_bytes` exceed the address space; out_of_memory
+  /// when even one granule is refused; unsupported on a device without usable virtual memory; as
+  /// access_map::set for `options.access`.
   region(device_ref device, std::size_t max_bytes, const region_options& options = {});
   /// Unmaps and releases all chunks and frees the addresses.
   /// Pre: nothing in flight uses the bytes; see retire().
