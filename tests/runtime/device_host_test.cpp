@@ -4,10 +4,7 @@
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/device_memory.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,12 +3,8 @@
 
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
-#include "support/captures.hpp"
 #include "support/device_memory.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

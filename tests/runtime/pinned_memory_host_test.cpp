@@ -8,11 +8,8 @@
 
 #include <hipvmm/region/retirement.hpp>
 #include "runtime/host/free_host_memory.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 // Memory of the host that is pinned by hipHostMalloc or hipHostRegister.
 namespace hipvmm::test {

@@ -11,9 +11,7 @@
 #include "runtime/ends/refused_ends.hpp"
 #include "runtime/host/free_host_memory.hpp"
 #include "runtime/host/pinned_memory.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

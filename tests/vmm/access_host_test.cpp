@@ -3,10 +3,8 @@
 
 #include <hipvmm/runtime/topology/peer_link.hpp>
 #include "support/device_bytes.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/mapped_chunk.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -2,20 +2,16 @@
 // Chunks that are kept for a time only, and calls that take them earlier.
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
 #include "region/retirement.hpp"
 #include "support/captures.hpp"
-#include "support/error_recorder.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 #include "vmm/chunk_cache.hpp"
+#include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -81,22 +77,17 @@ TEST_CASE("chunk_cache: a thread of the library releases what has expired on eve
   CHECK(live_objects().handles == before);
 }
 
-TEST_CASE("chunk_cache: a shorter retention applies to what is kept already") {
-  chunk_cache cache{GiB, 1h};
-  recycle_granules(cache, 2);
-  CHECK(cache.retention() == 1h);
-  cache.set_retention(1ms);
-  CHECK(cache.retention() == 1ms);
-  detail::wait_for_background_tasks();
-  CHECK(cache.statistics().expired == 2);
-}
-
-TEST_CASE("chunk_cache: a retention that begins applies to what is kept already") {
-  chunk_cache cache{GiB};
-  recycle_granules(cache, 2);
-  cache.set_retention(1ms);
-  detail::wait_for_background_tasks();
-  CHECK(cache.statistics().expired == 2);
+TEST_CASE("chunk_cache: a retention that begins or is shorter applies to what is kept already") {
+  for (const std::chrono::milliseconds before :
+       {chunk_cache::forever, std::chrono::milliseconds{1h}}) {
+    chunk_cache cache{GiB, before};
+    recycle_granules(cache, 2);
+    CHECK(cache.retention() == before);
+    cache.set_retention(1ms);
+    CHECK(cache.retention() == 1ms);
+    detail::wait_for_background_tasks();
+    CHECK(cache.statistics().expired == 2);
+  }
 }
 
 TEST_CASE("chunk_cache: a retention of zero keeps nothing") {

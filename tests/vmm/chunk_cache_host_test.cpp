@@ -7,11 +7,8 @@
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
 #include "support/happens.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/descriptor_limit.hpp"
-#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -38,8 +35,10 @@ TEST_CASE("chunk_cache: what trim says was released is free on the device") {
   CHECK(hipvmm_host_device_bytes(0) == before - 8 * granule());
 }
 
-TEST_CASE("chunk_cache: never keeps a chunk that was exported") {
+TEST_CASE("chunk_cache: keeps a shareable chunk until it was exported") {
   chunk_cache cache{GiB};
+  cache.recycle(cache.acquire(first_device, granule(), handle_type::posix_fd));
+  CHECK(cache.statistics().chunks == 1);
   physical_chunk chunk = cache.acquire(first_device, granule(), handle_type::posix_fd);
   const std::uint64_t live = live_objects().handles;
   { const shareable_handle handle{chunk}; }
@@ -49,28 +48,17 @@ TEST_CASE("chunk_cache: never keeps a chunk that was exported") {
   CHECK(live_objects().handles == live - 1);
 }
 
-TEST_CASE("chunk_cache: keeps a shareable chunk that was never exported") {
-  chunk_cache cache{GiB};
-  cache.recycle(cache.acquire(first_device, granule(), handle_type::posix_fd));
-  CHECK(cache.statistics().chunks == 1);
-}
-
-TEST_CASE("chunk_cache: a full device gets back what the cache holds of it") {
-  chunk_cache cache{64 * GiB};
-  const std::size_t half = align_down(first_device.free_memory() / 2, granule());
-  cache.recycle(cache.acquire(first_device, half));
-  const physical_chunk whole = cache.acquire(first_device, 2 * half);
-  CHECK(whole.bytes() == 2 * half);
-  CHECK(cache.statistics().bytes == 0);
-}
-
-TEST_CASE("chunk_cache: a full device leaves what the cache holds of other devices") {
+TEST_CASE("chunk_cache: a full device gets back what the cache holds of it, and of no other") {
   chunk_cache cache{64 * GiB};
   cache.recycle(cache.acquire(device_ref{1}, granule()));
   const std::size_t half = align_down(first_device.free_memory() / 2, granule());
   cache.recycle(cache.acquire(first_device, half));
   const physical_chunk whole = cache.acquire(first_device, 2 * half);
-  CHECK(cache.statistics().bytes == granule());
+  CHECK(whole.bytes() == 2 * half);
+  CHECK(cache.statistics(first_device).bytes == 0);
+  CHECK(cache.statistics(device_ref{1}).bytes == granule());
+  CHECK(cache.statistics(first_device).refused == 0);
+  CHECK(cache.statistics(first_device).misses == 2);
 }
 
 TEST_CASE("chunk_cache: a device that stays full throws out_of_memory") {
@@ -79,15 +67,6 @@ TEST_CASE("chunk_cache: a device that stays full throws out_of_memory") {
   CHECK_THROWS_AS(static_cast<void>(cache.acquire(first_device, granule())), out_of_memory);
   CHECK(cache.statistics().refused == 1);
   CHECK(cache.statistics().misses == 1);
-}
-
-TEST_CASE("chunk_cache: an acquisition that the returned chunks made possible is not refused") {
-  chunk_cache cache{64 * GiB};
-  const std::size_t half = align_down(first_device.free_memory() / 2, granule());
-  cache.recycle(cache.acquire(first_device, half));
-  static_cast<void>(cache.acquire(first_device, 2 * half));
-  CHECK(cache.statistics().refused == 0);
-  CHECK(cache.statistics().misses == 2);
 }
 
 TEST_CASE("chunk_cache: threads that fill a device at once all get what the cache releases") {

@@ -50,19 +50,12 @@ TEST_CASE("chunk_cache: hands chunks out in the order of their creation") {
   }
 }
 
-TEST_CASE("chunk_cache: bytes must match exactly") {
+TEST_CASE("chunk_cache: bytes and the handle type must match exactly") {
   chunk_cache cache{64 * granule()};
-  cache.recycle(cache.acquire(first_device, 2 * granule()));
-  CHECK(cache.acquire(first_device, granule()).bytes() == granule());
-  CHECK(cache.acquire(first_device, 3 * granule()).bytes() == 3 * granule());
-  CHECK(cache.statistics().hits == 0);
-}
-
-TEST_CASE("chunk_cache: the handle type must match") {
-  chunk_cache cache{64 * granule()};
-  cache.recycle(cache.acquire(first_device, granule(), handle_type::posix_fd));
-  const physical_chunk ordinary = cache.acquire(first_device, granule());
-  CHECK(ordinary.shareable() == handle_type::none);
+  cache.recycle(cache.acquire(first_device, 2 * granule(), handle_type::posix_fd));
+  CHECK(cache.acquire(first_device, granule(), handle_type::posix_fd).bytes() == granule());
+  CHECK(cache.acquire(first_device, 3 * granule(), handle_type::posix_fd).bytes() == 3 * granule());
+  CHECK(cache.acquire(first_device, 2 * granule()).shareable() == handle_type::none);
   CHECK(cache.statistics().hits == 0);
 }
 
@@ -117,14 +110,11 @@ TEST_CASE("chunk_cache: what exceeds the limit evicts the oldest") {
   CHECK(cache.acquire(first_device, granule()).get() == kept);
 }
 
-TEST_CASE("chunk_cache: a device that it has not seen has nothing") {
+TEST_CASE(
+    "chunk_cache: a device that it has not seen has nothing, one that does not exist throws") {
   chunk_cache cache{8 * granule()};
   CHECK(cache.trim(first_device) == 0);
   CHECK(cache.statistics(first_device).misses == 0);
-}
-
-TEST_CASE("chunk_cache: a device that does not exist throws invalid_argument") {
-  chunk_cache cache{8 * granule()};
   const device_ref missing{device_count()};
   CHECK_THROWS_AS(cache.trim(missing), std::invalid_argument);
   CHECK_THROWS_AS(static_cast<void>(cache.statistics(missing)), std::invalid_argument);
@@ -163,24 +153,17 @@ TEST_CASE("chunk_cache: a chunk larger than the limit displaces nothing") {
   CHECK(cache.statistics().dropped == 1);
 }
 
-TEST_CASE("chunk_cache: a smaller limit applies at once") {
-  chunk_cache cache{8 * granule()};
-  std::vector<physical_chunk> chunks;
-  for (int i = 0; i < 8; ++i) chunks.push_back(cache.acquire(first_device, granule()));
-  for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
-  cache.set_byte_limit(3 * granule());
-  CHECK(cache.byte_limit() == 3 * granule());
-  CHECK(cache.statistics().bytes == 3 * granule());
-}
-
-TEST_CASE("chunk_cache: trim releases down to what is to be kept and says how much") {
+TEST_CASE("chunk_cache: a trim and a smaller limit release at once, and a trim says how much") {
   chunk_cache cache{8 * granule()};
   std::vector<physical_chunk> chunks;
   for (int i = 0; i < 8; ++i) chunks.push_back(cache.acquire(first_device, granule()));
   for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
   CHECK(cache.trim(5 * granule()) == 3 * granule());
   CHECK(cache.trim(5 * granule()) == 0);
-  CHECK(cache.trim() == 5 * granule());
+  cache.set_byte_limit(3 * granule());
+  CHECK(cache.byte_limit() == 3 * granule());
+  CHECK(cache.statistics().bytes == 3 * granule());
+  CHECK(cache.trim() == 3 * granule());
   CHECK(cache.statistics().chunks == 0);
   CHECK(cache.statistics().dropped == 8);
 }

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/chunk_limit.hpp"
 
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "region/retirement.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
+#include "vmm/vmm_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,18 +3,11 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include <hipvmm/vmm/access.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/mapping.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "runtime/host/pinned_memory.hpp"
 #include "support/device_bytes.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/region/mapped_chunk.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
+#include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -246,9 +239,7 @@ TEST_CASE("copy_async: a failure in a captured stream does not cost the capture"
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
   CHECK(hipStreamIsCapturing(stream.get(), &status) == hipSuccess);
   CHECK(status == hipStreamCaptureStatusActive);
-  hipGraph_t graph = nullptr;
-  CHECK(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(stream.get());
 }
 
 TEST_CASE("copy_async: where HIP says nothing the text has what was asked") {

@@ -8,20 +8,15 @@
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/mr/resource/pool_sharing.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "runtime/host/pinned_memory.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/region/mapped_chunk.hpp"
-#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
+#include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

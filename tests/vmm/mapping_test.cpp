@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/mapping.hpp>
 
-#include <hipvmm/runtime/stream.hpp>
-#include <hipvmm/vmm/access.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/device_bytes.hpp"
-#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
+#include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -23,11 +19,6 @@ TEST_CASE_FIXTURE(four_granules, "mapping: lies at its offset and covers the who
   const mapping map{reservation, 2 * granule(), chunk};
   CHECK(map.get() == advance(reservation.get(), 2 * granule()));
   CHECK(map.bytes() == granule());
-}
-
-TEST_CASE_FIXTURE(four_granules, "mapping: gives no device access by itself") {
-  const mapping map{reservation, 0, chunk};
-  CHECK(get_access(map.get(), first_device) == access_right::none);
 }
 
 TEST_CASE_FIXTURE(four_granules, "mapping: an empty chunk or reservation throws") {

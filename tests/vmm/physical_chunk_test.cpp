@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/physical_chunk.hpp>
 
-#include <hipvmm/capability/capability.hpp>
-#include "support/device_bytes.hpp"
-#include "support/region/mapped_chunk.hpp"
 #include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -18,10 +15,6 @@ TEST_CASE("granularity_of: the minimum is a power of two that divides the recomm
     CHECK(unit.recommended % unit.minimum == 0);
     CHECK(unit.recommended >= unit.minimum);
   }
-}
-
-TEST_CASE("granularity_of: an unknown device throws invalid_argument") {
-  CHECK_THROWS_AS(static_cast<void>(granularity_of(device_ref{-1})), std::invalid_argument);
 }
 
 TEST_CASE("physical_chunk: a default one is empty") {
@@ -64,7 +57,8 @@ TEST_CASE("physical_chunk: bytes that are zero or no multiple of the granularity
                        doctest::Contains(std::to_string(granule()).c_str()), std::invalid_argument);
 }
 
-TEST_CASE("physical_chunk: an unknown device throws invalid_argument") {
+TEST_CASE("granularity_of, physical_chunk: an unknown device throws invalid_argument") {
+  CHECK_THROWS_AS(static_cast<void>(granularity_of(device_ref{-1})), std::invalid_argument);
   CHECK_THROWS_AS((physical_chunk{device_ref{device_count()}, granule()}), std::invalid_argument);
 }
 
@@ -77,33 +71,6 @@ TEST_CASE("physical_chunk: more than the device has throws out_of_memory with th
   CHECK(error.device() == first_device.ordinal());
   CHECK(error.bytes_requested() == asked);
   CHECK(error.bytes_free() <= first_device.total_memory());
-}
-
-TEST_CASE("physical_chunk: the memory lives on while it is mapped") {
-  const stream stream;
-  const address_reservation reservation{granule()};
-  mapping map;
-  {
-    const physical_chunk chunk{first_device, granule()};
-    map = mapping{reservation, 0, chunk};
-  }
-  set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
-  write_bytes(stream, map.get(), pattern(granule(), 1));
-  CHECK(read_bytes(stream, map.get(), granule()) == pattern(granule(), 1));
-}
-
-TEST_CASE("physical_chunk: mapped twice, both addresses show the same bytes") {
-  if (!capability_of(first_device).has(trait::coherent_aliases)) {
-    MESSAGE("skipped: ", capability_of(first_device).reason(trait::coherent_aliases));
-    return;
-  }
-  const stream stream;
-  const mapped_chunk first{physical_chunk{first_device, granule()}};
-  const address_reservation elsewhere{granule()};
-  const mapping alias{elsewhere, 0, first.chunk};
-  set_access(alias.get(), alias.bytes(), {first_device, access_right::read_write});
-  write_bytes(stream, first.map.get(), pattern(granule(), 2));
-  CHECK(read_bytes(stream, alias.get(), granule()) == pattern(granule(), 2));
 }
 
 }  // namespace

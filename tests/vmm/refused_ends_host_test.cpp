@@ -2,21 +2,15 @@
 // Memory that HIP refuses to free or to unmap when its owner ends.
 #include <hipvmm/vmm/address_reservation.hpp>
 
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/mapping.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_with_room.hpp"
-#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/chunk_limit.hpp"
+#include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -120,7 +114,7 @@ TEST_CASE("address_reservation: what HIP refuses to free is freed with the next"
     { const address_reservation ended{granule()}; }
     CHECK(reported.count() == 1);
     CHECK(reported.errors().front().call == "hipMemAddressFree");
-    CHECK_THROWS_AS(static_cast<void>(detail::can_reserve(granule())), hip_error);
+    CHECK_THROWS_AS(detail::can_reserve(granule()), hip_error);
     CHECK(counts_now().reservations == before.reservations + 2);
     CHECK(counts_now().agree_since(before));
   }
@@ -173,7 +167,7 @@ HIPVMM_TEST_CASE_IN("address_reservation: addresses that HIP has forgotten are n
     const planned_faults faults{"hipMemAddressFree error=hipErrorUnknown"};
     { const address_reservation ended{granule()}; }
     CHECK(reported.count() == 1);
-    CHECK_THROWS_AS(static_cast<void>(detail::can_reserve(granule())), hip_error);
+    CHECK_THROWS_AS(detail::can_reserve(granule()), hip_error);
   }
   CHECK(frees.count() == 2);
   address_reservation{granule()}.free();

@@ -3,19 +3,14 @@
 #include <hipvmm/region/region.hpp>
 
 #include <hipvmm/core/observers/memory_events.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/refused_unmaps.hpp"
+#include "vmm/vmm_test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -219,10 +214,7 @@ TEST_CASE("chunk_pins: other threads ask for the bytes while chunks are mapped" 
 
 TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again has returned" *
           needs_virtual_memory) {
-  if (!quirks::unmap_waits.holds()) {
-    MESSAGE("skipped: under this profile no unmap can be held up");
-    return;
-  }
+  HIPVMM_SKIP_IF(!quirks::unmap_waits.holds(), "under this profile no unmap can be held up");
   const address_reservation addresses{granule()};
   physical_chunk chunk{first_device, granule()};
   mapping map{addresses, 0, chunk};

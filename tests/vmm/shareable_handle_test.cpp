@@ -73,9 +73,18 @@ TEST_CASE("shareable_handle: the export of an empty or ordinary chunk throws") {
   CHECK_FALSE(ordinary.shared());
 }
 
-TEST_CASE("import_chunk: an empty handle throws invalid_argument") {
+TEST_CASE("import_chunk: empty handles and unknown devices and other descriptors throw") {
   CHECK_THROWS_AS(static_cast<void>(import_chunk(shareable_handle{}, first_device)),
                   std::invalid_argument);
+  physical_chunk chunk = shareable_chunk();
+  const shareable_handle handle{chunk};
+  CHECK_THROWS_AS(static_cast<void>(import_chunk(handle, device_ref{device_count()})),
+                  std::invalid_argument);
+  std::array<int, 2> ends;
+  REQUIRE(::pipe(ends.data()) == 0);
+  const shareable_handle reading{ends[0], granule()};
+  const shareable_handle writing{ends[1], granule()};
+  CHECK_THROWS_AS(static_cast<void>(import_chunk(reading, first_device)), hip_error);
 }
 
 TEST_CASE("import_chunk: a size beyond what the descriptor holds is refused and named") {
@@ -99,21 +108,6 @@ TEST_CASE("import_chunk: leaves the position in the file, which the sender share
   const ::off_t before = ::lseek(exported.get(), 0, SEEK_CUR);
   static_cast<void>(import_chunk(exported, first_device));
   CHECK(::lseek(exported.get(), 0, SEEK_CUR) == before);
-}
-
-TEST_CASE("import_chunk: an unknown device throws invalid_argument") {
-  physical_chunk chunk = shareable_chunk();
-  const shareable_handle handle{chunk};
-  CHECK_THROWS_AS(static_cast<void>(import_chunk(handle, device_ref{device_count()})),
-                  std::invalid_argument);
-}
-
-TEST_CASE("import_chunk: a descriptor of something else throws hip_error") {
-  std::array<int, 2> ends;
-  REQUIRE(::pipe(ends.data()) == 0);
-  const shareable_handle reading{ends[0], granule()};
-  const shareable_handle writing{ends[1], granule()};
-  CHECK_THROWS_AS(static_cast<void>(import_chunk(reading, first_device)), hip_error);
 }
 
 TEST_CASE("import_chunk: shows the exporter's bytes within one process") {

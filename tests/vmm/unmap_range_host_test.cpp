@@ -2,23 +2,16 @@
 // Neighbours that one call of hipMemUnmap undoes, if the device has trait::unmaps_many, and that
 // one call of hipMemSetAccess grants, if it has trait::base_access.
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/memory_location.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/mapping.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "region/chunks/region_chunks.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/recording_registrar.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 #include "vmm/unmap_range.hpp"
+#include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Calls made in one way on every device, because some releases fail otherwise: each under a
 // profile that shows it.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/access.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "vmm/vmm_test.hpp"
 
 namespace hipvmm::test {
 namespace {

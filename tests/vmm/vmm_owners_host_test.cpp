@@ -9,11 +9,8 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 #include <filesystem>
 
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/mapping.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/test.hpp"
+#include "vmm/vmm_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,10 +2,7 @@
 #include <hipvmm/runtime/topology/peer_link.hpp>
 
 #include <hipvmm/runtime/device.hpp>
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {
