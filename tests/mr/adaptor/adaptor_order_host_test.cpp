@@ -5,13 +5,10 @@
 #include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -75,8 +72,8 @@ TEST_CASE("callback_resource: memory that is aligned too little goes back") {
                                    --out;
                                  }};
   const stream used{first_device};
-  CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, 512, 4096)), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(resource.allocate_sync(512, 4096)), std::invalid_argument);
+  CHECK_THROWS_AS(resource.allocate(used, 512, 4096), std::invalid_argument);
+  CHECK_THROWS_AS(resource.allocate_sync(512, 4096), std::invalid_argument);
   CHECK(out == 0);
 }
 

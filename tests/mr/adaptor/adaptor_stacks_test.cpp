@@ -7,18 +7,13 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "mr/adaptor/adaptor_kinds.hpp"
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/random_seed.hpp"
 #include "support/resource/paper_resource.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -164,14 +159,14 @@ TEST_CASE("owning_wrapper: wraps wrappers, one upstream and none, and gives what
   CHECK(limited->get_upstream_resource() == &limited->wrapped());
   void* const block = limited->allocate_sync(KiB);
   CHECK(limited->wrapped().get_allocated_bytes() == KiB);
-  CHECK_THROWS_AS(static_cast<void>(limited->allocate_sync(1)), out_of_memory);
+  CHECK_THROWS_AS(limited->allocate_sync(1), out_of_memory);
   limited->deallocate_sync(block, KiB);
 }
 
 TEST_CASE("owning_wrapper: an upstream that is empty is refused by what would stand on it") {
-  CHECK_THROWS_WITH_AS(static_cast<void>(make_owning_wrapper<limiting_resource_adaptor>(
-                           std::shared_ptr<hip_resource>{}, KiB)),
-                       doctest::Contains("limiting_resource_adaptor"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      make_owning_wrapper<limiting_resource_adaptor>(std::shared_ptr<hip_resource>{}, KiB),
+      doctest::Contains("limiting_resource_adaptor"), std::invalid_argument);
 }
 
 }  // namespace hipvmm::mr

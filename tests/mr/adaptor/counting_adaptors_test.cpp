@@ -2,11 +2,8 @@
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/resource/scripted_resource.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -28,7 +25,7 @@ void refuse(std::size_t, std::size_t) { throw std::bad_alloc{}; }
 
 // Four threads, each with up to three blocks of 1000 bytes at a time; refused ones are left out.
 void four_threads(memory_resource& resource) {
-  const auto work = [&resource] {
+  test::in_threads(4, [&resource](int) {
     const stream used{first_device};
     for (int round = 0; round < 50; ++round) {
       std::vector<void*> held;
@@ -38,11 +35,7 @@ void four_threads(memory_resource& resource) {
       }
       for (void* each : held) resource.deallocate(used, each, 1000);
     }
-  };
-  std::vector<std::future<void>> running;
-  for (int thread = 0; thread < 4; ++thread)
-    running.push_back(std::async(std::launch::async, work));
-  for (auto& each : running) each.get();
+  });
 }
 
 }  // namespace
@@ -67,15 +60,6 @@ TEST_CASE("statistics_resource_adaptor: counts by powers of two") {
   counted.deallocate_sync(third, 1);
   counted.deallocate(used, fourth, 1500);
   for (const auto& each : counted.get_size_classes()) CHECK(each.bytes == 0);
-}
-
-TEST_CASE("statistics_resource_adaptor: what the upstream refuses is in no size or latency") {
-  hip_resource upstream{first_device};
-  limiting_resource_adaptor limited{&upstream, 1000};
-  statistics_resource_adaptor counted{&limited, latency_timing::on};
-  CHECK_THROWS_AS(static_cast<void>(counted.allocate_sync(4096)), std::bad_alloc);
-  CHECK(counted.get_size_classes()[12].allocations == 0);
-  for (const std::uint64_t each : counted.get_allocate_latencies()) CHECK(each == 0);
 }
 
 TEST_CASE("statistics_resource_adaptor: latencies are measured where they are asked for") {
@@ -142,15 +126,18 @@ TEST_CASE("statistics_resource_adaptor: ending a level that was not begun is ref
   CHECK(is(counted.get_bytes_counter(), 0, 0, 0));
 }
 
-TEST_CASE("statistics_resource_adaptor: what the upstream refuses is not counted") {
+TEST_CASE(
+    "statistics_resource_adaptor: what the upstream refuses is in no count, size or latency") {
   hip_resource memory{first_device};
   test::scripted_resource upstream{&memory, refuse};
-  statistics_resource_adaptor counted{&upstream};
+  statistics_resource_adaptor counted{&upstream, latency_timing::on};
   const stream used{first_device};
-  CHECK_THROWS_AS(static_cast<void>(counted.allocate(used, 1000)), std::bad_alloc);
-  CHECK_THROWS_AS(static_cast<void>(counted.allocate_sync(1000)), std::bad_alloc);
+  CHECK_THROWS_AS(counted.allocate(used, 1000), std::bad_alloc);
+  CHECK_THROWS_AS(counted.allocate_sync(1000), std::bad_alloc);
   CHECK(is(counted.get_bytes_counter(), 0, 0, 0));
   CHECK(is(counted.get_allocations_counter(), 0, 0, 0));
+  CHECK(counted.get_size_classes()[9].allocations == 0);
+  for (const std::uint64_t each : counted.get_allocate_latencies()) CHECK(each == 0);
 }
 
 TEST_CASE("statistics_resource_adaptor: more that comes back than is out is told, not counted") {
@@ -187,7 +174,7 @@ TEST_CASE("limiting_resource_adaptor: gives up to its limit, in multiples of the
   void* const first = limited.allocate(used, 1);
   void* const second = limited.allocate_sync(1025);
   CHECK(limited.get_allocated_bytes() == 2 * KiB);
-  CHECK_THROWS_AS(static_cast<void>(limited.allocate(used, 1)), out_of_memory);
+  CHECK_THROWS_AS(limited.allocate(used, 1), out_of_memory);
   limited.deallocate_sync(first, 1);
   CHECK(limited.get_allocated_bytes() == 1536);
   limited.deallocate(used, second, 1025);
@@ -223,9 +210,9 @@ TEST_CASE("limiting_resource_adaptor: what the upstream refuses takes nothing of
   limiting_resource_adaptor limited{&upstream, KiB};
   outside = &limited;
   const stream used{first_device};
-  CHECK_THROWS_AS(static_cast<void>(limited.allocate(used, KiB)), std::bad_alloc);
+  CHECK_THROWS_AS(limited.allocate(used, KiB), std::bad_alloc);
   CHECK(meanwhile == KiB);
-  CHECK_THROWS_AS(static_cast<void>(limited.allocate_sync(KiB)), std::bad_alloc);
+  CHECK_THROWS_AS(limited.allocate_sync(KiB), std::bad_alloc);
   CHECK(limited.get_allocated_bytes() == 0);
   limited.deallocate(used, limited.allocate(used, KiB), KiB);
 }
@@ -240,7 +227,7 @@ TEST_CASE(
   REQUIRE(told.count() == 1);
   CHECK(told.errors()[0].message.find("257 bytes are freed while 256") != std::string::npos);
   CHECK(limited.get_allocated_bytes() == 0);
-  CHECK_THROWS_AS(static_cast<void>(limited.allocate_sync(KiB + 1)), out_of_memory);
+  CHECK_THROWS_AS(limited.allocate_sync(KiB + 1), out_of_memory);
 }
 
 TEST_CASE("limiting_resource_adaptor: memory counts until the upstream has it back") {

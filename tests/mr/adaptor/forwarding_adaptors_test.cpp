@@ -7,18 +7,15 @@
 #include <hipvmm/mr/adaptor/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/thread_safe_resource_adaptor.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/resource/paper_resource.hpp"
 #include "support/resource/pretending_resource.hpp"
 #include "support/resource/scripted_resource.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -56,10 +53,10 @@ TEST_CASE("failure_callback_resource_adaptor: a request that is given up fails a
   int calls = 0;
   failure_callback_resource_adaptor retrying{&upstream,
                                              [&](std::size_t, void*) { return ++calls % 2 != 0; }};
-  CHECK_THROWS_WITH_AS(static_cast<void>(retrying.allocate_sync(2 * KiB)),
-                       doctest::Contains("limit reached"), out_of_memory);
+  CHECK_THROWS_WITH_AS(retrying.allocate_sync(2 * KiB), doctest::Contains("limit reached"),
+                       out_of_memory);
   CHECK(calls == 2);
-  CHECK_THROWS_AS(static_cast<void>(retrying.allocate(any_stream, 2 * KiB)), out_of_memory);
+  CHECK_THROWS_AS(retrying.allocate(any_stream, 2 * KiB), out_of_memory);
   CHECK(calls == 4);
 }
 
@@ -70,7 +67,7 @@ TEST_CASE("failure_callback_resource_adaptor: is not asked of anything but std::
   int calls = 0;
   failure_callback_resource_adaptor retrying{&upstream,
                                              [&](std::size_t, void*) { return ++calls < 3; }};
-  CHECK_THROWS_AS(static_cast<void>(retrying.allocate_sync(KiB)), std::invalid_argument);
+  CHECK_THROWS_AS(retrying.allocate_sync(KiB), std::invalid_argument);
   CHECK(calls == 0);
 }
 
@@ -91,8 +88,7 @@ TEST_CASE("failure_callback_resource_adaptor: the callback may allocate, free an
   for (int block = 0; block < 2; ++block) held.push_back(retrying.allocate_sync(KiB));
   void* const large = retrying.allocate_sync(2 * KiB);
   CHECK(held.empty());
-  CHECK_THROWS_WITH_AS(static_cast<void>(retrying.allocate_sync(1)), "nothing left to free",
-                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(retrying.allocate_sync(1), "nothing left to free", std::runtime_error);
   CHECK(upstream.get_allocated_bytes() == 2 * KiB);
   retrying.deallocate_sync(large, 2 * KiB);
 }
@@ -106,9 +102,7 @@ TEST_CASE("failure_callback_resource_adaptor: callbacks of two threads run at th
                                                both.arrive_and_wait();
                                                return false;
                                              }};
-  const auto fails = [&] {
-    CHECK_THROWS_AS(static_cast<void>(retrying.allocate_sync(1)), std::bad_alloc);
-  };
+  const auto fails = [&] { CHECK_THROWS_AS(retrying.allocate_sync(1), std::bad_alloc); };
   std::future<void> other = std::async(std::launch::async, fails);
   fails();
   other.get();
@@ -153,10 +147,9 @@ TEST_CASE("aligned_resource_adaptor: sizes and alignments without end are std::b
   test::paper_resource upstream;
   aligned_resource_adaptor aligned{&upstream, 4 * KiB};
   for (const std::size_t bytes : {~std::size_t{0}, ~std::size_t{0} / 2, ~std::size_t{0} - 4096})
-    CHECK_THROWS_AS(static_cast<void>(aligned.allocate_sync(bytes)), std::bad_alloc);
+    CHECK_THROWS_AS(aligned.allocate_sync(bytes), std::bad_alloc);
   for (const std::size_t bits : {61, 62, 63})
-    CHECK_THROWS_AS(static_cast<void>(aligned.allocate_sync(1, std::size_t{1} << bits)),
-                    std::bad_alloc);
+    CHECK_THROWS_AS(aligned.allocate_sync(1, std::size_t{1} << bits), std::bad_alloc);
   CHECK(upstream.bytes_out() == 0);
 }
 
@@ -211,17 +204,13 @@ TEST_CASE("thread_safe_resource_adaptor: one thread at a time is in its upstream
                                    }};
   thread_safe_resource_adaptor guarded{&upstream};
   std::barrier together{4};
-  const auto work = [&] {
+  test::in_threads(4, [&](int) {
     together.arrive_and_wait();
     for (int round = 0; round < 500; ++round) {
       guarded.deallocate(any_stream, guarded.allocate(any_stream, 100), 100);
       guarded.deallocate_sync(guarded.allocate_sync(100), 100);
     }
-  };
-  std::vector<std::future<void>> running;
-  for (int thread = 0; thread < 4; ++thread)
-    running.push_back(std::async(std::launch::async, work));
-  for (auto& each : running) each.get();
+  });
   CHECK(met == 0);
   CHECK(memory.bytes_out() == 0);
 }
@@ -244,11 +233,9 @@ TEST_CASE("thread_safe_resource_adaptor: what its upstream calls back may use it
 
 TEST_CASE(
     "prefetch_resource_adaptor: moves what it gives to the upstream's device or the current") {
-  if (!first_device.supports_managed_memory() ||
-      !first_device.supports_concurrent_managed_access()) {
-    MESSAGE("skipped: managed memory does not move here");
-    return;
-  }
+  HIPVMM_SKIP_IF(
+      !first_device.supports_managed_memory() || !first_device.supports_concurrent_managed_access(),
+      "managed memory does not move here");
   managed_resource managed;
   const device_ref last{device_count() - 1};
   for (const bool is_of_last : {false, true}) {
@@ -270,20 +257,16 @@ TEST_CASE("prefetch_resource_adaptor: memory that does not move is refused and f
   hip_resource plain{first_device};
   CHECK_THROWS_WITH_AS(prefetch_resource_adaptor{&plain}, doctest::Contains("managed_resource"),
                        std::invalid_argument);
-  if (!first_device.supports_concurrent_managed_access()) {
-    MESSAGE("skipped: even managed memory does not move on this device");
-    return;
-  }
+  HIPVMM_SKIP_IF(!first_device.supports_concurrent_managed_access(),
+                 "even managed memory does not move on this device");
   statistics_resource_adaptor counted{&plain};
   test::pretending_resource upstream{&counted, first_device};
   prefetch_resource_adaptor ahead{&upstream};
   const stream used{first_device};
-  if (HIPVMM_TEST_ON_AMD != 0) {
-    MESSAGE("skipped: AMD's runtime leaves it to ROCr and the kernel to refuse (6.4.3, 7.2.4)");
-    return;
-  }
-  CHECK_THROWS_AS(static_cast<void>(ahead.allocate(used, KiB)), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(ahead.allocate_sync(KiB)), std::invalid_argument);
+  HIPVMM_SKIP_IF(HIPVMM_TEST_ON_AMD != 0,
+                 "AMD's runtime leaves it to ROCr and the kernel to refuse (6.4.3, 7.2.4)");
+  CHECK_THROWS_AS(ahead.allocate(used, KiB), std::invalid_argument);
+  CHECK_THROWS_AS(ahead.allocate_sync(KiB), std::invalid_argument);
   CHECK(counted.get_allocations_counter().value == 0);
   CHECK(counted.get_allocations_counter().total == 2);
 }

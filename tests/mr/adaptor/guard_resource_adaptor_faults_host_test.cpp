@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/test.hpp"
+#include "mr/mr_test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -125,9 +120,7 @@ TEST_CASE("guard_resource_adaptor: a capture of another stream stays valid") {
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
   all.guard->deallocate(all.used, all.guard->allocate(all.used, 1000), 1000);
   all.guard->flush();
-  hipGraph_t graph = nullptr;
-  CHECK(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-  if (graph != nullptr) CHECK(hipGraphDestroy(graph) == hipSuccess);
+  test::end_capture(captured.get());
   CHECK(all.guard->damages() == 0);
 }
 

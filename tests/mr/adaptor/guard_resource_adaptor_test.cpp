@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
 
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include "support/blocked_stream.hpp"
+#include "mr/mr_test.hpp"
 #include "support/device_bytes.hpp"
-#include "support/error_recorder.hpp"
 #include "support/resource/contract.hpp"
-#include "support/test.hpp"
 #include "support/test_bytes.hpp"
 
 namespace hipvmm::mr {
@@ -175,7 +170,7 @@ TEST_CASE("guard_resource_adaptor: a refusal empties the quarantine first") {
     void* const one = guard.allocate(queue, 5 * MiB);
     guard.deallocate(queue, one, 5 * MiB);
   }
-  CHECK_THROWS_AS(static_cast<void>(guard.allocate(queue, 9 * MiB)), out_of_memory);
+  CHECK_THROWS_AS(guard.allocate(queue, 9 * MiB), out_of_memory);
   CHECK(guard.quarantined_bytes() == 0);
 }
 
@@ -201,7 +196,7 @@ TEST_CASE("guard_resource_adaptor: damage is thrown by the next allocation where
   all.write(one, 100);
   all.guard->deallocate(all.queue, one, 100);
   CHECK(all.recorder.count() == 0);
-  CHECK_THROWS_WITH_AS(static_cast<void>(all.guard->allocate(all.queue, 100)),
+  CHECK_THROWS_WITH_AS(all.guard->allocate(all.queue, 100),
                        doctest::Contains("first at offset 100"), std::logic_error);
   void* const two = all.guard->allocate(all.queue, 100);
   all.write(two, -3);
@@ -279,8 +274,8 @@ TEST_CASE("guard_resource_adaptor: a stream of another device may free") {
 
 TEST_CASE("guard_resource_adaptor: a refused request goes through, and a size beyond all is one") {
   guarded_pool all;
-  CHECK_THROWS_AS(static_cast<void>(all.guard->allocate(all.queue, SIZE_MAX)), std::bad_alloc);
-  CHECK_THROWS_AS(static_cast<void>(all.guard->allocate_sync(SIZE_MAX - 300)), std::bad_alloc);
+  CHECK_THROWS_AS(all.guard->allocate(all.queue, SIZE_MAX), std::bad_alloc);
+  CHECK_THROWS_AS(all.guard->allocate_sync(SIZE_MAX - 300), std::bad_alloc);
   CHECK(all.pool.statistics().used_current == 0);
   const guard_options options{.canary_bytes = 0};
   CHECK_THROWS_AS(guard_resource_adaptor(&all.pool, options), std::invalid_argument);

@@ -11,13 +11,10 @@
 #include <sstream>
 #include <system_error>
 
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/resource/contract.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -112,7 +109,7 @@ TEST_CASE("logging_resource_adaptor: rows are those of RMM's log") {
   const stream used{first_device};
   void* const ordered = logged.allocate(used, 1000);
   logged.deallocate(used, ordered, 1000);
-  CHECK_THROWS_AS(static_cast<void>(logged.allocate(used, SIZE_MAX)), std::bad_alloc);
+  CHECK_THROWS_AS(logged.allocate(used, SIZE_MAX), std::bad_alloc);
   void* const at_once = logged.allocate_sync(7);
   logged.deallocate_sync(at_once, 7);
 

@@ -3,12 +3,10 @@
 
 #include <fstream>
 
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/resource/contract.hpp"
-#include "support/test.hpp"
 
 // Outside of the library's namespace, as a program's functions are.
 void* allocate_for_a_program(hipvmm::mr::memory_resource& resource);
@@ -59,7 +57,7 @@ TEST_CASE("tracking_resource_adaptor: lists what is in use, and nothing else") {
   const stream used{first_device};
   void* const first = tracked.allocate(used, 1000);
   void* const second = tracked.allocate_sync(24);
-  CHECK_THROWS_AS(static_cast<void>(tracked.allocate(used, SIZE_MAX)), std::bad_alloc);
+  CHECK_THROWS_AS(tracked.allocate(used, SIZE_MAX), std::bad_alloc);
   CHECK(tracked.get_allocated_bytes() == 1024);
   const auto out = tracked.get_outstanding_allocations();
   REQUIRE(out.size() == 2);

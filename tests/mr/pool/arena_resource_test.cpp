@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/pool/arena_resource.hpp>
 
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/resource/contract.hpp"
 #include "support/resource/counted_upstream.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -105,7 +100,7 @@ TEST_CASE("arena_resource: a refusal is dumped where that was asked for") {
   for (const bool dumps : {false, true}) {
     arena_resource arena{&below, 1 * MiB, dumps};
     const test::error_recorder reported;
-    CHECK_THROWS_AS(static_cast<void>(arena.allocate_sync(2 * MiB)), out_of_memory);
+    CHECK_THROWS_AS(arena.allocate_sync(2 * MiB), out_of_memory);
     REQUIRE(reported.count() == (dumps ? 1 : 0));
     if (dumps)
       CHECK(reported.errors()[0].message.find("held from the device") != std::string::npos);
@@ -181,8 +176,7 @@ TEST_CASE("arena_resource: an exception of its upstream comes through and change
   counted_upstream upstream;
   arena_resource arena{upstream.get(), 64 * MiB};
   upstream.meanwhile = [] { throw std::runtime_error{"not today"}; };
-  CHECK_THROWS_WITH_AS(static_cast<void>(arena.allocate_sync(256)), "not today",
-                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(arena.allocate_sync(256), "not today", std::runtime_error);
   upstream.meanwhile = [] {};
   CHECK(arena.statistics().reserved_current == 0);
   arena.deallocate_sync(arena.allocate_sync(256), 256);

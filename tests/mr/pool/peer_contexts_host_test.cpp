@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Memory that peers may use makes no primary context on them: on CUDA each takes hundreds of MiB.
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
-#include "support/blocked_stream.hpp"
+#include "mr/mr_test.hpp"
 #include "support/happens.hpp"
 #include "support/host/device_contexts.hpp"
 #include "support/process/child_process.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

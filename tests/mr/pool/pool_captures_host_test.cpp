@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A graph may run in any stream, at any time: memory allocated while a stream is captured into it
 // must be used by nothing else, and memory freed meanwhile must not be allocated anew.
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -129,7 +123,7 @@ TEST_CASE("vmm_pool_resource: a captured stream gets what others freed when noth
   // There is no other memory: it waits.
   CHECK(pool.allocate(captured, 8 * MiB) == one);
   CHECK(other.ref().is_done());
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate(captured, 1 * MiB)), out_of_memory);
+  CHECK_THROWS_AS(pool.allocate(captured, 1 * MiB), out_of_memory);
   CHECK(captured.ref().is_capturing());
   graph.end();
   pool.deallocate(captured, one, 8 * MiB);

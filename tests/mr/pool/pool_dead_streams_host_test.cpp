@@ -5,19 +5,11 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include "mr/pool/pool_limit.hpp"
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/happens.hpp"
-#include "support/host/fault_sweep.hpp"
 #include "support/host/foreign_stream.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

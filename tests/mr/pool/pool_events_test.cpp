@@ -4,12 +4,8 @@
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/error_recorder.hpp"
-#include "support/test.hpp"
+#include "mr/mr_test.hpp"
 
 namespace hipvmm {
 namespace {
@@ -121,7 +117,7 @@ TEST_CASE("memory events: a request that is refused is out_of_memory") {
   mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
   const stream stream{first_device};
   observed events;
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, GiB)), std::bad_alloc);
+  CHECK_THROWS_AS(pool.allocate(stream, GiB), std::bad_alloc);
   const auto refused = events.of(pool.event_id());
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].kind == kind::out_of_memory);

@@ -2,18 +2,11 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
-#include "support/test.hpp"
 
 // Reports of pools to the order checker: each case runs in a process with HIPVMM_HOST_CHECK=1.
 namespace hipvmm::mr {

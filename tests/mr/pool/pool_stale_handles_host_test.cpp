@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 // A pool's entries for streams and events must not outlive them: their handles may name others
 // then. Each case has memory with work in flight, which another stream must not get without a wait.
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/event.hpp>
 #include "core/background_task.hpp"
+#include "mr/mr_test.hpp"
 #include "support/device_memory.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/foreign_stream.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,10 +2,8 @@
 // Each child loads, or does not, a library of these tests in place of ROCTx.
 #include <dlfcn.h>
 
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/stream.hpp>
+#include "mr/mr_test.hpp"
 #include "support/process/child_process.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm {
 namespace {

@@ -8,27 +8,19 @@
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "mr/pool/pool_limit.hpp"
+#include "mr/mr_test.hpp"
 #include "mr/pool/random_program.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
+#include "support/device_bytes.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/pools_are_missing.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 // Tests of arena_resource, binning_resource and fixed_size_resource that need the host provider,
 // and those that ask the same of vmm_pool_resource: calls, held streams, calls that fail in turn,
@@ -68,9 +60,7 @@ void verify_hand_over(memory_resource& resource, std::size_t bytes = block) {
   CHECK(waits.count() == 0);
   fill_async(second, two, 2, bytes);
   held.release();
-  std::vector<unsigned char> seen(bytes);
-  copy(second, seen.data(), two, seen.size());
-  CHECK(std::count(seen.begin(), seen.end(), 2) == static_cast<std::ptrdiff_t>(bytes));
+  CHECK(test::read_bytes(second, two, bytes) == test::byte_vector(bytes, 2));
   resource.deallocate(second, two, bytes);
 }
 
@@ -122,9 +112,7 @@ struct worn {
     if (auto* const fixed = dynamic_cast<fixed_size_resource*>(resource.get())) fixed->trim_to(0);
   }
   void verify() const {
-    std::vector<unsigned char> seen(block);
-    copy(first, seen.data(), kept, seen.size());
-    CHECK(std::count(seen.begin(), seen.end(), 7) == static_cast<std::ptrdiff_t>(block));
+    CHECK(test::read_bytes(first, kept, block) == test::byte_vector(block, 7));
     use();
   }
 
@@ -379,12 +367,7 @@ TEST_CASE("resources: in a child of fork() requests are refused, and memory ends
     const test::call_counter calls{nullptr};
     const test::error_recorder reported;
     const auto is_refused = [](auto call) {
-      try {
-        static_cast<void>(call());
-      } catch (const unsupported& refused) {
-        return std::string{refused.what()}.find("a child of fork()") != std::string::npos;
-      }
-      return false;
+      return test::text_thrown_by<unsupported>(call).find("a child of fork()") != std::string::npos;
     };
     bool is_right = true;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -417,20 +400,13 @@ TEST_CASE("resources: in a child of fork() what an adaptor has collected stays")
   CHECK(test::succeeds_in_forked_child([&] {
     const test::call_counter calls{nullptr};
     const std::string before = rows.str();
-    int refused = 0;
-    const auto count = [&](auto call) {
-      try {
-        call();
-      } catch (const unsupported&) {
-        ++refused;
-      }
+    const auto is_refused = [](auto call) {
+      return !test::text_thrown_by<unsupported>(call).empty();
     };
-    count([&] { logged.flush(); });
-    count([&] { guarded.flush(); });
-    count([&] { async.trim_to(0); });
-    count([&] { async.reset_peaks(); });
-    count([&] { static_cast<void>(async.statistics()); });
-    return refused == 5 && rows.str() == before && calls.count() == 0;
+    return is_refused([&] { logged.flush(); }) && is_refused([&] { guarded.flush(); }) &&
+           is_refused([&] { async.trim_to(0); }) && is_refused([&] { async.reset_peaks(); }) &&
+           is_refused([&] { return async.statistics(); }) && rows.str() == before &&
+           calls.count() == 0;
   }));
 }
 

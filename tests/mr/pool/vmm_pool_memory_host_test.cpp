@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The chunks of a pool, by its options.
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "mr/pool/pool_limit.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "mr/mr_test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/host/under_profile.hpp"
-#include "support/process/child_process.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/test.hpp"
 #include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/idle/idle_memory.hpp"
@@ -163,7 +157,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: memory of a failed growth is not held be
   void* const kept = pool.allocate(stream, 8 * MiB);
   {
     const test::planned_fault fault{"hipMemMap", 2, hipErrorOperatingSystem};
-    CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, 18 * MiB)), hip_error);
+    CHECK_THROWS_AS(pool.allocate(stream, 18 * MiB), hip_error);
   }
   CHECK(pool.statistics().reserved_current > 8 * MiB);
   suspend(tag, keep::nothing);
@@ -210,7 +204,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: counts what others' addresses hold until
       const pinning_holder other{bytes};
       const physical_chunk elsewhere{first_device, 16 * MiB};
       const std::size_t fits = pool.statistics().largest_possible;
-      CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(fits + bytes + 2 * MiB)), out_of_memory);
+      CHECK_THROWS_AS(pool.allocate_sync(fits + bytes + 2 * MiB), out_of_memory);
       CHECK(pool.statistics().reserved_current == bytes);
       CHECK(pool.trim_to(0) == 0);
       CHECK(pool.statistics().reserved_current == bytes);
@@ -242,7 +236,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: a request does not evict the pool itself
   const stream stream;
   const scoped_use use{own, stream};
   void* const kept = pool.allocate_sync(24 * MiB);
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(32 * MiB)), out_of_memory);
+  CHECK_THROWS_AS(pool.allocate_sync(32 * MiB), out_of_memory);
   CHECK(own.statistics().evictions == 0);
   CHECK(own.statistics().refused_in_use != 0);
   pool.deallocate_sync(kept, 24 * MiB);
@@ -272,7 +266,7 @@ TEST_CASE("vmm_pool_resource: an alignment that no address has releases no memor
   used.synchronize();
   const std::size_t before = pool.statistics().reserved_current;
   REQUIRE(before >= 8 * MiB);
-  CHECK_THROWS(static_cast<void>(pool.allocate_sync(256, std::size_t{1} << 62)));
+  CHECK_THROWS(pool.allocate_sync(256, std::size_t{1} << 62));
   CHECK(pool.statistics().reserved_current == before);
 }
 

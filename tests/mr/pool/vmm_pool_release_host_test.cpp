@@ -4,20 +4,13 @@
 #include <filesystem>
 
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
-#include "mr/pool/pool_limit.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/happens.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/test.hpp"
 
 // Memory that goes back without a call, and its release at the end of the process.
 TEST_SUITE_BEGIN("needs virtual memory");

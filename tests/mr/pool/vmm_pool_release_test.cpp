@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
+#include "mr/mr_test.hpp"
 #include "mr/pool/held_while_used.hpp"
-#include "mr/pool/pool_limit.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/rounds.hpp"
-#include "support/test.hpp"
 
 // When memory that a pool holds serves others again, and when it goes back to the device.
 namespace hipvmm::mr {

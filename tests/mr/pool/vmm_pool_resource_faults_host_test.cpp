@@ -2,19 +2,11 @@
 #include <deque>
 
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
-#include "mr/pool/pool_limit.hpp"
+#include "mr/mr_test.hpp"
 #include "support/device_bytes.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/assumed_capability.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -175,7 +167,7 @@ TEST_CASE("vmm_pool_resource: out_of_memory is not lost where HIP does not say w
   vmm_pool_resource pool{first_device, {.maximum_bytes = 8 * MiB}};
   const stream stream{first_device};
   test::planned_fault fault{"hipMemGetInfo", 1, hipErrorUnknown};
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, 16 * MiB)), out_of_memory);
+  CHECK_THROWS_AS(pool.allocate(stream, 16 * MiB), out_of_memory);
   CHECK(fault.struck());
   CHECK(recorder.count() == 1);
 }
@@ -256,7 +248,7 @@ TEST_CASE("vmm_pool_resource: addresses that HIP will not unmap cost only themse
     for (int i = 1; i <= 10; ++i)
       plan += "; hipMemUnmap nth=" + std::to_string(i) + " error=hipErrorUnknown";
     REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
-    CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 4 * MiB)), hip_error);
+    CHECK_THROWS_AS(pool.allocate(used, 4 * MiB), hip_error);
     const std::size_t lost = pool.statistics().reserved_current;
     CHECK(lost != 0);
     CHECK(hipvmm_host_device_bytes(0) - outside == lost);
@@ -265,7 +257,7 @@ TEST_CASE("vmm_pool_resource: addresses that HIP will not unmap cost only themse
     void* const other = pool.allocate(used, 4 * MiB);
     fill_async(used, other, 1, 4 * MiB);
     CHECK(pool.statistics().reserved_current >= lost + 4 * MiB);
-    CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 60 * MiB)), out_of_memory);
+    CHECK_THROWS_AS(pool.allocate(used, 60 * MiB), out_of_memory);
     hipvmm_host_set_faults(nullptr);
     void* const all = pool.allocate(used, 60 * MiB);
     CHECK(pool.statistics().reserved_current == 64 * MiB);
@@ -292,7 +284,7 @@ TEST_CASE("vmm_pool_resource: its limit counts chunks of a failed growth that ad
       const lease kept{pool, used, 4 * MiB};
       {
         const test::planned_fault refused{"hipMemSetAccess", 1, hipErrorUnknown};
-        CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 128 * MiB)), hip_error);
+        CHECK_THROWS_AS(pool.allocate(used, 128 * MiB), hip_error);
         CHECK(refused.struck());
       }
       std::deque<lease> held;

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
+#include "mr/mr_test.hpp"
 #include "mr/pool/held_while_used.hpp"
-#include "mr/pool/pool_limit.hpp"
 #include "mr/pool/random_program.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/device_bytes.hpp"
+#include "support/host/host_test.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/assumed_capability.hpp"
-#include "support/test.hpp"
 
 // Tests that need the host provider: calls, held streams, and the order of all uses, which the
 // checker judges if HIPVMM_HOST_CHECK=1 switches it on.
@@ -147,7 +138,7 @@ TEST_CASE("vmm_pool_resource: it serves beside a capture, which ends well") {
       pool.deallocate_sync(pool.allocate_sync(4 * MiB), 4 * MiB);
       pool.trim_to(0);
       const test::error_recorder reported;
-      CHECK_THROWS_AS(static_cast<void>(pool.allocate(other, 60 * MiB)), out_of_memory);
+      CHECK_THROWS_AS(pool.allocate(other, 60 * MiB), out_of_memory);
       CHECK(stream_ref{captured}.is_capturing());
       hipGraph_t graph = nullptr;
       REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
@@ -266,7 +257,7 @@ TEST_CASE(
     // Of the second stream it is asked whether it is captured, then of the first.
     const test::planned_fault fault{"hipStreamIsCapturing", 2, code};
     if (code == hipErrorUnknown) {
-      CHECK_THROWS_AS(static_cast<void>(pool.allocate(second, 8 * MiB)), hip_error);
+      CHECK_THROWS_AS(pool.allocate(second, 8 * MiB), hip_error);
     } else {
       const test::calls_of waits{test::device_waiting_functions};
       pool.deallocate(second, pool.allocate(second, 8 * MiB), 8 * MiB);
@@ -334,9 +325,8 @@ struct pool_in_use {
   ~pool_in_use() {
     held.release();
     for (std::size_t i = 1; i < parts.size(); i += 2) {
-      std::vector<unsigned char> seen(4 * MiB);
-      copy(used, seen.data(), parts[i], seen.size());
-      CHECK(std::count(seen.begin(), seen.end(), i) == static_cast<std::ptrdiff_t>(seen.size()));
+      const test::byte_vector written(4 * MiB, static_cast<unsigned char>(i));
+      CHECK(test::read_bytes(used, parts[i], 4 * MiB) == written);
       pool.deallocate(used, parts[i], 4 * MiB);
     }
   }
@@ -357,9 +347,7 @@ TEST_CASE("vmm_pool_resource: chunks move while work under way uses them, and no
   it.used.synchronize();
   hipvmm::detail::wait_for_background_tasks();
   CHECK(it.pool.statistics().mapped_bytes == 64 * MiB);
-  std::vector<unsigned char> seen(32 * MiB);
-  copy(it.used, seen.data(), large, seen.size());
-  CHECK(std::count(seen.begin(), seen.end(), 99) == static_cast<std::ptrdiff_t>(seen.size()));
+  CHECK(test::read_bytes(it.used, large, 32 * MiB) == test::byte_vector(32 * MiB, 99));
   it.pool.deallocate(it.used, large, 32 * MiB);
 }
 

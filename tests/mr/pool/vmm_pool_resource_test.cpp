@@ -2,14 +2,8 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "mr/pool/pool_limit.hpp"
-#include "support/error_recorder.hpp"
+#include "mr/mr_test.hpp"
 #include "support/resource/contract.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -58,7 +52,7 @@ TEST_CASE("vmm_pool_resource: slabs neither join nor move, and go back as a whol
   CHECK(reinterpret_cast<std::uintptr_t>(again) % (2 * MiB) == 0);
   fill_async(used, again, 1, 20 * MiB);
   pool.deallocate(used, again, 20 * MiB, 2 * MiB);
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 256, 4 * MiB)), unsupported);
+  CHECK_THROWS_AS(pool.allocate(used, 256, 4 * MiB), unsupported);
 }
 
 TEST_CASE("vmm_pool_resource: idle slabs that are too small go back for one that is not" *
@@ -67,7 +61,7 @@ TEST_CASE("vmm_pool_resource: idle slabs that are too small go back for one that
   const stream used{first_device};
   void* const low = pool.allocate(used, 6 * MiB);
   void* const high = pool.allocate(used, 6 * MiB);
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 12 * MiB)), out_of_memory);
+  CHECK_THROWS_AS(pool.allocate(used, 12 * MiB), out_of_memory);
   for (void* const each : {low, high}) {
     fill_async(used, each, 1, 6 * MiB);
     pool.deallocate(used, each, 6 * MiB);
@@ -105,7 +99,7 @@ TEST_CASE("vmm_pool_resource: what it may hold and begins with goes by whole gra
   CHECK(pool.maximum_bytes() == 6 * granule);
   CHECK(pool.statistics().reserved_current == 6 * granule);
   pool.deallocate_sync(pool.allocate_sync(6 * granule), 6 * granule);
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(6 * granule + 1)), out_of_memory);
+  CHECK_THROWS_AS(pool.allocate_sync(6 * granule + 1), out_of_memory);
   CHECK_THROWS_AS(vmm_pool_resource(first_device, at_most(granule - 1)), std::invalid_argument);
   options.initial_bytes = 6 * granule + 1;
   CHECK_THROWS_AS(vmm_pool_resource(first_device, options), std::invalid_argument);
@@ -304,10 +298,10 @@ TEST_CASE("vmm_pool_resource: the callback may free memory and have the request 
   void* const one = pool.allocate(used, 10 * MiB);
   CHECK(asked == 10 * MiB);
   CHECK(pool.statistics().callbacks == 1);
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 10 * MiB)), out_of_memory);
+  CHECK_THROWS_AS(pool.allocate(used, 10 * MiB), out_of_memory);
   CHECK(pool.statistics().callbacks == 2);
   pool.set_out_of_memory_callback(nullptr);
-  CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 10 * MiB)), out_of_memory);
+  CHECK_THROWS_AS(pool.allocate(used, 10 * MiB), out_of_memory);
   CHECK(pool.statistics().callbacks == 2);
   pool.deallocate(used, one, 10 * MiB);
 }

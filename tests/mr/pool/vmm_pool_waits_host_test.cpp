@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "mr/pool/pool_limit.hpp"
+#include "mr/mr_test.hpp"
 #include "region/device_work.hpp"
 #include "runtime/runtime_rules.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
 #include "support/happens.hpp"
 #include "support/host/foreign_stream.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 // Calls that wait for the GPU, calls that do not, and the work that they wait for.
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Frees of hip_async_resource if HIP's pools reuse memory out of order.
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
+#include "mr/mr_test.hpp"
 #include "runtime/device_gate.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {
@@ -193,36 +189,6 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: where an event cannot be waited for its
   CHECK(fault.struck());
 }
 
-void verify_refused_frees() {
-  const stream used{device_ref{0}};
-  const std::uint64_t before = live_objects().allocations;
-  const error_recorder reported;
-  {
-    mr::hip_async_resource resource{device_ref{0}};
-    void* const ordered = resource.allocate(used, MiB);
-    void* const unordered = resource.allocate_sync(MiB);
-    {
-      const planned_faults faults{"hipFreeAsync error=hipErrorUnknown"};
-      resource.deallocate(used, ordered, MiB);
-      CHECK(reported.count() == 1);
-      resource.deallocate_sync(unordered, MiB);
-      CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, MiB, TiB)), std::invalid_argument);
-      drain_retired_memory();
-      resource.deallocate_sync(resource.allocate_sync(KiB), KiB);
-    }
-  }
-  CHECK(live_objects().allocations == before);
-}
-
-HIPVMM_TEST_CASE_IN("hip_async_resource: frees that HIP refuses are tried again", kept_frees) {
-  if (!frees_are_not_kept()) verify_refused_frees();
-}
-
-HIPVMM_TEST_CASE_IN("hip_async_resource: frees that CUDA refuses are tried again",
-                    under("cuda-13", "peer_access=yes")) {
-  verify_refused_frees();
-}
-
 HIPVMM_TEST_CASE_IN("hip_async_resource: memory for which HIP refuses every wait is not freed",
                     kept_frees) {
   if (frees_are_not_kept()) return;
@@ -238,7 +204,7 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: memory for which HIP refuses every wait
         "hipFree error=hipErrorUnknown; hipMallocFromPoolAsync error=hipErrorOutOfMemory"};
     const call_counter frees{"hipFreeAsync"};
     // All that is kept is freed before the refusal.
-    CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, 8 * MiB)), out_of_memory);
+    CHECK_THROWS_AS(resource.allocate(used, 8 * MiB), out_of_memory);
     CHECK(frees.count() == 0);
   }
   CHECK(reported.count() > 0);

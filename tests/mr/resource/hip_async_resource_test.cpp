@@ -5,18 +5,15 @@
 #include <unistd.h>
 
 #include <hipvmm/mr/resource/pool_sharing.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include "support/blocked_stream.hpp"
+#include "mr/mr_test.hpp"
+#include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_use.hpp"
-#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
 #include "support/resource/contract.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 TEST_CASE("hip_async_resource: keeps the contract of a resource") {
@@ -181,9 +178,7 @@ TEST_CASE("hip_async_resource: what is freed beside a captured blocking stream c
     allocate_and_free();
   }
   const std::size_t held = resource.statistics().reserved_current;
-  hipGraph_t graph = nullptr;
-  REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-  REQUIRE(hipGraphDestroy(graph) == hipSuccess);
+  test::end_capture(captured.get());
   used.synchronize();
   CHECK(resource.statistics().used_current == 0);
   // ROCm's pools keep less than the threshold says when most is idle.
@@ -214,7 +209,7 @@ TEST_CASE("hip_async_resource: more than the device has is out of memory") {
   if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}};
-  CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, 64 * TiB)), out_of_memory);
+  CHECK_THROWS_AS(resource.allocate(used, 64 * TiB), out_of_memory);
 }
 
 TEST_CASE("hip_async_resource: the threshold and the switches that were set are told") {
@@ -326,9 +321,9 @@ TEST_CASE("hip_async_resource: rights that cannot be are refused") {
 TEST_CASE("hip_async_resource: only a pool made to be shared is exported") {
   if (test::pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
-  CHECK_THROWS_WITH_AS(static_cast<void>(resource.export_handle()),
-                       doctest::Contains("hip_async_options::shareable"), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(resource.export_pointer(&resource)), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(resource.export_handle(), doctest::Contains("hip_async_options::shareable"),
+                       std::invalid_argument);
+  CHECK_THROWS_AS(resource.export_pointer(&resource), std::invalid_argument);
 }
 
 namespace {
@@ -367,7 +362,7 @@ HIPVMM_CHILD("imports a pool and a block of it") {
   REQUIRE(::pread(inherited_pointer, &pointer, sizeof(pointer), 0) == sizeof(pointer));
   // A size that the exporter says, and HIP does not confirm.
   for (const std::size_t wrong : {std::size_t{0}, 2 * MiB, std::size_t{1} << 40U})
-    CHECK_THROWS_AS(static_cast<void>(pool.import_pointer(pointer, wrong)), std::invalid_argument);
+    CHECK_THROWS_AS(pool.import_pointer(pointer, wrong), std::invalid_argument);
   device_allocation block = pool.import_pointer(pointer, MiB);
   CHECK(test::read_bytes(used, block.get(), MiB) == test::byte_vector(MiB, 0x21));
   fill_async(used, block.get(), 0x43, MiB);
@@ -407,10 +402,10 @@ TEST_CASE("hip_async_resource: memory of hipMalloc is refused as a block with wh
   static_cast<void>(hipGetLastError());
   if (is_taken) {
     MESSAGE("AMD's runtime does not look whose memory it is (5.7.1, 6.4.3, 7.2.4), so not refused");
-    CHECK_NOTHROW(static_cast<void>(resource.export_pointer(plain.get())));
+    CHECK_NOTHROW(resource.export_pointer(plain.get()));
     return;
   }
-  CHECK_THROWS_WITH_AS(static_cast<void>(resource.export_pointer(plain.get())),
+  CHECK_THROWS_WITH_AS(resource.export_pointer(plain.get()),
                        doctest::Contains("Memory of hipMalloc belongs to no pool"),
                        std::invalid_argument);
 }

@@ -2,22 +2,15 @@
 // Tests that need the host provider, of the resources whose memory the host may use.
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/mr/resource/system_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "mr/adaptor/adaptor_kinds.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "mr/mr_test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/is_ready.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -86,24 +79,20 @@ TEST_CASE("host resource: what comes back in a captured stream stays allocated a
        std::initializer_list<mr::memory_resource*>{&managed, &plain, &pinned}) {
     const stream captured{device_ref{0}};
     void* const block = resource->allocate_sync(100);
-    hipGraph_t graph = nullptr;
     REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
     error_recorder reported;
     resource->deallocate(captured, block, 100);
     REQUIRE(reported.count() == 1);
     CHECK(reported.errors()[0].message.find("stays allocated") != std::string::npos);
-    REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-    CHECK(hipGraphDestroy(graph) == hipSuccess);
+    end_capture(captured.get());
     resource->deallocate_sync(block, 100);
   }
 }
 
 TEST_CASE("host resource: a wait that fails is told once through every adaptor") {
   mr::managed_resource managed;
-  if (!other_device.supports_concurrent_managed_access()) {
-    MESSAGE("skipped: managed memory does not move on device 1");
-    return;
-  }
+  HIPVMM_SKIP_IF(!other_device.supports_concurrent_managed_access(),
+                 "managed memory does not move on device 1");
   const stream used{other_device};
   for (const adaptor_kind& kind : adaptor_kinds) {
     CAPTURE(kind.name);
@@ -173,10 +162,8 @@ TEST_CASE("host resource: what no wait succeeds for stays allocated and is told"
 
 TEST_CASE("sam_headroom_resource: leaves so much of the device to others") {
   constexpr device_ref device{0};
-  if (!device.supports_pageable_access()) {
-    MESSAGE("skipped: device 0 reaches no ordinary memory of the host");
-    return;
-  }
+  HIPVMM_SKIP_IF(!device.supports_pageable_access(),
+                 "device 0 reaches no ordinary memory of the host");
   constexpr std::size_t bytes = MiB;
   const std::size_t free = device.free_memory();
   struct split {
@@ -197,10 +184,8 @@ TEST_CASE("sam_headroom_resource: leaves so much of the device to others") {
 }
 
 TEST_CASE("sam_headroom_resource: each HIP call that fails leaves nothing behind") {
-  if (!other_device.supports_pageable_access()) {
-    MESSAGE("skipped: device 1 reaches no ordinary memory of the host");
-    return;
-  }
+  HIPVMM_SKIP_IF(!other_device.supports_pageable_access(),
+                 "device 1 reaches no ordinary memory of the host");
   mr::sam_headroom_resource resource{other_device, other_device.free_memory() - 4096};
   fault_sweep{"an allocation in two parts"}.run(
       [&] { resource.deallocate_sync(resource.allocate_sync(8192), 8192); });

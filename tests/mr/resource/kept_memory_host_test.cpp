@@ -2,12 +2,9 @@
 // Resources that run out get the chunks of chunk_cache::shared().
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/stream.hpp>
+#include "mr/mr_test.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -46,10 +43,7 @@ TEST_CASE("hip_resource: gets what the shared chunk cache keeps") {
 }
 
 TEST_CASE("hip_async_resource: gets what the shared chunk cache keeps") {
-  if (!first_device.supports_memory_pools()) {
-    MESSAGE("skipped: the device has no pools");
-    return;
-  }
+  HIPVMM_SKIP_IF(!first_device.supports_memory_pools(), "the device has no pools");
   mr::hip_async_resource resource{first_device};
   check_gets_it(resource);
 }

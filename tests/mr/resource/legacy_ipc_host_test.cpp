@@ -3,15 +3,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/legacy_ipc.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "mr/pool/pool_limit.hpp"
+#include "mr/mr_test.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/process/child_process.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -7,14 +7,10 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "mr/pool/pool_limit.hpp"
+#include "mr/mr_test.hpp"
 #include "support/device_bytes.hpp"
 #include "support/process/child_process.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -64,10 +60,10 @@ TEST_CASE("vmm_pool_resource: another process reads and writes a block by legacy
   CHECK(exported.bytes >= shared_bytes);
   check_child_with("opens a block of legacy IPC", exported);
   CHECK(test::read_bytes(used, block, shared_bytes) == test::byte_vector(shared_bytes, 0x43));
-  CHECK_THROWS_WITH_AS(static_cast<void>(pool.export_legacy_block(test::advance(block, 256))),
+  CHECK_THROWS_WITH_AS(pool.export_legacy_block(test::advance(block, 256)),
                        doctest::Contains("export_legacy_block: no allocation"),
                        std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(pool.export_block(block)), unsupported);
+  CHECK_THROWS_AS(pool.export_block(block), unsupported);
   pool.deallocate(used, block, shared_bytes);
   pool.deallocate(used, before, MiB);
 }
@@ -129,11 +125,10 @@ TEST_CASE("growable_device_vector: one allocation for life can be opened by lega
 
 TEST_CASE("export_legacy_block: what cannot be exported so is refused with what to do") {
   device_allocation memory{first_device, MiB};
-  CHECK_THROWS_AS(static_cast<void>(export_legacy_block(memory, MiB, 1)), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(export_legacy_block(memory, 0, MiB + 1)),
-                  std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(export_legacy_block(memory, 0, 0)), std::invalid_argument);
-  CHECK_THROWS_AS(static_cast<void>(export_legacy_block({}, 0, 1)), std::invalid_argument);
+  CHECK_THROWS_AS(export_legacy_block(memory, MiB, 1), std::invalid_argument);
+  CHECK_THROWS_AS(export_legacy_block(memory, 0, MiB + 1), std::invalid_argument);
+  CHECK_THROWS_AS(export_legacy_block(memory, 0, 0), std::invalid_argument);
+  CHECK_THROWS_AS(export_legacy_block({}, 0, 1), std::invalid_argument);
   const legacy_ipc_block own = export_legacy_block(memory, 256, MiB - 256);
   CHECK(own.offset == 256);
   CHECK_MESSAGE(refusal_of(own).find("use the pointer") != std::string::npos, refusal_of(own));
@@ -142,8 +137,8 @@ TEST_CASE("export_legacy_block: what cannot be exported so is refused with what 
   if (capability_of(first_device).path() == memory_path::fallback) return;
   vmm_pool_resource chunks{first_device, test::at_most(64 * MiB)};
   void* const block = chunks.allocate(used, MiB);
-  CHECK_THROWS_WITH_AS(static_cast<void>(chunks.export_legacy_block(block)),
-                       doctest::Contains("without_vmm::always"), unsupported);
+  CHECK_THROWS_WITH_AS(chunks.export_legacy_block(block), doctest::Contains("without_vmm::always"),
+                       unsupported);
   chunks.deallocate(used, block, MiB);
 }
 

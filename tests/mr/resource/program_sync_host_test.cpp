@@ -3,15 +3,11 @@
 // hipMM's interface.
 #include <hipvmm/compat/hipmm.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "core/capture_mode.hpp"
+#include "mr/mr_test.hpp"
 #include "mr/pool/waits_for.hpp"
-#include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/testing/resource_contract.hpp>
 
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include <hipvmm/runtime/stream.hpp>
+#include "mr/mr_test.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

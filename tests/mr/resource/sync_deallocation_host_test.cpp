@@ -2,21 +2,15 @@
 // Tests of deallocations without a stream that need the host provider: the devices waited for, and
 // memory that no call can wait for.
 #include <hipvmm/compat/std_pmr.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/mr/resource/system_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/runtime/stream.hpp>
+#include "mr/mr_test.hpp"
 #include "mr/pool/waits_for.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -35,10 +29,8 @@ TEST_CASE("hip_resource: memory without a stream waits for all devices that reac
 
 TEST_CASE("hip_resource: memory without a stream waits for no device that cannot use it") {
   const auto copied = hipvmm::detail::next_copied_with(first_device, lonely_device.ordinal() - 1);
-  if (copied && *copied == lonely_device) {
-    MESSAGE("skipped: another case has copied between devices 0 and 2");
-    return;
-  }
+  HIPVMM_SKIP_IF(copied && *copied == lonely_device,
+                 "another case has copied between devices 0 and 2");
   mr::hip_resource resource{first_device};
   void* const one = resource.allocate_sync(MiB);
   blocked_stream unrelated{lonely_device};
@@ -144,10 +136,8 @@ TEST_CASE("std_pmr_adaptor: what it deallocates waits for devices as its upstrea
 }
 
 TEST_CASE("new_delete_resource: waits without a stream for no device that cannot reach it") {
-  if (first_device.supports_pageable_access()) {
-    MESSAGE("skipped: device 0 reaches all memory of the host");
-    return;
-  }
+  HIPVMM_SKIP_IF(first_device.supports_pageable_access(),
+                 "device 0 reaches all memory of the host");
   mr::new_delete_resource plain;
   void* const one = plain.allocate_sync(100);
   blocked_stream used{first_device};
@@ -157,10 +147,8 @@ TEST_CASE("new_delete_resource: waits without a stream for no device that cannot
 }
 
 TEST_CASE("system_resource: memory without a stream waits for all devices that reach it") {
-  if (!first_device.supports_pageable_access()) {
-    MESSAGE("skipped: device 0 reaches no ordinary memory of the host");
-    return;
-  }
+  HIPVMM_SKIP_IF(!first_device.supports_pageable_access(),
+                 "device 0 reaches no ordinary memory of the host");
   mr::system_resource system{first_device};
   mr::new_delete_resource equal;
   mr::sam_headroom_resource advised{first_device, 0};
@@ -177,10 +165,8 @@ TEST_CASE("system_resource: memory without a stream waits for all devices that r
 }
 
 TEST_CASE("system_resource: memory without a stream stays allocated where no wait succeeds") {
-  if (!first_device.supports_pageable_access()) {
-    MESSAGE("skipped: device 0 reaches no ordinary memory of the host");
-    return;
-  }
+  HIPVMM_SKIP_IF(!first_device.supports_pageable_access(),
+                 "device 0 reaches no ordinary memory of the host");
   mr::system_resource system{first_device};
   mr::sam_headroom_resource advised{first_device, 0};
   for (mr::memory_resource* const resource :
@@ -199,10 +185,8 @@ TEST_CASE("system_resource: memory without a stream stays allocated where no wai
 }
 
 TEST_CASE("sam_headroom_resource: memory that came back in a stream waits for that stream alone") {
-  if (!first_device.supports_pageable_access()) {
-    MESSAGE("skipped: device 0 reaches no ordinary memory of the host");
-    return;
-  }
+  HIPVMM_SKIP_IF(!first_device.supports_pageable_access(),
+                 "device 0 reaches no ordinary memory of the host");
   mr::sam_headroom_resource advised{first_device, 0};
   const stream used{first_device};
   void* const one = advised.allocate(used, 5000);

@@ -3,18 +3,13 @@
 #include <hipvmm/compat/hipmm.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "mr/adaptor/adaptor_kinds.hpp"
+#include "mr/mr_test.hpp"
 #include "mr/pool/held_while_used.hpp"
-#include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/pools_are_missing.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -2,18 +2,9 @@
 // graph_pool while HIP calls fail one after another, memory as HIP counts it, and threads.
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/graph_pool.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
+#include "mr/mr_test.hpp"
 #include "mr/pool/graph/graph_driver.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 // graph_pool if the host has no memory left for one allocation after another.
 #include <hipvmm/mr/pool/graph_pool.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
+#include "mr/mr_test.hpp"
 #include "support/captures.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -91,7 +86,7 @@ TEST_CASE("graph_pool: the thousandth capture needs no more host memory than the
     end_capture(own.get());
   }
   CHECK(graphs.statistics().captures == 1000);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(oldest, one_segment)), std::logic_error);
+  CHECK_THROWS_AS(graphs.allocate(oldest, one_segment), std::logic_error);
   end_capture(oldest.get());
 }
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/pool/graph_pool.hpp>
 
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/runtime/event.hpp>
-#include <hipvmm/runtime/stream.hpp>
+#include "mr/mr_test.hpp"
 #include "mr/pool/graph/graph_driver.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/captures.hpp"
-#include "support/error_recorder.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -161,14 +156,12 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: a capture that begins with a free 
 }
 
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: requests outside of a capture are refused") {
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, graph_block)), std::logic_error);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate_sync(graph_block)), std::logic_error);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), graph_block)),
-                  std::logic_error);
+  CHECK_THROWS_AS(graphs.allocate(own, graph_block), std::logic_error);
+  CHECK_THROWS_AS(graphs.allocate_sync(graph_block), std::logic_error);
+  CHECK_THROWS_AS(graphs.allocate(stream_ref::legacy_default(), graph_block), std::logic_error);
   begin(own);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(stream_ref::legacy_default(), graph_block)),
-                  std::logic_error);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, SIZE_MAX)), out_of_memory);
+  CHECK_THROWS_AS(graphs.allocate(stream_ref::legacy_default(), graph_block), std::logic_error);
+  CHECK_THROWS_AS(graphs.allocate(own, SIZE_MAX), out_of_memory);
   CHECK(own.ref().is_capturing());
   end_capture(own.get());
   CHECK(graphs.statistics().held_bytes == 0);
@@ -193,7 +186,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: of two captures at once the older 
   void* const memory = graphs.allocate(own, graph_block);
   begin_local(side);
   CHECK(graphs.allocate(side, graph_block) != memory);
-  CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, graph_block)), std::logic_error);
+  CHECK_THROWS_AS(graphs.allocate(own, graph_block), std::logic_error);
   graphs.deallocate(own, memory, graph_block);
   CHECK(graphs.allocate(side, graph_block) != memory);
   end_capture(side.get());
@@ -209,7 +202,7 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: a capture that fails gives its mem
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
   REQUIRE(hipStreamIsCapturing(own.get(), &status) == hipSuccess);
   if (status == hipStreamCaptureStatusInvalidated)
-    CHECK_THROWS_AS(static_cast<void>(graphs.allocate(own, graph_block)), hip_error);
+    CHECK_THROWS_AS(graphs.allocate(own, graph_block), hip_error);
   graphs.deallocate(own, memory, graph_block);
   static_cast<void>(end_capture_if_kept(own.get()));
   CHECK(graphs.statistics().used_bytes == 0);

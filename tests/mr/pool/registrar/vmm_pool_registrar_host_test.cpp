@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "mr/pool/pool_limit.hpp"
-#include "support/blocked_stream.hpp"
+#include "mr/mr_test.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/recording_registrar.hpp"
-#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 // Pools whose memory is registered.
@@ -84,8 +80,8 @@ TEST_CASE("registrar: a registration that fails refuses the request, and the nex
     const std::size_t held = pool.statistics().reserved_current;
     const std::size_t outside = detail::created_chunk_bytes(first_device) - held;
     registrar->fail_at(1);
-    CHECK_THROWS_WITH_AS(static_cast<void>(pool.allocate(stream, 16 * MiB)),
-                         doctest::Contains("the registration of "), std::runtime_error);
+    CHECK_THROWS_WITH_AS(pool.allocate(stream, 16 * MiB), doctest::Contains("the registration of "),
+                         std::runtime_error);
     registrar->fail_at(0);
     // Memory that was mapped already may stay with the addresses: then the pool holds it, and the
     // next request is served from it.
