@@ -54,7 +54,7 @@ TEST_CASE("C buffer: bytes of the host, of a device and its own are inserted, an
   CHECK(bytes_of(buffer) == "01a1ab2b23z");
   const owned_buffer other = make_buffer();
   require_ok(hipvmm_buffer_append(other, "XY", 2, nullptr));
-  require_ok(hipvmm_buffer_data(other, &data));
+  data = result_of(hipvmm_buffer_data, other);
   require_ok(hipvmm_buffer_insert(buffer, 0, data, 2, nullptr));
   CHECK(bytes_of(buffer) == "XY01a1ab2b23z");
   require_ok(hipvmm_buffer_erase(buffer, 4, 6, nullptr));

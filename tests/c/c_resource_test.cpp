@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include "c/c_interface.hpp"
-#include "support/error_recorder.hpp"
 #include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test {

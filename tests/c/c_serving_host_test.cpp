@@ -111,14 +111,12 @@ HIPVMM_TEST_CASE_IN("C idle memory: requests that got it are counted",
   };
   hipvmm_idle_statistics now{};
   CHECK(hipvmm_idle_get_statistics(&now) == HIPVMM_ERROR_INVALID_ARGUMENT);
-  now.struct_size = sizeof now;
   const owned_resource first = make_pool();
   use(first, 48 << 20);
-  require_ok(hipvmm_idle_get_statistics(&now));
-  CHECK(now.asked == 0);
+  CHECK(result_of(hipvmm_idle_get_statistics).asked == 0);
   const owned_resource second = make_pool();
   use(second, 32 << 20);
-  require_ok(hipvmm_idle_get_statistics(&now));
+  now = result_of(hipvmm_idle_get_statistics);
   CHECK(now.asked > 0);
   CHECK(now.refused == 0);
   CHECK(now.released_bytes + now.moved_bytes >= 16 << 20);

@@ -98,12 +98,10 @@ TEST_CASE("C sleep: contents may be dropped, be pageable, and be those of one st
 TEST_CASE("C sleep: ranges are zeros, or dropped, or stay where they can") {
   const owned_buffer zeros = make_buffer("max=64MiB,sleep_tag=c_ranges");
   const owned_buffer stays = make_buffer("max=64MiB,sleep_tag=c_ranges");
-  void* zeroed = nullptr;
-  void* kept = nullptr;
   require_ok(hipvmm_buffer_append(zeros, "abcd", 4, nullptr));
   require_ok(hipvmm_buffer_append(stays, "def", 3, nullptr));
-  require_ok(hipvmm_buffer_data(zeros, &zeroed));
-  require_ok(hipvmm_buffer_data(stays, &kept));
+  void* const zeroed = result_of(hipvmm_buffer_data, zeros);
+  void* const kept = result_of(hipvmm_buffer_data, stays);
   const std::size_t capacity = result_of(hipvmm_buffer_capacity, stays);
   const hipvmm_suspend_range ranges[] = {{static_cast<char*>(zeroed) + 1, 2, HIPVMM_KEEP_ZEROS},
                                          {kept, capacity, HIPVMM_KEEP_MAPPED}};
@@ -201,12 +199,10 @@ TEST_CASE("C sleep: blocks of a pool wake at their addresses with their contents
 TEST_CASE("C sleep: slots of an arena wake at their addresses with their contents") {
   const owned_slot_arena arena{result_of(
       hipvmm_slot_arena_create, 0, "slots=2,bytes_per_slot=8MiB,prefetch=0,sleep_tag=c_slots")};
-  std::size_t slot = 0;
+  const std::size_t slot = result_of(hipvmm_slot_arena_acquire, arena, nullptr);
   const std::size_t length = 1000;
-  void* bytes = nullptr;
-  require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
   require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
-  require_ok(hipvmm_slot_arena_pointer(arena, slot, 0, &bytes));
+  void* const bytes = result_of(hipvmm_slot_arena_pointer, arena, slot, 0);
   require_ok(hipvmm_fill_async(bytes, 'x', length, nullptr));
   if (!suspends("c_slots", HIPVMM_KEEP_CONTENTS)) return;
   CHECK(statistics_of("c_slots").objects == 1);

@@ -57,8 +57,7 @@ TEST_CASE("C slots: the layout says where each slot is") {
   hipvmm_slot_arena_layout layout{};
   CHECK(fails(hipvmm_slot_arena_get_layout(arena, &layout), HIPVMM_ERROR_INVALID_ARGUMENT,
               "struct_size is 0"));
-  layout.struct_size = sizeof layout;
-  require_ok(hipvmm_slot_arena_get_layout(arena, &layout));
+  layout = result_of(hipvmm_slot_arena_get_layout, arena);
   CHECK(layout.slots == 4);
   CHECK(layout.planes == 2);
   CHECK(layout.bytes_per_slot == 8 * MiB);

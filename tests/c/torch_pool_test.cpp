@@ -406,14 +406,11 @@ TEST_CASE("torch.h: PyTorch's calls, by device, in any order and for nothing") {
   hipvmm_torch_record_stream(&local, own.get());  // none of ours
   hipvmm_torch_free(memory, block, 0, own.get());
   hipvmm_resource pool = result_of(hipvmm_torch_pool, 0);
-  hipvmm_pool_statistics statistics{};
-  statistics.struct_size = sizeof statistics;
   // Threads of the library may not have seen yet that the work of earlier cases is over.
   first_device.synchronize();
   CHECK(comes_true([&] {
     hipvmm_torch_reset();
-    require_ok(hipvmm_pool_get_statistics(pool, &statistics));
-    return statistics.reserved_current == 0;
+    return result_of(hipvmm_pool_get_statistics, pool).reserved_current == 0;
   }));
   require_ok(hipvmm_resource_destroy(pool));
 
