@@ -3,7 +3,6 @@
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/owning_wrapper.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
-#include <hipvmm/mr/adaptor/thread_safe_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>

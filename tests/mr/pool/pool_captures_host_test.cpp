@@ -3,7 +3,6 @@
 // must be used by nothing else, and memory freed meanwhile must not be allocated anew.
 #include "mr/mr_test.hpp"
 #include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include <hipvmm/provider/host_control.h>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "mr/mr_test.hpp"
-#include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 
 // Reports of pools to the order checker: each case runs in a process with HIPVMM_HOST_CHECK=1.
