@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Frees of hip_async_resource if HIP's pools reuse memory out of order.
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "mr/mr_test.hpp"
 #include "runtime/device_gate.hpp"
@@ -187,6 +188,36 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: where an event cannot be waited for its
   const planned_fault fault{"hipEventSynchronize", 1, hipErrorUnknown};
   CHECK(waits_by(device_waiting_functions, used, [&] { resource.reset(); }));
   CHECK(fault.struck());
+}
+
+void verify_refused_frees() {
+  const stream used{device_ref{0}};
+  const std::uint64_t before = live_objects().allocations;
+  const error_recorder reported;
+  {
+    mr::hip_async_resource resource{device_ref{0}};
+    void* const ordered = resource.allocate(used, MiB);
+    void* const unordered = resource.allocate_sync(MiB);
+    {
+      const planned_faults faults{"hipFreeAsync error=hipErrorUnknown"};
+      resource.deallocate(used, ordered, MiB);
+      CHECK(reported.count() == 1);
+      resource.deallocate_sync(unordered, MiB);
+      CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, MiB, TiB)), std::invalid_argument);
+      drain_retired_memory();
+      resource.deallocate_sync(resource.allocate_sync(KiB), KiB);
+    }
+  }
+  CHECK(live_objects().allocations == before);
+}
+
+HIPVMM_TEST_CASE_IN("hip_async_resource: frees that HIP refuses are tried again", kept_frees) {
+  if (!frees_are_not_kept()) verify_refused_frees();
+}
+
+HIPVMM_TEST_CASE_IN("hip_async_resource: frees that CUDA refuses are tried again",
+                    under("cuda-13", "peer_access=yes")) {
+  verify_refused_frees();
 }
 
 HIPVMM_TEST_CASE_IN("hip_async_resource: memory for which HIP refuses every wait is not freed",
