@@ -111,11 +111,14 @@ struct evictable::state final : detail::idle_holder {
   /// Work in `stream` may use the memory from now on. Throws: as use().
   void bring_back(stream_ref stream, bool may_wait) {
     std::size_t bytes = 0;
+    const bool restores_nothing = claimed.tag.state()->restores_nothing();
     const auto refused = detail::refusal_of([&] { bytes = resume(claimed.tag); });
     if (refused && !may_wait) throw out_of_memory{*refused};
     // Waits as long as the work takes, because this thread has no lock but this evictable's.
     if (refused) bytes = claimed.tag.state()->resume(std::chrono::steady_clock::time_point::max());
     if (bytes != 0) {
+      // The program may have suspended the tag itself.
+      lacks_contents = lacks_contents || (options.fill && restores_nothing);
       is_written = open != 0;
       const std::lock_guard lock{counts_mutex};
       ++counts.returns;

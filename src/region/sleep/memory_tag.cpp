@@ -288,6 +288,7 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
     throw;
   }
   mine.enter(tag_phase::asleep);
+  restores_nothing_ = plan.restores_nothing();
   std::size_t bytes = 0;
   for (member& each : members_) {
     if (!plan.may_copy() || options.storage == sleep_storage::file) {

@@ -234,6 +234,8 @@ class tag_state {
                   const std::function<void(const member_list&)>& body);
   /// Waits for all work that may use the memory, unless it sleeps. Throws: hip_error.
   void wait_for_work();
+  /// Returns whether the resume() to come restores no contents.
+  [[nodiscard]] bool restores_nothing() const noexcept { return restores_nothing_; }
   /// The most bytes that evict() with these ranges could release; 0 while another thread's
   /// suspend() or resume() is at work.
   [[nodiscard]] std::size_t bytes_to_evict(const suspend_options& options);
@@ -308,7 +310,8 @@ class tag_state {
   // A resume() failed when some contents were on the device alone: the tag counts as asleep, and
   // all is mapped.
   bool is_half_resumed_ = false;
-  bool keeps_streams_ = false;  // of the copies, until the next turn
+  std::atomic<bool> restores_nothing_{false};  // of the last suspend() or evict()
+  bool keeps_streams_ = false;                 // of the copies, until the next turn
 };
 
 /// Membership of one object in a tag, or none.

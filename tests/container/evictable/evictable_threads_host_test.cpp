@@ -398,5 +398,24 @@ EVICTABLE_TEST_CASE("evictable: one that is made waits for work that has no use"
   CHECK(held.statistics().evictions == 1);
 }
 
+EVICTABLE_TEST_CASE("evictable: one that fills does so if the program's suspend() kept nothing") {
+  const memory_tag tag;
+  region memory{first_device, 8 * MiB, tagged_by(tag)};
+  memory.commit(0, 8 * MiB);
+  int fills = 0;
+  evictable_options options;
+  options.fill = [&](stream_ref) { ++fills; };
+  evictable held{tag, first_device, options};
+  const stream stream;
+  const auto suspend_and_use = [&](keep what) {
+    suspend(tag, what);
+    const scoped_use use{held, stream};
+    return fills;
+  };
+  CHECK(suspend_and_use(keep::contents) == 0);
+  CHECK(suspend_and_use(keep::nothing) == 1);
+  CHECK(suspend_and_use(keep::contents) == 1);
+}
+
 }  // namespace
 }  // namespace hipvmm::test
