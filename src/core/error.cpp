@@ -129,9 +129,10 @@ std::string shortage::text() const {
     case exhausted::alignment:
       text = "alignment not available: " + format_bytes(requested) + " requested at " +
              (alignment == 0 ? "an alignment" : "a multiple of " + format_bytes(alignment)) +
-             ", and " + (owner.empty() ? "the resource" : owner) +
-             (can_be_relieved() ? " has no such address free: free memory, or request"
-                                : " has no such address: make it larger, or request") +
+             ", and " + (owner.empty() ? "the address space" : owner) + " has no such address" +
+             (can_be_relieved() ? " free: free memory, or request"
+              : owner.empty()   ? ": request"
+                                : ": make it larger, or request") +
              " a smaller alignment";
       break;
   }

@@ -8,6 +8,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -216,7 +217,15 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
   }
   if (result == hipErrorOutOfMemory) {
     detail::clear_last_error();
-    throw out_of_memory{exhausted::addresses, reference_device.ordinal(), bytes, 0, {}};
+    shortage why{.cause = exhausted::addresses,
+                 .device = reference_device.ordinal(),
+                 .requested = bytes,
+                 .alignment = alignment};
+    if (alignment > granularity_of(reference_device).minimum) {
+      const address_reservation unaligned{bytes};  // throws if the addresses are too few
+      why.cause = exhausted::alignment;
+    }
+    throw out_of_memory{std::move(why)};
   }
   detail::check(result, "hipMemAddressReserve");
   // ROCm before 6.1 succeeds on Linux and gives no addresses.

@@ -61,6 +61,22 @@ TEST_CASE("address_reservation: wrong bytes and alignments throw and are named")
                        std::invalid_argument);
 }
 
+TEST_CASE("address_reservation: an alignment that no addresses have is the cause of a refusal") {
+  HIPVMM_SKIP_UNDER(alignment_ignored);
+  try {
+    const address_reservation reservation{granule(), std::size_t{1} << 63U};
+    FAIL("it was not refused");
+  } catch (const unsupported&) {
+    // ROCm up to 7.14 ignores it.
+  } catch (const out_of_memory& error) {
+    CHECK(error.resource() == exhausted::alignment);
+    const std::string text = error.what();
+    CAPTURE(text);
+    CHECK(text.find("the address space has no such address: request a smaller alignment") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("address_reservation: starts at a multiple of the alignment") {
   HIPVMM_SKIP_UNDER(alignment_ignored);
   for (const std::size_t alignment : {granule(), 4 * granule(), 64 * granule(), GiB}) {
