@@ -48,6 +48,13 @@ void require_open_descriptor(int descriptor, const char* what) {
                               "from the exporting process or inherited, before it is closed"};
 }
 
+void require_file_name(const std::string& name) {
+  if (name.empty() || name.find('\0') != std::string::npos)
+    throw std::invalid_argument{"'" + std::string{name.c_str()} + "' is no file name" +
+                                (name.empty() ? "" : ", because a NUL follows it") +
+                                ": name a file"};
+}
+
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept {
   // From the system's cache, without a request to a file system, which the sender may control.
   struct statx about {};

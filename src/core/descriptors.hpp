@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -48,6 +49,10 @@ bool half_of_descriptors_used() noexcept;
 /// of a chunk". ROCm 6.4 crashes on a number that is no descriptor.
 /// Throws: std::invalid_argument unless it is open.
 void require_open_descriptor(int descriptor, const char* what);
+
+/// Checks that the system would take all of a name. Throws: std::invalid_argument if `name` is
+/// empty or has a NUL, where the system ends it.
+void require_file_name(const std::string& name);
 
 /// Returns the bytes of the memory or file that `descriptor` refers to; empty if the system does
 /// not report them.

@@ -12,6 +12,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
+#include "core/descriptors.hpp"
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/memory_tag.hpp"
 
@@ -286,6 +287,7 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path, std:
 memory_checkpoint load_checkpoint(const std::string& path, device_ref device,
                                   const region_options& options) {
   require_device(device);
+  detail::require_file_name(path);
   const auto refuse = [&](const std::string& wrong) {
     throw std::invalid_argument{"load_checkpoint: " + path + ": " + wrong};
   };

@@ -48,6 +48,7 @@ constexpr std::size_t longest_row = 160;
 class file_sink final : public log_sink {
  public:
   explicit file_sink(const std::string& name) : name_{name} {
+    detail::require_file_name(name);
     make_folder();
     file_ = detail::file_descriptor{::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)};
     if (file_.empty()) fail("cannot be opened", errno);

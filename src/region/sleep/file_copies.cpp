@@ -15,6 +15,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include "core/descriptors.hpp"
 #include "region/sleep/parallel_copies.hpp"
 
 namespace hipvmm::detail {
@@ -96,6 +97,7 @@ backup_file::backup_file(const std::string& folder, std::size_t bytes) {
     throw std::invalid_argument{
         "suspend: sleep_storage::file needs suspend_options::folder, which is empty: "
         "name a folder with room for the contents"};
+  require_file_name(folder);
   if (bytes == 0) return;
   backup_file made;
   made.take(folder, bytes, [&] { return open_unnamed(folder); });
@@ -103,6 +105,7 @@ backup_file::backup_file(const std::string& folder, std::size_t bytes) {
 }
 
 backup_file backup_file::beside(const std::string& path, std::size_t bytes) {
+  require_file_name(path);
   backup_file made;
   made.take(folder_of(path), bytes, [&] {
     std::string temporary = path + ".XXXXXX";

@@ -172,6 +172,8 @@ TEST_CASE("logging_resource_adaptor: a file that cannot be a log is refused by i
                        doctest::Contains("/dev/full' ends here"), std::system_error);
   CHECK_THROWS_WITH_AS(logging_resource_adaptor(&upstream, "/dev/full"),
                        doctest::Contains("No space left on device"), std::system_error);
+  CHECK_THROWS_WITH_AS(logging_resource_adaptor(&upstream, path + "2" + '\0' + "cut"),
+                       doctest::Contains("is no file name"), std::invalid_argument);
   CHECK_THROWS_WITH_AS(logging_resource_adaptor(nullptr, path + "2"),
                        doctest::Contains("logging_resource_adaptor"), std::invalid_argument);
 }

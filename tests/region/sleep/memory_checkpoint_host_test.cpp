@@ -322,6 +322,13 @@ TEST_CASE_FIXTURE(sleeping_regions, "memory_checkpoint: a save that fails leaves
   const saved_file file;
   CHECK_THROWS_AS(save_checkpoint(tag, file.path + "/missing"), std::system_error);
   CHECK_THROWS_AS(save_checkpoint(tag, file.folder.path().string()), std::system_error);
+  for (const std::string& name : {std::string{}, file.path + '\0' + "cut"}) {
+    CAPTURE(name);
+    CHECK_THROWS_WITH_AS(save_checkpoint(tag, name), doctest::Contains("is no file name"),
+                         std::invalid_argument);
+    CHECK_THROWS_WITH_AS(static_cast<void>(load_checkpoint(name, first_device)),
+                         doctest::Contains("is no file name"), std::invalid_argument);
+  }
   struct rlimit before {};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   struct rlimit small = before;
