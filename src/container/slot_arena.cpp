@@ -8,6 +8,13 @@
 #include "container/slot_allocator.hpp"
 
 namespace hipvmm {
+namespace {
+void require_array(const char* call, const void* array, std::size_t count) {
+  if (array == nullptr && count != 0)
+    throw std::invalid_argument{std::string{call} + ": an array of " + std::to_string(count) +
+                                " is nullptr: pass its address"};
+}
+}  // namespace
 
 slot_arena::slot_arena(device_ref device, const slot_arena_options& options)
     : table_{std::make_unique<detail::slot_allocator>(device, options)} {}
@@ -41,6 +48,8 @@ void slot_arena::require_same_size(std::size_t slots, std::size_t lengths) {
 std::size_t slot_arena::acquire(stream_ref stream) { return live().acquire(stream); }
 void slot_arena::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                         stream_ref stream) {
+  require_array("slot_arena::commit", slots, count);
+  require_array("slot_arena::commit", lengths, count);
   live().commit(slots, lengths, count, stream);
 }
 void slot_arena::release(std::size_t slot, stream_ref stream) { live().release(slot, stream); }
@@ -49,6 +58,7 @@ void slot_arena::truncate(std::size_t slot, std::size_t length, stream_ref strea
 }
 void slot_arena::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
                               std::size_t length, stream_ref stream) {
+  require_array("slot_arena::share_prefix", to, count);
   live().share_prefix(from, to, count, length, stream);
 }
 void slot_arena::make_writable(std::size_t slot, std::size_t offset, std::size_t bytes,

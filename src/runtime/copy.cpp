@@ -10,6 +10,7 @@
 #include <fstream>
 #include <optional>
 #include <source_location>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -323,6 +324,8 @@ void fill_async(stream_ref stream, void* destination, unsigned char value, std::
 void fill_pattern_async(stream_ref stream, void* destination, const void* pattern,
                         std::size_t pattern_bytes, std::size_t count) {
   if (pattern_bytes == 0 || count == 0) return;
+  if (pattern == nullptr)
+    throw std::invalid_argument{"fill_pattern_async: the pattern is nullptr: pass its address"};
   const auto* const bytes = static_cast<const unsigned char*>(pattern);
   const std::size_t total = bytes_for(count, pattern_bytes);
   const auto [result, call] = detail::require_link_to(stream, destination, total);

@@ -104,6 +104,14 @@ TEST_CASE("fill_pattern_async: repeats elements of any size a million times") {
                64);
 }
 
+TEST_CASE("fill_pattern_async: a pattern that is nullptr is refused") {
+  const stream stream{first_device};
+  const device_memory memory{4};
+  fill_pattern_async(stream, memory.get(), nullptr, 4, 0);
+  CHECK_THROWS_WITH_AS(fill_pattern_async(stream, memory.get(), nullptr, 4, 1),
+                       doctest::Contains("nullptr"), std::invalid_argument);
+}
+
 TEST_CASE("fill_pattern_async: elements of zero bytes and of one repeated byte") {
   for (const std::size_t size : element_sizes)
     for (const std::size_t count : {1, 3, 1000})

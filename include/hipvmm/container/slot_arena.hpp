@@ -55,7 +55,8 @@ class slot_arena {
   ///   recorded in `stream`, if the slot was released or truncated before.
   /// Throws (all lengths are as before): std::out_of_range, which names the slot or the length;
   /// out_of_memory, which names the held bytes and those that the batch needs; hip_error;
-  /// exceptions of `evict`; std::invalid_argument if `stream` would have to wait and is captured.
+  /// exceptions of `evict`; std::invalid_argument if `stream` would have to wait and is captured,
+  /// and for a null array.
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
   /// The same for two containers, or braced lists, of std::size_t, of one size.
@@ -86,8 +87,8 @@ class slot_arena {
   /// - Waits for work before the release of a slot of `to` that has blocks mapped.
   /// Pre: work that wrote the bytes is ordered before this call in `stream`.
   /// Throws (the slots of `to` have no bytes, free slots stay free): std::out_of_range;
-  /// std::invalid_argument for a free `from`, a slot of `to` with bytes and a captured stream;
-  /// unsupported if a device shows other bytes at a second address of a chunk, and for packed
+  /// std::invalid_argument for a free `from`, a slot of `to` with bytes, a captured stream and
+  /// null; unsupported if a device shows other bytes at a second address of a chunk, and for packed
   /// slots; out_of_memory; hip_error, also for a copy in a stream of a device without access.
   void share_prefix(std::size_t from, const std::size_t* to, std::size_t count, std::size_t length,
                     stream_ref stream);

@@ -193,6 +193,11 @@ TEST_CASE("slot_arena: bad arguments are named") {
   CHECK_FALSE(arena.in_use(0));
   CHECK_THROWS_AS(arena.commit(sizes{0}, sizes{4 * granule() + 1}, stream), std::out_of_range);
   CHECK_THROWS_AS(arena.commit(sizes{0}, sizes{1, 2}, stream), std::invalid_argument);
+  const std::size_t one = 1;
+  CHECK_THROWS_WITH_AS(arena.commit(&one, nullptr, 1, stream), doctest::Contains("nullptr"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(arena.share_prefix(0, nullptr, 1, 0, stream), doctest::Contains("nullptr"),
+                       std::invalid_argument);
   CHECK_THROWS_AS(static_cast<void>(arena.pointer(0, 2)), std::out_of_range);
   CHECK_THROWS_AS(static_cast<void>(arena.length(4)), std::out_of_range);
   CHECK_THROWS_WITH_AS(arena.release(1, stream), doctest::Contains("slot 1 is free"),
