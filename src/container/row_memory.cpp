@@ -91,7 +91,8 @@ slot_geometry::slot_geometry(device_ref device, const slot_arena_options& option
   }
   if (slots > std::numeric_limits<std::uint32_t>::max() ||
       planes > std::numeric_limits<std::uint32_t>::max())
-    throw std::length_error{"slot_arena: more than 2^32 slots or planes"};
+    throw std::length_error{"slot_arena_options: " + std::to_string(slots) + " slots and " +
+                            std::to_string(planes) + " planes: set less than 2^32 of each"};
 }
 
 row_memory::row_memory(device_ref device, const slot_geometry& geometry,

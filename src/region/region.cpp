@@ -320,7 +320,8 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   if (wanted < present || least > wanted)
     throw std::invalid_argument{"region::extend: cannot hold " + std::to_string(commit_bytes) +
                                 " bytes in " + std::to_string(max_bytes) +
-                                ", or go below the present " + std::to_string(present)};
+                                ", or go below the present " + std::to_string(present) +
+                                ": raise max_bytes or commit less"};
   size_change added{growth_range, self, 0};
   try {
     return self.extend(wanted, least);
@@ -336,7 +337,8 @@ void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_
   const std::size_t least = align_up(commit_bytes, self.granularity);
   if (wanted == 0 || least > wanted)
     throw std::invalid_argument{"region::rebase: cannot hold " + std::to_string(commit_bytes) +
-                                " bytes in " + std::to_string(max_bytes)};
+                                " bytes in " + std::to_string(max_bytes) +
+                                ": raise max_bytes or commit less"};
   if (has_backing_within(self.backings, 0, from))
     throw std::invalid_argument{"region::rebase: something is backed before offset " +
                                 std::to_string(from) + ": decommit it first"};

@@ -2,11 +2,15 @@
 #include <hipvmm/runtime/stream_pool.hpp>
 
 #include <stdexcept>
+#include <string>
 
 namespace hipvmm {
 
 stream_pool::stream_pool(device_ref device, std::size_t size, stream_kind kind) {
-  if (size == 0) throw std::invalid_argument{"stream_pool: size is 0; ask for at least one stream"};
+  if (size == 0 || size > streams_.max_size())
+    throw std::invalid_argument{"stream_pool: size is " + std::to_string(size) +
+                                "; ask for at least one stream, and for at most " +
+                                std::to_string(streams_.max_size())};
   streams_.reserve(size);
   for (std::size_t i = 0; i < size; ++i) streams_.emplace_back(device, kind);
 }

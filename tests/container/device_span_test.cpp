@@ -58,7 +58,9 @@ TEST_CASE_FIXTURE(ten_elements, "device_span: parts beyond the end throw out_of_
   constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   CHECK_THROWS_AS(static_cast<void>(span.first(11)), std::out_of_range);
   CHECK_THROWS_AS(static_cast<void>(span.last(11)), std::out_of_range);
-  CHECK_THROWS_AS(static_cast<void>(span.subspan(11, 0)), std::out_of_range);
+  CHECK_THROWS_WITH_AS(static_cast<void>(span.subspan(11, 0)),
+                       doctest::Contains("0 elements from 11 exceed the size, 10"),
+                       std::out_of_range);
   CHECK_THROWS_AS(static_cast<void>(span.subspan(5, 6)), std::out_of_range);
   CHECK_THROWS_AS(static_cast<void>(span.subspan(1, largest)), std::out_of_range);
 }

@@ -15,6 +15,8 @@ TEST_CASE("stream_pool: has the size asked for, else the default") {
 TEST_CASE("stream_pool: a size of zero and an unknown device throw invalid_argument") {
   CHECK_THROWS_AS((stream_pool{first_device, 0}), std::invalid_argument);
   CHECK_THROWS_AS((stream_pool{device_ref{-1}, 2}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS((stream_pool{first_device, SIZE_MAX}),
+                       doctest::Contains(std::to_string(SIZE_MAX).c_str()), std::invalid_argument);
 }
 
 TEST_CASE("stream_pool: lends its streams in turn") {

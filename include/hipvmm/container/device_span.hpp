@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -60,13 +61,14 @@ class device_span {
   [[nodiscard]] constexpr device_span first(size_type count) const { return subspan(0, count); }
   /// Throws: std::out_of_range when `count` exceeds size().
   [[nodiscard]] constexpr device_span last(size_type count) const {
-    if (count > size_) throw std::out_of_range{"device_span::last: count exceeds the size"};
-    return subspan(size_ - count, count);
+    return subspan(count > size_ ? 0 : size_ - count, count);
   }
   /// `count` elements from `offset`. Throws: std::out_of_range when they are not all in the span.
   [[nodiscard]] constexpr device_span subspan(size_type offset, size_type count) const {
     if (offset > size_ || count > size_ - offset)
-      throw std::out_of_range{"device_span::subspan: offset + count exceeds the size"};
+      throw std::out_of_range{"device_span::subspan: " + std::to_string(count) + " elements from " +
+                              std::to_string(offset) + " exceed the size, " +
+                              std::to_string(size_)};
     return device_span{data_ + offset, count};
   }
 

@@ -21,7 +21,7 @@ class stream_pool {
                        stream_kind kind = stream_kind::non_blocking)
       : stream_pool{device_ref::current(), size, kind} {}
   /// Creates `size` streams on `device`.
-  /// Throws: std::invalid_argument when `size` is zero.
+  /// Throws: std::invalid_argument when `size` is zero or exceeds the address space.
   explicit stream_pool(device_ref device, std::size_t size = default_size,
                        stream_kind kind = stream_kind::non_blocking);
 

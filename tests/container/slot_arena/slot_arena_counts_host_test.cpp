@@ -194,6 +194,11 @@ TEST_CASE("slot_arena: sizes that overflow are refused") {
       options = small_slots();
       options.layout = layout;
     }
+    options.planes = std::size_t{1} << 33U;
+    CHECK_THROWS_WITH_AS(slot_arena(first_device, options),
+                         doctest::Contains("8589934592 planes: set less than"), std::length_error);
+    options = small_slots();
+    options.layout = layout;
     options.prefetch_blocks = most;
     const stream stream{first_device};
     slot_arena arena{first_device, options};
