@@ -151,7 +151,7 @@ hipvmm_status keep_failure(const char* function) noexcept {
   return last.details.status;
 }
 
-std::string with_option_names(std::string_view sentence) {
+std::string with_option_names(std::string_view sentence, std::string_view section) {
   constexpr std::string_view of_class = "_options";
   std::string made;
   for (std::size_t at = 0; at < sentence.size();) {
@@ -168,6 +168,7 @@ std::string with_option_names(std::string_view sentence) {
     const bool is_of_path = at != 0 && sentence[at - 1] == '/';
     at += word.size();
     std::string_view option = is_of_path ? word : option_of(word, unique_members);
+    bool is_option = option != word;
     const bool is_class =
         word.size() > of_class.size() && word.substr(word.size() - of_class.size()) == of_class;
     if (sentence.substr(at, 2) == "::" &&
@@ -176,7 +177,9 @@ std::string with_option_names(std::string_view sentence) {
       at += 2 + word.size();
       option = option_of(word, unique_members);
       if (is_class) option = option_of(option, members);
+      is_option = is_class;
     }
+    if (is_option) made += section;
     made += option;
   }
   return made;

@@ -26,8 +26,10 @@ class bad_argument : public std::invalid_argument {
 };
 
 /// A sentence of the C++ library in the words of the C interface: options by the names that their
-/// texts have, values without the enumeration. Throws: std::bad_alloc.
-[[nodiscard]] std::string with_option_names(std::string_view sentence);
+/// texts have, behind `section`, such as "pool."; values without the enumeration.
+/// Throws: std::bad_alloc.
+[[nodiscard]] std::string with_option_names(std::string_view sentence,
+                                            std::string_view section = {});
 
 /// The calling thread's failures so far.
 [[nodiscard]] std::uint64_t count_of_failures() noexcept;

@@ -14,6 +14,7 @@
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/version.hpp>
+#include "c/guard.hpp"
 #include "c/settings.hpp"
 #include "core/environment.hpp"
 #include "preload/calls.hpp"
@@ -104,7 +105,12 @@ extern "C" const char* hipvmm_preload_problem() {
     static_cast<void>(preload::parse_settings(text == nullptr ? "" : text));
     if (detail::environment("HIPVMM_CONF") == nullptr) return nullptr;
     const device_ref device{0};
-    const mr::vmm_pool_resource pool{device, c::pool_settings(device, nullptr)};
+    const mr::pool_options options = c::pool_settings(device, nullptr);
+    try {
+      const mr::vmm_pool_resource pool{device, options};
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument{"HIPVMM_CONF: " + c::with_option_names(error.what(), "pool.")};
+    }
     static_cast<void>(c::configured_budget(device));
   } catch (const std::invalid_argument& error) {
     why = error.what();

@@ -238,6 +238,8 @@ TEST_CASE("options: sentences name them as the texts do") {
         "choose packed, read or file");
   CHECK(named("vmm_pool_resource::grant: the tag") == "vmm_pool_resource::grant: the tag");
   CHECK(named("") == "");
+  CHECK(c::with_option_names("raise maximum_bytes, not pool_options::tag", "pool.") ==
+        "raise pool.maximum, not pool.sleep_tag");
   hipvmm_buffer made = nullptr;
   CHECK(hipvmm_buffer_create(0, "granule=3", &made) != HIPVMM_OK);
   const std::string said = hipvmm_last_error();

@@ -108,6 +108,8 @@ TEST_CASE("hipvmm-run: mistakes are one sentence") {
               {"HIPVMM_CONF", "nonsense", "pool.maximum"});
   check_fails({"--conf", "pool.maximum=much", "echo", "ran"}, 2,
               {"HIPVMM_CONF", "pool.maximum", "much"});
+  check_fails({"--conf", "pool.maximum=5", "echo", "ran"}, 2,
+              {"HIPVMM_CONF", "5 B", "raise pool.maximum"});
   check_fails({"--conf", "budget=:1GiB", "echo", "ran"}, 2, {"HIPVMM_CONF", "budget"});
   check_fails({"--conf", "nonsense=3", "--print"}, 2, {"nonsense"});
   check_fails({"--library", "/nonexistent.so", "true"}, 1, {"/nonexistent.so"});

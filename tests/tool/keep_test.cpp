@@ -117,7 +117,7 @@ TEST_CASE("hipvmm-ctl keep: what is wrong is one sentence and an exit code") {
   fails({"keep", from, from + "2"}, 1, {"no process publishes at " + from});
   fails({"keep", from}, 2, {"PATH"});
   fails({"keep"}, 2, {"FROM"});
-  fails({"keep", from, from + "2", "--user", "root"}, 2, {"root"});
+  fails({"keep", from, from + "2", "--user", "root"}, 2, {"--user: 'root' is no user's number"});
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 

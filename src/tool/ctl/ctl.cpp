@@ -151,6 +151,10 @@ int main(int argc, char** argv) {
   keeping->add_option("FROM", chosen.from, "The path of the publication")->required();
   keeping->add_option("PATH", chosen.path, "Where others attach from now on")->required();
   keeping->add_option("--user", chosen.users, "A further user who may attach, by number")
+      ->check([](const std::string& text) -> std::string {
+        if (tool::number_in<unsigned>(text)) return {};
+        return "'" + text + "' is no user's number; `id -u` shows it";
+      })
       ->type_name("UID")
       ->allow_extra_args(false);
   return tool::run_program(app, argc, argv, [&] {
