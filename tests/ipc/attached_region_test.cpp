@@ -82,7 +82,7 @@ TEST_CASE("attached_region: wait_for() returns false at its limit though the own
     owner.page().set_epoch(++epoch);
     if (epoch > 16) duration = 50ms;
   });
-  attach_options options = attach_within(100ms);
+  attach_options options = attach_within(1s);
   options.device = first_device;
   {
     const stream stream;
