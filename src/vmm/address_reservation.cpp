@@ -215,13 +215,15 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
     const std::lock_guard lock{address_calls_mutex};
     result = detail::address_calls::reserve(made, bytes, alignment, hint);
   }
-  if (result == hipErrorOutOfMemory) {
+  // CUDA's driver calls an alignment that it cannot give an invalid value.
+  const auto is_aligned = [&] { return alignment > granularity_of(reference_device).minimum; };
+  if (result == hipErrorOutOfMemory || (result == hipErrorInvalidValue && is_aligned())) {
     detail::clear_last_error();
     shortage why{.cause = exhausted::addresses,
                  .device = reference_device.ordinal(),
                  .requested = bytes,
                  .alignment = alignment};
-    if (alignment > granularity_of(reference_device).minimum) {
+    if (is_aligned()) {
       const address_reservation unaligned{bytes};  // throws if the addresses are too few
       why.cause = exhausted::alignment;
     }
