@@ -286,19 +286,21 @@ void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t byte
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
   if (!is_guarded_) return free_in_stream(*this, stream, pointer, bytes);
-  std::optional<bool> captured;
+  bool is_there = false;
+  bool is_captured = false;
   const bool is_known = detail::report_exceptions([&] {
-    captured = detail::captured_unless_gone(stream, bytes);
-    if (captured != false) return captured.has_value();
+    const std::optional<bool> captured = detail::captured_unless_gone(stream, bytes);
+    is_there = captured.has_value();
+    is_captured = captured.value_or(false);
+    if (!is_there || is_captured) return is_there;
     pending_->free_passed(stream);
     pending_->add(stream, pointer, bytes);
     return true;
   });
-  if (is_known) return *captured ? detail::free_async(stream, pointer) : void();
+  if (is_known) return is_captured ? detail::free_async(stream, pointer) : void();
   // No event could be recorded, which was reported: the host waits instead.
-  const bool is_idle = captured.has_value() && detail::report_exceptions([&] {
-                         return detail::wait_for_work(stream, bytes);
-                       });
+  const bool is_idle =
+      is_there && detail::report_exceptions([&] { return detail::wait_for_work(stream, bytes); });
   is_idle ? pending_->free_idle(pointer, bytes)
           : do_deallocate_sync(pointer, bytes, default_alignment);
 }
