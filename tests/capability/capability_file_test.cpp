@@ -106,9 +106,9 @@ TEST_CASE("capability file: a time that makes no sense is ignored with a warning
 }
 
 TEST_CASE_FIXTURE(kept_record, "capability file: is the user's alone, in folders that are too") {
-  const auto mode_of = [](const std::filesystem::path& path) {
+  const auto mode_of = [](const std::filesystem::path& of) {
     struct stat about {};
-    REQUIRE(::stat(path.c_str(), &about) == 0);
+    REQUIRE(::stat(of.c_str(), &about) == 0);
     return about.st_mode & 0777U;
   };
   CHECK(mode_of(path) == 0600);

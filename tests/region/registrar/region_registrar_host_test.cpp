@@ -272,14 +272,14 @@ TEST_CASE_FIXTURE(registered_region,
     void remove(const mapped_memory& /*memory*/) noexcept override {}
     bool fails = false;
   };
-  const auto registrar = std::make_shared<failing>();
+  const auto refuses = std::make_shared<failing>();
   hipvmm::region moves{
       first_device,
       4 * unit,
-      {.access = {{second_device, access_right::read_write}}, .registrar = registrar}};
+      {.access = {{second_device, access_right::read_write}}, .registrar = refuses}};
   moves.commit(0, unit);
   write_tags(moves, 0, 1, 5, stream);
-  registrar->fails = true;
+  refuses->fails = true;
   CHECK_THROWS_AS(moves.move_range(0, unit, second_device, stream), std::runtime_error);
   CHECK(reported.count() == 1);
   CHECK(moves.committed_bytes() == unit);
