@@ -160,7 +160,7 @@ HIPVMM_CHILD("the host reads address zero beside mapped memory") {
 }
 
 TEST_CASE("profile: only what devices' addresses have to do with is told of") {
-  const std::vector<std::string> granted{"HIPVMM_HOST_TOUCH=granted"};
+  const std::vector<std::string> granted{setting("strict"), "HIPVMM_HOST_TOUCH=granted"};
   const child_result reserved = run_child("the host reads addresses behind mapped memory", granted);
   CHECK(was_segv(reserved));
   CHECK(reserved.output.find(" bytes) at which nothing is mapped.") != std::string::npos);
@@ -188,7 +188,7 @@ HIPVMM_CHILD("a handler of the program's mends what the host reads") {
 
 TEST_CASE("profile: a handler of the program's comes behind the sentence") {
   const child_result result = run_child("a handler of the program's mends what the host reads",
-                                        {"HIPVMM_HOST_TOUCH=granted"});
+                                        {setting("strict"), "HIPVMM_HOST_TOUCH=granted"});
   CAPTURE(result.output);
   CHECK(passed(result));
   CHECK(result.output.find("host code touched") != std::string::npos);
