@@ -122,7 +122,7 @@ void imported_pool::release(stream_ref stream, device_allocation&& block) const 
   if (freed.get() == nullptr) return;
   // It frees itself if the stream is gone. ROCm 7.2.4 crashes for hipFreeAsync in such a stream.
   detail::report_exceptions([&] {
-    if (detail::captured_unless_gone(stream, freed.bytes()))
+    if (detail::captured_unless_gone(stream, freed.bytes()).has_value())
       detail::free_async(stream, freed.release());
   });
 }
