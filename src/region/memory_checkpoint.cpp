@@ -21,8 +21,8 @@ namespace {
 
 using file_word = std::uint64_t;
 
-/// The begin of a file; `sum` is the checksum of the head. That follows, and then the contents, in
-/// the order of the head.
+/// The start of a file; `sum` is the checksum of the head. The head follows, and then the contents,
+/// in the order of the head.
 struct file_start {
   char magic[16];
   file_word byte_order;

@@ -58,8 +58,8 @@ class size_change {
   }
   size_change& operator=(size_change&&) = delete;
 
-  /// Releases memory that a failed call left, reports a shortage, and goes on with the exception.
-  /// Pre: a handler calls it.
+  /// Releases memory that a failed call left, reports a shortage, and rethrows the exception.
+  /// Pre: the caller is a catch block.
   [[noreturn]] void fail(std::size_t bytes) {
     of_.reclaim_pinned_if_empty();
     const auto note = [&](const shortage&) {

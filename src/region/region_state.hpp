@@ -89,8 +89,8 @@ class region_sleep final : public sleep_participant {
   /// Marks the chunks whose own rights give their device no read_write: they open late. Throws:
   /// std::invalid_argument if it gets none by the region's rights either.
   void choose_contents(const sleep_plan& plan);
-  /// Throws: unsupported, if HIP would refuse the rights of some chunk when all are mapped anew by
-  /// their offsets.
+  /// Throws: unsupported, if HIP would refuse the rights of some chunk when all are mapped again
+  /// in the order of their offsets.
   void require_mappable_again() const;
   /// Frees and reserves the addresses if only that returns the memory.
   void reclaim_pinned() noexcept;
@@ -114,7 +114,7 @@ class region_state final : idle_holder {
   region_state& operator=(region_state&&) = delete;
 
   // Like the functions of region with these names. A commit(), adopt() or extend() that fails may
-  // leave memory in the addresses: reclaim_pinned_if_empty() follows.
+  // leave memory in the addresses: then call reclaim_pinned_if_empty().
   void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
@@ -218,8 +218,8 @@ class region_state final : idle_holder {
   /// The place of a new chunk that begins at `offset`, beside the present ones and `additions`.
   [[nodiscard]] chunk_place place_at(std::size_t offset,
                                      const backing_map* additions = nullptr) const noexcept;
-  /// A pinned chunk for a gap of `bytes` bytes, of `most` bytes at most; empty if there is none,
-  /// or without use_pinned_chunks().
+  /// A chunk that addresses pin (is_pinned()), from the cache, for a gap of `bytes` bytes, of
+  /// `most` bytes at most; empty if there is none, or without use_pinned_chunks().
   [[nodiscard]] physical_chunk take_pinned(memory_location where, std::size_t bytes,
                                            std::size_t most) const;
   /// A chunk for [offset, offset + bytes), with which a gap of `gap` bytes begins. A pinned chunk
@@ -227,14 +227,15 @@ class region_state final : idle_holder {
   [[nodiscard]] physical_chunk make_chunk(const address_range& range, std::size_t offset,
                                           std::size_t bytes, const chunk_place& place,
                                           std::size_t gap, bool is_last_gap) const;
-  /// Of `bytes` bytes of new chunks, those that the cache lacks and others must give.
+  /// Of `bytes` bytes of new chunks, those that the cache lacks, so that others must give them.
   [[nodiscard]] std::size_t not_cached(std::size_t bytes) const {
     return bytes - std::min(bytes, cache().statistics(device).bytes);
   }
   /// Throws: unsupported if chunks of this region cannot be memory of the host at `where`.
   static void require_host_chunks(const char* what, const memory_strategy& devices,
                                   handle_type shareable, memory_location where);
-  /// The strategy of such a region. Throws: std::invalid_argument, unsupported, if there is none.
+  /// The strategy of a region with these options. Throws: std::invalid_argument, unsupported, if
+  /// there is none.
   [[nodiscard]] static std::unique_ptr<const memory_strategy> strategy_for(
       device_ref owner, const capability& found, const region_options& chosen);
   /// The rights that `wanted` asks for: the devices of the placement have read_write unless it
@@ -344,11 +345,11 @@ class region_state final : idle_holder {
   void map_all(mapping_list& moved);
   /// Makes `moved.range` and its mappings those of the region. `moved` gets the old ones.
   void move_to(mapping_list& moved) noexcept;
-  /// Returns whether the runtime may forget addresses only after they were freed and reserved
-  /// again.
+  /// Returns whether the runtime may keep records of used addresses until the commands that used
+  /// them have ended.
   [[nodiscard]] static bool frees_late_records() noexcept;
-  /// Waits for the devices with access if used addresses must not be freed earlier. Returns
-  /// whether it waited, or need not.
+  /// Waits for the devices with access if used addresses must not be freed before their work ends.
+  /// Returns false if HIP refuses that wait.
   [[nodiscard]] bool await_records() const noexcept;
   /// Returns whether retired or detached chunks may still be mapped in the addresses.
   [[nodiscard]] bool shares_addresses() const noexcept { return addresses.use_count() > 1; }
@@ -370,8 +371,8 @@ class region_state final : idle_holder {
   /// End of the last backing.
   [[nodiscard]] std::size_t end() const noexcept;
   /// If the order of a cancelled prepare() begins in [offset, offset + bytes), makes new backings
-  /// for both. Empty if none begins there, or memory for all of it is lacking. The order is void
-  /// then.
+  /// for the range and the ordered chunk. Empty if no order begins there, or memory for all of it
+  /// is lacking. The order is void in any case.
   [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes,
                                          std::size_t largest_chunk);
   /// Called before the chunks up to `last` are released. Drops the prepared chunk, unless `last` is
@@ -427,8 +428,9 @@ class region_state final : idle_holder {
   // The order of these two members unmaps everything before the addresses are freed.
   std::shared_ptr<address_range> addresses;
   backing_map backings;
-  // A failure was undone and HIP refused that too: some of the backings may have no mapping. Their
-  // chunks are kept, with the contents, and nothing else is done before they are mapped again.
+  // A call that unmapped chunks failed, or suspend() unmaps: some of the backings may have no
+  // mapping. Their chunks are kept, with the contents, and nothing else is done before they are
+  // mapped again.
   bool is_torn = false;
   // Mappings that moved chunks left behind, counted in no size. Nothing is prepared while there are
   // any.

@@ -36,7 +36,7 @@ void region_state::change_access(const mapped_ranges& there, std::size_t offset,
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
   const std::uint64_t seen = retired_so_far();
   const bool is_own = &range == addresses.get();
-  // Chunks that are still to be released are mapped too, and in none of the maps.
+  // Retired chunks may be mapped too, and are in none of the maps.
   const bool has_retired = is_own && shares_addresses();
   std::optional<hip_error> refused;
   if (strategy->rights.begins_with_mapping(range.had_one_size())) {
@@ -209,7 +209,7 @@ std::vector<access_desc> region_state::set_access(const access_list& wanted) {
 std::vector<access_desc> region_state::set_access(std::size_t offset, std::size_t bytes,
                                                   const access_list& wanted) {
   prefetch.cancel_or_wait();
-  // The devices that other chunks moved to do not matter to these.
+  // Devices to which move_range() brought other chunks do not matter here.
   const access_map chosen = rights_of(device, wanted, options.placement);
   if (bytes == 0) return {};
   const auto own = chosen == rights ? nullptr : std::make_shared<const access_map>(chosen);

@@ -18,7 +18,7 @@ namespace hipvmm::detail {
 namespace {
 
 /// If contents are copied meanwhile, so many bytes are mapped or unmapped at once: their copy takes
-/// about as long as the dearest call.
+/// about as long as the slowest call.
 constexpr std::size_t least_overlap = 8 * MiB;
 
 }  // namespace
@@ -43,7 +43,7 @@ void region_sleep::require_backed(const sleep_plan& plan) const {
   const auto start = reinterpret_cast<std::uintptr_t>(region_.base());
   for (const suspend_range& each : plan.ranges()) {
     const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(each.address);
-    if (at < start || at - start >= region_.max_bytes()) continue;  // of another one
+    if (at < start || at - start >= region_.max_bytes()) continue;  // of another object
     const std::size_t backed = region_.committed_from(at - start);
     if (backed < each.bytes)
       throw std::invalid_argument{"suspend: of the range of " + std::to_string(each.bytes) +

@@ -176,7 +176,7 @@ retirement_queue::lane& retirement_queue::lane_of(device_ref device) {
   return devices_.emplace_back(*this, device);
 }
 
-// The device's thread calls hipFree: its wait for the device would delay other streams' memory.
+// The device's thread calls hipFree, whose wait for the device would delay other memory here.
 bool retirement_queue::pass_on(retired_list::iterator item) noexcept {
   try {
     lane& to = lane_of(item->owner);
@@ -303,7 +303,7 @@ void retirement_queue::poll_events(const std::stop_token& stop) {
       if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);
       delay = shortest;
     }
-    // close() releases none of the remaining items.
+    // After close() the remaining items stay mapped.
     if (stop.stop_requested()) return;
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }
@@ -329,7 +329,7 @@ void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) 
     if (!passed) {
       for (retired_item& each : items) note_refusal(each);
       changed_.notify_all();
-      // close() releases none of the remaining items.
+      // After close() the remaining items stay mapped.
       if (stop.stop_requested()) return;
       changed_.wait_for(lock, stop, delay, [] { return false; });
       delay = std::min(2 * delay, longest);
@@ -337,7 +337,7 @@ void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) 
     }
     delay = shortest;
     for (retired_item& each : items) each.refused_since.reset();
-    // Released last, because the others are compared with it.
+    // The first is released last, because the others are compared with it.
     for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
       const auto item = next++;
       if (item->devices == devices) release_item(own, item, lock);

@@ -26,7 +26,8 @@ namespace hipvmm::detail {
 /// hipMalloc, together with the work that must be done before they are released.
 struct retired_item {
   /// `around` outlives the mappings in it. `passed` is done when nothing uses the chunks any more.
-  /// Without it, all work of `using_devices` must have finished, and the thread of `waits` waits.
+  /// Without it, all work of `using_devices` must have finished: the thread of device `waits`
+  /// waits.
   retired_item(std::shared_ptr<address_range> around, const chunk_cache& destination,
                std::optional<event> passed, device_list using_devices, device_ref waits)
       : addresses{std::move(around)},
@@ -98,15 +99,15 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// Number of retirements released so far.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
 
-/// The same, plus the times that idle holders gave memory, to any thread, and that a wait for a
-/// device freed its own allocation.
+/// The same, plus the times that idle holders gave memory, to any thread, and that wait_by_free()
+/// ended.
 [[nodiscard]] inline std::uint64_t reclaimed_so_far() noexcept {
   return retired_so_far() + times_given + waits_by_free();
 }
 
 /// Has idle_holders give memory for `shortage`, as ask_idle_holders(). If none does, waits until
-/// something that was retired and may relieve it has been released, or a wait for a device has
-/// freed its allocation.
+/// something that was retired and may relieve it has been released, or a wait_by_free() has
+/// ended.
 /// - Returns true at once when any of these has happened since reclaimed_so_far() returned `seen`.
 /// - When nothing waits to be released and a limit on chunks is the shortage, has other processes
 ///   make room (make_room_within_limit()).

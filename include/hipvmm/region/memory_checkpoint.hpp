@@ -35,10 +35,10 @@ struct memory_checkpoint {
 ///   process leaves that file. Contents go through 64 MiB of pinned memory.
 /// - No handle is in the file: see docs/reference/sleep.md.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (then nothing has changed and there is no new file; exception: the last step, the flush
-/// of the folder, fails with std::system_error, and the file is there): std::logic_error while
+/// Throws (then nothing has changed and there is no new file; but if the last step fails, the flush
+/// of the folder, with std::system_error, the file is there): std::logic_error while
 /// the tag sleeps; std::invalid_argument in a stream that is being captured, if a chunk that moved
-/// has two addresses, or if its device may not read it; unsupported if several slots
+/// has two addresses, or if a chunk's device may not read it; unsupported if several slots
 /// share memory, or the tag has memory of several devices; std::system_error, also if the disk is
 /// full or a file of the process may not be so long (ulimit -f), before anything is copied;
 /// out_of_memory; hip_error.
@@ -47,8 +47,8 @@ std::size_t save_checkpoint(const memory_tag& tag, const std::string& path,
 
 /// Backs the same addresses by new memory of `device`, with the rights, placement and tag of
 /// `options`, and fills it. Returns when all is there.
-/// - Other code of the process has some of the addresses sooner or later: load first, and start the
-///   process again if they are taken.
+/// - Other code of the process takes some of the addresses sooner or later: load first, and start
+///   the process again if they are taken.
 /// - HIP must honour the address that hipMemAddressReserve is asked for; some releases do not.
 /// - The file has checksums of its head and of its contents.
 /// Throws (then nothing stays reserved): std::system_error, also for a symbolic link;

@@ -62,7 +62,7 @@ class region {
   /// device is full; (3) the time until new mappings are visible to work.
   /// Pre: all arguments are multiples of granularity(), and the range is within max_bytes().
   /// Throws (on any exception nothing changed):
-  /// - std::invalid_argument, std::out_of_range for a bad range, or no bytes in a chunk.
+  /// - std::invalid_argument, std::out_of_range for a bad range or `largest_chunk`.
   /// - std::invalid_argument also for addresses that a moved chunk left behind, see move_chunk().
   ///   The same holds for trim(), extend() and a decommit() of that chunk.
   /// - out_of_memory, which names the held bytes.
@@ -72,7 +72,7 @@ class region {
   static constexpr std::size_t one_chunk = ~std::size_t{0};
 
   /// Backs the bytes from `offset` on with `chunk`, which was imported, retained (retain_chunk())
-  /// or made by the caller, and applies the access map. A chunk that is ready ahead is released.
+  /// or made by the caller, and applies the access map. A prepared chunk is released.
   /// May block as commit(). Takes `chunk` only when it succeeds: then trim(), decommit() or the end
   /// of the region releases it.
   /// Throws (on any exception nothing changed):
@@ -85,7 +85,7 @@ class region {
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   /// Exports the chunks with a serial greater than `since`, ordered by serial: all for zero. With
   /// the last serial of one call the next call lists chunks backed meanwhile, so that another
-  /// process adopts the new ones and keeps its own.
+  /// process adopts only the new ones.
   /// - A chunk that is listed again, because it moved or rebase() changed all offsets, has a new
   ///   serial. Released chunks are in no list: compare with chunks().
   /// - An exported chunk is never kept in the chunk cache, and trim() does not replace it.
@@ -104,12 +104,13 @@ class region {
   /// not all of them are backed.
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
 
-  /// Orders a chunk in advance: a background thread of the process makes the chunk after the last
-  /// one backed. It has `bytes` bytes, or as many as fit there.
+  /// Orders a chunk in advance: a background thread of the process makes the chunk that begins at
+  /// the end of the last backed one. It has `bytes` bytes, or as many as fit there.
   /// - A commit() that reaches the chunk takes it whole, or makes it if the thread has not begun.
   /// - trim(), and decommit() of the last chunk backed, release it. Another object of the process
   ///   that lacks memory may get it (idle_memory()), until the next call that changes the region.
-  /// - Does nothing while one is ready or under way, and after a failure until the next commit().
+  /// - Does nothing while one is ready or under way, or retired chunks are still mapped in the
+  ///   region, and after a failure until the next call that adds, moves or releases chunks.
   /// - Every operation that changes the region first cancels an order that has not begun, and waits
   ///   for one that has, as long as the HIP calls of one chunk take.
   /// Pre: `bytes` is a multiple of granularity().
@@ -142,13 +143,13 @@ class region {
   /// - Rights stay. Each chunk has a new serial; a process that imported the old one keeps that
   ///   memory, and its writes there are no longer seen here.
   /// - Growth goes on as region_options::placement says. base() may change; see empty_policy.
-  ///   A chunk that is ready ahead is released.
+  ///   A prepared chunk is released.
   /// Pre: all work that uses the bytes is ordered before this call in `stream`, of a device with
   /// access, and none is submitted before it returns. Both `offset` and `bytes` are multiples of
   /// granularity().
   /// Throws (on any exception the bytes stay in their place):
   /// - std::invalid_argument if the range cuts a chunk, or one of them was moved by move_chunk()
-  ///   and is mapped at both addresses; if a device `to` has no read_write: grant() it first;
+  ///   and is mapped at both addresses; if `to` is a device without read_write: grant() it first;
   ///   if a chunk's own rights give none to its device or to `to`, one of which copies it; in a
   ///   stream that is being captured.
   /// - unsupported if a device with access does not reach the memory of `to`, naming both and
@@ -186,7 +187,7 @@ class region {
   /// neighbouring chunks with the same rights, if HIP takes several in a call. Waits, Pre and
   /// Throws: as grant().
   void set_access(const access_list& rights);
-  /// Replaces all rights to the chunks that are [offset, offset + bytes). They are the chunks' own
+  /// Replaces all rights to the chunks that fill [offset, offset + bytes). They are the chunks' own
   /// and go with them: they stay through move_chunk(), extend(), rebase() and tail_chunk::replace,
   /// and end with the chunk. Chunks backed there later have rights(). grant() changes one device's
   /// right to these chunks too; set_access() of the whole region ends their own rights.
@@ -216,9 +217,9 @@ class region {
   ///   chunks;
   /// - if nothing stays backed and memory returns only with its addresses, see empty_policy;
   /// - if `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
-  ///   same address, if that frees more than an eighth of the rest, memory for it is available,
-  ///   the device grants rights to a chunk of that size there and no other process may use the
-  ///   chunk (physical_chunk::shared()).
+  ///   same address, if that frees more than an eighth of the bytes that stay, memory for it is
+  ///   available, device() has read_write to it and grants rights to a chunk of that size there,
+  ///   and no other process may use the chunk (physical_chunk::shared()).
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
   /// exception all bytes before `bytes` are as they were. See drain_retired_memory().
@@ -232,13 +233,13 @@ class region {
   /// - A thread of the library waits for the whole devices then, which ends stream captures under
   ///   way there with an error. Call trim(0, stream) before: then nothing is left to wait for.
   /// Pre: other devices' work that uses the bytes is done, or was submitted by copy_peer_async().
-  /// If it is neither, call trim(0, stream) in its stream before.
+  /// If it is neither, first call trim(0, stream) in its stream.
   void retire() noexcept;
 
   /// Enlarges the reservation to at least `max_bytes` and backs [0, commit_bytes) as commit() does.
   /// Returns whether base() changed.
-  /// - In place when the addresses after the end are free; else the same chunks are mapped into a
-  ///   larger reservation. No byte is copied.
+  /// - In place when the addresses after the end are free and copies may span two reservations;
+  ///   else the same chunks are mapped into a larger reservation. No byte is copied.
   /// - When the base changes, it waits for every device that has access: work in flight uses the
   ///   old base.
   /// Throws: std::invalid_argument for a size below the present one; out_of_memory; on any
@@ -272,9 +273,9 @@ class region {
   /// Unit of commit and decommit in bytes: the device's minimum granularity.
   [[nodiscard]] std::size_t granularity() const noexcept;
   [[nodiscard]] device_ref device() const;
-  /// Whether its memory was released by suspend(): committed_bytes() is what resume() backs again;
-  /// chunks(), chunk_count(), chunk_bytes_at() and committed_from() know only chunks that stay
-  /// mapped.
+  /// Whether suspend() released its memory: committed_bytes() counts all that is backed after
+  /// resume(); chunks(), chunk_count(), chunk_bytes_at() and committed_from() know only chunks that
+  /// stay mapped.
   [[nodiscard]] bool is_asleep() const noexcept;
   /// The number of this region in memory_event::object; 0 if it was moved from.
   [[nodiscard]] std::uint64_t event_id() const noexcept;

@@ -63,8 +63,8 @@ struct region_options {
   /// replaces another is of the same kind. If a device makes no uncached chunks, or they would be
   /// memory of the host, the region is unsupported.
   chunk_memory memory = chunk_memory::standard;
-  /// The tag by which suspend() gives the memory back while the addresses stay, and resume() makes
-  /// it again. Exported chunks cannot sleep.
+  /// The tag by which suspend() releases the memory while the addresses stay, and resume() makes it
+  /// again. Exported chunks cannot sleep.
   std::optional<memory_tag> tag = {};
   /// The registrar registers each chunk with a communication library and deregisters it before the
   /// unmap. The region keeps it until all chunks are unmapped, also by threads of the library. A

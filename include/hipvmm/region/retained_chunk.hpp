@@ -23,8 +23,8 @@ struct retained_chunk {
 /// - physical_chunk::shared() is true: the chunk is never cached, and trim() does not replace it.
 /// - The owner may unmap its side, and map other memory there, without notice. If the owner is a
 ///   region of this process, nobody else gets the memory as long as the returned chunk lives: keep
-///   that while it is mapped, as region::adopt() does. If the owner is a pool, keep the block too,
-///   because the pool reuses its chunks.
+///   the chunk while it is mapped, as region::adopt() does. If the owner is a pool, keep the block
+///   too, because the pool reuses its chunks.
 /// Cost: a few calls of HIP. On CUDA, which reports the bounds of a whole reservation, two for each
 /// granule of a chunk that has neighbours there.
 /// Pre: the chunk stays mapped there until the call returns. On CUDA a chunk that is mapped several

@@ -10,9 +10,9 @@ namespace hipvmm {
 /// done.
 struct retirement_statistics {
   std::size_t waiting_bytes;   ///< physical memory that waits for work to finish
-  std::size_t waiting;         ///< trims and destructions that wait
+  std::size_t waiting;         ///< trims, decommits and destructions that wait
   std::size_t returned_bytes;  ///< physical memory released since the process began
-  std::size_t returned;        ///< trims and destructions that wait no longer
+  std::size_t returned;        ///< trims, decommits and destructions that wait no longer
 };
 
 /// Returns the counts of retired memory. Memory that an idle stream had used was released at once

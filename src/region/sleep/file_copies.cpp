@@ -80,7 +80,7 @@ std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t befor
 template <class Make>
 void backup_file::take(const std::string& folder, std::size_t bytes, Make make) {
   const std::string what = format_bytes(bytes) + " of contents; all of the tag stays awake";
-  // Beyond it the system's answer is SIGXFSZ, which ends the process.
+  // A write beyond this limit gets SIGXFSZ, which ends the process.
   struct rlimit most {};
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
     fail(EFBIG, "the process may write files of at most " + format_limit(most.rlim_cur) +
@@ -203,7 +203,7 @@ file_copies::buffer& file_copies::next_buffer(device_ref device, std::size_t byt
   std::optional<buffer>& next = buffers_[next_++ % 2];
   if (next) finish(*next);
   if (!next || next->owner != device || next->size < bytes) {
-    // In a thread that has used none, device 0 is current: CUDA would make a context there.
+    // In a thread that has used no device, device 0 is current: CUDA would make a context there.
     const scoped_device scope{device};
     next.reset();
     next.emplace(device, bytes);

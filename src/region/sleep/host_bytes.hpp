@@ -21,7 +21,7 @@ class host_bytes {
   void grow(std::size_t bytes, std::optional<device_ref> user);
   /// Frees the blocks behind the first `bytes`.
   void shrink(std::size_t bytes) noexcept;
-  /// Pre: it was not freed.
+  /// Pre: its block was not freed.
   [[nodiscard]] std::byte* at(std::size_t offset) const noexcept {
     const block& one = *block_of(offset);
     return (one.pageable ? one.pageable.get() : static_cast<std::byte*>(one.pinned.get())) +

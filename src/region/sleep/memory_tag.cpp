@@ -80,7 +80,7 @@ class tag_state::turn {
     of_.is_turn_ = true;
   }
   ~turn() {
-    // If memory for the list is lacking, calls with only an address do not refuse sleeping memory.
+    // Without host memory for the list, calls that get only an address do not refuse the memory.
     report_exceptions([this] { only<sleeping_tags>().note(of_, of_.is_asleep()); });
     {
       const std::lock_guard lock{of_.mutex_};
@@ -160,7 +160,7 @@ void tag_state::map_all_again(turn& mine, const std::exception_ptr& cause) {
   } catch (...) {
     is_torn_ = true;
     mine.enter(tag_phase::asleep);
-    // The handler gets the failure of the suspend, once; the exception has the one to mend now.
+    // The handler gets the failure of the suspend, once; the exception has that of the undo.
     if (cause) report_exceptions([&] { std::rethrow_exception(cause); });
     throw_with_context("the tag" + (name_.empty() ? "" : " \"" + name_ + "\"") +
                        " sleeps and holds all of its memory: resume() maps the rest");
@@ -309,8 +309,8 @@ void tag_state::wake(member& one, slow_copies& slow, memory_to_make& left) {
   std::size_t from = 0;  // in the saved bytes
   std::size_t done = 0;  // of *next
   const std::size_t all = bytes_of(one.contents);
-  // In a thread, few copies are under way at a time, because drivers wait for them to free pinned
-  // memory. Copies of several devices are all submitted at once, because each has its link.
+  // In a thread, few copies are under way at a time, because a driver that frees pinned memory
+  // waits for them. Copies of several devices are all submitted at once, because each has its link.
   const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && one.bytes_kept == 0);
   one.marks.clear();
   auto zeros = one.zeros.begin();

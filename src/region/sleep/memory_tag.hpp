@@ -109,7 +109,7 @@ class sleep_participant {
   /// The chunks that the plan leaves mapped. Throws: std::bad_alloc.
   [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
   /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
-  /// it, and keeps the chunks. Throws: hip_error, and as `saved`; then map_again() is to follow.
+  /// it, and keeps the chunks. Throws: hip_error, and as `saved`; then call map_again().
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
   /// Undoes unmap_to_sleep(). Throws: out_of_memory, hip_error, which name the bytes that are not
   /// mapped; they are held, and a later call goes on.
@@ -121,13 +121,13 @@ class sleep_participant {
   virtual void reacquire_addresses() = 0;
   /// Makes the memory again and maps it, and calls `each` for each part. Subtracts its bytes from
   /// `left`; a request that lacks memory asks others for all that is left. Throws: as resume(), and
-  /// as `each`; then stay_asleep() is to follow.
+  /// as `each`; then call stay_asleep().
   virtual void map_for_resume(const mapped_again& each, memory_to_make& left) = 0;
   /// Undoes map_for_resume(), even if that failed. `may_be_in_use`: copies to the memory may be
   /// running, because HIP refused to wait for them.
   virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
   /// Called when the contents are there: sets the rights that had to wait. Throws: hip_error; then
-  /// stay_asleep() is to follow.
+  /// call stay_asleep().
   virtual void apply_rights() {}
   virtual void finish_waking() noexcept = 0;
 };

@@ -35,7 +35,7 @@ class sleep_plan {
   [[nodiscard]] bool may_copy() const noexcept;
   /// Whether all bytes are dropped.
   [[nodiscard]] bool restores_nothing() const noexcept;
-  /// Whether `what` is for all of these bytes.
+  /// Whether `what` applies to all of these bytes.
   [[nodiscard]] bool is_all(keep what, const void* address, std::size_t bytes) const;
   /// Whether a range has some of these bytes.
   [[nodiscard]] bool names(const void* address, std::size_t bytes) const;

@@ -64,7 +64,7 @@ class evictable {
   evictable& operator=(evictable&& other) noexcept;
 
   /// Brings the memory back, if it was evicted, before it returns; work in `stream` from now on may
-  /// use it, until done(). `right`: with access_right::read the contents stay as they are.
+  /// use it, until done(). `right`: access_right::read promises that the work writes nothing.
   /// Several uses may be open. If memory is lacking, other evictables leave. If those without work
   /// do not suffice, the call waits for the work of ended uses. If another request waits for this
   /// memory, use() lets it go first, for a second at most.
