@@ -26,7 +26,7 @@ inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_s
 struct pool_usage {
   std::size_t reserved_current;  ///< physical memory held
   std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
-  /// Allocated by callers. Blocks on their way out of another thread's cache count too.
+  /// Allocated by callers. Blocks that a thread is just taking out of its cache count too.
   std::size_t used_current;
   std::size_t used_high;  ///< highest sum of that and of the threads' caches
 };

@@ -105,7 +105,8 @@ void graph_blocks::deallocate(void* pointer, stream_ref stream,
                               detail::capture_place place) noexcept {
   const auto freed = find(pointer);
   freed->second.last_nodes = std::move(place.last);
-  // Without a node before it no work uses the block. Default streams of two threads have one name.
+  // Without a node before it no work uses the block. Default streams of two threads have one
+  // handle.
   freed->second.stream.reset();
   if (!freed->second.last_nodes.empty() && !stream.is_per_thread_default())
     freed->second.stream = stream;

@@ -34,8 +34,8 @@ class graph_blocks {
   /// of `stream` in its capture, memory that other streams freed before that serves too.
   void* try_allocate(std::size_t bytes, std::size_t alignment, stream_ref stream,
                      const detail::capture_place* place);
-  /// Adds the memory that such a request needs: segment_bytes(bytes) of the upstream, free for
-  /// `stream`, or for all. Throws: std::bad_alloc, after it has returned the memory.
+  /// Adds a segment of the upstream, free for `stream`, or for all. `bytes`: its size, which is
+  /// segment_bytes() of the request. Throws: std::bad_alloc, after it has returned the memory.
   void add_segment(void* memory, std::size_t bytes, std::size_t alignment,
                    std::optional<stream_ref> stream);
   [[nodiscard]] static std::size_t segment_bytes(std::size_t bytes) noexcept;
@@ -54,10 +54,10 @@ class graph_blocks {
   /// The same for a block that is free for its stream when `passed` is done; without an event when
   /// release_idle() is called.
   void deallocate_after(void* pointer, std::optional<event> passed) noexcept;
-  /// A capture has ended: blocks that other streams used are free.
+  /// A capture has ended: frees the blocks of reuse::after_the_capture.
   void end_capture() noexcept;
   /// Another capture begins, whose graph never runs beside the others': all that is not allocated
-  /// serves any of its streams.
+  /// serves any of its streams, except blocks of reuse::after_another, which wait for the next.
   void start_over() noexcept;
   /// Returns segments without an allocated block to the upstream, which reuses them after all
   /// present work of the devices. Returns whether none is left. Pre: no capture is under way.

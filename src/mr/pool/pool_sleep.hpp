@@ -84,7 +84,7 @@ class pool_sleep final : detail::sleep_participant {
     std::vector<detail::sleeping_range> result;
     // The order checker would take the copy of the bytes between for a use of freed memory.
     const std::size_t most_between = detail::is_order_checked() ? 0 : gap_to_copy;
-    std::size_t backed_end = 0;  // of the memory beside the last block
+    std::size_t backed_end = 0;  // of the last listed block
     std::size_t copied_end = 0;
     const auto [device, base, blocks] = blocks_.with_backend([this] {
       return std::tuple{memory_.chunk_region().device(), memory_.base(), blocks_.list_blocks()};
@@ -123,7 +123,7 @@ class pool_sleep final : detail::sleep_participant {
     blocks_.wake();
   }
 
-  /// Those of the region, which is another after a release of all memory with its addresses.
+  /// The region's, which is another region after a release of all memory with its addresses.
   [[nodiscard]] detail::sleep_participant& participant() const {
     return detail::sleep_participant_of(memory_.chunk_region());
   }

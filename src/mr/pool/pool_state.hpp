@@ -162,7 +162,7 @@ struct pool_state {
   void release_cached_excess();
   /// Does the same for old addresses of chunks that have moved.
   void unmap_in_background() noexcept;
-  /// The worker's part of both, a few chunks at a time.
+  /// The worker's part of all three, a few chunks at a time.
   void release_some() noexcept;
   /// From now on waits are for all devices, because the upstream's rights are not known.
   void expect_all_devices();

@@ -32,9 +32,9 @@ namespace {
 // addresses they are long enough.
 constexpr std::size_t addresses_for_memory = 8;
 
-/// Makes a backend of chunks in address_share() of its addresses or, as `fallback` says, of slabs
-/// of hipMalloc. Throws: out_of_memory without addresses; unsupported if the device lacks
-/// something.
+/// Makes a backend of chunks, in as many addresses as address_share() returns, or, if `fallback`
+/// says so, of slabs of hipMalloc. Throws: out_of_memory without addresses; unsupported if the
+/// device lacks something.
 std::unique_ptr<pool::device_backend> make_backend(device_ref device, std::size_t needed_bytes,
                                                    const region_options& chunks,
                                                    without_vmm fallback) {
@@ -155,8 +155,8 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     if (sleep) sleep->require_awake(function);
   }
 
-  /// Throws: std::logic_error while blocks are not to be allocated: asleep, or in no use of the
-  /// tag's evictable.
+  /// Throws: std::logic_error while blocks are not to be allocated: asleep, or outside the uses
+  /// of the tag's evictable.
   void require_use() const {
     if (sleep) [[unlikely]]
       sleep->require_use();

@@ -27,7 +27,8 @@ struct graph_pool_statistics {
 /// - Memory that is freed elsewhere, or by deallocate_sync(), serves the next capture. The caller
 ///   orders work outside of the graphs, as a copy of a result, before the next launch of any.
 /// - The next capture has all memory that is not allocated, of any graph, in any stream. So no two
-///   captures may take turns: the older one's next request throws std::logic_error.
+///   captures may interleave: once the newer has begun, requests of the older throw
+///   std::logic_error.
 /// - A capture that fails keeps nothing: free its memory, or call release().
 /// - The upstream must serve captured streams: a vmm_pool_resource, an arena_resource, or an
 ///   adaptor of one. It may serve others too. It gives segments of 2 MiB, of 20 MiB, or of one

@@ -26,7 +26,7 @@ struct pool_options {
   /// Idle memory of pools and arenas of a lower priority is released first.
   int priority = 0;
   /// Limit of the memory held, in bytes, rounded down to whole granules; zero: the device's memory
-  /// (an APU: or its free memory when the pool is made, if more). The limit in force,
+  /// (of an APU its free memory when the pool is made, if that is more). The limit in force,
   /// vmm_pool_resource::maximum_bytes(), is lower if the process has too few addresses.
   std::size_t maximum_bytes = 0;
   /// A thread of the library soon releases idle memory beyond this many bytes to the device; if

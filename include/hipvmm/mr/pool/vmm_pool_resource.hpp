@@ -54,7 +54,7 @@ class vmm_pool_resource final : public memory_resource {
   /// Deallocates by address alone, in the stream of the allocation. Does not wait.
   /// The pool reuses the memory after all current work of the devices with access has completed,
   /// as hipFree does, in these cases:
-  /// - allocate_sync() allocated it;
+  /// - allocate_sync() allocated it, or a request in a capture;
   /// - its stream was forgotten, or is another thread's default stream;
   /// - on CUDA, its stream is neither a hipvmm::stream nor a default stream and may be gone,
   ///   unless the pool has pool_options::forgets_streams.
@@ -96,7 +96,7 @@ class vmm_pool_resource final : public memory_resource {
   void revoke(device_ref device) { grant(device, access_right::none); }
   /// Replaces the rights of all devices at once, to all memory of the pool, present and future: a
   /// device that `rights` does not name has the default then, see access_list.
-  /// Pre: no work in flight needs a right that its device loses, be it to free memory. Throws: as
+  /// Pre: no work in flight needs a right that its device loses, even to free memory. Throws: as
   /// region::set_access; then all rights are as before.
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const;
@@ -113,7 +113,7 @@ class vmm_pool_resource final : public memory_resource {
   /// The same as region::export_fabric_chunks.
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
   /// Exports the chunks that hold the block at `pointer`. Another process maps them by
-  /// imported_blocks of statistics().address_bytes bytes of this pool.
+  /// imported_blocks, made with this pool's statistics().address_bytes.
   /// - The block must stay allocated while the other process uses it: the pool does not know.
   ///   Nothing orders the work of two processes; see docs/reference/ipc.md.
   /// - The other process can access all of these chunks, neighbouring blocks included.
@@ -149,7 +149,7 @@ class vmm_pool_resource final : public memory_resource {
 
   /// Callback for a request of `bytes` bytes that fails, called without a lock. It may deallocate
   /// memory to this pool. Returns whether to retry. The retries end after 16 calls in a row without
-  /// a change of the pool's counters.
+  /// a change of the refusal's figures.
   using out_of_memory_callback = std::function<bool(std::size_t bytes)>;
   void set_out_of_memory_callback(out_of_memory_callback callback);
 

@@ -120,7 +120,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   blocks_.streams.forget(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
-  // The fences stay if ~stream is the caller: it has waited for the stream if its events need that.
+  // The fences stay if ~stream is the caller: it has waited if events need their stream.
   if (is_ending) return;
   blocks_.streams.end_fences(*left);
   at_work.record_forgotten({left});

@@ -26,7 +26,7 @@ inline constexpr const char* captured_stream =
 
 /// pool_statistics without `callbacks`, and two numbers that only the library uses.
 struct allocator_statistics : pool_statistics {
-  /// Longest run of addresses that one request could get, with new memory if some have none.
+  /// Longest run of addresses that one request could get; new memory backs those that have none.
   std::size_t largest_place = 0;
   std::size_t states = 0;
 };
@@ -139,14 +139,15 @@ class block_allocator {
   /// begins there.
   [[nodiscard]] std::optional<allocation> find(std::size_t offset);
 
-  /// Declares that work of `waiter` from now on is ordered after all memory freed in `other`.
+  /// Declares that work of `waiter` from now on is ordered after the work on all memory freed in
+  /// `other`.
   void add_dependency(stream_state& waiter, stream_state& other);
   /// Ends the epoch of memory freed in `stream` until now and returns it, with the state. Empty
   /// when nothing was freed, or all of it has passed. Memory in caches is left out unless
   /// `with_caches` empties them.
   [[nodiscard]] detail::stream_point current_epoch(stream_ref stream, bool with_caches = true);
-  /// Declares that work of `waiter` from now on is ordered after all memory freed up to that
-  /// epoch.
+  /// Declares that work of `waiter` from now on is ordered after the work on all memory freed up to
+  /// that epoch.
   void add_dependency(stream_ref waiter, const detail::stream_point& reached);
   /// Declares that the work on all memory freed up to that epoch has passed.
   void note_passed(const detail::stream_point& reached);
@@ -256,8 +257,9 @@ class block_allocator {
   /// Makes room in the cache, and adds the block.
   void push_over_oldest(const cache_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
-  /// If a pool that releases all or nothing has released more than it should, creates the rest
-  /// anew. `returned`: the bytes that it released. Returns how many of them remain released.
+  /// If a pool that releases all or nothing has released more than it should, creates the
+  /// difference anew. `returned`: the bytes that it released. Returns how many of them remain
+  /// released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
   /// Splits up to `count` used blocks of `bytes` bytes off free memory, and returns how many.
   std::size_t take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,
@@ -268,8 +270,8 @@ class block_allocator {
   /// that size begins.
   [[nodiscard]] bool free_large_block(stream_state& user, std::size_t offset,
                                       std::size_t bytes) noexcept;
-  /// Turns the small block at `offset` into an ordinary block; `bytes` becomes its size. Returns
-  /// false for a small block that is of another size, or in a cache.
+  /// Removes the map's entry of the block at `offset`, if it has one; `bytes` becomes its size.
+  /// Returns false for an entry of another size, or of a block in a cache.
   [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;
 
   // Distinguishes a thread's entries of this allocator from its entries of others, and

@@ -64,8 +64,9 @@ class free_memory_scan final : block_filter {
   }
   /// The longest place: addresses without memory, and the idle memory on both sides.
   [[nodiscard]] std::size_t largest_place() const;
-  /// The largest request, up to `most` bytes, that the search found served by moves and `fresh` new
-  /// chunks; `served` if it found none. Pre: free memory serves `served` bytes without a move.
+  /// The largest request, up to `most` bytes, that moves and `fresh` new chunks serve, of those
+  /// that the search tried; `served` if there is none. Pre: free memory serves `served` bytes
+  /// without a move.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
   /// The largest request if the pool releases all idle chunks and creates chunks from these and

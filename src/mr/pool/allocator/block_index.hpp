@@ -121,8 +121,8 @@ class block_index {
   [[nodiscard]] chunk_map::node_type take_chunk(std::size_t offset) noexcept;
   void put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept;
 
-  /// Bytes of chunks, and the highest value of these and of noted ones. Any thread may read the
-  /// first at any time.
+  /// Bytes of chunks, and the highest value of these and of those passed to note_high(). Any thread
+  /// may read the first at any time.
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return physical_bytes_.load(std::memory_order_relaxed);
   }
@@ -132,7 +132,7 @@ class block_index {
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
   [[nodiscard]] std::size_t used_high() const noexcept { return used_high_; }
   void reset_highs() noexcept;
-  /// Lowers the high by `bytes`, but not below `before`, an earlier value of it, or the use now.
+  /// Lowers used_high() by `bytes`, but not below its earlier value `before`, nor used_bytes().
   void lower_used_high(std::size_t before, std::size_t bytes) noexcept;
 
  private:

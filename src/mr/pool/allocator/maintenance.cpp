@@ -261,7 +261,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       chosen.push_back(each);
     }
     more = more || ((in_use || are_in_transit || turn_.are_others_away()) && excess != 0);
-    // In the order of addresses, so that cutting one leaves the first block of the next.
+    // By address, so that after the cuts for one the `first` of the next is still at or before it.
     std::ranges::sort(chosen, {}, &idle_chunk::offset);
     around = claim(chosen);
   }
@@ -322,7 +322,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
   for (const idle_chunk& each : chosen) returned += each.bytes;
   // The memory counts as held until the device has it.
   turn_.without_lock([&old] { static_cast<void>(old->release()); }, returned);
-  // Addresses of others hold the rest still.
+  // Addresses of other objects still pin the rest.
   returned -= std::min(returned, backing_.memory.pinned_bytes());
   const state_lock lock{blocks_.mutex};
   for (std::size_t i = 0; i < chosen.size(); ++i) {

@@ -24,15 +24,15 @@ class maintenance {
   void poll_fences(const stream_timeline::state_list& states);
   /// Makes a fence for forgotten states that ended without one: it covers all streams.
   void record_forgotten(const stream_timeline::state_list& states);
-  /// Makes memory idle that streams freed and have passed, once for each block. Exception:
-  /// pool_reuse::allow_opportunistic is off and it is not `is_forced`. Returns false when there
-  /// is none.
+  /// Makes memory idle that streams freed and have passed. Visits only streams of which more has
+  /// passed since the last call. Does nothing unless pool_reuse::allow_opportunistic is on or
+  /// `is_forced`. Returns false when there is none.
   bool collect_reusable(const stream_timeline::state_list& states, bool is_forced);
   /// Unmaps the old addresses that nothing uses any more, and addresses that HIP refused to unmap
   /// before. Returns whether any were unmapped.
   bool unmap_old_addresses();
   /// Waits until streams have passed the memory freed in them, unless a capture hides the
-  /// work. Captured streams are added to `without_fence`, if any.
+  /// work. Captured streams are added to `without_fence`, if not null.
   void wait_for_streams(const stream_timeline::state_list& states,
                         std::vector<const stream_state*>* without_fence = nullptr);
 

@@ -23,7 +23,7 @@ constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
 constexpr std::size_t largest_cut = 256 * MiB;
 /// A growth is rounded up to 1/growths_per_chunk of a chunk at least, and to no more if
-/// 1/largest_free_part of the pool is free, because more of such memory would not serve either.
+/// 1/largest_free_part of the pool is free, because more free memory would not serve either.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
 /// If a device takes chunks of one size only, the limit is divided into at least so many.
@@ -31,8 +31,8 @@ constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
 /// The least chunk size that keeps their number within rules.most_chunks. While a pool is small a
-/// chunk is a share of the pool's memory, so that their number is a logarithm of it; later half of
-/// the allowed number would make up the limit.
+/// chunk is a share of the pool's memory, so that their number is a logarithm of it; later chunks
+/// are so large that half of the allowed number makes up the limit.
 std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);
@@ -213,7 +213,7 @@ class scanner {
     note_creation(here);
   }
 
-  /// The same if chunks are apart: with `margin` bytes left on both sides.
+  /// As scan_gap() if chunks are apart: leaves `margin` bytes on both sides.
   void scan_inside_gap(const gap& range, std::size_t margin) {
     candidate here = candidate_in(range, aligned(range.offset() + margin));
     here.map_at = align_down(here.at, rules_.granularity);
@@ -223,7 +223,7 @@ class scanner {
     note_candidate(here);
   }
 
-  /// The bytes of idle chunks that would stay because they lie in the place.
+  /// The bytes of idle chunks that would stay because they are in the place.
   [[nodiscard]] std::size_t kept_in(const candidate& here) const {
     const std::size_t end = here.at + request_.bytes;
     std::size_t sum = 0;

@@ -43,7 +43,7 @@ struct chunk_rules : backend_traits {
   std::size_t limit;        ///< of all chunks
   std::size_t planned;      ///< bytes of it that others are about to create
   std::size_t largest_chunk = static_cast<std::size_t>(-1);
-  bool moves_small_chunks = false;  ///< also chunks smaller than a new one, even if it is allowed
+  bool moves_small_chunks = false;  ///< also chunks smaller than a new one that is allowed
 };
 
 /// A chunk without used memory.
@@ -72,7 +72,7 @@ struct placement_scan {
   candidate free_run;               ///< smallest run of adjacent usable blocks that holds it
   candidate smallest_need;          ///< place for it that needs the least backing
   candidate largest_gap;            ///< place for it with the most that can be backed
-  candidate smallest_creation;      ///< place that creates least if all idle chunks beside it move
+  candidate smallest_creation;      ///< place that creates least if all idle chunks outside it move
   std::vector<idle_chunk> sources;  ///< chunks that could be moved
 };
 /// Throws: std::bad_alloc.

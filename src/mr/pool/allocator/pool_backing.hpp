@@ -37,8 +37,7 @@ struct backing_turns {
   boost::intrusive::list<unlocked_period> unlocked_periods;
   std::uint64_t last_unlocked_period = 0;
   std::condition_variable_any unlocked_period_ended;
-  // Requests that wait for that lock: maintenance lets them go first, because the lock itself does
-  // not.
+  // Threads that wait for that lock: trims let them go first, because the lock itself does not.
   std::atomic<int> waiting{0};
 };
 

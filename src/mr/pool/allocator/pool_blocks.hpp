@@ -100,8 +100,8 @@ struct pool_blocks {
   [[nodiscard]] std::optional<std::size_t> take_own(stream_state& user, const request& wanted,
                                                     pool_source counted);
 
-  /// Calls visit(owner, block) once for each block that caches have: one that a thread moves to
-  /// another cache meanwhile is found twice. Throws: std::bad_alloc; as `visit`.
+  /// Calls visit(owner, block) once for each block that caches have, even if it is found twice
+  /// because a thread moved it to another cache meanwhile. Throws: std::bad_alloc; as `visit`.
   template <typename Visit>
   void for_each_cached(Visit visit) {
     std::vector<std::pair<block*, stream_state*>> found;

@@ -63,7 +63,7 @@ class slow_path final : block_filter {
   /// Whether one block freed in a stream, with a fence behind it, would serve the request.
   [[nodiscard]] bool is_freed_in_a_stream();
   /// Waits until nothing uses the memory freed in `taken`. Returns false if a capture forbids
-  /// that: the stream is recorded, and the next scan finds less.
+  /// that: the stream counts as untracked, and the next scan finds less.
   [[nodiscard]] bool wait_for(const blocks& taken);
   /// Makes the user's work from now on wait for the work on the memory in `taken`. Returns false as
   /// wait_for().
@@ -109,8 +109,8 @@ class slow_path final : block_filter {
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
   [[nodiscard]] candidate one_free_block();
-  /// Frees a busy block that got backing: it becomes the user's, but not as memory freed by the
-  /// user.
+  /// Frees a busy block that got backing, for the user, whose work has not used it; for a thread's
+  /// own stream, as idle memory.
   void free_surplus(block& gained) noexcept;
 
   pool_blocks& blocks_;
@@ -123,7 +123,7 @@ class slow_path final : block_filter {
   std::vector<const stream_state*> without_fence_;
   bool asked_others_ = false;     // reclaim() may have set aside chunks of others
   bool waited_ = false;           // the last resort has begun
-  bool is_memory_short_ = false;  // the source refused some
+  bool is_memory_short_ = false;  // the source refused memory
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;
   bool missed_a_run_ = false;  // others freed memory between two scans
   bool may_unmap_ = true;      // false after HIP has refused

@@ -111,7 +111,7 @@ bool slow_path::may_move_sources(growth& work) {
 
 void slow_path::move_by_alias(growth& work) {
   stream_state& last_user = work.in_use_until == 0 ? blocks_.streams.idle() : user_;
-  // Unmapped in the background: an unmap is dear, and on some releases waits for all streams.
+  // Unmapped in the background: an unmap is slow, and on some releases waits for all streams.
   std::list<pool_backing::old_mapping> old;
   std::vector<std::size_t> from;
   for (const auto& source : work.sources) {
@@ -188,7 +188,7 @@ void slow_path::create(growth& work, std::size_t bytes) {
 
 bool slow_path::defer_unmap(block& left) noexcept {
   bool is_refused = false;
-  // If host memory is short, the place becomes free, and the backend unmaps it before the next map.
+  // Without host memory the block becomes unmapped, and the backend unmaps before the next map.
   detail::report_exceptions([&] {
     std::list<pool_backing::unmap_record> records;
     records.push_back({nullptr, &left, 0});

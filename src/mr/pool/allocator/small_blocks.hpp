@@ -24,7 +24,7 @@ inline constexpr std::size_t small_block_unit = 256;
 /// Largest small block in bytes.
 inline constexpr std::size_t largest_small_block = 32768;
 /// Sizes of small blocks: every multiple of the unit up to 16 units, then eight for each doubling,
-/// so that a small block is at most an eighth larger than its request.
+/// so that a block for more than 8 units is at most an eighth larger than its request.
 inline constexpr std::size_t size_class_count = 40;
 
 struct size_classes {
@@ -98,7 +98,7 @@ class sparse_array {
 /// but not the wrong size of a larger block that another thread has freed and allocated since.
 class block_map {
  public:
-  /// No user: the stream is gone. More states than this cannot be distinguished.
+  /// No user: the stream is gone. Streams with ids beyond cannot be distinguished.
   static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
 
   /// Throws: std::bad_alloc.
@@ -151,8 +151,7 @@ class block_map {
  private:
   using entry = std::atomic<std::uint32_t>;
   /// The bits of an entry, from the highest: the user; is_cached; is_there; the class of a small
-  /// block, or the offset of a larger one in its unit of `largest_small_block` bytes, in which no
-  /// other begins.
+  /// block, or the offset of a larger one in its 32 KiB, in which no other larger one begins.
   static constexpr unsigned user_shift = 9;
   static constexpr std::uint32_t is_cached = 0x100;
   static constexpr std::uint32_t is_there = 0x80;
@@ -234,9 +233,9 @@ class block_map {
   sparse_array<std::atomic<entry*>> stretches_;
 };
 
-/// Cache of the small blocks that one stream freed in one thread, or in the threads that share a
-/// place. Also keeps one larger block: the last one freed among the four that were allocated here
-/// last.
+/// Cache of the small blocks that one stream freed in one thread, or in the threads that share
+/// the cache (stream_state::cache_of()). Also keeps one larger block: the last one freed among the
+/// four that were allocated here last.
 class thread_cache {
  public:
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);

@@ -23,11 +23,12 @@ namespace hipvmm::mr::pool {
 /// The pool's state of one stream: the memory freed in it, and how far it has come.
 /// - Time in a stream is counted in epochs. Freed memory carries the current epoch, and each fence
 ///   ends one. A fence that is done covers all memory with its epoch or an older one.
-/// - No HIP call is made, and no event exists, before another stream needs the memory. Exception: a
-///   stream that may vanish (fence_source::may_vanish) is used only in calls of the pool that got
-///   it. Once another stream has needed memory of it, each free in it first makes a fence there,
-///   the newest fence. It covers all that was freed in the stream, and is the stream's fence until
-///   the next free. Memory freed without one needs a fence for all devices.
+/// - No HIP call is made, and no event exists, before another stream needs the memory, except in a
+///   stream that may vanish.
+/// - HIP gets a stream that may vanish (fence_source::may_vanish) only in calls of the pool that
+///   got it. Once another stream has needed its memory, each free in it first makes a fence there,
+///   the newest fence. That covers all that was freed in the stream until the next free. Memory
+///   freed without one needs a fence for all devices.
 /// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
 ///   fence, which has a lock of its own.
 class stream_state : public block_owner {
@@ -157,7 +158,7 @@ class stream_state : public block_owner {
     return covered_ == without_fence_;
   }
   /// Makes the newest fence by `make`, one thread at a time, so that the last one made is the
-  /// newest. Returns false, with the fence before kept, if it makes none. Thread-safe.
+  /// newest. Returns false, and keeps the present fence, if `make` returns none. Thread-safe.
   /// Throws: as `make`.
   template <typename Make>
   [[nodiscard]] bool renew_fence(Make make) {

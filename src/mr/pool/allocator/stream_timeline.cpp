@@ -98,7 +98,7 @@ std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose,
   if (&whose == caller && !whose.is_covered() && !renew_fence(whose)) return nullptr;
   std::optional<std::shared_ptr<const fence>> newest = whose.newest_fence();
   if (!newest) return source_.fence_for_gone();
-  // Memory without a fence was never used in the stream: it is a rest of idle memory.
+  // No fence yet: the memory is surplus of a growth, which no work of the stream has used.
   return *newest != nullptr ? *newest : std::make_shared<passed_fence>();
 }
 

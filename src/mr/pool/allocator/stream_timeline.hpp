@@ -55,7 +55,7 @@ class stream_timeline {
                                                                       std::uint64_t epoch,
                                                                       const stream_state* caller);
   /// Makes a fence for each state that lacks one. Streams that cannot have one are added to
-  /// `without`, if any.
+  /// `without`, if not null.
   void record_missing_fences(const state_list& states, const stream_state* caller,
                              std::vector<const stream_state*>* without = nullptr);
   /// Records which epochs have passed. A fence that turns out to be in a capture is dropped, which

@@ -11,7 +11,7 @@
 #include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr::pool {
-// Relaxed, because the slabs are no part of captures elsewhere in the program.
+// The upstream is called with captures relaxed: slabs are no part of captures elsewhere.
 
 void upstream_deleter::operator()(void* memory) const noexcept {
   std::optional<detail::relaxed_captures> relaxed;
