@@ -87,7 +87,7 @@ void keep_refused(address_reservation&& addresses) noexcept {
   if (addresses.empty()) return;
   if (auto* const kept = new (std::nothrow) refused_addresses{std::move(addresses)})
     detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
-  else
+  else  // without memory nothing was moved: NOLINTNEXTLINE(bugprone-use-after-move)
     static_cast<void>(addresses.release());
 }
 

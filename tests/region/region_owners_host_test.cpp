@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "support/test.hpp"
 
 // The cases of the contract join the suite that is open at its inclusion.
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -8,7 +9,6 @@ TEST_SUITE_BEGIN("needs virtual memory");
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "support/region/address_frees.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

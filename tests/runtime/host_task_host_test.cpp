@@ -26,7 +26,7 @@ TEST_CASE("host_task: runs after the work of its stream and before later work") 
   const device_memory memory{KiB};
   const stream used;
   fill_async(used, memory.get(), 1, KiB);
-  auto* const bytes = static_cast<unsigned char*>(static_cast<void*>(memory.get()));
+  auto* const bytes = memory.get();
   host_task(used, [=] { std::for_each(bytes, bytes + KiB, [](unsigned char& each) { ++each; }); },
             {written(memory)});
   std::vector<unsigned char> seen(KiB);

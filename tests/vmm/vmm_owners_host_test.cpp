@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "vmm/vmm_test.hpp"
 
 // The cases of the contract join the suite that is open at its inclusion.
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -10,7 +11,6 @@ TEST_SUITE_BEGIN("needs virtual memory");
 #include <filesystem>
 
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "vmm/vmm_test.hpp"
 
 namespace hipvmm::test {
 namespace {
