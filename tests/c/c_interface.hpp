@@ -53,7 +53,8 @@ template <typename... Parameters, typename... Arguments>
 auto result_of(hipvmm_status (*function)(Parameters...), Arguments&&... others) {
   using all = std::tuple<std::remove_pointer_t<Parameters>...>;
   std::tuple_element_t<sizeof...(Arguments), all> result;
-  std::memset(&result, 0x4d, sizeof result);  // so that a function which writes nothing is seen
+  // So that a function which writes nothing is seen. NOLINTNEXTLINE(bugprone-sizeof-expression)
+  std::memset(&result, 0x4d, sizeof result);
   if constexpr (requires { result.struct_size; }) result.struct_size = sizeof result;
   require_ok(function(std::forward<Arguments>(others)..., &result));
   return result;
