@@ -54,6 +54,11 @@ bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexc
   return !is_gone && is_released(result);
 }
 
+void wait_for_all_devices() {
+  const relaxed_captures relaxed;
+  for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
+}
+
 bool wait_for_work(stream_ref stream, std::size_t bytes) {
   std::optional<bool> captured;
   const bool is_known = report_exceptions([&] {
@@ -63,8 +68,7 @@ bool wait_for_work(stream_ref stream, std::size_t bytes) {
   });
   if (is_known) return !*captured;
   // The stream may be gone, or its work has failed.
-  const relaxed_captures relaxed;
-  for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
+  wait_for_all_devices();
   return true;
 }
 

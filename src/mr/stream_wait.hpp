@@ -19,6 +19,9 @@ namespace hipvmm::detail {
 /// free it: reported, but for a refusal because another stream is captured.
 [[nodiscard]] bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
+/// Throws: hip_error.
+void wait_for_all_devices();
+
 /// Waits for `stream`, in which a block of `bytes` is deallocated. If that fails, as for a
 /// destroyed stream, tells the error handler and waits for all devices. Returns false, without
 /// waiting, when `stream` is being captured.

@@ -120,10 +120,11 @@ device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
 void imported_pool::release(stream_ref stream, device_allocation&& block) const noexcept {
   device_allocation freed = std::move(block);
   if (freed.get() == nullptr) return;
-  // It frees itself if the stream is gone. ROCm 7.2.4 crashes for hipFreeAsync in such a stream.
+  // ROCm 7.2.4 crashes for hipFreeAsync in a stream that is gone, and not every hipFree waits.
   detail::report_exceptions([&] {
     if (detail::captured_unless_gone(stream, freed.bytes()).has_value())
-      detail::free_async(stream, freed.release());
+      return detail::free_async(stream, freed.release());
+    detail::wait_for_all_devices();
   });
 }
 

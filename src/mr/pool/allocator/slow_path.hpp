@@ -109,8 +109,8 @@ class slow_path final : block_filter {
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
   [[nodiscard]] candidate one_free_block();
-  /// Frees a busy block that got backing, for the user, whose work has not used it; for a thread's
-  /// own stream, as idle memory.
+  /// Frees a busy block that got backing and that no work has used: for the user, or as idle memory
+  /// if the user is a thread's own stream.
   void free_surplus(block& gained) noexcept;
 
   pool_blocks& blocks_;
