@@ -50,8 +50,8 @@ bool half_of_descriptors_used() noexcept;
 /// Throws: std::invalid_argument unless it is open.
 void require_open_descriptor(int descriptor, const char* what);
 
-/// Checks that the system would take all of a name. Throws: std::invalid_argument if `name` is
-/// empty or has a NUL, where the system ends it.
+/// Throws: std::invalid_argument if `name` is empty, or has a NUL, because the system would cut it
+/// there.
 void require_file_name(const std::string& name);
 
 /// Returns the bytes of the memory or file that `descriptor` refers to; empty if the system does

@@ -176,7 +176,7 @@ retirement_queue::lane& retirement_queue::lane_of(device_ref device) {
   return devices_.emplace_back(*this, device);
 }
 
-// The device's thread calls hipFree, whose wait for the device would delay other memory here.
+// The device's thread calls hipFree, because its wait for the device would delay other memory here.
 bool retirement_queue::pass_on(retired_list::iterator item) noexcept {
   try {
     lane& to = lane_of(item->owner);

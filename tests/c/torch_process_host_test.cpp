@@ -96,7 +96,8 @@ TEST_CASE("torch.h: a child of fork() leaves the parent's tensors alone") {
 }
 
 HIPVMM_TEST_CASE_IN(
-    "torch.h: out of memory is PyTorch's own error, with the report, where its library is", {}) {
+    "torch.h: out of memory is PyTorch's own error, with the report, if its library is loaded",
+    {}) {
   void* const library = ::dlopen(FAKE_TORCH, RTLD_NOW | RTLD_LOCAL);
   REQUIRE_MESSAGE(library != nullptr, ::dlerror());
   const auto alive = reinterpret_cast<int (*)()>(::dlsym(library, "fake_torch_errors"));

@@ -37,7 +37,7 @@ void check_in_fresh_process(const char* name) {
 }
 
 HIPVMM_TEST_CASE_BY(check_in_fresh_process,
-                    "capability: what a shortage left open is asked again at the next use") {
+                    "capability: the next use asks again for answers that a shortage left open") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
     const planned_faults rules{"memory=1MiB"};

@@ -10,7 +10,8 @@ import os
 import threading
 from typing import Any, Dict, Iterator, Optional, Tuple
 
-from ._errors import HipError, HipvmmError, InvalidArgumentError, InvalidHandleError, OutOfRangeError
+from ._errors import (
+    HipError, HipvmmError, InvalidArgumentError, InvalidHandleError, OutOfRangeError)
 from ._handle import HeldHandle, finalizers
 from ._host import device_source, host_source, host_target
 from ._library import get_int, lib

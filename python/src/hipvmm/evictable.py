@@ -131,7 +131,8 @@ class Evictable(Owner):
 
         self._device = device_or_current(device)
         called = FillCallback() if fill is None else callback_of(FillCallback, call)
-        text = options_text({"priority": operator.index(priority), "storage": storage, "folder": folder})
+        text = options_text(
+            {"priority": operator.index(priority), "storage": storage, "folder": folder})
         handle = get_address(lib().evictable_create, tag_bytes(tag), self._device, text, called,
                              None)
         self._held = HeldHandle(self._destroy_function, handle, called)

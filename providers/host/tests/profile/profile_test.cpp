@@ -186,7 +186,7 @@ HIPVMM_CHILD("a handler of the program's mends what the host reads") {
   CHECK(seen == 1);
 }
 
-TEST_CASE("profile: a handler of the program's comes behind the sentence") {
+TEST_CASE("profile: the program's own handler runs after the sentence") {
   const child_result result = run_child("a handler of the program's mends what the host reads",
                                         {setting("strict"), "HIPVMM_HOST_TOUCH=granted"});
   CAPTURE(result.output);
