@@ -274,7 +274,8 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   return true;
 }
 
-bool pool_state::deallocate_in(std::optional<stream_ref> stream, void* pointer, std::size_t bytes) {
+bool pool_state::deallocate_in(const std::optional<stream_ref>& stream, void* pointer,
+                               std::size_t bytes) {
   if (!stream) return deallocate(allocator.all_streams(), pointer, bytes);
   pool::stream_state* user = nullptr;
   try {
@@ -304,7 +305,7 @@ void pool_state::deallocate(void* pointer) {
 }
 
 void pool_state::report_allocation(void* pointer, std::size_t bytes,
-                                   std::optional<stream_ref> stream) {
+                                   const std::optional<stream_ref>& stream) {
   if (const auto made = is_noted ? allocator.find(*offset_of(pointer)) : std::nullopt) {
     const std::size_t held = made->bytes;
     note_in(stream, device, [&](auto... in) { detail::note_allocation(pointer, held, in...); });
@@ -314,7 +315,7 @@ void pool_state::report_allocation(void* pointer, std::size_t bytes,
                                              .stream = stream ? stream->get() : nullptr});
 }
 
-bool pool_state::deallocate_observed(std::optional<stream_ref> stream, void* pointer,
+bool pool_state::deallocate_observed(const std::optional<stream_ref>& stream, void* pointer,
                                      std::size_t bytes) {
   const std::int64_t began = detail::event_time();
   const std::optional<std::size_t> offset = is_noted ? offset_of(pointer) : std::nullopt;
@@ -334,23 +335,23 @@ bool pool_state::deallocate_observed(std::optional<stream_ref> stream, void* poi
 }
 
 void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
-  constexpr std::size_t unit = pool::block_allocator::unit;
   const pool::block_allocator::cache_user user = allocator.cache_user_of(stream);
-  if (bytes <= pool::largest_small_block) {
-    const std::size_t index = pool::classes.of(bytes);
-    const std::size_t cached = allocator.cached_small_block(user, index);
-    if (cached != pool::thread_cache::npos) return address_of(cached);
-    return serve({bytes, unit}, [&](pool::slab_supply* supply) {
-      return allocator.allocate_small_block(user, index, supply);
-    });
-  }
-  if (bytes <= maximum) {
-    const std::size_t cached = allocator.cached_block(user, in_units(bytes));
-    if (cached != pool::thread_cache::npos) return address_of(cached);
-  }
+  std::size_t cached = pool::thread_cache::npos;
+  if (bytes <= pool::largest_small_block)
+    cached = allocator.cached_small_block(user, pool::classes.of(bytes));
+  else if (bytes <= maximum)
+    cached = allocator.cached_block(user, in_units(bytes));
+  return cached != pool::thread_cache::npos ? address_of(cached) : allocate_uncached(user, bytes);
+}
+
+void* pool_state::allocate_uncached(const pool::block_allocator::cache_user& user,
+                                    std::size_t bytes) {
+  constexpr std::size_t unit = pool::block_allocator::unit;
   return serve({bytes, unit}, [&](pool::slab_supply* supply) -> std::optional<std::size_t> {
     if (bytes > maximum) return std::nullopt;
-    return allocator.allocate_block(user, in_units(bytes), supply);
+    return bytes <= pool::largest_small_block
+               ? allocator.allocate_small_block(user, pool::classes.of(bytes), supply)
+               : allocator.allocate_block(user, in_units(bytes), supply);
   });
 }
 

@@ -81,8 +81,11 @@ struct pool_state {
     const scoped_device own{device};  // a thread has such a stream on each device
     return detail::is_captured(stream);
   }
+  // The functions that each request goes through take an optional stream by reference: one in
+  // registers stalls, because its parts are stored one by one and loaded at once.
   /// Without a stream, memory that any stream may use at once.
-  void* allocate(std::optional<stream_ref> stream, std::size_t bytes, std::size_t alignment) {
+  void* allocate(const std::optional<stream_ref>& stream, std::size_t bytes,
+                 std::size_t alignment) {
     // Only HIP knows of a capture, so each request queries it: only memory that nothing uses may go
     // into a graph. The legacy stream is never captured.
     if (stream && !stream->is_default() && is_captured(*stream))
@@ -99,6 +102,8 @@ struct pool_state {
   void* allocate(pool::stream_state& user, const pool::request& wanted);
   void* allocate_for_graph(stream_ref captured, std::size_t bytes, std::size_t alignment);
   void* allocate_cached(stream_ref stream, std::size_t bytes);
+  [[gnu::noinline]] void* allocate_uncached(const pool::block_allocator::cache_user& user,
+                                            std::size_t bytes);
   /// Deallocates by the threads' caches. Returns false, with nothing done, for memory that does not
   /// go into a cache.
   bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
@@ -129,8 +134,8 @@ struct pool_state {
   /// All return false, after a report, if the memory was not deallocated. Without a stream the
   /// memory waits for all work.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
-  bool deallocate_in(std::optional<stream_ref> stream, void* pointer, std::size_t bytes);
-  bool deallocate(std::optional<stream_ref> stream, void* pointer, std::size_t bytes) {
+  bool deallocate_in(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes);
+  bool deallocate(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes) {
     if (detail::is_observed()) [[unlikely]]
       return deallocate_observed(stream, pointer, bytes);
     return deallocate_in(stream, pointer, bytes);
@@ -141,8 +146,8 @@ struct pool_state {
   // between the two nobody else can have the memory. The event of a deallocation is reported when
   // the pool has accepted it, with the time from before.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
-                                       std::optional<stream_ref> stream);
-  [[gnu::cold]] bool deallocate_observed(std::optional<stream_ref> stream, void* pointer,
+                                       const std::optional<stream_ref>& stream);
+  [[gnu::cold]] bool deallocate_observed(const std::optional<stream_ref>& stream, void* pointer,
                                          std::size_t bytes);
   void report_event(memory_event_kind kind, const detail::event_details& details) const noexcept {
     detail::report_event(origin(), kind, details);

@@ -85,10 +85,11 @@ class block_allocator {
   [[nodiscard]] cache_user cache_user_of(stream_ref stream) {
     const std::uint64_t serial = serial_.load(std::memory_order_acquire);
     const std::uint64_t key = reinterpret_cast<std::uintptr_t>(stream.get()) + serial;
-    remembered& last = last_used[key * 0x9E3779B97F4A7C15U >> (64 - remembered_bits)];
-    if (last.serial != serial || last.stream != stream.get()) [[unlikely]]
-      remember_user(last, serial, stream);
-    return last.user;
+    const std::size_t place = key * 0x9E3779B97F4A7C15U >> (64 - remembered_bits);
+    const remembered last = last_used[place];
+    if (last.serial == serial && last.stream == stream.get()) [[likely]]
+      return last.user;
+    return remember_user(last_used[place], serial, stream);
   }
   /// Takes a block of that class, or of that size, from the cache and returns its offset; npos when
   /// it has none. Not a std::optional, which stalls each hit when it is returned in registers.
@@ -253,7 +254,8 @@ class block_allocator {
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
-  void remember_user(remembered& place, std::uint64_t serial, stream_ref stream);
+  [[nodiscard]] cache_user remember_user(remembered& place, std::uint64_t serial,
+                                         stream_ref stream);
   /// Makes room in the cache, and adds the block.
   void push_over_oldest(const cache_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;

@@ -14,9 +14,11 @@ std::uint64_t block_allocator::next_serial() noexcept {
   return ++last_made;
 }
 
-void block_allocator::remember_user(remembered& place, std::uint64_t serial, stream_ref stream) {
+block_allocator::cache_user block_allocator::remember_user(remembered& place, std::uint64_t serial,
+                                                           stream_ref stream) {
   stream_state& state = blocks_.streams.state_of(stream, 0);
   place = {serial, stream.get(), {&state, &state.cache_of(this_thread_number())}};
+  return place.user;
 }
 
 std::optional<std::size_t> block_allocator::allocate_small_block(const cache_user& user,

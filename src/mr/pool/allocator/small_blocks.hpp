@@ -119,17 +119,17 @@ class block_map {
       if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
     }
     place_for(offset, class_index)
-        ->store(word(offset, {class_index, user, cached}), std::memory_order_relaxed);
+        ->store(word(offset, class_index, user, cached), std::memory_order_relaxed);
   }
   /// Assigns the block to the caller, or to a cache. Returns false, with nothing changed, when the
   /// other side did not have it.
   [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
                                std::size_t user) noexcept {
-    return change(offset, class_index, true, {class_index, user, false});
+    return change(offset, class_index, user, false);
   }
   [[nodiscard]] bool to_cache(std::size_t offset, std::size_t class_index,
                               std::size_t user) noexcept {
-    return change(offset, class_index, false, {class_index, user, true});
+    return change(offset, class_index, user, true);
   }
   void remove(std::size_t offset) noexcept {
     entry* const one = entry_at(offset);
@@ -140,12 +140,12 @@ class block_map {
     return entry_at(offset) != nullptr;
   }
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
-    return known_at(offset).is_cached;
+    return (word_at(offset) & is_cached) != 0;
   }
   /// The user in whose stream a caller took the block, or whose cache has it. Pre: it is a small
   /// block.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
-    return known_at(offset).user;
+    return word_at(offset) >> user_shift;
   }
 
  private:
@@ -161,11 +161,6 @@ class block_map {
       stretch / small_block_unit + blocks_per_stretch;
   static_assert(largest_small_block / small_block_unit <= is_there && size_class_count <= is_there);
 
-  struct known {
-    std::size_t class_index;
-    std::size_t user = nobody;
-    bool is_cached = false;
-  };
   [[nodiscard]] static std::uint32_t low_bits(std::size_t offset,
                                               std::size_t class_index) noexcept {
     return is_there |
@@ -173,9 +168,10 @@ class block_map {
                                           ? offset % largest_small_block / small_block_unit
                                           : class_index);
   }
-  [[nodiscard]] static std::uint32_t word(std::size_t offset, const known& of) noexcept {
-    return static_cast<std::uint32_t>(of.user << user_shift) | (of.is_cached ? is_cached : 0) |
-           low_bits(offset, of.class_index);
+  [[nodiscard]] static std::uint32_t word(std::size_t offset, std::size_t class_index,
+                                          std::size_t user, bool cached) noexcept {
+    return static_cast<std::uint32_t>(user << user_shift) | (cached ? is_cached : 0) |
+           low_bits(offset, class_index);
   }
   /// The larger blocks' entries are dense, because blocks of two threads are rarely adjacent. Those
   /// of small blocks follow.
@@ -200,12 +196,11 @@ class block_map {
     entry* const small = place_in(entries, offset, false);
     return small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
   }
-  /// The entry without its class.
-  [[nodiscard]] known known_at(std::size_t offset) const noexcept {
+  /// The entry of the block that begins there; one of nobody when none does.
+  [[nodiscard]] std::uint32_t word_at(std::size_t offset) const noexcept {
     const entry* const one = entry_at(offset);
-    if (one == nullptr) return {0};
-    const std::uint32_t now = one->load(std::memory_order_relaxed);
-    return {0, now >> user_shift, (now & is_cached) != 0};
+    if (one == nullptr) return nobody << user_shift;
+    return one->load(std::memory_order_relaxed);
   }
   /// Index of a small block's entry within those of its stretch. Threads work on adjacent small
   /// blocks, whose entries must not share a cache line, but should share a page, because the first
@@ -217,14 +212,14 @@ class block_map {
     return index / entries_per_page * entries_per_page + in_page;
   }
   // No compare-exchange: only two frees of one block at once, an error of the program, need one.
-  bool change(std::size_t offset, std::size_t class_index, bool was_cached,
-              const known& to) noexcept {
+  bool change(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) noexcept {
     if (offset % small_block_unit != 0) return false;
     entry* const one = place_for(offset, class_index);
     if (one == nullptr) return false;
-    const std::uint32_t expected = low_bits(offset, class_index) | (was_cached ? is_cached : 0);
-    if ((one->load(std::memory_order_relaxed) & ((1U << user_shift) - 1)) != expected) return false;
-    one->store(word(offset, to), std::memory_order_relaxed);
+    const std::uint32_t before = one->load(std::memory_order_relaxed);
+    constexpr std::uint32_t all_low_bits = (1U << user_shift) - 1;
+    if ((before & all_low_bits) != word(offset, class_index, 0, !cached)) return false;
+    one->store(word(offset, class_index, user, cached), std::memory_order_relaxed);
     return true;
   }
 
