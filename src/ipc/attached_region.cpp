@@ -37,13 +37,12 @@ chunk_placement placement_on(const std::vector<device_ref>& devices, std::size_t
 
 }  // namespace
 
-/// The implementation of an attached_region: the chunks of a subscription, mapped.
+/// The implementation of attached_region: maps the chunks of a subscription.
 class import_session final : private subscription {
  public:
   import_session(const std::string& path, const attach_options& options,
                  const element_identity& elements);
 
-  // Like the functions of attached_region with these names.
   std::size_t refresh(stream_ref stream);
   bool wait_for(std::size_t bytes, std::chrono::milliseconds timeout, stream_ref stream);
   [[nodiscard]] std::size_t bytes() const noexcept { return readable().end - readable().begin; }
@@ -67,9 +66,8 @@ class import_session final : private subscription {
   }
   [[nodiscard]] bool refuses_holes() const override;
   [[noreturn]] void let_go(const std::string& why) override;
-  /// Unmaps all after that. Throws: ipc_error `expired`, when nothing is mapped any more.
+  /// Unmaps all chunks. Throws: ipc_error `expired`, after all are unmapped.
   [[noreturn]] void unmap_expired();
-  /// Throws: unsupported in a child of fork(), which has the parent's connection.
   void require_own_process(const char* function) const;
   /// The devices of the memory here, by chunk_record::device.
   [[nodiscard]] std::vector<device_ref> devices_here(const welcome_packet& from) const;
@@ -166,7 +164,7 @@ std::size_t import_session::refresh(stream_ref stream) {
 
 std::size_t import_session::refresh(stream_ref stream, deadline until) {
   stream_ = stream;
-  // Again, if it failed when this process was cut off.
+  // An earlier try failed to unmap.
   if (!why_expired_.empty()) unmap_expired();
   subscription::refresh(until);
   return bytes();
@@ -177,10 +175,10 @@ bool import_session::wait_for(std::size_t bytes, std::chrono::milliseconds timeo
   require_own_process("wait_for");
   const deadline until = deadline_in(timeout);
   auto pause = std::chrono::microseconds{10};
-  // An answer that has begun is worth the time that the options give the owner.
+  // An answer that has begun gets the time that the options give the owner.
   while (refresh(stream, std::max(until, deadline_in(options_.timeout))) < bytes) {
     if (!is_open() || std::chrono::steady_clock::now() >= until) return false;
-    // The state page is memory, and does not wake its readers. A closed connection is seen here.
+    // The state page wakes no reader, so it is polled. listen() notices a closed connection.
     const deadline next = std::min<deadline>(until, std::chrono::steady_clock::now() + pause);
     if (pause < std::chrono::milliseconds{1}) {
       std::this_thread::sleep_until(next);

@@ -19,7 +19,7 @@ namespace {
 
 const char* at(const void* address) noexcept { return static_cast<const char*>(address); }
 
-/// The chunks that hold the bytes, which are without a gap.
+/// The chunks that hold the bytes. Throws: std::invalid_argument if some are not backed.
 std::vector<chunk_view> chunks_of(const std::vector<chunk_view>& all, const void* start,
                                   std::size_t bytes) {
   std::vector<chunk_view> result;
@@ -48,7 +48,6 @@ dma_buf part_of(const void* start, std::size_t bytes, const char* first, const c
           offset + static_cast<std::size_t>(from - first), std::move(handle)};
 }
 
-/// The chunks' own descriptors.
 std::vector<dma_buf> whole_chunks(const std::vector<chunk_view>& chunks, const void* start,
                                   std::size_t bytes, const dma_buf_source& from) {
   const std::uint64_t oldest = std::ranges::min(chunks, {}, &chunk_view::serial).serial;
@@ -94,8 +93,7 @@ std::vector<dma_buf> ranges(const std::vector<chunk_view>& chunks, const void* s
     } catch (const unsupported&) {
       is_refused = true;
     }
-    // If the chunks were made differently, such as adopted ones, each by itself, with its own
-    // error.
+    // HIP may refuse a range of chunks that were made differently, such as adopted ones.
     for (std::size_t each = first; is_refused && each < last; ++each) add(each, each + 1);
     first = last;
   }

@@ -5,14 +5,13 @@
 
 namespace hipvmm::detail {
 
-/// For tests: called at each step of the protocol, before the system call that `step` names, in the
-/// calling thread. Returns 0, or the errno by which that call fails. It may end the process, as a
-/// peer that dies at that point.
+/// A hook for tests, called at each step of the protocol before the system call that `step` names,
+/// in the calling thread. Returns 0, or the errno by which that call fails. It may end the process,
+/// as a peer that dies at that point.
 using protocol_hook = int (*)(const char* step);
 
 inline std::atomic<protocol_hook> protocol_step_hook{nullptr};
 
-/// Marks a step. Returns the errno by which the following system call fails, or 0.
 inline int fault_point(const char* step) {
   const protocol_hook hook = protocol_step_hook.load(std::memory_order_relaxed);
   return hook == nullptr ? 0 : hook(step);

@@ -52,7 +52,6 @@ void require_channel_socket(int socket) {
                                  " ms: raise channel_options::timeout if it may take so long");
 }
 
-/// How long one call waits: until `end`, which is `limit` after it began.
 struct call_limit {
   explicit call_limit(std::chrono::milliseconds limit_of_call)
       : limit{limit_of_call}, end{detail::deadline_in(limit_of_call)} {}
@@ -69,7 +68,6 @@ detail::owned_descriptor connect_within(const std::string& path, std::chrono::mi
   return std::move(made.socket);
 }
 
-/// The chunk's bytes must be behind the descriptor, as far as the system knows.
 void require_bytes(const detail::chunk_record& place, int descriptor) {
   const std::optional<std::size_t> present = detail::bytes_behind(descriptor);
   if (!present || place.bytes <= *present) return;
@@ -97,7 +95,6 @@ void send_within(int socket, const call_limit& call, const detail::packet& conte
   }
 }
 
-/// Sends chunks, max_chunks in a packet. Pre: each can be sent.
 void send_chunks(int socket, const call_limit& call, std::span<const exported_chunk> chunks) {
   while (!chunks.empty()) {
     detail::chunk_packet content;
@@ -112,7 +109,6 @@ void send_chunks(int socket, const call_limit& call, std::span<const exported_ch
   }
 }
 
-/// The next packet. Returns nothing if the peer closed the channel.
 std::optional<detail::received_packet> receive_within(int socket, const call_limit& call) {
   detail::received_packet next;
   for (;;) {
@@ -123,7 +119,6 @@ std::optional<detail::received_packet> receive_within(int socket, const call_lim
   }
 }
 
-/// Pre: the packet is one of chunks.
 void take_chunks(detail::received_packet& from, std::vector<exported_chunk>& into) {
   const std::vector<detail::chunk_record>& places =
       std::get<detail::chunk_packet>(from.content).chunks;
@@ -134,7 +129,6 @@ void take_chunks(detail::received_packet& from, std::vector<exported_chunk>& int
   }
 }
 
-/// Receives the chunks that a block_packet promised.
 void receive_chunks(int socket, const call_limit& call, std::size_t count,
                     std::vector<exported_chunk>& into) {
   while (into.size() < count) {
@@ -168,7 +162,7 @@ fd_channel::fd_channel(const std::string& path, channel_options options)
 }
 
 std::pair<fd_channel, fd_channel> fd_channel::make_pair(channel_options options) {
-  // Before there are descriptors that a copy which fails would leave open.
+  // Copied first: if the copy fails, no descriptor is left open.
   channel_options same = options;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)

@@ -7,7 +7,7 @@
 #include <hipvmm/version.hpp>
 #include "runtime/runtime_rules.hpp"
 
-// Of the host provider alone.
+// Only the host provider defines it.
 extern "C" [[gnu::weak]] int hipvmm_host_checks_order();
 
 namespace hipvmm::detail {

@@ -16,25 +16,22 @@
 
 namespace hipvmm::detail {
 
-/// Reserves a region for chunks of another process, with as many addresses as that process has.
-/// Throws: out_of_memory, with `advice`, without that many addresses. `placement`: of the devices
-/// whose chunks it takes.
+/// Reserves addresses for chunks of another process, which belong to the devices of `placement`.
+/// Throws: out_of_memory with `advice` if fewer than `max_bytes` can be had.
 [[nodiscard]] region reserve_mirror(device_ref device, std::size_t max_bytes,
                                     const access_list& rights, const std::string& advice,
                                     const chunk_placement& placement = {});
 
-/// The implementation of imported_blocks: the chunks here by offset, and how many blocks use each.
-/// Thread-safe. In a child of fork() all but end_use() throw unsupported: a thread of the parent
-/// may have the lock.
+/// The implementation of imported_blocks: chunks by offset, with the number of blocks that use
+/// each. A child of fork() must not take the lock, because a thread of the parent may hold it.
 class imported_block_map {
  public:
   imported_block_map(device_ref device, std::size_t max_bytes, const access_list& rights);
 
-  /// Maps the chunks of `block`, and counts one use of each.
+  /// Maps the chunks of `block` that are not mapped yet, and counts one use of each.
   void add(const exported_range& block);
   /// Ends a use. Pre: add() began it.
   void end_use(std::size_t offset, std::size_t bytes) noexcept;
-  // Like the functions of imported_blocks with these names.
   std::size_t release_unused();
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] device_ref device() const { return memory_.device(); }
@@ -54,7 +51,7 @@ class imported_block_map {
   /// The first chunk that ends behind `offset`.
   [[nodiscard]] chunk_map::iterator first_behind(std::size_t offset);
   [[nodiscard]] bool is_mapped(const exported_chunk& chunk) const;
-  /// Throws: std::invalid_argument if a chunk that is used is in its place.
+  /// Throws: std::invalid_argument if a used chunk is in its place.
   void require_free_place(const exported_chunk& chunk);
   /// Maps `wanted` in place of others, neighbours together, all or none.
   void map(const std::vector<const exported_chunk*>& wanted);

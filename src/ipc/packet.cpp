@@ -11,7 +11,7 @@ constexpr std::array<unsigned char, 8> magic{'h', 'i', 'p', 'v', 'm', 'm', 'I', 
 constexpr std::size_t place_bytes = 32;
 constexpr std::size_t uuid_bytes = 16;
 
-/// Reads numbers one after another. Pre: the caller has checked the length.
+/// Pre: the caller has checked the length.
 class reader {
  public:
   explicit reader(const unsigned char* from) noexcept : at_{from} {}
@@ -99,7 +99,7 @@ void transfer(Io& io, hello_packet& hello) {
   transfer(io, hello.identity);
 }
 
-/// The other devices have their number already.
+/// Pre: other_devices has its size already.
 template <typename Io>
 void transfer(Io& io, welcome_packet& welcome) {
   transfer(io, welcome.identity);
@@ -160,7 +160,7 @@ decoded_packet decode_welcome(const unsigned char* body, std::size_t bytes) {
   reader from{body};
   transfer(from, content);
   const publication_header& shape = content.shape;
-  // Powers of two and bounds that the later checks compute with.
+  // Later checks compute with these powers of two and bounds.
   const auto is_power = [](std::uint64_t value) {
     return value != 0 && (value & (value - 1)) == 0;
   };
@@ -237,7 +237,7 @@ bool has_magic(const unsigned char* data, std::size_t bytes) {
 std::vector<unsigned char> encode_body(const packet& content) {
   writer to;
   std::visit(
-      // transfer() reads and writes, so that it takes no constant.
+      // By value: transfer(), which also reads, takes no constant.
       [&to](auto kind) {  // NOLINT(performance-unnecessary-value-param)
         if constexpr (requires { kind.text; }) {
           to.bytes(kind.text);

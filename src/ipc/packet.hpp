@@ -18,14 +18,13 @@ inline constexpr std::size_t packet_header_bytes = 24;
 inline constexpr std::size_t max_packet_bytes = 1024;
 inline constexpr std::size_t max_packet_text = 1000;
 inline constexpr std::size_t max_packet_descriptors = 16;
-// Limits of a welcome packet of a publication.
 inline constexpr std::size_t max_published_devices = 16;
 inline constexpr std::size_t max_places_in_packet = 30;
 // A block in chunks of 2 MiB may have 128 GiB.
 inline constexpr std::size_t max_chunks_of_block = 65'536;
 
-/// A chunk by its place and serial, as exported_chunk has them, and of a publication the device: 0
-/// for publication_header::device, else one more than its place in welcome_packet::other_devices.
+/// A chunk, by the place and serial of its exported_chunk. In a publication `device` is 0 for
+/// publication_header::device, else one more than an index in welcome_packet::other_devices.
 struct chunk_record {
   std::uint64_t offset;
   std::uint64_t bytes;
@@ -44,7 +43,6 @@ struct build_identity {
   friend bool operator==(const build_identity&, const build_identity&) = default;
 };
 
-/// The devices, sizes and elements of a publication.
 struct publication_header {
   std::array<unsigned char, 16> device;  ///< UUID; zeros if the runtime reports none
   std::uint64_t granularity;
@@ -114,18 +112,16 @@ struct decoded_packet {
   const char* wrong = nullptr;
 };
 
-/// Reads a packet that came with `descriptors` descriptors. A pure function of its arguments: it
-/// accepts any bytes.
+/// Accepts any bytes. `descriptors`: the number that came with them.
 [[nodiscard]] decoded_packet decode(const unsigned char* data, std::size_t bytes,
                                     std::size_t descriptors);
 
-/// Returns the descriptors that the header of a packet promises, no more than
-/// max_packet_descriptors; zero for bytes that are none.
+/// The number of descriptors that a header promises, at most max_packet_descriptors; zero if the
+/// bytes have no header.
 [[nodiscard]] std::size_t promised_descriptors(const unsigned char* data,
                                                std::size_t bytes) noexcept;
 
-/// Writes a packet that goes with `descriptors` descriptors.
-/// Pre: decode() accepts it.
+/// Pre: decode() accepts the packet, with that many descriptors.
 [[nodiscard]] std::vector<unsigned char> encode(const packet& content, std::size_t descriptors);
 
 }  // namespace hipvmm::detail

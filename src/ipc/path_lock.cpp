@@ -39,7 +39,7 @@ bool is_at(int descriptor, int folder, const char* name) {
          " that no publication of this user left: remove it, or choose another path");
 }
 
-/// The path from / on: the process may be in another folder at the end.
+/// Absolute, because the process may be in another folder at the end.
 std::string place_of(const std::string& path) {
   require_socket_path(path, 0);
   return std::filesystem::absolute(path).string();
@@ -61,7 +61,7 @@ path_lock::path_lock(std::string path, who_connects who)
 
 path_lock::~path_lock() {
   if (lock_.empty()) return;
-  // Its close may come later.
+  // close_foreign() may close it later.
   ::shutdown(listener_.get(), SHUT_RDWR);
   if (has_path()) ::unlink(place_.c_str());
   ::unlinkat(folder_.get(), socket_name, 0);
@@ -76,9 +76,8 @@ void path_lock::abandon() noexcept {
 
 void path_lock::remove_lock() noexcept {
   if (is_at(lock_.get(), folder_.get(), lock_name)) ::unlinkat(folder_.get(), lock_name, 0);
-  // If other processes put something into it, it stays.
   if (is_at(folder_.get(), AT_FDCWD, folder_path_.c_str())) ::rmdir(folder_path_.c_str());
-  // At once, for the next owner: no peer holds these two.
+  // Not by close_foreign(): the next owner needs the lock at once, and no peer has these two.
   ::close(lock_.release());
   ::close(folder_.release());
 }
@@ -93,7 +92,7 @@ void path_lock::lock_folder() {
     try {
       if (open_lock()) return;
     } catch (...) {
-      // Empty, or another owner's by now.
+      // Fails if another owner uses it by now.
       if (made) ::rmdir(folder_path_.c_str());
       throw;
     }
@@ -148,7 +147,7 @@ void path_lock::remove_left_socket() {
   struct stat there {};
   if (::lstat(path_.c_str(), &there) == 0) {
     if (!has_path()) refuse_foreign(path_);
-    // Its owner has gone. A process that got the listener from it may still answer.
+    // The owner has gone, but a process that inherited its listener may still answer.
     if (connect_to(path_).state != listener_state::absent)
       refuse("a process listens at " + path_ + ": choose another path, or end that process");
     if (const int code = failure_of("unlink", ::unlink(path_.c_str())); code != 0)
@@ -161,12 +160,12 @@ void path_lock::remove_left_socket() {
 void path_lock::listen_at(who_connects who) {
   owned_descriptor socket = make_socket();
   try {
-    // Through the descriptor: a user who may write beside the folder could replace it.
+    // By the descriptor, because a user who may write beside the folder could replace it.
     bind_to(socket.get(), "/proc/self/fd/" + std::to_string(folder_.get()) + '/' + socket_name,
             who);
     if (const int code = failure_of("listen", ::listen(socket.get(), SOMAXCONN)); code != 0)
       throw_system(code, "listen", path_);
-    // The path appears with a socket that listens, so that a waiting process can connect at once. A
+    // The path appears only when the socket listens, so a waiting process can connect at once. A
     // link replaces no other file.
     const int planned = fault_point("linkat");
     if (planned != 0 || ::linkat(folder_.get(), socket_name, AT_FDCWD, path_.c_str(), 0) != 0) {

@@ -7,11 +7,10 @@
 
 namespace hipvmm::detail {
 
-/// A path in the file system at which this object alone publishes, and the listening socket there.
-/// The folder `path.hipvmm`, for this user alone, has the rest: `lock`, locked (flock) for the life
-/// of the object or its process; and `socket`, a second link to the socket at `path`. The link
-/// distinguishes a dead owner's socket from other files, and nothing else is ever replaced, removed
-/// or changed.
+/// A path at which this object alone publishes, and the listening socket there. The folder
+/// `path.hipvmm`, for this user alone, has `lock`, a file locked (flock) as long as the object or
+/// its process lives, and `socket`, a second link to the socket at `path`. The next owner knows a
+/// dead owner's socket by that link, and replaces, removes or changes nothing else.
 class path_lock {
  public:
   /// Takes the path and listens. Throws: std::invalid_argument for a bad path; ipc_error `refused`
@@ -24,12 +23,12 @@ class path_lock {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] int listener() const noexcept { return listener_.get(); }
-  /// Closes all descriptors and leaves the files, which are of the process before fork().
+  /// In a child of fork(): closes all descriptors and leaves the files, which are the parent's.
   void abandon() noexcept;
 
  private:
   void lock_folder();
-  /// Opens folder and lock file. Returns false if an owner that ends has removed them meanwhile.
+  /// Returns false if an owner that ends has removed the folder or the file meanwhile.
   [[nodiscard]] bool open_lock();
   void remove_left_socket();
   void listen_at(who_connects who);

@@ -27,20 +27,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The state page is memory, and does not wake its readers. So long may a change wait.
+// The state page wakes no reader, so a keeper polls it at this interval.
 constexpr std::chrono::milliseconds between_looks = 5ms;
-// The longest that one look waits for the owner, and so the end of a keeper, unless the owner was
-// found to need longer.
+// The longest wait for an owner's answer, which also delays the end of a keeper. It doubles when an
+// owner is late.
 constexpr std::chrono::milliseconds first_look = 200ms;
 
 }  // namespace
 
-/// Holds the descriptors of a publication, and publishes them again. Its thread follows the owner
-/// until that ends, and then leaves everything as it is. The descriptors are those that the owner
-/// sent, so that HIP is asked for nothing but its version.
+/// The implementation of publication::keep(). Its thread follows the owner until that ends, and
+/// then leaves everything as it is. It passes the owner's descriptors on and calls HIP only for its
+/// version.
 class keeper final : private subscription {
  public:
-  /// Connects to the publication at `from`, and takes its chunks. Throws: ipc_error; out_of_memory.
+  /// Connects, and takes the chunks. Throws: ipc_error; out_of_memory.
   keeper(const std::string& from, std::chrono::milliseconds timeout);
 
   /// Publishes at `path`, and follows from then on. The publisher must live longer.
@@ -58,9 +58,7 @@ class keeper final : private subscription {
   using chunks_by_offset = std::map<std::uint64_t, kept_chunk>;
 
   void follow(const std::stop_token& stop);
-  /// Takes the changes, publishes them, and waits a moment for the next.
   void follow_once();
-  /// Brings the publisher to the state of the subscription.
   void pass_on();
   void add(std::vector<sent_chunk>& fresh) override;
   void remove(std::uint64_t offset, std::uint64_t bytes) override;
@@ -104,7 +102,7 @@ void keeper::follow(const std::stop_token& stop) {
     try {
       follow_once();
     } catch (const ipc_error& error) {
-      // A late owner may answer yet. One that does not keep to the protocol is followed no longer.
+      // A late owner may still answer. One that breaks the protocol is followed no longer.
       if (error.reason() == ipc_failure::timeout) {
         look_ = std::min(2 * look_, std::max(patience_, first_look));
         continue;
@@ -120,13 +118,13 @@ void keeper::follow(const std::stop_token& stop) {
 }
 
 void keeper::follow_once() {
-  // Also what came before a timeout.
+  // Changes that came before a timeout.
   pass_on();
   if (has_news()) refresh(deadline_in(look_));
   pass_on();
   listen(deadline_in(between_looks));
   if (is_open()) return;
-  // The owner's last words are in the page, if it had no chunks that are not here.
+  // The page has the owner's last range, which holds if all chunks are here.
   refresh(deadline_in(look_));
   pass_on();
 }
@@ -214,7 +212,7 @@ bool publication::follows() const noexcept { return keeper_ && keeper_->follows(
 publication::~publication() {
   if (publisher_ == nullptr || !publisher_->is_of_parent()) return;
   publisher_->abandon();
-  // Their end could wait for threads that are in the parent.
+  // Their destructors could wait for threads, which only the parent has.
   static_cast<void>(keeper_.release());
   static_cast<void>(publisher_.release());
 }

@@ -45,7 +45,7 @@ publication_page::publication_page()
   const int sized = failure_of("ftruncate", ::ftruncate(descriptor_.get(), state_page_bytes));
   if (sized != 0) throw_system(sized, "ftruncate", subject);
   void* const mapped = map_page(descriptor_.get(), PROT_READ | PROT_WRITE);
-  // This mapping stays writable; none that is made from now on is.
+  // This mapping stays writable; later ones cannot be.
   if (const int code = failure_of("fcntl", ::fcntl(descriptor_.get(), F_ADD_SEALS, owner_seals));
       code != 0) {
     ::munmap(mapped, state_page_bytes);
@@ -73,7 +73,8 @@ void publication_page::cut(std::uint64_t number, std::uint64_t low, std::uint64_
 
 void publication_page::store(byte_range readable) noexcept {
   readable_ = readable;
-  // All in one order: a reader of the same even number before and after has one consistent change.
+  // In one order for all threads: a reader that sees one even number before and after has one
+  // change.
   ++state_->changes;
   state_->begin = readable.begin;
   state_->end = readable.end;
@@ -94,8 +95,8 @@ state_view::state_view(int descriptor) {
   struct stat about {};
   struct statfs system {};
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
-  // Else its owner could shrink it, or take pages out, of which huge ones may not come back, and
-  // reading would end this process.
+  // Otherwise a read could end this process: the owner could shrink the page, or take it out of a
+  // file of huge pages, which may not come back.
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0 || ::fstatfs(descriptor, &system) != 0 ||
       system.f_type != TMPFS_MAGIC || ::fstat(descriptor, &about) != 0 ||

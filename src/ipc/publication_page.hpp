@@ -12,20 +12,18 @@
 
 namespace hipvmm::detail {
 
-/// Bytes by their offsets: from `begin` to before `end`.
 struct byte_range {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
+  std::uint64_t begin = 0;  // offsets of bytes
+  std::uint64_t end = 0;    // behind the last
 
   friend bool operator==(const byte_range&, const byte_range&) = default;
-  /// Without the bytes before `low` and those from `high` on.
   [[nodiscard]] byte_range within(std::uint64_t low, std::uint64_t high) const noexcept {
     const std::uint64_t from = std::max(begin, low);
     return {from, std::max(from, std::min(end, high))};
   }
 };
 
-/// The counters of a publication that importers read without a message. Importers cannot write.
+/// The counters of a publication that importers read without a message.
 struct publication_counters {
   std::atomic<std::uint64_t> begin;  ///< of the bytes that may be read
   std::atomic<std::uint64_t> end;
@@ -38,8 +36,8 @@ inline constexpr std::size_t state_page_bytes = 4096;
 /// The owner's side: a sealed memfd; importers can change neither its contents nor its size.
 class publication_page {
  public:
-  /// Throws: out_of_memory without descriptors; ipc_error `system`, as if the kernel is older
-  /// than 5.1, which cannot seal it.
+  /// Throws: out_of_memory without descriptors; ipc_error `system`, also on Linux before 5.1, which
+  /// cannot seal it.
   publication_page();
   ~publication_page();
   publication_page& operator=(publication_page&&) = delete;
@@ -70,8 +68,8 @@ class publication_page {
 /// An importer's side.
 class state_view {
  public:
-  /// Maps the page behind `descriptor`, which stays the caller's.
-  /// Throws: ipc_error `malformed` if it is no page that its owner can no longer shrink.
+  /// The caller keeps `descriptor`. Throws: ipc_error `malformed` if the owner could still shrink
+  /// the page.
   explicit state_view(int descriptor);
   ~state_view();
   state_view& operator=(state_view&&) = delete;

@@ -24,8 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A list of withdrawn chunks may always have this length. Beyond it, it is no longer than the list
-// of published chunks, which has the same meaning.
+// The list of withdrawn chunks has at most this length, or that of the list of published chunks,
+// which tells an importer the same.
 constexpr std::size_t short_list = 256;
 
 std::vector<device_ref> devices_of(device_ref device, const std::vector<device_ref>& others) {
@@ -61,7 +61,6 @@ owned_descriptor make_wake() {
   return result;
 }
 
-/// The bytes from offset `start` on that are backed without a gap.
 std::size_t backed_bytes(const std::vector<chunk_view>& chunks, std::size_t start) {
   std::size_t end = start;
   for (const chunk_view& each : chunks) {
@@ -115,7 +114,7 @@ void publication_server::start() {
 }
 
 publication_server::~publication_server() {
-  // Before the thread is woken, which takes that only once.
+  // Before wake(), because the thread takes that only once.
   ends_ = true;
   wake();
   thread_.stop();
@@ -177,7 +176,7 @@ void publication_server::announce(
   {
     const std::lock_guard lock{mutex_};
     for (const chunk_view& each : chunks) {
-      // Older than the known chunks, if other memory was announced before.
+      // A new chunk may be older than known ones, if other memory was announced before.
       if (chunks_.count(each.serial) == 0) since = std::min(since, each.serial - 1);
     }
   }
@@ -203,7 +202,7 @@ std::uint64_t publication_server::replace_chunks(const device_by_serial& present
                                                  std::uint64_t begin) {
   std::uint64_t number = 0;
   bool starts_leases = false;
-  // Closed without the lock, as what stays in `fresh`.
+  // Closed without the lock, as is the rest of `fresh`.
   std::vector<chunk_map::node_type> ended;
   {
     const std::lock_guard lock{mutex_};
@@ -264,7 +263,7 @@ void publication_server::forget_applied() {
     if (each.has_chunks) least = std::min(least, each.applied);
   std::erase_if(withdrawn_,
                 [least](const withdrawn_chunk& each) { return each.went.epoch <= least; });
-  // Of an importer that never refreshes.
+  // An importer that never refreshes must not let the list grow.
   const std::size_t most = std::max(short_list, chunks_.size());
   if (withdrawn_.size() <= most) return;
   const auto kept = withdrawn_.end() - static_cast<std::ptrdiff_t>(most);

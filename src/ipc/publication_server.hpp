@@ -33,7 +33,7 @@ namespace hipvmm::detail {
 
 using shared_descriptor = std::shared_ptr<const shareable_handle>;
 
-/// The memory of a publication, as importers are told, and its devices in this process.
+/// The memory of a publication: its description for importers, and its devices in this process.
 struct published_memory {
   publication_header shape;
   std::vector<std::array<unsigned char, 16>> other_uuids;
@@ -61,21 +61,20 @@ class publication_server {
   publication_server& operator=(publication_server&&) = delete;
 
   [[nodiscard]] bool is_of_parent() const noexcept { return process_.is_of_parent(); }
-  /// In a child of fork() closes the listener. The rest must be left as it is: a thread of the
-  /// parent may have been changing it.
+  /// In a child of fork(): closes the path's descriptors. All else must stay as it is, because a
+  /// thread of the parent may have been changing it.
   void abandon() noexcept { path_.abandon(); }
 
-  /// Starts the thread. Throws: ipc_error `system`.
+  /// Throws: ipc_error `system`.
   void start();
-  /// Publishes those of `fresh` that are not published yet, and withdraws all chunks that are not
-  /// in `present`. Returns the number of this announcement. `begin`: of the bytes that may be read
-  /// then.
+  /// Publishes the chunks of `fresh` that are not published yet, and withdraws those not in
+  /// `present`. `begin`: the first byte that may be read then. Returns the number of the
+  /// announcement.
   std::uint64_t replace_chunks(const device_by_serial& present, chunk_map fresh,
                                std::uint64_t begin);
   /// Makes bytes readable as of announcement `number`. Pre: they are written.
   void set_range(std::uint64_t number, byte_range readable) { state_->set_range(number, readable); }
 
-  // Like the functions of publication with these names.
   void announce(const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
                 const std::function<std::vector<exported_chunk>(std::uint64_t)>& export_since,
                 stream_ref stream);
@@ -117,7 +116,7 @@ class publication_server {
   };
 
   void serve();
-  /// One pass of serve(): waits, then handles the events. Throws: std::bad_alloc.
+  /// Throws: std::bad_alloc.
   void serve_once();
   void accept_importers();
   void admit(owned_descriptor socket);
@@ -129,25 +128,20 @@ class publication_server {
   void answer(importer& one, const hello_packet& hello);
   void answer(importer& one, const request_packet& request);
   void refuse(importer& one, std::string why) const;
-  /// Returns whether one more importer would exceed the limit.
   [[nodiscard]] bool is_full() const;
   /// The number of descriptors that may go with a packet to `one`: so few that all importers
   /// together, even if none reads, leave half of the descriptors that may be on their way.
   [[nodiscard]] std::size_t descriptors_in_packet(const importer& one) const noexcept;
-  /// Drops the oldest connection that is not served, if there are too many.
   void drop_oldest_stranger();
-  /// The time from `now` until the first lease ends.
   [[nodiscard]] std::optional<std::chrono::milliseconds> next_lease_end(deadline now) const;
-  /// Cuts off importers whose lease had ended at `now`.
   void end_leases(deadline now);
   /// Starts the lease of an importer for the first withdrawal after the epoch that it has mapped.
   void start_lease(importer& one) const;
   void drop(std::list<importer>::iterator one);
   /// Forgets those of leaving_ that have read all or are gone.
   void forget_left();
-  /// Queues the chunks withdrawn since the importer had mapped epoch `since`.
   void queue_withdrawn(importer& one, std::uint64_t since) const;
-  /// Queues the list of published chunks instead.
+  /// Queues the list of published chunks, in place of the withdrawn ones.
   void queue_present(importer& one) const;
   void forget_applied();
   void wake() noexcept;
@@ -162,8 +156,9 @@ class publication_server {
   std::atomic<bool> ends_{false};
 
   // Only the thread changes the list of importers and its entries, except leases, which announce()
-  // starts. It locks for members that others read: is_known, has_chunks, applied, owes, lease_end,
-  // and the list itself. It makes no system call with the lock, because a peer could prolong it.
+  // starts. It locks for the list itself and for members that others read: is_known, has_chunks,
+  // applied, owes, lease_end. It makes no system call with the lock, because a peer could prolong
+  // it.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t epoch_ = 0;
@@ -171,8 +166,8 @@ class publication_server {
   chunk_map chunks_;
   std::vector<withdrawn_chunk> withdrawn_;  // by epoch; an importer may still have them
   std::list<importer> importers_;
-  // The thread's: connections that were dropped with descriptors on their way, which count until
-  // the peer reads or closes.
+  // Only the thread uses it: dropped connections with unread descriptors. They count as importers
+  // until the peer reads or closes.
   std::list<owned_descriptor> leaving_;
   std::uint64_t last_withdrawal_ = 0;  // the epoch in which chunks went last
   std::uint64_t forgotten_ = 0;        // of this epoch and before, withdrawn_ lacks some

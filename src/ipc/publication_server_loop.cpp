@@ -24,10 +24,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Connections without a hello, or being refused: an importer sends it at once.
+// The most connections that have not said hello, or are being refused.
 constexpr std::size_t most_strangers = 64;
 
-/// Returns whether the other side has yet to read something.
 bool has_unread(const owned_descriptor& socket) {
   int bytes = 0;
   return ::ioctl(socket.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
@@ -70,7 +69,7 @@ void publication_server::serve_once() {
     if (has_more && !each.is_stalled) events |= POLLOUT;
     waits.push_back({each.socket.get(), static_cast<short>(events), 0});
   }
-  // No event tells that the peer of a dropped importer has read, or closed, its end.
+  // No event reports that the peer of a dropped connection has read or closed.
   forget_left();
   if (!leaving_.empty()) wake_within(50);
   lacks_descriptors_ = false;
@@ -90,7 +89,7 @@ void publication_server::serve_once() {
     }
     if (!stays) drop(one);
   }
-  // Acknowledgements that had arrived were read before, even if this thread was late.
+  // Behind the reads: an acknowledgement that came in time counts even if this thread was late.
   end_leases(now);
   if ((waits[1].revents & POLLIN) != 0) accept_importers();
 }
@@ -113,7 +112,7 @@ void publication_server::accept_importers() {
 }
 
 void publication_server::admit(owned_descriptor socket) {
-  // Without members until it was checked, in case of an exception before.
+  // In the list only after the check, which may throw.
   std::list<importer> made(1);
   importer& one = made.front();
   one.socket = std::move(socket);
@@ -165,7 +164,8 @@ bool publication_server::attend(importer& one, short events, deadline polled) {
     if (one.is_dropped) return false;
     if (one.is_known) one.since = std::chrono::steady_clock::now();
   }
-  // The next poll() notices an importer that has read since then, even if this thread was late.
+  // By the time of the poll(): the next one notices an importer that has read since, even if this
+  // thread was late.
   return polled < deadline_in(options_.patience, one.since);
 }
 
@@ -185,8 +185,7 @@ bool publication_server::receive_from(importer& one) {
         break;
     }
   } catch (const ipc_error& error) {
-    // Any process could fill the error handler by connecting: the peer gets the reason and is
-    // dropped.
+    // Not reported, because any process could fill the error handler so. The peer gets the reason.
     refuse(one, error.what());
     return true;
   }
@@ -264,7 +263,7 @@ void publication_server::answer(importer& one, const request_packet& request) {
   // An importer without chunks has no withdrawn one.
   one.applied = one.has_chunks ? std::max(one.applied, request.epoch) : epoch_;
   if (one.owes && one.applied >= one.owes->epoch) start_lease(one);
-  // It gets the list of withdrawn chunks, and a new lease, but not at each request.
+  // The importer learns of the withdrawal now: it gets a new lease, but only once.
   if (one.owes && !std::exchange(one.was_told, true)) one.lease_end = deadline_in(options_.lease);
   changed_.notify_all();
   forget_applied();
@@ -377,7 +376,7 @@ void publication_server::drop(std::list<importer>::iterator one) {
     forget_applied();
   }
   owned_descriptor& socket = dropped.front().socket;
-  // A closed connection would count no more, but its descriptors would.
+  // Closed, it would count no longer, but its descriptors would.
   const bool leaves = dropped.front().may_owe_reads && has_unread(socket);
   ::shutdown(socket.get(), SHUT_RDWR);
   if (leaves) leaving_.push_back(std::move(socket));

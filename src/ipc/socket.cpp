@@ -28,13 +28,12 @@ namespace {
 /// The most descriptors that the system sends at once (SCM_MAX_FD), so that none is without room.
 constexpr std::size_t most_descriptors_sent = 253;
 
-/// Room for the descriptors of one packet, aligned as the system asks.
 template <std::size_t Count>
 struct control_buffer {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * Count)> bytes{};
 };
 
-/// Calls `call` until no signal interrupts it. A step of the protocol, which tests let fail.
+/// Repeats `call` while signals interrupt it. Tests let `step` fail.
 template <typename Call>
 ssize_t system_call(const char* step, Call call) {
   if (const int planned = fault_point(step); planned != 0) {
@@ -47,7 +46,6 @@ ssize_t system_call(const char* step, Call call) {
   }
 }
 
-/// Returns whether the errno says that the other side has gone.
 bool is_gone(int code) {
   return code == EPIPE || code == ECONNRESET || code == ENOTCONN || code == ECONNREFUSED;
 }
@@ -85,7 +83,7 @@ void discard_packet(int socket) {
   throw ipc_error{ipc_failure::malformed, what + "; the peer does not speak hipvmm's protocol"};
 }
 
-/// By which the system shows users that this namespace lacks.
+/// The user as whom the system shows users that this namespace lacks.
 ::uid_t overflow_user() {
   static const ::uid_t found = [] {
     ::uid_t number = 65534;
@@ -147,7 +145,7 @@ peer_credentials credentials_of(int socket) {
 
 void require_user(const peer_credentials& peer, const std::vector<unsigned>& others) {
   const ::uid_t own = ::geteuid();
-  // Users of other namespaces show as this one, all of them.
+  // All users of other namespaces show as this one.
   if (peer.user == overflow_user())
     throw ipc_error{ipc_failure::refused,
                     "process " + std::to_string(peer.process) + " runs as user " +
@@ -214,16 +212,16 @@ transfer_result receive_packet(int socket, received_packet& into, peer_descripto
   if (which == peer_descriptors::accepted) {
     message.msg_control = control.bytes.data();
     message.msg_controllen = control.bytes.size();
-    // Before the system makes descriptors.
+    // Now, because it may throw: the system has made no descriptors yet.
     descriptors.reserve(most_descriptors_sent);
   }
-  // The packet stays in the socket meanwhile, and refers to its descriptors: descriptors that the
-  // system cannot or may not pass are not closed.
+  // Peeks: while the packet in the socket refers to its descriptors, the system closes none that it
+  // cannot or may not pass.
   const auto look = [&] {
     return ::recvmsg(socket, &message, MSG_PEEK | MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   };
   ssize_t got = system_call("recvmsg", look);
-  // A peer that closed without having read all: its earlier packets come next.
+  // If a peer closed without having read all, its earlier packets come next.
   if (got < 0 && errno == ECONNRESET) got = look();
   if (got < 0) {
     const int code = errno;
@@ -296,13 +294,13 @@ connection connect_until(const std::string& path, deadline until) {
     connection made = connect_to(path);
     if (made.state != listener_state::busy || std::chrono::steady_clock::now() >= until)
       return made;
-    // No call waits until the listener takes another.
+    // No call waits for room in the listener's queue.
     ::usleep(1000);
   }
 }
 
 void bind_to(int socket, const std::string& path, who_connects who) {
-  // The mode that the file is made with: no moment in which others could connect.
+  // The file is made with this mode: others can connect at no moment.
   if (::fchmod(socket, who == who_connects::everybody ? 0666 : 0600) != 0)
     throw_system(errno, "fchmod", path);
   const sockaddr_un address = address_of(path);
@@ -311,7 +309,7 @@ void bind_to(int socket, const std::string& path, who_connects who) {
       }) != 0)
     throw_system(errno, "bind", path);
   if (who == who_connects::same_user) return;
-  // The umask, which is of all threads, has removed bits from the mode. Set by a descriptor,
+  // The umask, which all threads share, has removed bits from the mode. Set by a descriptor,
   // because the name could be another file's by now.
   const int planned = fault_point("open");
   const owned_descriptor made{planned != 0 ? -1

@@ -23,8 +23,8 @@ using deadline = std::chrono::steady_clock::time_point;
   return from + std::clamp<std::chrono::milliseconds>(limit, -year, year);
 }
 
-/// Owns one file descriptor: one of this process, one that a peer sent, or a connection to a peer.
-/// The destructor calls close_foreign(), so that no peer decides its duration.
+/// Owns a descriptor: this process's, one from a peer, or a connection to a peer. The destructor
+/// calls close_foreign(), because a peer could prolong a close.
 class owned_descriptor : public file_descriptor {
  public:
   using file_descriptor::file_descriptor;
@@ -48,15 +48,13 @@ struct peer_credentials {
 };
 [[nodiscard]] peer_credentials credentials_of(int socket);
 
-/// Checks the user at the other end: this process's own, or one of `others`.
-/// Throws: ipc_error `refused`, which names both.
+/// Throws: ipc_error `refused`, which names both, unless the user is this process's or in `others`.
 void require_user(const peer_credentials& peer, const std::vector<unsigned>& others);
 
 /// How a packet went. Nothing was sent or received unless `done`.
 enum class transfer_result { done, would_block, closed };
 
-/// Sends one packet without waiting.
-/// Throws: ipc_error `system`.
+/// Does not wait. Throws: ipc_error `system`.
 [[nodiscard]] transfer_result send_packet(int socket, const packet& content,
                                           const std::vector<int>& descriptors = {});
 
@@ -64,20 +62,18 @@ enum class transfer_result { done, would_block, closed };
 [[nodiscard]] transfer_result send_until(int socket, const packet& content,
                                          const std::vector<int>& descriptors, deadline until);
 
-/// A packet with the descriptors that came with it.
 struct received_packet {
   packet content;
   std::vector<owned_descriptor> descriptors;
 };
 
-/// Packets of a peer may have descriptors, or not.
 enum class peer_descriptors { accepted, refused };
 
 /// Receives one packet without waiting, and checks it. Accepted descriptors are owned here before
 /// the packet leaves the socket, so that the system closes none, which a peer could prolong.
-/// Throws: ipc_error `malformed`, `system`, with all descriptors of the packet closed; ipc_error
-/// `malformed` if descriptors are refused, and if too few numbers are left for more than the packet
-/// says, else out_of_memory: the packet stays in the socket.
+/// Throws: ipc_error `system`, and `malformed`, also if descriptors are refused or more than the
+/// packet says; out_of_memory if this process has too few free descriptors: the packet stays in the
+/// socket.
 [[nodiscard]] transfer_result receive_packet(int socket, received_packet& into,
                                              peer_descriptors which = peer_descriptors::accepted);
 
@@ -85,10 +81,8 @@ enum class peer_descriptors { accepted, refused };
 [[nodiscard]] bool wait_readable(int socket, deadline until);
 [[nodiscard]] bool wait_writable(int socket, deadline until);
 
-/// Makes a Unix socket that is non-blocking, and closed by exec.
 [[nodiscard]] owned_descriptor make_socket();
 
-/// The state of the listener at a path, and the connection to it.
 enum class listener_state { answered, absent, busy };
 struct connection {
   listener_state state;
@@ -101,12 +95,11 @@ struct connection {
 /// The same, but waits for a busy listener until the deadline.
 [[nodiscard]] connection connect_until(const std::string& path, deadline until);
 
-/// Checks the length of the path of a socket, with `extra` characters behind it.
-/// Throws: std::invalid_argument for one that is empty or too long.
+/// Throws: std::invalid_argument if a socket's path may not be `path` and `extra` characters.
 void require_socket_path(const std::string& path, std::size_t extra);
 
-/// Binds `socket` to `path`. `everybody` may connect, or only the same user. It follows no link,
-/// and changes no file except a socket of this user.
+/// `everybody` may connect, or only the same user. Follows no link, and changes no file except a
+/// socket of this user.
 /// Pre: no other user may write in the folder, or `who` is same_user.
 /// Throws: ipc_error `system`; out_of_memory.
 enum class who_connects { same_user, everybody };

@@ -17,9 +17,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// A reply has a packet for at most 16 chunks; more packets than this are an endless reply.
+// A packet has at most 16 chunks; an answer with more packets than this is endless.
 constexpr std::size_t most_packets = 1U << 16U;
-// The most requests of one refresh, which repeats its request if the owner has announced meanwhile.
+// The most requests of one refresh(), which asks again if the owner has announced meanwhile.
 constexpr int most_rounds = 16;
 
 }  // namespace
@@ -114,8 +114,8 @@ bool subscription::fetch(deadline& until, bool has_waited) {
   bool has_added = false;
   bool must_wait = false;
   std::exception_ptr failure;
-  // If the rest of the answer stayed in its queue, the owner would drop this process. So the rest
-  // is read and discarded, and requested again: behind a wait, or by the call after this failure.
+  // The owner drops a process that leaves its answer unread. So the rest is read and discarded, and
+  // requested again: after the wait, or by the next call after a failure.
   const auto apply = [&](const auto& change) {
     if (must_wait || failure) return;
     try {
@@ -135,7 +135,7 @@ bool subscription::fetch(deadline& until, bool has_waited) {
     });
   };
   for (std::size_t packets = 0; packets < most_packets; ++packets) {
-    // The limit holds for an owner that sends without end, too.
+    // The limit also holds for an owner that sends without end.
     if (packets != 0 && clock::now() >= until)
       fail(ipc_failure::timeout,
            "did not end its answer within " + std::to_string(timeout_.count()) + " ms");
@@ -149,8 +149,7 @@ bool subscription::fetch(deadline& until, bool has_waited) {
       let_go(path_ + ": " + late->text);
     // Part of the answer to an abandoned request; the current answer contains it all.
     if (!has_begun) continue;
-    // The loop ends: withdrawals precede new chunks, and the reservation limits the number of
-    // those.
+    // Otherwise an answer could add and withdraw chunks without end.
     const auto began = clock::now();
     if (has_added && !std::holds_alternative<chunk_packet>(next->content) &&
         !std::holds_alternative<complete_packet>(next->content))
@@ -245,14 +244,14 @@ void subscription::refresh(deadline until) {
   bool has_begun_anew = false;
   bool has_answer = false;
   for (int round = 0; round < most_rounds; ++round) {
-    // The range first: its epoch's list contains the chunks of the range.
+    // The range is read before the epoch: the list of that epoch then has the chunks of the range.
     const std::optional<byte_range> seen = state_->readable();
     const bool is_current = state_->epoch() == epoch_;
     if (!is_open() || (is_current && !must_acknowledge_)) {
       if (is_current && seen) readable_ = *seen;
       break;
     }
-    // Of chunks that the answer withdraws it loses the bytes.
+    // The answer's withdrawals cut their bytes off this range.
     next_ = seen.value_or(readable_);
     try {
       if (!fetch(until)) {
@@ -261,22 +260,22 @@ void subscription::refresh(deadline until) {
       }
       has_answer = true;
     } catch (const ipc_error& error) {
-      // An owner that announces again and again: the next call takes the rest.
+      // The owner announces again and again: the next call takes the rest.
       if (!has_answer || error.reason() != ipc_failure::timeout) throw;
       break;
     } catch (const unsupported&) {
       if (here_.empty() || has_begun_anew || !refuses_holes()) throw;
-      // Of several chunks that took others' places the first is beside the hole of the next. From
-      // an empty region on, by offset, there is none.
+      // If several chunks are replaced, the first is mapped beside the hole of the next. Mapped
+      // anew in the order of offsets, none is beside a hole.
       has_begun_anew = true;
       has_answer = false;
-      // First, so that the next call requests all if a chunk does not end here.
+      // Set first: if an unmap fails, the next call requests all chunks.
       epoch_ = 0;
       withdraw_all();
       continue;
     }
-    // The owner cut off replaced chunks before it sent their replacements. Such a chunk need not
-    // have been mapped here.
+    // The owner cuts replaced chunks off the range before it sends their replacements, even chunks
+    // that were never mapped here.
     if (const std::optional<byte_range> now = state_->readable(); now)
       set_readable(next_.within(now->begin, now->end));
   }

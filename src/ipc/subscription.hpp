@@ -20,7 +20,6 @@
 
 namespace hipvmm::detail {
 
-/// A chunk that an owner has sent.
 struct sent_chunk {
   chunk_record place;
   shareable_handle handle;
@@ -35,7 +34,7 @@ class subscription {
   [[nodiscard]] bool is_open() const noexcept { return !socket_.empty(); }
 
  protected:
-  /// `timeout` is for messages alone; each call has a deadline.
+  /// `timeout` is only for messages: each call has a deadline.
   subscription(std::string path, std::vector<unsigned> other_users,
                std::chrono::milliseconds timeout);
   ~subscription() { disconnect(); }
@@ -43,18 +42,15 @@ class subscription {
   /// Connects, and returns what the owner publishes. Moves `until` on by the time that HIP needs.
   /// Throws: ipc_error; out_of_memory.
   [[nodiscard]] welcome_packet connect(const element_identity& elements, deadline& until);
-  /// Takes the changes. Throws: ipc_error, and what the functions of the derived class throw.
+  /// Takes the changes. Throws: ipc_error; as the functions of the derived class.
   void refresh(deadline until);
-  /// Returns whether refresh() would take something.
   [[nodiscard]] bool has_news() const noexcept;
   /// Waits for a message that nobody requested, or for the end of the owner.
   void listen(deadline until);
-  /// Ends the connection, though a child of fork() may have it too. In such a child closes it
-  /// alone.
+  /// Ends the connection, even if a child of fork() has it too. In such a child only closes it
+  /// there.
   void disconnect() noexcept;
-  /// The process that connected.
   [[nodiscard]] const owner_process& process() const noexcept { return process_; }
-  /// Ends all chunks that are here.
   void withdraw_all() { withdraw(others_than({})); }
   [[noreturn]] void throw_malformed(const std::string& what) const;
 
@@ -66,38 +62,34 @@ class subscription {
  private:
   /// Takes new chunks, all or none. Throws: std::invalid_argument if no owner may send such chunks.
   virtual void add(std::vector<sent_chunk>& fresh) = 0;
-  /// Returns whether chunks may be in use.
   [[nodiscard]] virtual bool has_users() const { return false; }
-  /// Comes before remove().
+  /// Called before remove().
   virtual void wait_for_users() {}
-  /// Ends the chunks in these bytes, which are all there.
+  /// Pre: all of these bytes have chunks here.
   virtual void remove(std::uint64_t offset, std::uint64_t bytes) = 0;
   /// The bytes from `begin` on that have chunks here, without a gap.
   [[nodiscard]] virtual std::uint64_t backed_from(std::uint64_t begin) const = 0;
   /// Returns whether add() may throw unsupported because of holes between chunks.
   [[nodiscard]] virtual bool refuses_holes() const { return false; }
-  /// The owner has cut this process off, with a sentence. Throws: ipc_error `expired`.
+  /// Called with the owner's reason when it has cut this process off. Throws: ipc_error `expired`.
   [[noreturn]] virtual void let_go(const std::string& why) = 0;
 
   void connect(deadline until);
-  /// Throws: ipc_error that says what the owner did.
   [[noreturn]] void fail(ipc_failure reason, const std::string& what) const;
   /// The next packet. Returns nothing if the owner has gone.
   [[nodiscard]] std::optional<received_packet> receive(deadline until);
   [[nodiscard]] bool send(const packet& content, deadline until);
-  /// Requests the changes, and takes them packet by packet, so that a packet's number of
-  /// descriptors is enough. Returns false if the owner has gone. Moves `until` on by the time that
-  /// this process needs, which does not count against the owner's limit.
+  /// Requests the changes, and takes them packet by packet, so that descriptors for one packet are
+  /// enough. Returns false if the owner has gone. Moves `until` on by the time that this process
+  /// needs, which does not count against the owner's limit.
   [[nodiscard]] bool fetch(deadline& until, bool has_waited = false);
-  /// Ends chunks. Ignores those that are not here, such as those that came and went since the last
-  /// refresh.
+  /// Ignores chunks that are not here, such as those that came and went since the last refresh.
   void withdraw(const std::vector<std::uint64_t>& serials);
   /// The chunks that are here and not in `present`.
   [[nodiscard]] std::vector<std::uint64_t> others_than(
       const std::set<std::uint64_t>& present) const;
   /// Takes those chunks of the owner that are not here, all or none.
   void take(const std::vector<chunk_record>& sent, std::vector<owned_descriptor>& descriptors);
-  /// Throws: ipc_error `malformed` unless the place is within the memory, in whole granules.
   void require_sane(const chunk_record& place) const;
   /// Makes the bytes of `range` readable that are backed here.
   void set_readable(byte_range range) noexcept;

@@ -10,21 +10,17 @@
 
 namespace hipvmm {
 
-/// How a process attaches to a publication.
 struct attach_options {
-  /// The right of the memory's devices to it in this process.
-  access_right right = access_right::read;
-  /// Rights of other devices of this process: each must reach the memory.
-  access_list peers = {};
-  /// The memory's device in this process. Default: the device with the UUID that the owner reports;
-  /// some runtimes report none.
+  access_right right = access_right::read;  ///< of the memory's own devices, in this process
+  access_list peers = {};  ///< rights of other devices of this process; each must reach the memory
+  /// The memory's device in this process. Default: the device with the UUID that the owner reports.
+  /// Name it if the runtime reports no UUIDs.
   std::optional<device_ref> device = std::nullopt;
-  /// The same for publication_options::other_devices, in their order; all or none.
+  /// The same for each of publication_options::other_devices, in their order; or for none.
   std::vector<device_ref> other_devices = {};
   /// Users (uid) whose publications this process accepts, in addition to its own user.
   std::vector<unsigned> other_users = {};
-  /// The longest that one call waits for the owner.
-  std::chrono::milliseconds timeout{5000};
+  std::chrono::milliseconds timeout{5000};  ///< the longest that one call waits for the owner
 };
 
 }  // namespace hipvmm

@@ -19,14 +19,13 @@ namespace detail {
 class import_session;
 }  // namespace detail
 
-/// Memory that another process publishes, mapped in this process up to the last refresh(). Mappings
-/// stay valid after the owner has ended; no new chunks arrive then, see is_open().
+/// Memory that another process publishes, mapped in this process up to the last refresh(). After
+/// the owner has ended the mappings stay valid, and no new chunks arrive (is_open()).
 /// - Not thread-safe. In a child of fork() the destructor only closes descriptors; refresh() and
 ///   wait_for() throw unsupported.
-/// - An object that was moved from is empty: its sizes are zero, it is not open, and functions that
-///   would change it throw std::invalid_argument.
-/// - Only the contents are trusted: everything else that the owner sends is checked before it is
-///   mapped.
+/// - An object that was moved from is empty: its sizes are zero and it is not open; refresh(),
+///   wait_for() and device() throw std::invalid_argument.
+/// - Only the contents are trusted: all else that the owner sends is checked before it is mapped.
 class attached_region {
  public:
   /// Connects, reserves the addresses, and maps the chunks published so far.
@@ -42,11 +41,10 @@ class attached_region {
   attached_region(attached_region&& other) noexcept;
   attached_region& operator=(attached_region&& other) noexcept;
 
-  /// Maps the chunks announced since the last call. Returns bytes(). Without new chunks it costs
-  /// two reads of memory.
+  /// Maps the chunks announced since the last call. Returns bytes(). Without new chunks it only
+  /// reads memory that the owner shares.
   /// - Before it unmaps withdrawn or replaced chunks, it waits for `stream`. If HIP refuses rights
   ///   beside a hole, it may then map all chunks anew at the same addresses.
-  /// - It waits for the owner at most attach_options::timeout in all.
   /// Pre: if the owner may withdraw chunks, `stream` is ordered behind all work of this process
   /// that uses the bytes.
   /// Throws:
@@ -68,10 +66,9 @@ class attached_region {
   /// of the owner's range changes, for example after erase_front() of a vector.
   [[nodiscard]] void* data() const noexcept;
   [[nodiscard]] std::size_t max_bytes() const noexcept;
-  /// Throws: std::invalid_argument after a move.
   [[nodiscard]] device_ref device() const;
-  /// Returns whether the owner still published at the last wait_for(), or at the last refresh()
-  /// that fetched new chunks.
+  /// Whether the owner still published at the last wait_for(), or at the last refresh() that
+  /// fetched new chunks.
   [[nodiscard]] bool is_open() const noexcept;
   /// The chunks here, for registration with a communication library.
   [[nodiscard]] std::vector<chunk_view> chunks() const;
@@ -81,16 +78,14 @@ class attached_region {
   std::unique_ptr<detail::import_session> session_;
 };
 
-/// A growable_device_vector<T> of another process, as attached_region.
+/// A growable_device_vector<T> of another process: an attached_region that counts in elements.
 template <typename T>
 class attached_vector {
  public:
-  /// Throws: as attached_region; ipc_error `refused` if the elements are of another size or
-  /// alignment.
+  /// Throws: as attached_region; ipc_error `refused` unless the owner named elements_of<T>().
   explicit attached_vector(const std::string& path, const attach_options& options = {})
       : memory_{path, options, elements_of<T>()} {}
 
-  /// As attached_region::refresh. Returns size().
   std::size_t refresh(stream_ref stream) { return memory_.refresh(stream) / sizeof(T); }
   bool wait_for(std::size_t size, std::chrono::milliseconds timeout, stream_ref stream) {
     return memory_.wait_for(size * sizeof(T), timeout, stream);

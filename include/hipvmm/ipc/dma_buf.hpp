@@ -28,7 +28,7 @@ struct dma_buf {
 /// Exports [offset, offset + bytes) of `memory`, of any alignment, as dma-bufs. Together they hold
 /// exactly these bytes, ordered by address.
 /// - NVIDIA: one dma-buf for all neighbouring chunks of a device. AMD: one for each chunk.
-/// - A dma-buf keeps its memory until the descriptor and every registration of it are closed. It
+/// - A dma-buf keeps its memory until the descriptor and all its registrations are closed. It
 ///   covers the present chunks only: export again after growth or replacement.
 /// - The receiver reaches the whole host page of each byte on NVIDIA, the whole chunk on AMD.
 /// - Make the memory shareable (region_options::shareable): AMD exports nothing else, and NVIDIA

@@ -24,9 +24,9 @@ enum class export_kind {
 /// usable virtual memory; out_of_memory; hip_error if chunks cannot be exported.
 [[nodiscard]] export_kind export_kind_of(device_ref device);
 
-/// Returns whether chunks of `device` can be made with handle_type::fabric and exported. It makes,
-/// exports and releases a chunk of one granule, because the device's attribute is not sufficient:
-/// NVIDIA's driver also needs an IMEX channel that the user may open.
+/// Returns whether chunks of `device` can be made with handle_type::fabric and exported. It tries
+/// that with a chunk of one granule, because the device's attribute is not sufficient: NVIDIA's
+/// driver also needs an IMEX channel that the user may open.
 /// Throws: std::invalid_argument if there is no such device; out_of_memory.
 [[nodiscard]] bool exports_fabric(device_ref device);
 

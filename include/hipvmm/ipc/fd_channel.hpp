@@ -12,17 +12,15 @@
 
 namespace hipvmm {
 
-/// The users that a channel accepts, and its timeout.
 struct channel_options {
-  /// The longest that one call waits for the other side.
-  std::chrono::milliseconds timeout{5000};
+  std::chrono::milliseconds timeout{5000};  ///< the longest that one call waits for the other side
   /// Accepted users (uid) in addition to the one of this process. Root is no exception.
   std::vector<unsigned> other_users = {};
 };
 
-/// The contents of one call of send() or send_note(): chunks, a block, or a note.
+/// A received packet, or block: chunks, a block or a note; the other members are empty.
 struct channel_message {
-  std::vector<exported_chunk> chunks;   ///< at most fd_channel::max_chunks of the sent chunks
+  std::vector<exported_chunk> chunks;   ///< at most fd_channel::max_chunks of those sent
   std::optional<exported_range> block;  ///< with all of its chunks
   std::string note;                     ///< bytes of the sender's own
 };
@@ -30,8 +28,7 @@ struct channel_message {
 /// Carries exported chunks, and notes of the program, to another process: a connected Unix socket
 /// of type SOCK_SEQPACKET. docs/reference/ipc.md has the format of its packets.
 /// - Each packet is checked whole before any of it is used: format, version, counts, sizes, and the
-///   system's size of each descriptor. An invalid packet throws ipc_error; its descriptors are
-///   closed in the background. import_chunk() checks the memory again.
+///   system's size of each descriptor. import_chunk() checks the memory again.
 /// - No two threads may send, or receive, at the same time.
 /// - After `malformed`, and after a failure in the middle of a block or of several packets, close
 ///   the channel.

@@ -16,13 +16,11 @@ namespace detail {
 class imported_block_map;
 }  // namespace detail
 
-/// A block of another process's pool, mapped in this process by imported_blocks::add(). The
-/// destructor reports that this process no longer uses the block; the mapping stays for later
-/// blocks.
+/// A block of another process's pool, mapped by imported_blocks::add(). The destructor reports that
+/// this process no longer uses the block; the mapping stays for later blocks.
 /// Pre of the destructor: no work in flight uses the block.
 class imported_block {
  public:
-  /// An empty owner.
   imported_block() noexcept = default;
   ~imported_block();
   imported_block(imported_block&& other) noexcept
@@ -31,8 +29,7 @@ class imported_block {
         bytes_{std::exchange(other.bytes_, 0)} {}
   imported_block& operator=(imported_block&& other) noexcept;
 
-  /// The first byte; nullptr when empty.
-  [[nodiscard]] void* data() const noexcept;
+  [[nodiscard]] void* data() const noexcept;  ///< the first byte; nullptr when empty
   /// The size in the exporter's pool: at least the requested size, because pools round up. The
   /// exporter can send the used size in a note.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -49,9 +46,9 @@ class imported_block {
   std::size_t bytes_ = 0;
 };
 
-/// The memory of a pool, or region, of another process, mapped here chunk by chunk as its blocks
-/// arrive. Each chunk has the offset here that it has there, so that a block over several chunks is
-/// one range of addresses. A chunk is mapped once: further blocks in it cost no HIP call.
+/// The memory of a pool, or region, of another process, mapped chunk by chunk as its blocks arrive.
+/// Each chunk has the same offset here as there, so a block over several chunks is one range of
+/// addresses. A chunk is mapped once: further blocks in it cost no HIP call.
 /// - Thread-safe. In a child of fork() add(), release_unused() and chunks() throw unsupported.
 /// - Chunks stay mapped, and their memory held, until another takes their place, release_unused(),
 ///   or the end of this object and all its blocks.
@@ -79,7 +76,6 @@ class imported_blocks {
   /// Unmaps the chunks that no block uses, and returns their bytes. Pre: no work in flight uses
   /// them. Throws: hip_error.
   std::size_t release_unused();
-  /// The chunks that are mapped here.
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] device_ref device() const;
 

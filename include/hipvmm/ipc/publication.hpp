@@ -26,21 +26,20 @@ class publication_server;
 /// to it (attached_region, attached_vector). The owner announces new chunks; an importer sees them
 /// at its next refresh, and its mappings stay. A thread of the library serves the importers.
 ///
-/// - The owner waits for no importer. It drops an importer that does not answer within
-///   publication_options::patience or keeps withdrawn chunks longer than `lease`; the memory stays
-///   mapped there until that process unmaps it or ends.
+/// - The owner waits for no importer. It drops one that does not answer
+///   (publication_options::patience) or keeps withdrawn chunks too long (`lease`).
 /// - **Visible size**: importers see a size only after all work that preceded announce() in its
-///   stream has passed. So bytes below attached_region::bytes() are written, if the owner announces
-///   in the stream that writes them, or in a stream ordered behind it.
-/// - It holds descriptors of the chunks, not the object of the memory, which may move or end
-///   before. A chunk lives until no process has it.
-/// - The path of a process that died stays; the next publication there replaces it. The destructor
+///   stream has passed. Announce in the stream that writes the bytes, or in one ordered behind it:
+///   then all bytes below attached_region::bytes() are written.
+/// - It holds descriptors of the chunks; the object of the memory may move or end before it. A
+///   chunk lives until no process has it.
+/// - A process that dies leaves its path; the next publication there replaces it. The destructor
 ///   removes `path` and the folder `path.hipvmm`.
-/// - In a child of fork() the destructor only closes the socket of the path; every other function
-///   throws unsupported. The child keeps the path taken, and descriptors of the chunks, until it
-///   ends or calls exec.
-/// - An object that was moved from is empty: path() is empty, max_bytes() is 0, and every other
-///   function throws std::invalid_argument.
+/// - In a child of fork(), announce(), wait_until_withdrawn() and importers() throw unsupported. If
+///   the owner is killed, the child keeps the path taken until it destroys this object, ends or
+///   calls exec. It keeps the chunks' descriptors until it ends or calls exec.
+/// - An object that was moved from is empty: path() is empty, max_bytes() is 0, follows() is false,
+///   and the other functions throw std::invalid_argument.
 ///
 /// docs/reference/ipc.md has the protocol, its guarantees and its threat model.
 class publication {
@@ -52,45 +51,42 @@ class publication {
   /// anything else, is at `path`; out_of_memory without descriptors; ipc_error `system`.
   publication(const std::string& path, device_ref device, std::size_t max_bytes,
               element_identity elements = {}, publication_options options = {});
-  /// The same for the memory of a vector, as many addresses as it has now. Name the other devices
-  /// of a striped one.
+  /// The same for a vector, with its max_size(). Name the other devices of a striped one.
   template <typename T>
   publication(const std::string& path, const growable_device_vector<T>& vector,
               publication_options options = {})
       : publication{path, vector.device(), vector.max_size() * sizeof(T), elements_of<T>(),
                     std::move(options)} {}
-  /// Keeps the memory that a process publishes at `from` beyond the end of that process: holds its
-  /// descriptors, and publishes them at `path`, with the chunks and the readable bytes there now,
-  /// and those that come, until the owner ends or withdraws them.
+  /// Keeps memory that another process publishes at `from` beyond the end of that process: holds
+  /// the descriptors of its chunks, and publishes them at `path`. It follows the owner's changes
+  /// within some milliseconds, until the owner ends, sends invalid packets, or cuts it off by its
+  /// lease.
   /// - It maps nothing, uses no device and costs no device memory while the owner lives: one
   ///   descriptor for each chunk. It may live in any process of the owner's user.
-  /// - Changes follow within some milliseconds. wait_until_withdrawn() of the owner's publication
-  ///   does not wait for importers of this one.
-  /// - An owner that sends invalid packets, or cuts this process off by its lease, is followed no
-  ///   longer.
+  /// - wait_until_withdrawn() of the owner's publication does not wait for importers of this one.
   /// `options.patience` also limits the connection to the owner; other_devices must be empty.
   /// Throws: as the constructor above, and as that of attached_region for `from`.
   [[nodiscard]] static publication keep(const std::string& from, const std::string& path,
                                         publication_options options = {});
-  /// Returns whether it keeps the memory of an owner that still publishes.
+  /// Whether it keeps the memory of an owner that still publishes.
   [[nodiscard]] bool follows() const noexcept;
 
   ~publication();
   publication(publication&& other) noexcept;
   publication& operator=(publication&& other) noexcept;
 
-  /// Announces the chunks of `memory` to importers. Its first `bytes` bytes may be read after the
-  /// work that is now in `stream` has passed.
+  /// Announces the chunks of `memory`. Importers may read its first `bytes` bytes after the work
+  /// that is now in `stream` has passed.
   /// - Chunks that `memory` no longer has are withdrawn: importers unmap them at their next
-  ///   refresh, and map their replacements. Until then no byte from the first of them on may be
-  ///   read.
+  ///   refresh, and map their replacements. Until that work has passed no byte from the first
+  ///   withdrawn chunk on may be read; chunks erased at the front take only their own bytes away.
   /// - Announce in one stream, or in streams that are ordered behind each other.
   /// - Cost: an open descriptor of this process for each new chunk.
   /// Throws: std::invalid_argument if `memory` has a chunk of another device, exceeds max_bytes(),
-  /// was not made shareable (region_options::shareable), or if this publication keeps another's, or
-  /// is not backed for `bytes` bytes from its start; hip_error, also if `stream` is captured;
-  /// out_of_memory without descriptors. Some chunks may be announced then; the size is as before,
-  /// or ends before the first withdrawn chunk.
+  /// is not shareable (region_options::shareable) or is not backed for `bytes` bytes from its
+  /// start, or if this publication keeps another's; hip_error, also if `stream` is captured;
+  /// out_of_memory without descriptors. The chunks may be announced then; the size stays, or ends
+  /// before the first withdrawn chunk.
   void announce(region& memory, std::size_t bytes, stream_ref stream);
   /// The same for the `bytes` bytes from `offset` on, for a queue or memory without its first
   /// chunks. attached_region::data() is the first of them.
@@ -104,16 +100,13 @@ class publication {
         [&vector](std::uint64_t since) { return vector.export_chunks(since); }, stream);
   }
 
-  /// Waits until no importer has a chunk that was withdrawn before this call, because each has
-  /// looked, has gone, or was cut off by publication_options::lease. Returns false at the timeout:
-  /// then some process still maps it, and the memory comes back when that process unmaps it or
-  /// ends. Nothing else depends on it.
+  /// Waits until no attached importer has a chunk that was withdrawn before this call. Returns
+  /// false at the timeout. The memory comes back when the last process has unmapped it or ended.
   bool wait_until_withdrawn(std::chrono::milliseconds timeout);
 
   [[nodiscard]] const std::string& path() const noexcept;
   [[nodiscard]] std::size_t max_bytes() const noexcept;
-  /// Importers that are attached now.
-  [[nodiscard]] std::size_t importers() const;
+  [[nodiscard]] std::size_t importers() const;  ///< attached now
 
  private:
   using exporter = std::function<std::vector<exported_chunk>(std::uint64_t since)>;

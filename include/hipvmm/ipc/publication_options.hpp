@@ -10,7 +10,7 @@
 
 namespace hipvmm {
 
-/// The element type of a publication: both sides must name the same.
+/// The element type of a publication. An importer must name the same, or none.
 struct element_identity {
   std::size_t size = 0;   ///< bytes of an element; zero: bytes without a type
   std::size_t align = 0;  ///< its alignment; zero if `size` is
@@ -21,13 +21,11 @@ struct element_identity {
   }
 };
 
-/// The elements of a vector of T.
 template <typename T>
 [[nodiscard]] constexpr element_identity elements_of(std::uint64_t tag = 0) noexcept {
   return {sizeof(T), alignof(T), tag};
 }
 
-/// Devices, users and limits of a publication.
 struct publication_options {
   /// Further devices, at most 15, that the chunks may belong to: those of striped memory, or of
   /// chunks that region::move_range() brings. Each importer needs all of them.
@@ -37,10 +35,10 @@ struct publication_options {
   /// An importer that leaves an answer unread for so long, or a new connection that is silent for
   /// so long, is dropped.
   std::chrono::milliseconds patience{5000};
-  /// The longest that an importer may keep withdrawn chunks; zero: until it disconnects. It is cut
-  /// off if it does not refresh within this time after the announcement, or does not unmap within
-  /// this time after that refresh: wait_until_withdrawn() no longer waits for it, and its next call
-  /// throws ipc_error `expired`. Its mappings keep the memory until that process unmaps them or
+  /// The longest that an importer may keep withdrawn chunks; zero: until it disconnects. An
+  /// importer that does not refresh within this time after the announcement, or does not unmap
+  /// within this time after that refresh, is cut off: its next refresh throws ipc_error `expired`,
+  /// and wait_until_withdrawn() waits for it no longer. It keeps the memory until it unmaps it or
   /// ends.
   std::chrono::milliseconds lease{0};
   /// More importers are refused. Each costs the owner a descriptor. Silent new connections do not

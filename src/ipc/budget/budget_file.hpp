@@ -15,27 +15,25 @@
 
 namespace hipvmm::detail {
 
-/// Which budget: its name, and the device.
 struct budget_key {
   std::string name;
   device_uuid device;
 };
 
-/// Throws: std::invalid_argument for a name that a budget cannot have.
 void require_budget_name(const std::string& name);
 
 /// A mapped file of a budget, and a lock by which one process at a time joins, sets the limit or
 /// removes it. Requests take no lock.
 class budget_file {
  public:
-  /// Opens it and takes the lock, for which it waits some seconds at most. If there is no file,
-  /// makes one with `limit`, or returns null if that is zero. A new one goes again without
-  /// unlock(). Throws: ipc_error `refused` if other users may write the file or folder, or the file
-  /// has another version or PID namespace; `timeout`; `system`.
+  /// Opens the file and takes the lock, and waits for it some seconds at most. If there is no file,
+  /// makes one with `limit`, or returns null if that is zero. The destructor removes a new file
+  /// unless unlock() came before. Throws: ipc_error `refused` if other users may write the file or
+  /// folder, or if the file is of another version, or PID or time namespace; `timeout`; `system`.
   [[nodiscard]] static std::unique_ptr<budget_file> open(const budget_key& key,
                                                          std::uint64_t limit);
-  /// The same for an existing file, by its name in the folder, without the lock; null if it has
-  /// gone.
+  /// The same for an existing file, by its name in the folder, without the lock; null without a
+  /// file.
   [[nodiscard]] static std::unique_ptr<budget_file> look_at(const std::string& file);
   /// The names of all files in the folder; none without a folder.
   [[nodiscard]] static std::vector<std::string> all();
@@ -44,7 +42,7 @@ class budget_file {
 
   /// Releases the lock and closes the file, which stays mapped.
   void unlock() noexcept;
-  /// Removes the file. Pre: it is locked.
+  /// Pre: the file is locked.
   void remove();
   [[nodiscard]] budget_layout& shared() const noexcept { return *shared_; }
   /// Returns whether its name still is this file's.
@@ -53,7 +51,7 @@ class budget_file {
  private:
   budget_file(budgets_folder folder, std::string name, owned_descriptor file);
   void map();
-  /// Gives a new file its name; returns false if there is such a file, or the folder has gone.
+  /// Gives a new file its name. Returns false if another file has it, or the folder has gone.
   [[nodiscard]] bool link();
 
   budgets_folder folder_;

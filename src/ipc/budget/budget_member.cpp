@@ -27,12 +27,11 @@ using std::chrono::milliseconds;
 
 // Processes that are asked before this one may be stopped, or in a long callback.
 constexpr auto turn_patience = 100ms;
-// For work that still uses free memory of pools. Others that are asked do not wait longer for their
-// turn.
+// The wait for work that still uses free memory of pools: shorter, because the processes behind
+// this one wait for its answer.
 constexpr auto idle_patience = 50ms;
-// The interval between checks whether retired memory has been released.
 constexpr auto retired_interval = 2ms;
-// No message reports that a process was killed.
+// No message reports a killed process, so waiting processes look for the dead.
 constexpr auto death_interval = 20ms;
 constexpr auto idle_interval = 2s;
 
@@ -218,7 +217,7 @@ bool budget_member::make_room(std::size_t bytes) noexcept {
   if (!has_room && table_.reap()) has_room = table_.left() >= bytes;
   const std::lock_guard lock{mutex_};
   waiting_for_ -= bytes;
-  // Not to the deadline of this thread: others may wait on.
+  // The deadline stays, because other threads may wait on.
   table_.set_waiting(waiting_for_, waits_until_);
   if (--waiters_ == 0) no_waiter_.notify_all();
   return has_room;
@@ -234,7 +233,7 @@ void budget_member::serve(const std::stop_token& stop) noexcept {
   while (!stop.stop_requested()) {
     const std::uint32_t number = requests;
     static_cast<void>(table_.keep_record());
-    // Before it releases memory for the dead; and those who only look see what is free.
+    // Before this process releases memory in place of dead ones. Readers see the free memory too.
     table_.reap();
     if (!has_warned) {
       report_exceptions([&] {
@@ -283,8 +282,8 @@ std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
                      std::min<milliseconds>(until(*end), death_interval));
   }
   const std::lock_guard lock{mutex_};
-  // After the end: a process that leaves holds nothing in a moment, but its bytes still count. An
-  // answer would say that it kept them.
+  // No answer after end(), because it would say that this process kept its bytes: they still count,
+  // but only for a moment.
   if (!has_ended_) table_.answer(number);
   return number;
 }
@@ -309,7 +308,8 @@ bool budget_member::release_for(std::uint32_t number, const std::stop_token& sto
       report_exceptions([&] { options_.trim(static_cast<std::size_t>(bytes - retired)); });
       continue;
     }
-    // Released after work under way has passed, while a process waits for it.
+    // Retired memory is released when its work has passed. This waits only while a process needs
+    // it.
     if (retired == 0) return true;
     if (table_.header().requests != number) return false;
     wait_while_equal(table_.header().requests, number, retired_interval);

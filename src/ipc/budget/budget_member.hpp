@@ -24,7 +24,7 @@ namespace hipvmm::detail {
 /// releases memory for others.
 class budget_member final : public chunk_limit {
  public:
-  /// Takes part. Throws: as the constructor of memory_budget.
+  /// Throws: as the constructor of memory_budget.
   [[nodiscard]] static std::shared_ptr<budget_member> join(device_ref device, const budget_key& key,
                                                            std::size_t limit,
                                                            budget_options options);
@@ -33,7 +33,6 @@ class budget_member final : public chunk_limit {
   /// Takes part no longer. Does nothing the second time, and in a child of fork().
   void end() noexcept;
 
-  // As chunk_limit.
   void begin(std::size_t bytes) noexcept override;
   bool charge(std::size_t bytes) noexcept override;
   void uncharge(std::size_t bytes) noexcept override;
@@ -56,7 +55,7 @@ class budget_member final : public chunk_limit {
                 std::unique_ptr<budget_file> file);
 
   void serve(const std::stop_token& stop) noexcept;
-  /// Frees the records of dead processes if `next` has passed, which becomes later then. Returns
+  /// Frees the records of dead processes, if `next` has passed, and moves `next` on. Returns
   /// whether there were some.
   bool look_for_dead(clock::time_point& next) noexcept;
   /// Waits for its turn, releases the requested memory, and answers the newest request. Returns the
@@ -64,7 +63,7 @@ class budget_member final : public chunk_limit {
   std::uint32_t attend(const std::stop_token& stop) noexcept;
   /// Returns false if another request came during the wait for retired memory.
   [[nodiscard]] bool release_for(std::uint32_t number, const std::stop_token& stop) noexcept;
-  /// Releases up to `bytes` of the memory in the shared chunk cache.
+  /// Releases up to `bytes` from the shared chunk cache.
   void release_kept(std::size_t bytes) noexcept;
 
   const owner_process process_;

@@ -23,7 +23,7 @@ std::uint64_t above(std::uint64_t sum, std::uint64_t limit) noexcept {
   return sum > limit ? sum - limit : 0;
 }
 
-// The clock is the same in all processes of the machine.
+// The steady clock is the same in all processes of a time namespace.
 std::uint64_t milliseconds_of(std::chrono::steady_clock::time_point when) noexcept {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(when.time_since_epoch()).count());
@@ -60,7 +60,7 @@ bool budget_table::join(process_identity self, int priority, const char* program
 }
 
 bool budget_table::take_record() noexcept {
-  // Its last one may be another process's by now.
+  // The former record may be another process's by now.
   own_ = max_budget_processes;
   for (int tries = 0; tries < 2; ++tries) {
     for (std::size_t at = 0; at < max_budget_processes; ++at) {
@@ -69,7 +69,7 @@ bool budget_table::take_record() noexcept {
       step("join");
       if (!record.owner.compare_exchange_strong(free, self_ | joining)) continue;
       step("joined");
-      // Until then the memory of the last owner counts too, and is listed for none.
+      // Until this store the bytes of the last owner count, though holders() lists them for nobody.
       record.held = own_held_.load();
       record.claimed = 0;
       record.waiting_for = 0;
@@ -128,7 +128,8 @@ budget_table::sums budget_table::add_up() const noexcept {
     const budget_record& record = shared_.records[at];
     if (record.owner == 0) continue;
     if (at != own_) {
-      // Before its held bytes: a claim that succeeds meanwhile counts twice rather than not at all.
+      // Read before its held bytes: a claim that succeeds meanwhile counts twice rather than not at
+      // all.
       std::uint64_t& claimed = at < own_ ? result.claimed_before : result.claimed_behind;
       claimed = add(claimed, record.claimed);
       if (has_own && record.priority > priority_)
@@ -141,9 +142,9 @@ budget_table::sums budget_table::add_up() const noexcept {
   return result;
 }
 
-// Each announces its claim before it adds up, so of two claims that do not fit together at least
-// one sees the other. The process whose record is first keeps its claim; the other withdraws its
-// own for a moment. Another process may free this one's record meanwhile.
+// Each process announces its claim before it adds up, so of two claims that do not fit together at
+// least one process sees the other. The process whose record is first keeps its claim; the other
+// withdraws its own for a moment. Another process may free this one's record meanwhile.
 bool budget_table::claim(std::uint64_t bytes) noexcept {
   constexpr int most_tries = 200;
   constexpr int tries_with_dead = 100;
@@ -163,10 +164,11 @@ bool budget_table::claim(std::uint64_t bytes) noexcept {
     if (add(firm, add(all.claimed_before, all.claimed_behind)) <= limit) {
       fits = own->owner == self_;
     } else if (firm > limit && std::exchange(too_much, firm) != firm) {
-      // Memory that moved between two others meanwhile was counted twice: the next sum differs.
+      // Memory that moved between two others meanwhile counts twice: the next sum differs.
       continue;
     } else if (firm > limit || tries >= tries_with_dead) {
-      // Only now, because it reads /proc for each process. Others may have the memory meanwhile.
+      // Only now, because reap() reads /proc for each process. Others may have the memory
+      // meanwhile.
       own->claimed = 0;
       if (std::exchange(is_reaped, true)) break;
       if (!reap() && firm > limit) break;
@@ -193,7 +195,7 @@ void budget_table::set_waiting(std::uint64_t bytes,
     step("wait");
     own->waiting_for = bytes;
   }
-  // Other processes may have its reserved bytes now.
+  // Other processes may have the bytes that were reserved for it.
   if (bytes == 0) change_and_wake(shared_.header.changes);
 }
 
@@ -276,10 +278,10 @@ bool budget_table::reap() noexcept {
   return found;
 }
 
-// One reading can count memory twice that one process releases and another takes meanwhile, and
-// name the next owner of a record with the bytes of the last one. Two equal readings in a row are
-// taken for one moment: memory that went back and forth between them is the rare exception. If all
-// records change all the time, the last reading counts.
+// One reading can count memory twice that moves between processes meanwhile, or give a record's
+// next owner the bytes of the last one. Two equal readings in a row count as one moment, though
+// memory may have gone back and forth between them. If records change all the time, the last
+// reading counts.
 budget_table::all_held budget_table::held_at_once() const noexcept {
   constexpr int most_readings = 64;
   const auto read = [this] {

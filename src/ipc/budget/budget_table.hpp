@@ -15,9 +15,9 @@
 
 namespace hipvmm::detail {
 
-// The file of a budget: a header and the records of the processes. All changes are atomic stores,
-// and each leaves the file whole, because a process may be killed between any two. No sum is
-// stored: the bytes of all holders are the sum of the records of running processes.
+// The file of a budget: a header, and a record of each process. A process may be killed between any
+// two stores, so each store is atomic and leaves the file whole. No sum is stored: the bytes of all
+// holders are the sum over the records of running processes.
 inline constexpr std::uint64_t budget_magic = 0x7467646d6d767068;  // "hpvmmdgt"
 inline constexpr std::uint32_t budget_version = 2;
 inline constexpr std::size_t max_budget_name = 64;
@@ -25,8 +25,8 @@ inline constexpr std::size_t max_budget_processes = 128;
 inline constexpr std::size_t budget_page_bytes = 4096;
 
 struct budget_record {
-  /// Zero: the record is free, the rest means nothing. Its highest bit: it was taken, and the rest
-  /// still is the last owner's.
+  /// Zero: the record is free, the rest means nothing. Highest bit: the record was taken, the rest
+  /// is still the last owner's.
   std::atomic<process_identity> owner;
   std::atomic<std::uint64_t> held;            ///< bytes
   std::atomic<std::uint64_t> claimed;         ///< bytes that it tries to add to `held`
@@ -64,9 +64,9 @@ struct trim_request {
   bool is_turn = true;           ///< all processes asked before it have answered
 };
 
-/// The records of a budget, and the record of this process. All functions accept any contents of
-/// the table. If another process has freed this one's record, no function writes to it: this
-/// process takes another record, which counts all of its bytes.
+/// The records of a budget, and that of this process. All functions accept any contents. If another
+/// process has freed this one's record, no function writes to it: this process takes another
+/// record, which counts all of its bytes.
 class budget_table {
  public:
   /// Pre: `shared` stays mapped as long as this object lives.
@@ -75,17 +75,17 @@ class budget_table {
   /// Takes a record. Returns false if all are taken by processes that run.
   /// Pre: `program` lives as long as this object.
   [[nodiscard]] bool join(process_identity self, int priority, const char* program) noexcept;
-  /// Frees it. Pre: join() returned true.
+  /// Pre: join() returned true.
   void leave() noexcept;
-  /// Takes another record if this process has lost its own. Returns whether it has one.
+  /// Takes another record if this process has lost its own. Returns false if all are taken.
   bool keep_record() noexcept;
 
   /// Sets the bytes of this process, even beyond the limit. Not beside claim().
   void set_held(std::uint64_t bytes) noexcept;
-  /// The bytes of this process, whatever other processes have written into its record.
+  /// The true bytes of this process, even if others have written into its record.
   [[nodiscard]] std::uint64_t own_held() const noexcept { return own_held_; }
-  /// Adds `bytes` to the bytes of this process if they fit, and returns whether they did. One call
-  /// at a time. Yields to concurrent claims of other processes, for a short time.
+  /// Adds `bytes` to the bytes of this process, if they fit; returns whether they do. One call at a
+  /// time. Yields to concurrent claims of other processes for a short time.
   [[nodiscard]] bool claim(std::uint64_t bytes) noexcept;
   /// This process waits for `bytes` bytes; zero ends that.
   void set_waiting(std::uint64_t bytes, std::chrono::steady_clock::time_point until) noexcept;
@@ -105,7 +105,7 @@ class budget_table {
   [[nodiscard]] std::uint64_t most_left() const noexcept;
   [[nodiscard]] std::uint64_t held() const noexcept;
   [[nodiscard]] bool is_waiting() const noexcept;
-  /// Frees the records of processes that do not run. Returns whether there were some.
+  /// Frees the records of dead processes. Returns whether there were some.
   bool reap() noexcept;
   [[nodiscard]] std::vector<budget_holder> holders() const;
 
@@ -114,7 +114,7 @@ class budget_table {
 
  private:
   using all_held = std::array<std::pair<process_identity, std::uint64_t>, max_budget_processes>;
-  /// The owner and bytes of each record, at one moment unless all change all the time.
+  /// Owner and bytes of each record, as of one moment unless all change all the time.
   [[nodiscard]] all_held held_at_once() const noexcept;
   struct sums {
     std::uint64_t held = 0;            // by all
@@ -126,7 +126,7 @@ class budget_table {
   [[nodiscard]] sums add_up() const noexcept;
   // Both with own_mutex_ locked.
   [[nodiscard]] bool take_record() noexcept;
-  /// This process's record, another one if it lost its own; null if none is free.
+  /// Takes another record if this process has lost its own; null if none is free.
   [[nodiscard]] budget_record* own_record() noexcept;
 
   budget_layout& shared_;

@@ -24,7 +24,7 @@ constexpr const char* parent = "/dev/shm";
 
 std::string own_name() { return "hipvmm-budgets-" + std::to_string(::geteuid()); }
 
-/// The folders of this user in `shared`, by name. Others may have made some of such names, too.
+/// The folders of this user in `shared`, by name. Other users may have folders of such names.
 std::vector<std::string> own_folders(const owned_descriptor& shared) {
   const std::string name = own_name();
   std::vector<std::string> result;
@@ -39,7 +39,7 @@ std::vector<std::string> own_folders(const owned_descriptor& shared) {
   return result;
 }
 
-/// A name that no process can have taken ahead.
+/// A name that no process can take ahead.
 std::string random_name() {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)
@@ -49,7 +49,7 @@ std::string random_name() {
   return own_name() + '-' + text;
 }
 
-/// Leaves one of several folders: those in which there is no budget go.
+/// Keeps the first folder with a budget, else the first. The others go if they are empty.
 void remove_empty(const owned_descriptor& shared, const std::vector<std::string>& folders) {
   std::string kept;
   for (const std::string& each : folders) {
@@ -62,11 +62,9 @@ void remove_empty(const owned_descriptor& shared, const std::vector<std::string>
     if (each != kept) ::unlinkat(shared.get(), each.c_str(), AT_REMOVEDIR);
 }
 
-/// The only folder of this user in /dev/shm; empty if there is none and `makes` is false.
-///
-/// A process uses a folder only after it has seen no other, and soon creates a budget in it. Two
-/// processes that make one at the same time both see two folders. At most one has a budget: it
-/// stays.
+/// The only folder of this user in /dev/shm; empty if there is none and `makes` is false. If two
+/// processes make one at the same time, both see two folders. At most one has a budget, and stays,
+/// because a process uses a folder only after it has seen no other, and soon makes a budget in it.
 std::string find_folder(bool makes) {
   const owned_descriptor shared{::open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (const int code = failure_of("open", shared.get()); code != 0)
@@ -130,7 +128,7 @@ budgets_folder open_budgets_folder(bool makes) {
   result.descriptor = owned_descriptor{
       ::open(result.path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
   const int code = failure_of("open", result.descriptor.get());
-  // One of two that were made at the same time goes.
+  // Another process may have removed one of two that were made at the same time.
   if (code == ENOENT && (!makes || !is_named)) return result;
   if (code == ELOOP || code == ENOTDIR)
     refuse_budget(result.path +

@@ -15,13 +15,12 @@ struct budgets_folder {
   std::string path;
 };
 
-/// Opens the folder that HIPVMM_BUDGETS names, or else the one of this user in /dev/shm. Another
-/// user may take its name, which is no secret; then this user has another one, which all its
-/// processes find. Creates it if `makes`.
+/// Opens the folder that HIPVMM_BUDGETS names, else this user's in /dev/shm; creates it if `makes`.
+/// If another user has taken its name, all processes of this user find another one.
 /// Throws: ipc_error `refused` for a folder that other users may use; `system`.
 [[nodiscard]] budgets_folder open_budgets_folder(bool makes);
 
-/// The names in a folder, which a message calls `path`. Throws: ipc_error `system`.
+/// `path` is for messages. Throws: ipc_error `system`.
 [[nodiscard]] std::vector<std::string> entries_of(const owned_descriptor& folder,
                                                   const std::string& path);
 

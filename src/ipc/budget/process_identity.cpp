@@ -32,7 +32,7 @@ struct process_facts {
   std::uint64_t start;  // in clock ticks after boot
 };
 
-/// Reads /proc/ID/stat, without an allocation. Returns whether that succeeded.
+/// Reads /proc/ID/stat, without an allocation. Returns false if it cannot.
 bool read_facts(::pid_t process, process_facts& into) noexcept {
   std::array<char, 32> path{};
   std::snprintf(path.data(), path.size(), "/proc/%ld/stat", static_cast<long>(process));
@@ -69,7 +69,7 @@ process_identity identity_of(::pid_t process, std::uint64_t start) noexcept {
   return static_cast<std::uint64_t>(process) << id_shift | (start & start_mask);
 }
 
-/// Returns whether the system reports that the process has ended: /proc may hide it.
+/// Asks the system by another way than /proc, which may hide the process.
 bool has_ended(::pid_t process) noexcept {
   const owned_descriptor handle{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
   if (!handle.empty()) {

@@ -7,22 +7,21 @@
 
 namespace hipvmm::detail {
 
-/// A process in one word: its ID and when it started, so that a later process with the same ID is
-/// another one. Zero is none.
+/// A process in one word: its ID and start time, so a later process with that ID differs. Zero is
+/// none.
 using process_identity = std::uint64_t;
 
 /// Throws: ipc_error `system` if /proc cannot be read; `refused` if it is another PID namespace's.
 [[nodiscard]] process_identity own_process_identity();
 [[nodiscard]] ::pid_t process_of(process_identity identity) noexcept;
-/// Returns whether the process runs. A zombie does not. Without an answer of the system, the result
-/// is true.
+/// Returns whether the process runs; a zombie does not. True if the system gives no answer.
 /// - If /proc hides the process (hidepid, of another user or not dumpable), only its ID is checked:
 ///   a later process with that ID counts as the same.
-/// Pre: it is of this PID namespace, and of this time namespace.
+/// Pre: it is of this PID and time namespace.
 [[nodiscard]] bool is_running(process_identity identity) noexcept;
 
-/// The namespaces in which identities mean something: IDs are those of a PID namespace, the start
-/// and the clock of deadlines those of a time namespace.
+/// The namespaces in which identities are valid: the ID in a PID namespace, the start and the clock
+/// of deadlines in a time namespace.
 struct process_namespaces {
   std::uint64_t pid;
   std::uint64_t time;  ///< zero if the system has none

@@ -27,8 +27,7 @@ const char* name_of(exchange_function function) noexcept {
                                                  : "all_gather";
 }
 
-/// The same for arrays of the same element sizes in the same order: the size, if there is one
-/// array.
+/// Equal for equal element sizes in the same order: of one array its element size, else a hash.
 std::uint64_t bytes_of(std::initializer_list<exchange_array> arrays) noexcept {
   if (arrays.size() == 1) return arrays.begin()->element_bytes();
   std::uint64_t result = arrays.size();
@@ -37,7 +36,6 @@ std::uint64_t bytes_of(std::initializer_list<exchange_array> arrays) noexcept {
   return result | rank_agreement::several_arrays;
 }
 
-/// One call, on one rank.
 class exchange_call {
  public:
   exchange_call(const exchange_request& request, communicator& ranks, stream_ref stream)
@@ -49,7 +47,7 @@ class exchange_call {
                    request.function == exchange_function::gather ? request.root : 0} {}
 
   exchange_result run() {
-    // The default streams are those of the rank's device.
+    // A default stream is that of the rank's device.
     std::optional<scoped_device> scope;
     agreement_.attempt([&] {
       scope.emplace(ranks_.device());
@@ -76,7 +74,6 @@ class exchange_call {
     }
     return source_count();
   }
-  /// Of gather() and all_gather().
   [[nodiscard]] std::size_t source_count() const noexcept {
     return request_.arrays.begin()->source_count();
   }
@@ -99,7 +96,7 @@ class exchange_call {
             "; give a source of only these elements, such as its subspan()"};
   }
 
-  /// Checks the arguments of this rank, and plans the pieces to send.
+  /// Checks this rank's arguments, and allocates.
   void plan() {
     if (request_.arrays.size() == 0)
       throw std::invalid_argument{name() + ": no array is named; name one"};
@@ -154,11 +151,10 @@ class exchange_call {
     }
   }
 
-  /// The vector that a source is in, which moves with it, and the vectors' memory before the call.
   struct origin {
-    const growable_storage* inside;
-    std::size_t offset;
-    std::size_t capacity;
+    const growable_storage* inside;  // the vector that has the source, and moves it; null if none
+    std::size_t offset;              // of the source in that vector, in bytes
+    std::size_t capacity;            // of the receiving vector, in bytes
   };
 
   [[nodiscard]] origin origin_of(const exchange_array& array) const {
@@ -259,7 +255,7 @@ exchange_result exchange_elements(const exchange_request& request, communicator&
   try {
     return exchange_call{request, ranks, stream}.run();
   } catch (...) {
-    // Not more than there are: cannot fail.
+    // Cannot fail: the size does not grow.
     for (const exchange_array& each : request.arrays) each.resize(each.size());
     throw;
   }

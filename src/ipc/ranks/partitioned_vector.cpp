@@ -23,7 +23,7 @@ int partition::owner_of(std::size_t index) const {
   if (index >= size())
     throw std::out_of_range{"partition::owner_of: element " + std::to_string(index) +
                             " is beyond the size, " + std::to_string(size())};
-  // The first rank that ends behind it, because a rank without elements ends at its begin.
+  // The first rank that ends behind the element, because an empty rank ends where it begins.
   const auto end = std::upper_bound(begins_.begin() + 1, begins_.end(), index);
   return static_cast<int>(end - begins_.begin()) - 1;
 }

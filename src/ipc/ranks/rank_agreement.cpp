@@ -115,7 +115,7 @@ void rank_agreement::agree() {
   }
 }
 
-/// Called by all ranks, with the first one that has failed.
+/// All ranks call it, with the first rank that has failed.
 void rank_agreement::throw_failure_of(std::size_t rank) {
   call_ranks([&] { ranks_.all_gather(&text_, later(), sizeof(text)); });
   rethrow_own();

@@ -11,25 +11,24 @@
 
 namespace hipvmm::detail {
 
-/// One call of a collective function on one rank. Its ranks agree on whether all can do their part:
-/// each reports whether it failed, and the text of the first failed rank goes to all. A failure on
-/// a rank is kept and becomes part of the rank's next message, so that no rank waits for one that
-/// has thrown. It uses the communicator's memory and allocates none. A rank that failed always
-/// throws its own exception.
+/// One call of a collective function on one rank, by which the ranks agree on whether all can do
+/// their part. A rank keeps its exception and reports it with its next message, so that no rank
+/// waits for one that has thrown. The text of the first failed rank goes to all; a failed rank
+/// throws its own exception. The messages use the communicator's memory; none is allocated.
 class rank_agreement {
  public:
-  /// Allocates the memory for the agreements of `ranks`, unless its constructor did so.
-  /// Throws: std::bad_alloc.
+  /// Allocates the memory for agreements, unless the communicator's constructor did so. Throws:
+  /// std::bad_alloc.
   static void reserve(communicator& ranks);
 
-  /// `function` is the same on all ranks, as the bytes of an element and `root` are.
-  /// Throws: std::bad_alloc if a communicator of another library has not reserved.
+  /// `function`, `element_bytes` and `root` must be the same on all ranks. Throws: std::bad_alloc
+  /// if a communicator of another library has not reserved.
   rank_agreement(communicator& ranks, const char* function, std::uint64_t element_bytes,
                  int root = 0);
-  /// Bit of `element_bytes` that is not a size then, but stands for those of several arrays.
+  /// A bit of `element_bytes`: the rest is no size, but stands for the sizes of several arrays.
   static constexpr std::uint64_t several_arrays = std::uint64_t{1} << 63;
 
-  /// Runs `action`, unless an earlier one has failed, and keeps its exception.
+  /// Runs `action` unless an earlier one has failed, and keeps its exception.
   template <typename Action>
   void attempt(Action&& action) noexcept {
     if (caught_) return;
@@ -42,25 +41,25 @@ class rank_agreement {
     }
   }
 
-  /// The first message is one of these. `count` is the number of elements of this rank, or for each
-  /// rank that of set_count(); `room` is the number that this rank can receive by calls that cannot
-  /// fail. Throws: the exception kept by attempt(); rank_error of remote if another rank kept one,
-  /// of refused if ranks call different functions; as communicator.
+  /// The first message, one of these. `count`: the elements of this rank; share_counts() sends
+  /// those of set_count(). `room`: the elements that this rank can receive by calls that cannot
+  /// fail.
+  /// Throws: the exception kept by attempt(); rank_error of remote if another rank kept one, of
+  /// refused if ranks call different functions; as communicator.
   void share_count(std::size_t count);
   void share_counts(std::size_t room);
-  /// Of share_counts(), beforehand. Pre: 0 <= rank < communicator::size().
+  /// Call before share_counts(). Pre: 0 <= rank < communicator::size().
   void set_count(std::size_t rank, std::size_t count) noexcept;
-  /// The count that a rank has shared. Pre: the first message has been exchanged.
+  /// Pre: the first message has been exchanged.
   [[nodiscard]] std::size_t count_of(std::size_t rank) const noexcept;
-  /// Returns whether no rank can fail to receive its elements, the same on all ranks: each has room
-  /// for the sum of the largest counts of every rank. Pre: share_counts() has returned.
+  /// Returns, the same on all ranks, whether none can fail to receive: each has room for the sum of
+  /// all ranks' largest counts. Pre: share_counts() has returned.
   [[nodiscard]] bool all_have_room() const noexcept;
 
   /// A later message: returns if no rank has kept a failure. Throws: as share_count().
   void agree();
 
  private:
-  /// The first message.
   struct header {
     std::uint64_t element_bytes;
     std::uint64_t count;

@@ -33,12 +33,12 @@ std::string rank_text(auto rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
 
-/// The state that the ranks share. A *meeting* is a point at which each rank waits for all; the
-/// last one to come checks all parts, and does the work with the memory of all.
+/// The state that the ranks share. At a *meeting* each rank waits for all; the last to come checks
+/// all parts, and works with the memory of all.
 class thread_group {
  public:
   enum class function { all_gather, all_to_all, transfer };
-  /// The part that a rank brings to a meeting.
+  /// A rank's part of a meeting.
   struct part {
     function call = function::transfer;
     const void* mine = nullptr;
@@ -74,7 +74,6 @@ class thread_group {
     return states_[static_cast<std::size_t>(rank)];
   }
 
-  /// Throws: std::invalid_argument.
   void take(int rank, device_ref device) {
     const std::lock_guard lock{mutex_};
     if (rank < 0 || rank >= size())
@@ -96,7 +95,7 @@ class thread_group {
       if (!state(rank).is_taken) break_group(rank_failure::lost, rank);
   }
 
-  /// Waits for the other ranks up to the limit, and returns the obstacle for all, until the next
+  /// Waits for the other ranks up to the limit. Returns the obstacle for all, valid until the next
   /// meeting; null if there is none. Throws: rank_error if not all have come.
   [[nodiscard]] const verdict* meet(int rank, const part& brought) {
     std::unique_lock lock{mutex_};
@@ -109,14 +108,14 @@ class thread_group {
     return verdict_ ? &*verdict_ : nullptr;
   }
 
-  /// A meeting that moves bytes of the host. Throws: rank_error, also for an obstacle.
+  /// Throws: rank_error, also for an obstacle.
   void meet_for_host_bytes(int rank, const part& brought) {
     if (const verdict* const failure = meet(rank, brought))
       throw rank_error{failure->reason, failure->rank, failure->text};
   }
 
-  /// meet() for ranks that all go on from a meeting, without a limit: they do no more than HIP
-  /// calls that wait for no rank, and use the memory of each other until they are done.
+  /// meet() again, after a meeting to which all ranks came. It has no limit: until then the ranks
+  /// use each other's memory, and make only HIP calls that wait for no rank.
   [[nodiscard]] const verdict* meet_again(int rank, const part& brought) {
     std::unique_lock lock{mutex_};
     const unsigned meeting = meeting_;
@@ -213,7 +212,7 @@ class thread_group {
                        "; both name one piece of the same bytes, or none"};
   }
 
-  /// Bytes and number of the pieces for a rank, or from it.
+  /// Bytes and number of a rank's pieces.
   template <typename Piece>
   static std::pair<std::size_t, std::size_t> bytes_of(const std::vector<Piece>& pieces,
                                                       std::size_t rank) {
@@ -251,7 +250,6 @@ class thread_group {
 
 namespace {
 
-/// A transfer on one rank.
 class thread_transfer {
  public:
   thread_transfer(thread_group& group, int rank, const std::vector<outgoing>& out,
@@ -318,8 +316,7 @@ class thread_transfer {
     throw rank_error{found.reason, found.rank, found.text};
   }
 
-  /// Nothing that this rank has submitted uses memory of the others once `done` is, or when it
-  /// throws.
+  /// When `done` has passed, or if this throws, no work of this rank uses memory of the others.
   void receive() {
     own().is_done_recorded = false;
     try {
@@ -348,15 +345,15 @@ class thread_transfer {
     copy_peer_async(stream_, piece.data, own().device, sent->data, sender.device, piece.bytes);
   }
 
-  /// ROCm 6 lets the sender's device copy between chunks. A device without a peer has no finding of
-  /// its own about that.
+  /// On ROCm 6 the sender's device copies between chunks. The device of a rank without a peer has
+  /// no finding about that.
   void require_right(const void* target, device_ref sender) {
     if (capability_of(own().device).path() == memory_path::fallback) return;
     const memory_strategy both{
         {{own().device, capability_of(own().device)}, {sender, capability_of(sender)}}};
     if (both.peer_copies) return;
     unsigned long long flags = 0;
-    // No mapping: memory of hipMalloc.
+    // Memory of hipMalloc has no mapping.
     if (query_access(target, sender, flags) != hipSuccess) return clear_last_error();
     if (flags == hipMemAccessFlagsProtReadWrite) return;
     const std::string from = "device " + std::to_string(sender.ordinal());
@@ -377,7 +374,7 @@ class thread_transfer {
     }
   }
 
-  /// Waits until no rank uses this one's memory any more, and this one no other's.
+  /// Waits until this rank and the others use no memory of each other.
   void finish() {
     for (const outgoing& each : out_) {
       const thread_group::rank_state& receiver = group_.state(each.rank);

@@ -11,7 +11,6 @@
 
 namespace hipvmm {
 
-/// How a process takes part in a memory_budget.
 struct budget_options {
   /// Holders of a lower priority are asked first to release memory, then those of the same
   /// priority, the largest holder first. Holders of a higher priority are not asked.

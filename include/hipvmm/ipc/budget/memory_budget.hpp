@@ -40,7 +40,6 @@ class memory_budget {
   /// Leaves the budget; memory of this process no longer counts.
   ~memory_budget();
   memory_budget(memory_budget&&) noexcept;
-  /// Leaves the budget that this object had.
   memory_budget& operator=(memory_budget&&) noexcept;
 
   /// Sets the limit for all processes, now and later. Holders beyond it are asked to trim; they
@@ -50,8 +49,7 @@ class memory_budget {
   /// keeps, then asks other holders to trim. Returns whether `bytes` fit now; another process may
   /// take the room first. Within budget_options::trim it returns false at once.
   bool make_room(std::size_t bytes);
-  /// Bytes that this process holds.
-  [[nodiscard]] std::size_t bytes() const noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept;  ///< held by this process
   [[nodiscard]] budget_report report() const;
 
   /// The budgets of this user on all devices. Needs no device. Skips files of another version and

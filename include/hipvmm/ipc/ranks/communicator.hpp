@@ -29,10 +29,9 @@ struct incoming {
   std::size_t bytes;
 };
 
-/// How a communicator behaves.
 struct communicator_options {
-  /// How long a call waits for other ranks before it throws rank_error of rank_failure::timeout:
-  /// more than zero.
+  /// The longest that a call waits for other ranks, more than zero; then it throws rank_error of
+  /// rank_failure::timeout.
   std::chrono::milliseconds limit = std::chrono::minutes{5};
 };
 
@@ -46,8 +45,7 @@ class communicator {
   communicator& operator=(communicator&&) = delete;
   virtual ~communicator() = default;
 
-  /// Of this rank: 0 to size() - 1.
-  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int rank() const noexcept = 0;  ///< 0 to size() - 1
   [[nodiscard]] virtual int size() const noexcept = 0;
   /// The device of the memory that this rank sends and receives.
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
@@ -74,10 +72,10 @@ class communicator {
                         stream_ref stream) = 0;
 
  protected:
-  /// Allocates the host memory by which exchange() and partitioned_vector agree on this rank:
-  /// agreement_bytes for each rank. A communicator calls it in its constructor, so that a rank
-  /// without host memory can still inform the others. Otherwise the first exchange() allocates, and
-  /// if that fails the others wait for the limit. Pre: size() is known. Throws: std::bad_alloc.
+  /// Allocates the host memory in which exchange() and partitioned_vector agree: agreement_bytes
+  /// for each rank. A communicator calls it in its constructor: otherwise the first exchange()
+  /// allocates, and if it cannot, the other ranks wait for the limit. Pre: size() is known. Throws:
+  /// std::bad_alloc.
   void reserve_agreement() {
     agreement_.resize(static_cast<std::size_t>(size()) * agreement_bytes);
   }

@@ -54,7 +54,6 @@ void check_pieces(const std::vector<outgoing>& out, const std::vector<incoming>&
 /// The failure after which a communicator is of no more use.
 class last_failure {
  public:
-  /// Throws: the failure, if there was one.
   void require_none() const {
     if (failure_.has_value()) throw rank_error{*failure_};
   }
@@ -90,15 +89,13 @@ void keep_until_exit(T&& memory) noexcept {
 /// Throws: std::invalid_argument unless it is more than zero.
 [[nodiscard]] std::chrono::milliseconds checked_limit(const communicator_options& options);
 
-/// Waits between two checks of other ranks: at first it yields to other threads, later it sleeps,
-/// at most 0.5 ms.
+/// The wait between two checks of other ranks: yields at first, later sleeps, at most 0.5 ms.
 class rank_wait {
  public:
   explicit rank_wait(std::chrono::milliseconds limit);
   /// Something has arrived: the limit begins anew.
   void restart();
   [[nodiscard]] bool is_over() const;
-  /// Returns whether half of the limit is over.
   [[nodiscard]] bool is_half_over() const;
   void pause();
 

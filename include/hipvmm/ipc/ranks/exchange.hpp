@@ -50,10 +50,8 @@ class exchange_array {
   [[nodiscard]] const void* source() const noexcept { return source_; }
   [[nodiscard]] std::size_t source_count() const noexcept { return source_count_; }
   [[nodiscard]] std::size_t element_bytes() const noexcept { return element_bytes_; }
-  /// Elements that the vector had.
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }  ///< of the vector, before
   [[nodiscard]] growable_storage& storage() const noexcept { return *storage_; }
-  /// Sets the vector's size, without contents.
   void resize(std::size_t count) const { resize_(out_, count); }
 
  private:
@@ -87,10 +85,10 @@ exchange_result exchange_elements(const exchange_request& request, communicator&
 /// - The ranks exchange the counts first: `out` grows once, and the elements arrive at its end,
 ///   without staging. Counts may be zero.
 /// - `source`: device memory, also elements of `out`; may be changed in `stream` afterwards.
-/// - Stream: sends and receives in its order. Waits for the other ranks, up to
-///   communicator_options::limit for each step; one step less if every receiving `out` has room,
-///   capacity() - size(), for the largest counts of all ranks together and no
-///   growth_options::grow_ahead, because no rank can fail then.
+/// - Sends and receives in the order of `stream`. Waits for the other ranks, up to
+///   communicator_options::limit for each step. One step is saved if no rank can fail: every
+///   receiving `out` has room, capacity() - size(), for the sum of all ranks' largest counts, and
+///   no growth_options::grow_ahead.
 /// Throws, and `out` has its former size and elements, on every rank:
 /// - the rank at fault: std::invalid_argument if `counts` has not one entry for each rank or its
 ///   sum is not the source's size, if `stream` is captured, or if `stream` or `out` belongs to
@@ -109,7 +107,7 @@ exchange_result exchange(const Range& source, const std::vector<std::size_t>& co
       {detail::exchange_function::exchange, {{source, out}}, &counts, 0}, ranks, stream);
 }
 
-/// The same for several arrays that go by the same counts, as keys and values:
+/// The same for several arrays with the same counts, as keys and values:
 /// exchange({{keys, a}, {values, b}}, counts, ranks, stream). The ranks agree once for all arrays,
 /// and transfer one after the other; every `out` has grown, or none.
 /// Throws also: std::invalid_argument, on the rank at fault, if there is no array, if the vectors

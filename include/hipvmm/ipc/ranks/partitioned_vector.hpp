@@ -16,18 +16,15 @@
 namespace hipvmm {
 
 /// The number of elements of each rank, in the order of ranks: rank r has the global indices from
-/// offset(r) to offset(r) + size(r).
+/// offset(r) to before offset(r) + size(r).
 class partition {
  public:
-  /// No elements on `ranks` ranks.
   explicit partition(int ranks) : begins_(static_cast<std::size_t>(ranks) + 1) {}
-  /// `elements` elements on `ranks` ranks, whose numbers differ by at most one: the first ranks
-  /// have one more. Pre: ranks > 0.
+  /// The sizes differ by at most one; the first ranks have one more. Pre: ranks > 0.
   [[nodiscard]] static partition even(std::size_t elements, int ranks);
 
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(begins_.size()) - 1; }
-  /// Elements of all ranks.
-  [[nodiscard]] std::size_t size() const noexcept { return begins_.back(); }
+  [[nodiscard]] std::size_t size() const noexcept { return begins_.back(); }  ///< of all ranks
   /// Elements of a rank, and of all ranks before it. Pre: 0 <= rank < ranks().
   [[nodiscard]] std::size_t size(int rank) const noexcept {
     return begins_[static_cast<std::size_t>(rank) + 1] - offset(rank);
@@ -38,7 +35,7 @@ class partition {
   /// The rank that has the element. Cost: O(log ranks). Throws: std::out_of_range.
   [[nodiscard]] int owner_of(std::size_t index) const;
 
-  /// Changes the number of elements of a rank. Pre: 0 <= rank < ranks().
+  /// Pre: 0 <= rank < ranks().
   void resize(int rank, std::size_t elements) noexcept;
 
  private:
@@ -47,8 +44,8 @@ class partition {
 
 namespace detail {
 
-/// The collective part of partitioned_vector: update() and rebalance(), which set `parts` by the
-/// elements of each rank. Both throw: rank_error.
+/// The collective part of partitioned_vector. Both functions set `parts` by the elements of each
+/// rank. Throws, both: rank_error.
 class part_agreement {
  public:
   /// Not collective. Throws: std::bad_alloc.
@@ -80,7 +77,7 @@ struct rebalance_plan {
   };
 
   rebalance_plan(const partition& from, const partition& to, int rank);
-  /// Sends the pieces of `part` and receives those of `new_part`. Needs no memory of the host.
+  /// Allocates no memory of the host.
   void transfer(communicator& ranks, const void* part, void* new_part, std::size_t element_bytes,
                 stream_ref stream);
 
@@ -115,8 +112,7 @@ class partitioned_vector {
   using value_type = T;
   using size_type = std::size_t;
 
-  /// Makes an empty part on ranks.device(). Not collective.
-  /// Throws: as growable_device_vector.
+  /// Makes an empty part on ranks.device(). Not collective. Throws: as growable_device_vector.
   explicit partitioned_vector(communicator& ranks, const growth_options& options = {})
       : agreement_{ranks, sizeof(T)}, parts_{ranks.size()}, local_{ranks.device(), options} {}
 
@@ -125,11 +121,10 @@ class partitioned_vector {
   [[nodiscard]] growable_device_vector<T>& local() noexcept { return local_; }
   [[nodiscard]] const growable_device_vector<T>& local() const noexcept { return local_; }
 
-  /// Sizes and offsets of all parts at the last update() or rebalance(); no elements before.
+  /// Of all parts at the last update() or rebalance(), as are size() and offset(); empty before.
   [[nodiscard]] const partition& parts() const noexcept { return parts_; }
-  /// Elements of all ranks, as parts().
-  [[nodiscard]] size_type size() const noexcept { return parts_.size(); }
-  /// The global index of this rank's first element, as parts().
+  [[nodiscard]] size_type size() const noexcept { return parts_.size(); }  ///< of all ranks
+  /// The global index of this rank's first element.
   [[nodiscard]] size_type offset() const noexcept { return parts_.offset(ranks().rank()); }
 
   /// Tells every rank the sizes of all parts. Collective; uses no stream. Throws: rank_error.
@@ -209,7 +204,8 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
   drop_front(keeps() ? plan->kept_begin : size, stream);
 }
 
-// Every rank has agreed to go on: a device that refuses to release is no reason not to.
+// All ranks have agreed by now, so the call must not fail because a device refuses to release
+// memory.
 template <typename T>
 void partitioned_vector<T>::drop_front(size_type count, stream_ref stream) {
   try {

@@ -16,8 +16,8 @@ namespace detail {
 class thread_group;
 }  // namespace detail
 
-/// Ranks that are threads of this process. Each makes a thread_communicator of it. The object may
-/// end before these.
+/// Ranks that are threads of this process; each makes a thread_communicator, which may outlive
+/// this.
 class thread_ranks {
  public:
   /// Throws: std::invalid_argument unless size > 0 and options.limit > 0.
