@@ -19,7 +19,6 @@ inline constexpr std::size_t index_of(trait which) noexcept {
   return static_cast<std::size_t>(which);
 }
 
-/// How long a finding holds.
 enum class persistence {
   open,     ///< no finding: probed again, after reprobe_interval
   passing,  ///< for this process: an assumption, expected from a version, a doubtful measurement
@@ -28,27 +27,25 @@ enum class persistence {
 };
 
 namespace detail {
-/// The system clock's time, in seconds since 1970.
+/// Since 1970, by the system clock.
 [[nodiscard]] std::int64_t seconds_now() noexcept;
 
-/// The longest time that a dated finding holds, in seconds. A longer one on disk was written while
-/// the clock was ahead.
+/// In seconds. If a dated finding on disk holds longer, it was written while the clock was ahead.
 inline constexpr std::int64_t longest_dated = 24 * 3600;
 
-/// How long traits that probes left open are not probed again. A try may cost a process: code that
-/// makes regions while memory is short would otherwise pay for one each time. Tests shorten it.
+/// Open traits are probed again only after this time, because a probe may cost a process, and code
+/// may make regions again and again while memory is short. Tests shorten it.
 inline std::atomic<std::chrono::seconds> reprobe_interval{std::chrono::minutes{1}};
 }  // namespace detail
 
-/// Returns HIP's granularities as recorded in `found`; 2 MiB on a device that has none.
+/// HIP's granularities as recorded; 2 MiB on a device without any.
 [[nodiscard]] inline allocation_granularity unit_of(const capability& found) noexcept {
   const std::size_t minimum = found.minimum_granularity();
   if (minimum == 0) return {2 * MiB, 2 * MiB};
   return {minimum, found.recommended_granularity()};
 }
 
-/// The data of a capability. Findings and numbers come from probes, a file or an assumption;
-/// conclude() derives the path, the quirks and the reason for the fallback from them.
+/// The data of a capability. conclude() derives path, quirks and why_fallback from the rest.
 struct capability::record {
   std::array<finding, trait_count> findings{};
   std::array<std::string, trait_count> reasons;
@@ -68,11 +65,10 @@ struct capability::record {
   std::string why_fallback;
 
   void set(trait which, finding what, std::string reason, persistence holds);
-  /// Like set(), for a finding that holds until `seconds`.
+  /// `seconds`: as seconds_now().
   void set_until(trait which, finding what, std::string reason, std::int64_t seconds);
   [[nodiscard]] bool has(trait which) const noexcept;
-  /// Returns whether probes still have to find something out. Without virtual memory nothing else
-  /// matters.
+  /// Whether probes still have to find something out. Without virtual memory nothing else matters.
   [[nodiscard]] bool is_open() const noexcept;
   void conclude();
 };

@@ -27,16 +27,15 @@ namespace {
 
 constexpr std::string_view header = "hipvmm capability record, format 2\n";
 constexpr std::string_view fingerprint_key = "fingerprint=";
-// Before a line that holds until then: the time in seconds and a space.
+// With the time in seconds and a space, before a finding that holds until then.
 constexpr std::string_view until_mark = "until ";
-// Cut off, a file lacks its last line.
+// A file that was cut off lacks it.
 constexpr std::string_view last_line = "end\n";
-// Some tens of lines; a larger file is none of ours.
+// A record has some tens of lines.
 constexpr std::size_t most_bytes = 64 * 1024;
 
 std::string error_text() { return std::generic_category().message(errno); }
 
-/// Throws std::invalid_argument saying why, unless the file is one to believe.
 void require_trusted(const struct stat& file, file_owner whose) {
   if (!S_ISREG(file.st_mode)) throw std::invalid_argument{"it is no regular file"};
   if (static_cast<std::size_t>(file.st_size) > most_bytes)
@@ -63,7 +62,7 @@ std::string read_all(int descriptor) {
   }
 }
 
-/// The text behind the mark in `line`: a finding that counts until its time has passed.
+/// Reads a finding that holds until a time, unless that has passed.
 void read_dated(std::string_view line, capability::record& found) {
   std::int64_t until = 0;
   const std::string_view text = line.substr(until_mark.size());
@@ -81,7 +80,6 @@ void read_dated(std::string_view line, capability::record& found) {
       found.set_until(static_cast<trait>(i), dated.findings[i], dated.reasons[i], until);
 }
 
-/// Throws: std::invalid_argument, which names the fault of the text.
 capability::record parse(std::string_view text, const std::string& fingerprint) {
   if (!text.starts_with(header))
     throw std::invalid_argument{"it does not begin as records of this release do"};
@@ -118,14 +116,14 @@ bool is_for_everybody(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & S_IWOTH) != 0;
 }
 
-/// Why this user must make nothing in a folder; empty if he may. A program that root runs for a
-/// user (sudo) finds that user's folders, and would leave in them files that he cannot change.
+/// Why this user must make nothing in a folder; empty if he may. For example, a program that root
+/// runs for a user (sudo) would leave files that the user cannot change.
 std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
   if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
   if (found.st_uid != ::geteuid() && !is_for_everybody(found))
     return belongs_to_another(folder, found.st_uid);
-  // One of this user in another one's, as earlier releases left them; but an
-  // administrator may have made it for him.
+  // Earlier releases left folders of this user in another user's. In root's an administrator made
+  // it.
   const std::filesystem::path above = folder.parent_path();
   struct stat around {};
   if (::stat(above.c_str(), &around) != 0 || around.st_uid == ::geteuid() || around.st_uid == 0 ||
@@ -134,15 +132,14 @@ std::string why_not_ours(const std::filesystem::path& folder, const struct stat&
   return belongs_to_another(above, around.st_uid);
 }
 
-/// Whether the folder of a record is there, and another user's.
 bool is_in_foreign_folder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path{path}.parent_path();
   struct stat found {};
   return ::stat(folder.c_str(), &found) == 0 && !why_not_ours(folder, found).empty();
 }
 
-/// Makes the folder and at most `above` missing ones over it, for the user alone, in a folder that
-/// is his. Returns why it could not; empty if it is there.
+/// Makes the folder and at most `above` missing ones over it, for the user alone. Returns why it
+/// could not; empty if it is there.
 std::string make_folder(const std::filesystem::path& folder, int above) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
@@ -184,7 +181,7 @@ std::string cache_path(const std::string& fingerprint) {
 
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose) {
-  // As if there is none: that nothing is kept there, origin() says.
+  // No warning: origin() reports that nothing is kept there.
   if (whose == file_owner::cache && is_in_foreign_folder(path)) return std::nullopt;
   const int no_link = whose == file_owner::cache ? O_NOFOLLOW : 0;
   const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_link)};
@@ -202,7 +199,7 @@ std::optional<capability::record> read_record(const std::string& path,
 }
 
 std::string write_record(const std::string& path, const capability::record& found) {
-  // Missing may be the folder for hipvmm and the cache that it is in, and nothing above.
+  // Makes hipvmm's folder and the cache that it is in, and nothing above.
   constexpr int cache_folder = 1;
   const std::string no_folder =
       make_folder(std::filesystem::path{path}.parent_path(), cache_folder);

@@ -9,24 +9,22 @@
 // Records on disk, one file for each fingerprint.
 namespace hipvmm::detail {
 
-/// Path of the record about `fingerprint`: below $XDG_CACHE_HOME or ~/.cache. Empty without either.
+/// Below $XDG_CACHE_HOME or ~/.cache; empty without either.
 std::string cache_path(const std::string& fingerprint);
 
-/// Owner of the file that a record is read from.
 enum class file_owner {
   cache,  ///< must be the user's own, and writable for nobody else
   named,  ///< HIPVMM_CAPABILITY names it
 };
 
-/// Reads the findings about `fingerprint` from the file.
-/// - Empty if there is no file, or if the cache's folder is another user's.
-/// - Empty, with a warning to the error handler, if the file cannot be read, is not trusted, is
-///   damaged or is about something else.
+/// Reads the findings about `fingerprint` from the file. Empty if there is no file, or if the
+/// cache's folder is another user's. Empty, with a warning to the error handler, if the file cannot
+/// be read, is not trusted, is damaged or is about something else.
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose);
 
-/// Writes the lasting and dated findings of `found`. Returns the reason of a failure; empty on
-/// success. Uses a temporary file and a rename: readers see a whole file.
+/// Writes the lasting and dated findings, by a temporary file and a rename: readers see a whole
+/// file. Returns the reason of a failure; empty on success.
 std::string write_record(const std::string& path, const capability::record& found);
 
 }  // namespace hipvmm::detail

@@ -20,7 +20,7 @@ std::string uuid_text(device_ref device) {
   return uuid ? to_string(*uuid) : "none";
 }
 
-/// Access between devices: for each other device whether it reaches this one and is reached.
+/// For each other device: whether it reaches this one, and is reached.
 std::string peers_of(device_ref device) {
   std::string text;
   for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
@@ -33,8 +33,8 @@ std::string peers_of(device_ref device) {
   return text.empty() ? "none" : text;
 }
 
-/// The version of the driver's module: the runtime does not tell it, and hangs and missed mappings
-/// come from there (ROCm/rocm-systems#9820). Empty if it is the kernel's own.
+/// The version of the driver's module, which causes hangs and missed mappings
+/// (ROCm/rocm-systems#9820) and which the runtime does not report. Empty if it is the kernel's own.
 std::string module_version() {
   std::string text;
   for (const char* module : {"amdgpu", "nvidia"}) {

@@ -39,7 +39,7 @@ using record = capability::record;
 
 constexpr std::string_view assume_mark = "assume:";
 
-/// The pieces between separators; empty ones are none.
+/// Leaves out empty pieces.
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> pieces;
   while (!text.empty()) {
@@ -50,13 +50,11 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return pieces;
 }
 
-/// The requests of HIPVMM_CAPABILITY.
 struct capability_override {
   bool reprobe = false;
   std::vector<std::string> files;
   std::vector<std::string> assumptions;  // key=value
 
-  /// Adds the assumptions to `found`, marked as assumptions.
   void assume(record& found) const;
 };
 
@@ -69,8 +67,7 @@ void capability_override::assume(record& found) const {
     found.origin += (&each == &assumptions.front() ? "" : ", ") + each;
 }
 
-/// Reads HIPVMM_CAPABILITY.
-/// Throws: std::invalid_argument, which names the part that is not understood.
+/// Throws: std::invalid_argument, which names the part of HIPVMM_CAPABILITY that is not understood.
 capability_override read_capability_override() {
   capability_override request;
   // A program with rights of its own opens no file that its caller names.
@@ -101,14 +98,13 @@ capability_override read_capability_override() {
   return request;
 }
 
-/// The caller that asks.
 enum class trigger {
-  first_use,  ///< a program that will use memory soon, and knows nothing of probes
-  demand,     ///< probe_capability: all is to be found out
+  first_use,  ///< a program that will use memory soon
+  demand,     ///< probe_capability()
 };
 
-/// Answers for those that only a child may ask, if there is none: those expected of the
-/// version, or nothing. Neither is kept on disk.
+/// Answers, without a child, the probes that only a child may run: as the version suggests, or
+/// unknown. Neither answer is kept on disk.
 void answer_without_child(record& found, const std::string& why) {
   const runtime_rules& rules = rules_of_runtime();
   const auto expect = [&](const probe& which, bool yes) {
@@ -134,15 +130,14 @@ void answer_without_child(record& found, const std::string& why) {
   }
 }
 
-/// Whether a probe that answered has a `no` among its answers.
 bool is_refused(const probe& each, const record& found) {
   for (std::size_t i = 0; i < each.count; ++i)
     if (found.findings[index_of(each.first) + i] == finding::no) return true;
   return false;
 }
 
-/// Whether work passes on the device. A kernel of the program that failed meanwhile, or the end of
-/// the runtime, fails each probe: that is no answer for other processes.
+/// Whether work passes on the device. If a kernel of the program has failed meanwhile, or the
+/// runtime has ended, each probe fails: that is no answer for other processes.
 bool still_works(device_ref device) {
   try {
     const stream fresh{device};
@@ -153,10 +148,10 @@ bool still_works(device_ref device) {
   }
 }
 
-/// Answers the open traits in `found`. Returns the process that did so, as the end of a sentence.
+/// Answers the open traits in `found`. Returns the way it did, as the end of a sentence.
 std::string probe_open(device_ref device, record& found, trigger when) {
-  // On AMD's runtime even common calls have crashed or hung; on CUDA they have not, and a process
-  // more would cost each first start the better part of a second.
+  // On AMD's runtime even common calls have crashed or hung. On CUDA they have not, and a child
+  // would cost each first start the better part of a second.
   const bool is_cuda = rules_of_runtime().is_cuda;
   std::string why_no_child =
       "that takes a process of its own, which CUDA is not given at first use";
@@ -182,7 +177,7 @@ std::string probe_open(device_ref device, record& found, trigger when) {
   return "probed now in this process";
 }
 
-/// Asks again, by a kernel, traits that kernels may see otherwise than copies.
+/// Probes traits again that kernels may see otherwise than copies.
 void probe_with_kernel(const copy_kernel& kernel, device_ref device, record& found) {
   if (!kernel || found.findings[index_of(trait::virtual_memory)] != finding::yes) return;
   const auto looks = [](const probe& each) { return each.uses_kernel; };
@@ -193,7 +188,7 @@ bool lasts(persistence holds) {
   return holds == persistence::lasting || holds == persistence::dated;
 }
 
-/// The part of a record that may be kept on disk, to see whether probes have added to it.
+/// The number of answers that may be kept on disk: it shows whether probes have added any.
 std::size_t lasting_count(const record& found) {
   std::size_t count = found.descriptors_per_chunk >= 0 ? 1 : 0;
   for (const persistence each : found.persistences) count += lasts(each) ? 1U : 0U;
@@ -214,7 +209,7 @@ std::optional<record> read_kept(const capability_override& request, const std::s
   return read_record(path, fingerprint, file_owner::cache);
 }
 
-/// Puts into `kept` each lasting or dated answer that `found` has and `before` has not.
+/// Puts into `kept` the lasting and dated answers that `found` has and `before` has not.
 void take_answers(record& kept, const record& found, const record& before) {
   for (std::size_t i = 0; i < trait_count; ++i) {
     if (!lasts(found.persistences[i]) || lasts(before.persistences[i])) continue;
@@ -234,9 +229,9 @@ void take_answers(record& kept, const record& found, const record& before) {
   if (before.costs.create == 0 && found.costs.create != 0) kept.costs = found.costs;
 }
 
-/// Writes the answers that `found` has beside `before` to disk. Others there stay, because another
-/// process may have found more, or have corrected them. Returns the file, or the reason for none,
-/// to be added to the origin.
+/// Writes to disk the answers that `found` has and `before` has not. The others there stay, because
+/// another process may have found more, or have corrected them. Returns the file, or the reason for
+/// none, for the origin.
 std::string keep(const record& found, const record& before) {
   if (found.from_named_file)
     return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";
@@ -250,7 +245,6 @@ std::string keep(const record& found, const record& before) {
   return why_not.empty() ? "; kept in " + path : "; not kept, for " + why_not;
 }
 
-/// The record as callers get it.
 std::shared_ptr<const record> finish(record found, const capability_override& request) {
   for (std::string& reason : found.reasons)
     if (reason.empty())
@@ -290,14 +284,14 @@ record first_record(device_ref device, const capability_override& request) {
   return found;
 }
 
-/// Asks again the open traits in `found`.
+/// Probes the open traits again.
 void complete(device_ref device, record& found) {
   const record before = found;
   const std::string how = probe_open(device, found, trigger::first_use);
   if (lasting_count(found) > lasting_count(before)) found.origin = how + keep(found, before);
 }
 
-/// The records of this process. Never destroyed: whatever is used at exit may ask.
+/// The records of this process. Never destroyed, because code that runs at exit may ask.
 class known_devices {
  public:
   struct place {
@@ -311,7 +305,7 @@ class known_devices {
     /// Throws: unsupported in a child of fork() if another thread of its parent had the lock.
     [[nodiscard]] std::unique_lock<std::mutex> locked() {
       if (!process.is_of_parent()) return std::unique_lock{mutex};
-      // A thread of the child has it for less than that.
+      // A thread of the child would release it sooner.
       for (int tries = 0; tries < 100; ++tries) {
         if (std::unique_lock lock{mutex, std::try_to_lock}) return lock;
         std::this_thread::sleep_for(std::chrono::milliseconds{10});
@@ -325,7 +319,6 @@ class known_devices {
       found = std::move(what);
       tried = std::chrono::steady_clock::now();
     }
-    /// Whether there is something to find out, and it is time for that.
     [[nodiscard]] bool is_to_be_probed() const {
       return !given || (found->is_open() &&
                         std::chrono::steady_clock::now() - tried >= reprobe_interval.load());
@@ -338,7 +331,7 @@ class known_devices {
   }
 
  private:
-  /// One set of rules serves the waits for all devices.
+  /// Waits for all devices follow one set of rules.
   static void follow_strictest(device_ref device, device_wait_rules its) {
     static auto& all = *new std::map<int, device_wait_rules>;
     static std::mutex mutex;
@@ -358,8 +351,8 @@ class known_devices {
 }  // namespace
 }  // namespace detail
 
-// One thread probes a device, and others that want to know of it wait for its lock: HIP is called
-// under it, and nothing of the application's. Its error handler is called behind the lock.
+// One thread probes a device; others that ask wait for its lock. HIP is called under the lock, and
+// no code of the application: reports reach its error handler after the unlock.
 capability capability_of(device_ref device) {
   require_device(device);
   auto& place = detail::known_devices::of(device);
@@ -388,7 +381,7 @@ capability probe_capability(device_ref device, const copy_kernel& kernel) {
     const auto lock = place.locked();
     const detail::reports_wait wait{told};
     found.origin = detail::probe_open(device, found, detail::trigger::demand);
-    // For a kernel that makes memory of the library's.
+    // The kernel may make memory of the library's, which needs a record.
     if (!place.given) place.put(device, found, request);
   }
   detail::probe_with_kernel(kernel, device, found);

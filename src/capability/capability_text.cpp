@@ -30,7 +30,7 @@ constexpr std::array cost_keys{cost_key{"cost_reserve", &call_costs::reserve},
                                cost_key{"cost_release", &call_costs::release},
                                cost_key{"cost_free", &call_costs::free}};
 
-/// A whole number from 0 and the text behind it; nothing when there is none that fits.
+/// A number from 0 on and the text behind it; nothing if none fits.
 std::optional<std::pair<std::int64_t, std::string_view>> number_before(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -44,7 +44,7 @@ std::optional<std::int64_t> number_in(std::string_view text) {
   return found->first;
 }
 
-// A call of an hour, or a mapping that is missed for so long, is a mistake of the writer.
+// An hour: longer times are a mistake of the writer.
 constexpr std::int64_t longest_time = std::int64_t{3600} * 1'000'000'000;
 
 std::optional<std::chrono::nanoseconds> time_in(std::string_view text) {
@@ -99,7 +99,6 @@ std::string nearest_key(std::string_view key, keys known) {
                               "\" is not understood; known are " + known_keys(known)};
 }
 
-/// The place of a number that is kept as text, should `key` name one.
 void read_number(std::string_view line, std::string_view key, std::string_view value, keys known,
                  capability::record& found) {
   if (key == "visibility_delay") {

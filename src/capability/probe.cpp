@@ -40,27 +40,27 @@ constexpr std::array probes{
     probe{"uncached_chunks", trait::uncached_chunks, 1, risk::none, probe_uncached_chunks},
     probe{"descriptors_per_chunk", trait::virtual_memory, 0, risk::none, measure_descriptors},
     probe{"costs", trait::virtual_memory, 0, risk::none, measure_costs},
-    // They wait for the whole device.
+    // Both wait for the whole device.
     probe{"counts_ending_streams", trait::counts_ending_streams, 1, risk::child_only,
           probe_counts_ending_streams},
     probe{"free_waits", trait::free_waits, 1, risk::child_only, probe_free_waits},
-    // On AMD's runtime the host is held up until the probe lets the device go on.
+    // On AMD's runtime the host stands still until the probe lets the device go on.
     probe{"pools_reuse_in_order", trait::pools_reuse_in_order, 2, risk::child_only, probe_pools},
-    // It starts the peers, each with a share of memory and of time.
+    // It starts the peers, and each takes memory and time.
     probe{"peer_access", trait::peer_access, 1, risk::child_only, probe_peer_access},
-    // Up to ROCm 7.0 the value is followed as a pointer.
+    // ROCm up to 7.0 follows the value as a pointer.
     probe{"imports_by_value", trait::imports_by_value, 1, risk::child_only, probe_imports_by_value},
-    // ROCm 6 and 7.2 count no reference, so that the memory of the handle is gone.
+    // ROCm 6 and 7.2 count no reference: the handle's memory is gone.
     probe{"retains_chunks", trait::retains_chunks, 1, risk::child_only, probe_retains_chunks},
-    // Up to ROCm 6.4 the addresses are lost.
+    // ROCm up to 6.4 loses the addresses.
     probe{"unmaps_many", trait::unmaps_many, 1, risk::child_only, probe_unmaps_many},
     // May hang (ROCm/rocm-systems#10879) or stop the device.
     probe{"host_access", trait::host_access, 1, risk::child_only, probe_host_access},
     probe{"keeps_read_only", trait::keeps_read_only, 1, risk::child_only, probe_keeps_read_only},
     // On ROCm 6 the peer's engine faults, and the process ends.
     probe{"peer_copies", trait::peer_copies, 1, risk::child_only, probe_peer_copies},
-    // ROCm to 7.2 may note a mapping that it did not make: later mappings at these addresses cannot
-    // be granted or unmapped. So no probe follows in its process.
+    // ROCm up to 7.2 may note a mapping that it did not make: later mappings at these addresses
+    // cannot be granted or unmapped. So this probe is the last in its process.
     probe{"reports_failed_map", trait::reports_failed_map, 1, risk::child_only,
           probe_reports_failed_map}};
 static_assert(probes.back().first == trait::reports_failed_map);
@@ -81,7 +81,6 @@ bool takes_no_memory(std::string_view call) {
   return call == "hipMemMap" || call == "hipMemSetAccess";
 }
 
-/// Runs `body` and turns its exceptions into answers of `each`.
 template <class Body>
 void attempt(const probe& each, capability::record& found, const std::string& during, Body body) {
   constexpr int most_attempts = 3;
@@ -106,7 +105,7 @@ void attempt(const probe& each, capability::record& found, const std::string& du
       if (error.code() != hipErrorOutOfMemory)
         return answer_all(each, found, finding::no, what, persistence::lasting);
       // With a second GPU that cannot map, every map is out of memory (ROCm/ROCR-Runtime#287). That
-      // is no shortage, but as it looks like one it is not kept on disk.
+      // looks like a shortage, so it is not kept on disk.
       if (!takes_no_memory(error.call())) return leave_open(each, found, what);
       if (attempts == most_attempts)
         return answer_all(each, found, finding::no, what + ", each time", persistence::passing);
@@ -114,7 +113,7 @@ void attempt(const probe& each, capability::record& found, const std::string& du
   }
 }
 
-/// Few bytes beside the memory of the device, and the size that the library uses if there is room.
+/// The size that the library uses, but at most a 64th of the device's memory.
 std::size_t unit_for(device_ref device, const allocation_granularity& granularity) {
   constexpr std::size_t usual = 2 * MiB;
   constexpr std::size_t share = 64;
@@ -145,7 +144,7 @@ void run_here(device_ref device, capability::record& found, const probe_run& how
       current.emplace(device);
       queue.emplace(device);
     } catch (const hip_error& error) {
-      // A device that is not well, and nothing about its virtual memory.
+      // The device fails; that says nothing about its virtual memory.
       leave_open(*first, found, sentence_of(error, during));
     }
   });

@@ -12,55 +12,49 @@
 
 namespace hipvmm::detail {
 
-/// The making of a chunk without properties, as probe_site::during says it.
+/// The value of probe_site::during while a chunk without properties is made.
 inline constexpr std::string_view plain_chunk = "when a chunk was created";
 
-/// The device and stream that probes use, and the record they write to.
 struct probe_site {
   device_ref device;
   std::size_t unit;  // bytes of the chunks that probes make
   const stream& queue;
   const copy_kernel& kernel;  // may be empty
   capability::record& found;
-  /// The action under way, as "when ...": continues the sentence of a failure.
+  /// The action under way, "when ...": the end of a sentence about a failure.
   std::string during;
 
   void answer(trait which, finding what, std::string reason,
               persistence holds = persistence::lasting) {
     found.set(which, what, std::move(reason), holds);
   }
-  /// Answers `yes` if the probe has `seen` that, else `no`, for good.
+  /// A lasting answer: yes if `seen`, else no.
   void answer(trait which, bool seen, std::string yes, std::string no) {
     answer(which, seen ? finding::yes : finding::no, seen ? std::move(yes) : std::move(no));
   }
 };
 
-/// Whether a probe may run in a process that its failure would harm.
 enum class risk {
   none,
   child_only,  ///< it may crash, fault the device, hang, lose addresses or start other devices
 };
 
-/// A test of one property of a device's memory. Answers `count` traits from `first` on; probes that
-/// measure answer none.
+/// Answers `count` traits from `first` on; a probe that only measures answers none.
 struct probe {
   std::string_view name;
   trait first;
   std::size_t count;
   risk danger;
   void (*run)(probe_site& site);
-  /// Repeats the probe with the caller's kernel if there is one.
-  bool uses_kernel = false;
+  bool uses_kernel = false;  ///< runs again with the caller's kernel, if there is one
 
   [[nodiscard]] bool is_open(const capability::record& found) const noexcept;
 };
 
-/// Gives all traits of `each` the same answer.
 void answer_all(const probe& each, capability::record& found, finding what,
                 const std::string& reason, persistence holds);
 
-/// All probes in the order in which they run: those that may leave a device in a bad state are
-/// last.
+/// In the order in which they run: those that may leave a device in a bad state are last.
 std::span<const probe> all_probes() noexcept;
 
 void probe_virtual_memory(probe_site& site);
@@ -93,19 +87,16 @@ void measure_descriptors(probe_site& site);
 void measure_costs(probe_site& site);
 
 struct probe_run {
-  /// Selects probes; the others answer nothing.
   std::function<bool(const probe&)> wants;
   const copy_kernel& kernel;
-  /// Called before and after each probe, by the thread that runs them.
+  /// Called before and after each probe, by the thread that runs it.
   std::function<void(const probe&)> begins = [](const probe&) {};
   std::function<void(const probe&)> ended = [](const probe&) {};
 };
 
-/// Runs the selected probes in this process, on a separate thread: the caller's device and stream
-/// captures stay as they are.
-/// - A shortage of memory, addresses, descriptors or threads leaves the traits open.
-/// - An error of HIP is a no.
-/// Throws: as `kernel`.
+/// Runs the probes that `how` wants in this process, on a thread of their own: the caller's device
+/// and stream captures stay as they are. A shortage of memory, addresses, descriptors or threads
+/// leaves the traits open; an error of HIP is a no. Throws: as `kernel`.
 void run_probes(device_ref device, capability::record& found, const probe_run& how);
 
 }  // namespace hipvmm::detail

@@ -18,7 +18,7 @@
 namespace hipvmm::detail {
 namespace {
 
-// The lines beside findings.
+// Lines other than findings.
 constexpr std::string_view fingerprint_mark = "fingerprint ";
 constexpr std::string_view begin_mark = "begin ";
 constexpr std::string_view end_mark = "end";
@@ -31,12 +31,11 @@ const probe* probe_named(std::string_view name) {
   return nullptr;
 }
 
-/// Names with commas around each.
+/// `names` has a comma around each.
 bool lists(std::string_view names, std::string_view name) {
   return names.find(std::string{","}.append(name).append(",")) != std::string_view::npos;
 }
 
-/// One child from its start to its end.
 class conversation {
  public:
   conversation(device_ref device, capability::record& found, const std::string& program,
@@ -64,8 +63,7 @@ class conversation {
     }
   }
   [[nodiscard]] const probe* begun() const noexcept { return begun_; }
-  /// How it broke.
-  [[nodiscard]] const std::string& what() const noexcept { return what_; }
+  [[nodiscard]] const std::string& what() const noexcept { return what_; }  ///< how it broke
 
  private:
   static std::vector<std::string> arguments(device_ref device, const std::string& program,
@@ -94,7 +92,7 @@ class conversation {
     } else if (line.starts_with(open_mark)) {
       read_line(after(open_mark), keys::all, persistence::open, {}, found_);
     } else {
-      // The program marks findings that only hold for now, which are not written to disk.
+      // The program marks findings that are not to be written to disk.
       const bool passing = line.starts_with("passing ");
       read_line(passing ? line.substr(8) : line, keys::all,
                 passing ? persistence::passing : persistence::lasting, {}, found_);
@@ -110,8 +108,8 @@ class conversation {
   std::string what_;
 };
 
-/// A probe killed from outside says nothing about the device: it is not repeated while this process
-/// lives, but by the next one. A silent probe may hang, or be starved by a busy machine.
+/// A probe killed from outside says nothing about the device: the next process repeats it. A silent
+/// probe may hang, or be starved by a busy machine.
 void note_broken(const probe& broken, capability::record& found, const std::string& how,
                  conversation::result came) {
   constexpr std::int64_t hour = 3600;
@@ -153,7 +151,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
       const bool is_again = came == conversation::result::silent_in_probe && silent == &broken;
       silent = nullptr;
       ++broke;
-      // Unless it had answered, and the process broke between two probes.
+      // It is not open if the process broke after its answer.
       if (broken.is_open(found))
         note_broken(broken, found,
                     talk.what() + (is_again ? ", and before" + before.substr(before.find(" for"))
@@ -169,7 +167,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
     }
     if (found.findings[index_of(trait::virtual_memory)] == finding::no) return {};
   }
-  // A probe that ends other processes is not tried in this one.
+  // A probe that ends processes is not tried in this one.
   for (std::size_t i = 0; i < trait_count; ++i)
     if (found.persistences[i] == persistence::open)
       found.set(static_cast<trait>(i), finding::unknown,
@@ -188,7 +186,7 @@ namespace {
 
 void say(const std::string& text) {
   std::fputs(text.c_str(), stdout);
-  // The next probe may be the last.
+  // The next probe may end the process.
   std::fflush(stdout);
 }
 

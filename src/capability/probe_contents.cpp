@@ -25,8 +25,8 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::size_t pattern_bytes = word_count * sizeof(word);
 
-/// As carries(), but a kernel copies bytes of `spare` to `to`, and another copies those at
-/// `from` to the second page of `spare`: memory that is visible.
+/// As carries(), but by kernels: one copies bytes of `spare` to `to`, another those at `from` to
+/// the second page of `spare`, which is visible memory.
 bool carries_by_kernel(const probe_site& site, void* spare, void* to, const void* from, word seed) {
   auto* const sent = static_cast<word*>(spare);
   word* const got = sent + word_count;
@@ -39,15 +39,13 @@ bool carries_by_kernel(const probe_site& site, void* spare, void* to, const void
   return words_at(site.queue, got) == words;
 }
 
-/// Memory for the bytes that kernels send and get.
 mapped_row visible_row(probe_site& site) {
   mapped_row row = granted_row(site, 1);
   static_cast<void>(carries_in_time(site, row.at(0), row.at(0), 20));
   return row;
 }
 
-/// The time from `mapped` until `look` gives true; nothing when that is too long. Zero when it does
-/// at once.
+/// The time from `mapped` until `look` gives true, zero if at once; nothing if it takes too long.
 template <class Look>
 std::optional<std::chrono::nanoseconds> time_until(clock::time_point mapped, Look look) {
   if (look()) return std::chrono::nanoseconds{0};
@@ -100,7 +98,7 @@ void probe_crosses_chunks(probe_site& site) {
   void* const across = static_cast<char*>(row.at(1)) - pattern_bytes / 2;
   bool seen =
       carries_in_time(site, row.at(0), row.at(0), 30) && carries_in_time(site, across, across, 31);
-  // On the device too: from there to the first mapping.
+  // Also on the device: from there to the first mapping.
   copy(site.queue, row.at(0), across, pattern_bytes);
   seen = seen && words_at(site.queue, row.at(0)) == pattern(31);
   if (seen && site.kernel) {
@@ -116,8 +114,7 @@ void probe_crosses_chunks(probe_site& site) {
 
 namespace {
 
-/// Two reservations of one unit each, the second right behind the first; nothing if HIP gives
-/// other addresses than those asked for.
+/// Two reservations of one unit, one right behind the other; nothing if HIP ignores the hints.
 std::optional<std::pair<address_reservation, address_reservation>> neighbours(probe_site& site) {
   site.during = "when neighbouring addresses were reserved";
   // Another thread may take them in between.
@@ -141,7 +138,7 @@ std::optional<std::pair<address_reservation, address_reservation>> neighbours(pr
 void probe_crosses_reservations(probe_site& site) {
   auto addresses = neighbours(site);
   if (!addresses)
-    // For a day, because where addresses are given out by no hint each process would ask in vain.
+    // For a day: if HIP follows no hint, each process would ask in vain.
     return site.found.set_until(trait::crosses_reservations, finding::unknown,
                                 "not found out: no two neighbouring reservations could be made",
                                 seconds_now() + longest_dated);
@@ -183,7 +180,7 @@ void probe_coherent_aliases(probe_site& site) {
   site.during = "when one chunk was used at two addresses";
   void* const here = maps[0].get();
   void* const there = maps[1].get();
-  // Each address first shows the other's bytes from before, so that caches have them.
+  // First each address shows the other's bytes, so that caches have them.
   bool same = carries_in_time(site, here, there, 40);
   same = carries_in_time(site, there, here, 41) && same && carries(site, here, there, 42);
   if (same && site.kernel) {
@@ -300,8 +297,8 @@ void probe_peer_copies(probe_site& site) {
 
 namespace {
 
-/// A pipe, by which the kernel of the system touches memory in this process's name: it reports a
-/// fault, which would end a program that touches the memory itself.
+/// A pipe, by which the system touches memory for this process: it reports a fault that would end a
+/// program which touches the memory itself.
 class touching_pipe {
  public:
   touching_pipe() {

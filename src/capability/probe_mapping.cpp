@@ -28,7 +28,7 @@ void probe_virtual_memory(probe_site& site) {
 
 namespace {
 
-/// Whether a chunk that `make` makes, named in messages, can be used as any other.
+/// Whether a chunk of `make` can be used as any other. `name` is for messages.
 template <class Make>
 void probe_kind(probe_site& site, trait which, const std::string& name, Make make) {
   mapped_row row{site, 1};
@@ -93,7 +93,7 @@ void probe_unmaps_each(probe_site& site) {
 
 namespace {
 
-/// Whether the addresses of `base` can be had again: freed ones as a rule can.
+/// Whether freed addresses can be reserved again, as is the rule.
 bool is_to_be_had_again(void* base, std::size_t bytes) {
   const address_reservation again{bytes, 0, base};
   return again.get() == base;
@@ -118,7 +118,7 @@ void probe_unmaps_many(probe_site& site) {
   site.during = "when addresses were freed whose three mappings had been undone by one call";
   row.addresses.free();
   site.during = "when addresses were reserved again";
-  // ROCm 6.2 says that it freed them, and has not (ROCm/ROCR-Runtime#285).
+  // ROCm 6.2 reports that it freed them, and has not (ROCm/ROCR-Runtime#285).
   if (tells && !is_to_be_had_again(base, bytes))
     return site.answer(trait::unmaps_many, finding::no,
                        "addresses whose three mappings had been undone by one call were freed, and "
@@ -129,7 +129,6 @@ void probe_unmaps_many(probe_site& site) {
 
 namespace {
 
-/// Whether each mapping of `row` holds bytes that are copied to it.
 bool all_carry(const probe_site& site, const mapped_row& row, word seed) {
   bool seen = true;
   for (const mapping& each : row.maps)
@@ -140,9 +139,8 @@ bool all_carry(const probe_site& site, const mapped_row& row, word seed) {
 }  // namespace
 
 void probe_tail_access(probe_site& site) {
-  // ROCm 7.0 to 7.2 take a range if mappings of its reservation, counted in an order that is not
-  // that of the addresses, have its size together. Of two sizes one comes first, so granting both
-  // alone shows it for certain, and so does a third mapping behind a hole.
+  // See rights_setting for ROCm 7.0 to 7.2. Of two sizes one comes first in its order, so granting
+  // both alone shows the defect for certain, and so does a third mapping behind a hole.
   mapped_row beside{site, 3};
   beside.add_at(0, 1);
   beside.add_at(1, 2);
@@ -215,7 +213,7 @@ void probe_reports_failed_map(probe_site& site) {
   const physical_chunk other{site.device, site.unit};
   try {
     mapping wrong{row.addresses, 0, other};
-    // There is but one mapping, and the row undoes it.
+    // There is only one mapping, which the row undoes.
     static_cast<void>(wrong.release());
   } catch (const hip_error& error) {
     if (error.code() == hipErrorOutOfMemory) throw;

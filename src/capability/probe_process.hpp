@@ -11,21 +11,19 @@
 
 namespace hipvmm::detail {
 
-/// Runs a program that writes lines to its standard output. The destructor ends it.
-/// - It inherits the environment.
-/// - It inherits only the three standard descriptors, of which only the output is connected (before
-///   glibc 2.34 also descriptors that are not closed on exec).
-/// - It is a process group of its own: Ctrl-C in the application's terminal does not reach it.
+/// Runs a program that writes lines to its standard output; the destructor ends it. It inherits the
+/// environment, and of descriptors its output alone (before glibc 2.34 also those without
+/// close-on-exec). It is a process group of its own: Ctrl-C in the application's terminal does not
+/// reach it.
 class probe_process {
  public:
-  /// Starts `program`. The first of `arguments` is the name that it is started by.
-  /// Throws: std::system_error.
+  /// The first of `arguments` is the name that `program` is started by. Throws: std::system_error.
   probe_process(const std::string& program, const std::vector<std::string>& arguments);
   ~probe_process();
   probe_process& operator=(probe_process&&) = delete;
 
   enum class reading { line, end, late };
-  /// Reads the next line, without its line end, within `patience`. `end`: the output has ended.
+  /// Reads the next line, without its line end. `end`: of the output; `late`: after `patience`.
   reading read_line(std::string& line, std::chrono::milliseconds patience);
 
   struct ending {
@@ -34,9 +32,9 @@ class probe_process {
   };
   /// Kills the program unless it has ended, and returns how it ended.
   ending end();
-  /// Converts a status that wait() returned into how the process ended.
+  /// `status`: from wait().
   static ending ending_of(int status);
-  /// Returns whether the system reports how children end: not while SIGCHLD is ignored.
+  /// Whether the system reports how children end: not while SIGCHLD is ignored.
   static bool sees_ends() noexcept;
 
  private:

@@ -30,8 +30,8 @@ namespace {
 
 using std::filesystem::path;
 
-// HIPVMM_INSTALLED_PROBE, the place of installation, goes first. A program that is built, or was
-// moved after its installation, is found from the place of the library or the program.
+// The place of installation first. Beside the library or the program: a program that was built, or
+// moved after its installation.
 std::vector<path> places() {
   std::vector<path> result{HIPVMM_INSTALLED_PROBE};
   std::vector<path> folders;
@@ -49,8 +49,8 @@ std::vector<path> places() {
   return result;
 }
 
-/// A path by which others than root and this user could put another program at `file`: the first
-/// part of its path that they may change. Empty if nobody can.
+/// The first part of the path that others than root and this user may change, to put another
+/// program at `file`; empty if there is none.
 std::string changeable_by_others(const path& file) {
   for (path part = file;; part = part.parent_path()) {
     struct stat found {};
@@ -64,8 +64,8 @@ std::string changeable_by_others(const path& file) {
   }
 }
 
-/// Whether the library is part of the running program, rather than of a shared library, and the
-/// system started that program, rather than a loader that was named before it.
+/// Whether the library is linked into the running program, and the system started that itself: not
+/// a loader that was named before it.
 bool is_linked_in() {
   if (::getauxval(AT_BASE) == 0) return false;
   Dl_info program{};
@@ -82,7 +82,7 @@ std::optional<int> ordinal_in(std::string_view text) {
   return value;
 }
 
-/// Goes on in a child. This process reports the end of the child and takes it for its own.
+/// Goes on in a child; this process reports how the child ends, and ends alike.
 void watch_child() {
   const ::pid_t watching = ::getpid();
   const ::pid_t child = ::fork();
@@ -99,11 +99,11 @@ void watch_child() {
 }
 
 [[noreturn]] void answer_request(int argc, char** argv) {
-  // To crash is part of the trade: no core, and no probe outlives its caller.
+  // Probes may crash: no core, and no probe outlives its caller.
   constexpr rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Before the runtime is there, which a fork would lose.
+  // Before the runtime starts, because a fork would lose it.
   const bool watches = argc == 5 && std::string_view{argv[4]} == watch_option;
   if (watches) watch_child();
   require_device(device_ref{0});
@@ -116,13 +116,13 @@ void watch_child() {
                                 "; usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]"};
   }
   run_as_child(device_ref{*device}, without ? argv[3] : "");
-  // Memory that probes lose on purpose, and runtimes that hang at the end, are nobody's business.
+  // Skips destructors: probes lose memory on purpose, and runtimes may hang at the end.
   std::fflush(stdout);
   ::_exit(0);
 }
 
-/// Makes a program that has the library linked into it the program that probes, if the library
-/// has started it as such. It runs before all that the program itself constructs.
+/// Makes a program with the library linked in the program that probes, if started as such. Runs
+/// before all constructors of the program.
 [[gnu::constructor(101)]] void be_probe_of_own_program(int argc, char** argv) noexcept {
   if (argc < 1 || argv == nullptr || argv[0] == nullptr || own_probe_name != argv[0]) return;
   if (::getauxval(AT_SECURE) != 0) return;
@@ -132,7 +132,7 @@ void watch_child() {
 }  // namespace
 
 probe_program find_probe_program() {
-  // A user that starts a program with rights of its own must not choose the programs it runs.
+  // A user who starts a program with rights of its own must not choose the programs that it runs.
   if (::getauxval(AT_SECURE) != 0) return {{}, "a program with rights of its own starts no other"};
   if (const char* const named = environment("HIPVMM_PROBE"); named != nullptr && *named != '\0') {
     if (std::string{named} == "none") return {{}, "HIPVMM_PROBE=none forbids a process for it"};

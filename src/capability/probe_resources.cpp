@@ -27,7 +27,7 @@
 namespace hipvmm::detail {
 namespace {
 
-/// The fate of the memory of a few chunks; nothing if free memory changed by other hands.
+/// Whether the memory of a few chunks returned; nothing if others changed free memory.
 struct returned {
   std::optional<bool> early;  // when unmapped and released
   std::optional<bool> late;   // when the addresses were freed too
@@ -48,7 +48,8 @@ returned measure_returned_memory(probe_site& site, std::size_t count) {
   row.undo();
   const std::size_t freed = free_memory(site);
 
-  // To half of it: beside the cost of chunks, releases keep and other processes take small change.
+  // Half of it as a margin: chunks cost more than their bytes, releases keep some, and other
+  // processes take some.
   const auto is_about = [bytes](std::size_t more, std::size_t less, std::size_t wanted) {
     return more >= less && more - less + bytes / 2 > wanted && more - less < wanted + bytes / 2;
   };
@@ -64,9 +65,9 @@ returned measure_returned_memory(probe_site& site, std::size_t count) {
   return result;
 }
 
-/// Rounds of a measurement of free memory, which other processes change too: the one side has to
-/// lead by three. Else two processes that probe at the same time answer for each other: `no` was
-/// kept so on an H200 beside seven others that started.
+/// Rounds of a measurement of free memory: one side must lead by three, because other processes
+/// change free memory too. Two that probed at the same time answered for each other: a wrong `no`
+/// was kept on an H200 beside seven others that started.
 class votes {
  public:
   static constexpr int most_rounds = 12;
@@ -78,7 +79,7 @@ class votes {
   }
   [[nodiscard]] bool is_decided() const { return std::abs(yes_ - no_) >= 3; }
   [[nodiscard]] bool is_yes() const { return yes_ > no_; }
-  /// An answer with a dissent is this process's: the next one asks again.
+  /// An answer with a dissent holds for this process only.
   void answer(probe_site& site, trait which, std::string if_yes, std::string if_no) const {
     if (!is_decided())
       return site.answer(which, finding::unknown,
@@ -102,7 +103,7 @@ class votes {
   int disturbed_ = 0;
 };
 
-/// Chunks of a round: seldom as many as in another process that probes now.
+/// Seldom as many as in another process that probes at the same time.
 std::size_t chunks_of_round(int round) {
   return 4 + static_cast<std::size_t>(::getpid() + 3 * round) % 7;
 }
@@ -124,7 +125,6 @@ void probe_returned_memory(probe_site& site) {
 
 namespace {
 
-/// Whether an import in `form` shows the memory of the chunk in `row`.
 bool shows_same_memory(probe_site& site, import_form form, const shareable_handle& handle,
                        const mapped_row& row) {
   site.during = form == import_form::value ? "when a descriptor's value was imported"
@@ -141,7 +141,7 @@ bool shows_same_memory(probe_site& site, import_form form, const shareable_handl
   return carries_in_time(site, row.at(0), map.get(), 80);
 }
 
-/// A row of one chunk that can be exported; nothing if HIP knows none.
+/// Nothing if HIP knows no such chunks.
 std::optional<mapped_row> exportable_row(probe_site& site) {
   mapped_row row{site, 1};
   site.during = "when a chunk was created that can be exported";
@@ -189,8 +189,8 @@ void probe_imports_by_value(probe_site& site) {
 
 namespace {
 
-/// The fate of chunks that were retained by their addresses, when their owner was done with
-/// them; nothing if free memory changed by other hands.
+/// Of chunks retained by their addresses, when their owner had released them. Nothing if others
+/// changed free memory.
 struct retained {
   std::optional<bool> kept;      // they are there as long as the handles
   std::optional<bool> returned;  // and no longer
@@ -200,7 +200,7 @@ struct retained {
 retained measure_retained_chunks(probe_site& site, std::size_t count) {
   const std::size_t bytes = count * site.unit;
   const auto is_taken = [&](std::size_t before, std::size_t now) -> std::optional<bool> {
-    // As for memory that returns: to half of it.
+    // With half of it as a margin, as in measure_returned_memory().
     const std::size_t less = before - std::min(before, now);
     if (now > before + bytes / 2 || less >= bytes + bytes / 2) return std::nullopt;
     return less > bytes / 2;
@@ -218,7 +218,7 @@ retained measure_retained_chunks(probe_site& site, std::size_t count) {
   row.undo();
   result.kept = is_taken(before, free_memory(site));
   if (!result.kept.value_or(false)) {
-    // They may be of nothing.
+    // The handles may refer to nothing.
     for (physical_chunk& each : held) static_cast<void>(each.release());
     return result;
   }
@@ -279,7 +279,7 @@ std::optional<int> open_descriptors() {
 void measure_descriptors(probe_site& site) {
   constexpr int count = 4;
   constexpr int rounds = 3;
-  // The least of some rounds: other threads of the program may open files meanwhile.
+  // The least of some rounds, because other threads of the program may open files meanwhile.
   std::optional<int> least;
   for (int round = 0; round < rounds; ++round) {
     const std::optional<int> before = open_descriptors();
@@ -302,9 +302,9 @@ std::int64_t time_of(Call call) {
   return std::chrono::nanoseconds{std::chrono::steady_clock::now() - start}.count();
 }
 
-/// Neighbours of the chunk whose calls are timed, for a call may take longer beside many: 256, or
-/// as many as 20 ms and a 64th of the free memory give; none if one is refused, because the chunk
-/// itself needs room.
+/// Neighbours of the chunk whose calls are timed, because calls may take longer beside many: 256,
+/// or as many as 20 ms and a 64th of the free memory allow; none if one is refused, because the
+/// timed chunk itself needs room.
 mapped_row mapped_before(probe_site& site) {
   constexpr std::size_t most = 256;
   constexpr std::chrono::milliseconds patience{20};
@@ -330,7 +330,7 @@ void measure_costs(probe_site& site) {
                               &call_costs::set_access};
   std::array<std::array<std::int64_t, rounds>, places.size()> times{};
   mapped_row row = mapped_before(site);
-  // Some devices take rights only for all mappings from the first one on.
+  // Otherwise the device takes rights only for all mappings from the first one on.
   const bool is_granted_alone =
       site.found.has(trait::tail_access) || site.found.has(trait::equal_access);
   const std::size_t offset = row.size() * site.unit;
@@ -357,7 +357,7 @@ void measure_costs(probe_site& site) {
   row.undo();
   for (std::size_t call = 0; call < places.size(); ++call) {
     std::sort(times[call].begin(), times[call].end());
-    // Load of the machine only adds. A clock too coarse for the call has still seen it.
+    // Load of the machine only adds to times. At least 1: zero means not measured.
     site.found.costs.*places[call] = std::max<std::int64_t>(times[call][rounds / 4], 1);
   }
 }

@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Work in a stream that lasts until it is let go, or a second.
+/// Lasts until let_go(), or a second.
 class lasting_work {
  public:
   explicit lasting_work(stream_ref in) {
@@ -53,7 +53,7 @@ class lasting_work {
   std::shared_ptr<state> shared_ = std::make_shared<state>();
 };
 
-/// A stream that is captured, in the mode that forbids most.
+/// A stream capture, in the mode that forbids most.
 class probe_capture {
  public:
   explicit probe_capture(const stream& origin) : origin_{origin} {
@@ -64,7 +64,7 @@ class probe_capture {
   }
   probe_capture& operator=(probe_capture&&) = delete;
 
-  /// Returns whether nothing has cost the capture.
+  /// Returns whether the capture is still valid.
   bool end() {
     if (ended_) return false;
     hipGraph_t recorded = nullptr;
@@ -84,7 +84,6 @@ class probe_capture {
   bool ended_ = false;
 };
 
-/// A pool of the probe's own.
 class probe_pool {
  public:
   explicit probe_pool(device_ref device) : value_{create_pool(device, hipMemHandleTypeNone)} {}
@@ -96,7 +95,7 @@ class probe_pool {
   hipMemPool_t value_;
 };
 
-/// A block of a pool, freed in the stream of its allocation unless it was before.
+/// The destructor frees it in the stream of its allocation, unless free() has.
 class probe_block {
  public:
   probe_block(const probe_pool& pool, const stream& own, std::size_t bytes) : own_{own} {
@@ -119,8 +118,8 @@ class probe_block {
   bool freed_ = false;
 };
 
-/// Whether a block that was allocated in `own` and freed in `other` is used in `own` only behind
-/// the work of `other`.
+/// Whether a block allocated in `own` and freed in `other` is used in `own` only behind the work of
+/// `other`.
 bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& other,
                      std::size_t bytes) {
   probe_block first{pool, own, bytes};
@@ -132,7 +131,7 @@ bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& ot
   used.record(own);
   bool is_early = false;
   if (second.get() == first.get())
-    // As long as a busy device may need.
+    // A busy device may need so long.
     for (int turn = 0; turn < 100 && !is_early; ++turn) {
       std::this_thread::sleep_for(1ms);
       is_early = used.is_done() && !work.is_over();
@@ -198,8 +197,8 @@ void probe_counts_ending_streams(probe_site& site) {
 
 void probe_free_waits(probe_site& site) {
   site.during = "when memory of hipMalloc was freed";
-  // The work has to last longer than a free that does not wait, however slow the device is. The
-  // first call may load what others do not.
+  // The work must last longer than a free that does not wait, however slow the device is. The first
+  // call may load code, so the second one is timed.
   if (!wait_by_free(site.device)) throw std::bad_alloc{};
   const auto begin = std::chrono::steady_clock::now();
   if (!wait_by_free(site.device)) throw std::bad_alloc{};

@@ -10,9 +10,8 @@
 namespace hipvmm::detail {
 
 /// The prices of a chunk: HIP's calls as probes timed them, on the dearest of the devices that own
-/// chunks; 0 if none was timed. Each decision that depends on them is a function here. An unmap is
-/// dear from 200 us on: on NVIDIA it takes a tenth of that, on AMD milliseconds by all reports, so
-/// that chance decides nothing.
+/// chunks; 0 if none was timed. All decisions that depend on them are here. An unmap is dear from
+/// 200 us on: NVIDIA takes a tenth of that, AMD milliseconds by all reports.
 struct call_prices {
   std::chrono::nanoseconds growth{};  ///< create, map and rights
   std::chrono::nanoseconds unmap{};
@@ -29,12 +28,12 @@ struct call_prices {
   [[nodiscard]] bool has_dear_unmaps() const noexcept {
     return unmap >= std::chrono::microseconds{200};
   }
-  /// Whether a request that needs the old addresses of chunks unmaps these itself, and does not
-  /// take other addresses, which costs up to 2 % more memory.
+  /// Whether a request that needs old addresses of chunks unmaps the chunks itself. Otherwise it
+  /// takes other addresses, which costs up to 2 % more memory.
   [[nodiscard]] bool unmaps_in_requests() const noexcept { return !has_dear_unmaps(); }
-  /// Chunks that a trim takes at a time: for few, others wait less; of many, one unmap takes some.
+  /// Chunks of one step of a trim. After few, others wait less; of many, one unmap takes several.
   [[nodiscard]] std::size_t chunks_of_trim() const noexcept { return has_dear_unmaps() ? 64 : 4; }
-  /// The time that a request may wait for freed memory, because a growth would take as long.
+  /// The time that a request may wait for freed memory: as long as a growth would take.
   [[nodiscard]] std::chrono::nanoseconds patience() const noexcept {
     using namespace std::chrono_literals;
     return std::clamp<std::chrono::nanoseconds>(growth, 500us, 2ms);

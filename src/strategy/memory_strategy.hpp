@@ -15,7 +15,7 @@
 
 namespace hipvmm::detail {
 
-/// Whether the devices of a strategy can do a thing; if not, the first that cannot, and why.
+/// Whether all devices of a strategy can do a thing; else the first that cannot, and the reason.
 class ability {
  public:
   ability() noexcept = default;
@@ -24,10 +24,9 @@ class ability {
       : without_{without}, lack_{lack}, reason_{&reason} {}
 
   explicit operator bool() const noexcept { return reason_ == nullptr; }
-  /// The finding of the probe. Pre: a device cannot do it.
+  /// Pre: a device cannot do it.
   [[nodiscard]] const std::string& reason() const noexcept { return *reason_; }
-  /// Throws: unsupported, unless all devices can: "`what`: device N <its lack>: <reason>" and
-  /// `advice`.
+  /// Throws unless all can: unsupported, "`what`: device N <lack>: <reason>" and `advice`.
   void require(const char* what, const char* advice = "") const;
 
  private:
@@ -36,9 +35,8 @@ class ability {
   const std::string* reason_ = nullptr;
 };
 
-/// The duties and rights of users of device memory, so that it behaves alike with every release of
-/// HIP: the strictest answer in the records of the devices that own chunks.
-/// It does not change when a device is probed again.
+/// The duties and rights of code that uses device memory: the strictest answer in the records of
+/// the devices that own chunks. It stays the same when a device is probed again.
 class memory_strategy {
  public:
   using record_list = std::vector<std::pair<device_ref, capability>>;
@@ -52,7 +50,7 @@ class memory_strategy {
 
   [[nodiscard]] const record_list& owners() const noexcept { return owners_; }
   [[nodiscard]] bool has(device_ref owner) const noexcept;
-  /// Whether addresses pin memory of `owner` that was mapped in them, as `pins_memory` has it.
+  /// pins_memory, for memory of `owner` alone.
   [[nodiscard]] bool pins(device_ref owner) const noexcept;
   /// Whether one unmap may span neighbouring mappings of chunks of `owner`.
   [[nodiscard]] bool unmaps_runs(device_ref owner) const noexcept;
@@ -63,18 +61,16 @@ class memory_strategy {
  public:
   /// Released memory returns to the device only when the addresses it was mapped in are freed.
   const bool pins_memory;
-  /// Released memory returns to the device, in this way or at once.
+  /// Released memory returns to the device, at once or as pins_memory says.
   const ability returns_memory;
 
   const rights_setting rights;
 
-  /// Whether each map is verified.
   const map_check mapping_check;
   /// Work may miss a new mapping until this time has passed.
   const std::chrono::nanoseconds visible_after;
 
-  /// A chunk may be used at two addresses.
-  const ability second_address;
+  const ability second_address;  ///< a chunk may be used at two addresses
   /// Copies may span two reservations, so that more addresses can be appended to those in use.
   const bool extends_in_place;
 
@@ -82,13 +78,11 @@ class memory_strategy {
   const ability host_chunks;
   const ability host_node_chunks;
   const ability uncached_chunks;
-  /// A chunk can be found by an address.
-  const ability retained_chunks;
+  const ability retained_chunks;  ///< a chunk can be found by an address
   /// Descriptors that a chunk of the first owner costs while it lives; 0 if none, or not known.
   const std::size_t descriptors_per_chunk;
 
-  /// The host reads all that a device may.
-  const bool host_reads;
+  const bool host_reads;  ///< the host reads all that a device may
   /// A copy from a peer needs no right of that peer to the target.
   const ability peer_copies;
   /// HIP's pools keep the order of streams, and a free does not block the host.

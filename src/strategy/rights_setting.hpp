@@ -10,7 +10,7 @@
 
 namespace hipvmm::detail {
 
-/// The mappings of one reservation, by offset.
+/// The mappings of one reservation.
 class mapped_sizes {
  public:
   void add(std::size_t offset, std::size_t bytes) noexcept {
@@ -43,8 +43,8 @@ enum class rights_range {
 /// The ranges for which HIP takes rights.
 // ROCm 7.0 to 7.2 take a range only if it is as long as the first mappings of its reservation
 // together, counted in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
-// ggml-org/llama.cpp#23900). Two ranges are that long: all mappings and, if they have one size, any
-// one. A call names one if it can, because n calls for all would take n * n / 2 grants, and all
+// ggml-org/llama.cpp#23900). Two ranges are that long: all mappings, and any one if all have one
+// size. A call names one if it can, because n calls for all would take n * n / 2 grants, and all
 // only if they get the same rights. On devices that pass the probe a call names all only after a
 // refusal of one, because HIP may refuse one now and then. This may go when no supported release
 // fails the probe tail_access.
@@ -54,14 +54,13 @@ struct rights_setting {
   device_ref refusing;     ///< the first device that does not take any mapping, else the first
   const std::string* why;  ///< the failure that was seen
 
-  /// Whether the first call names the mapping alone. `had_one_size`: all that ever was mapped
-  /// there.
+  /// Whether the first call names the mapping alone. `had_one_size`: of all that ever were there.
   [[nodiscard]] bool begins_with_mapping(bool had_one_size) const noexcept {
     return takes_any_mapping || had_one_size;
   }
-  /// The range of the call that follows, for `bytes` bytes beside `there`, which includes them.
-  /// - `has_same_rights`: all of it gets the same.
-  /// - `was_refused`: a call for the mapping alone was. `was_released`: retired memory was, since.
+  /// The range of the next call, for `bytes` bytes; `there` has all mappings, these included.
+  /// - `has_same_rights`: all of them get the same rights.
+  /// - `was_refused`: a call for the mapping alone. `was_released`: retired memory, since then.
   [[nodiscard]] static rights_range next(const mapped_sizes& there, std::size_t bytes,
                                          bool has_same_rights, bool was_refused,
                                          bool was_released) noexcept {
@@ -71,7 +70,7 @@ struct rights_setting {
     const bool may_pass = was_refused ? was_released : there.has_one_size();
     return may_pass ? rights_range::mapping : rights_range::none;
   }
-  /// Whether a mapping that is added last to `there` can be given the rights of all.
+  /// Whether a mapping that is added to `there` last can get the same rights as all.
   [[nodiscard]] static bool can_add_to(const mapped_sizes& there) noexcept {
     return there.has_one_size() || there.has_no_hole();
   }

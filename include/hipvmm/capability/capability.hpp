@@ -76,20 +76,19 @@ struct call_costs {
   std::int64_t reserve, create, map, set_access, unmap, release, free;
 };
 
-/// The behaviour of one device's memory under this runtime, as probes found it, not as versions
-/// promise. An immutable value that is cheap to copy.
+/// The behaviour of one device's memory under this runtime, as probes found it. An immutable value
+/// that is cheap to copy.
 class capability {
  public:
   [[nodiscard]] finding operator[](trait which) const noexcept;
-  /// Returns whether the library relies on the trait. docs/reference/capability.md lists for each
-  /// trait the meaning of unknown.
+  /// Whether the library relies on the trait: yes, or unknown if docs/reference/capability.md lists
+  /// unknown as yes.
   [[nodiscard]] bool has(trait which) const noexcept;
-  /// The reason for the finding, as a sentence: what the probe observed, or the source of the
-  /// finding.
+  /// As a sentence: the observation of the probe, or the source of the finding.
   [[nodiscard]] const std::string& reason(trait which) const noexcept;
 
   [[nodiscard]] memory_path path() const noexcept;
-  /// Work-arounds in force; none on the other paths.
+  /// None unless path() is vmm_with_quirks.
   [[nodiscard]] const std::vector<quirk>& quirks() const noexcept;
   [[nodiscard]] bool needs(quirk which) const noexcept;
   /// On the fallback path, the trait that is missing and why; else empty.
@@ -97,10 +96,9 @@ class capability {
 
   [[nodiscard]] std::size_t minimum_granularity() const noexcept;
   [[nodiscard]] std::size_t recommended_granularity() const noexcept;
-  /// File descriptors that each chunk costs while it lives; -1 when not measured.
-  [[nodiscard]] int descriptors_per_chunk() const noexcept;
-  /// How long after a map work may miss the mapping, with a margin. Zero unless wait_until_visible
-  /// is in force.
+  [[nodiscard]] int descriptors_per_chunk() const noexcept;  ///< of a live chunk; -1: not measured
+  /// The time after a map in which work may miss the mapping, with a margin; zero without
+  /// wait_until_visible.
   [[nodiscard]] std::chrono::nanoseconds visibility_delay() const noexcept;
   [[nodiscard]] const call_costs& costs() const noexcept;
 
@@ -116,16 +114,14 @@ class capability {
   std::shared_ptr<const record> record_;
 };
 
-/// Returns the record of `device`. It is made at first use in the process: read from the cache on
-/// disk, else probed. HIPVMM_CAPABILITY changes that; see docs/reference/capability.md.
-/// Thread-safe.
+/// Returns the record of `device`, made at first use in the process: read from the cache on disk,
+/// else probed, unless HIPVMM_CAPABILITY changes that (docs/reference/capability.md). Thread-safe.
 /// Throws: std::invalid_argument when there is no such device or HIPVMM_CAPABILITY is malformed.
 [[nodiscard]] capability capability_of(device_ref device);
 
-/// A kernel of the caller that copies `count` words on the device of `stream`.
-/// - Probes use it to read as a kernel does: caches and page tables may show a kernel other bytes
-///   than a copy engine.
-/// - It is called from a thread of the library, with that device current and no lock held.
+/// A kernel of the caller that copies `count` words on the device of `stream`. Probes read with it,
+/// because caches and page tables may show a kernel other bytes than a copy engine. A thread of the
+/// library calls it, with that device current and no lock held.
 using copy_kernel = std::function<void(std::uint32_t* to, const std::uint32_t* from,
                                        std::size_t count, stream_ref stream)>;
 
@@ -134,7 +130,6 @@ using copy_kernel = std::function<void(std::uint32_t* to, const std::uint32_t* f
 /// Throws: as capability_of.
 capability probe_capability(device_ref device, const copy_kernel& kernel = {});
 
-/// The name in files, messages and JSON: `tail_access`, `visible_at_once` and so on.
 [[nodiscard]] std::string_view name_of(trait which) noexcept;
 [[nodiscard]] std::string_view name_of(finding which) noexcept;
 [[nodiscard]] std::string_view name_of(memory_path which) noexcept;
