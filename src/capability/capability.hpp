@@ -27,8 +27,7 @@ enum class persistence {
 };
 
 namespace detail {
-/// Since 1970, by the system clock.
-[[nodiscard]] std::int64_t seconds_now() noexcept;
+[[nodiscard]] std::int64_t seconds_now() noexcept;  ///< since 1970, by the system clock
 
 /// In seconds. If a dated finding on disk holds longer, it was written while the clock was ahead.
 inline constexpr std::int64_t longest_dated = 24 * 3600;
@@ -65,7 +64,6 @@ struct capability::record {
   std::string why_fallback;
 
   void set(trait which, finding what, std::string reason, persistence holds);
-  /// `seconds`: as seconds_now().
   void set_until(trait which, finding what, std::string reason, std::int64_t seconds);
   [[nodiscard]] bool has(trait which) const noexcept;
   /// Whether probes still have to find something out. Without virtual memory nothing else matters.

@@ -31,7 +31,6 @@ constexpr std::string_view fingerprint_key = "fingerprint=";
 constexpr std::string_view until_mark = "until ";
 // A file that was cut off lacks it.
 constexpr std::string_view last_line = "end\n";
-// A record has some tens of lines.
 constexpr std::size_t most_bytes = 64 * 1024;
 
 std::string error_text() { return std::generic_category().message(errno); }
@@ -138,8 +137,7 @@ bool is_in_foreign_folder(const std::string& path) {
   return ::stat(folder.c_str(), &found) == 0 && !why_not_ours(folder, found).empty();
 }
 
-/// Makes the folder and at most `above` missing ones over it, for the user alone. Returns why it
-/// could not; empty if it is there.
+/// Makes the folder and up to `above` missing ones over it. Returns why it could not; else empty.
 std::string make_folder(const std::filesystem::path& folder, int above) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);

@@ -229,9 +229,8 @@ void take_answers(record& kept, const record& found, const record& before) {
   if (before.costs.create == 0 && found.costs.create != 0) kept.costs = found.costs;
 }
 
-/// Writes to disk the answers that `found` has and `before` has not. The others there stay, because
-/// another process may have found more, or have corrected them. Returns the file, or the reason for
-/// none, for the origin.
+/// Writes the answers to disk that `found` has and `before` has not. Others there stay: another
+/// process may have found more, or have corrected them. Returns the end of the origin.
 std::string keep(const record& found, const record& before) {
   if (found.from_named_file)
     return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";
@@ -284,7 +283,6 @@ record first_record(device_ref device, const capability_override& request) {
   return found;
 }
 
-/// Probes the open traits again.
 void complete(device_ref device, record& found) {
   const record before = found;
   const std::string how = probe_open(device, found, trigger::first_use);

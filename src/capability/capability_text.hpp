@@ -22,7 +22,6 @@ enum class keys { all, assumable };
 void read_line(std::string_view line, keys known, persistence holds, const std::string& otherwise,
                capability::record& found);
 
-/// Replaces line breaks by spaces.
 std::string on_one_line(std::string text);
 
 }  // namespace hipvmm::detail

@@ -33,8 +33,7 @@ class mapped_row {
   ~mapped_row();
   mapped_row(mapped_row&&) = default;
   mapped_row& operator=(mapped_row&&) = delete;
-  /// Maps one more chunk after the last, without rights.
-  void add();
+  void add();  ///< maps one more chunk after the last, without rights
   /// Maps one more chunk of `units` units, `at_unit` units from the start, without rights.
   void add_at(std::size_t at_unit, std::size_t units);
   void grant_alone(std::size_t index) const;
@@ -42,8 +41,7 @@ class mapped_row {
   void grant();
   /// Unmaps each mapping and releases the chunks. Throws: hip_error, as undo().
   void unmap();
-  /// As unmap(); then frees the addresses.
-  void undo();
+  void undo();  ///< as unmap(); then frees the addresses
 
   [[nodiscard]] std::size_t size() const noexcept { return maps.size(); }
   [[nodiscard]] void* at(std::size_t index) const noexcept {
@@ -66,13 +64,11 @@ inline constexpr std::chrono::milliseconds longest_visibility_delay{100};
 using word = std::uint32_t;
 inline constexpr std::size_t word_count = 1024;
 
-/// Words that no other seed produces.
-std::vector<word> pattern(word seed);
+std::vector<word> pattern(word seed);  ///< words that no other seed produces
 /// A copy in `queue`, which may be of another device than the site.
 std::vector<word> words_at(const stream& queue, const void* from);
 
-/// Whether words written at `to` are read at `from`, which is the same address or maps the same
-/// memory.
+/// Whether words written at `to` are read at `from`, another address of that memory or the same.
 bool carries(const probe_site& site, void* to, const void* from, word seed);
 /// The same, repeated for longest_visibility_delay.
 bool carries_in_time(const probe_site& site, void* to, const void* from, word seed);

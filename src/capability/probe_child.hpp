@@ -33,8 +33,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
 
 /// The program watches itself and writes how it ended, for callers that cannot wait for children.
 inline constexpr const char* watch_option = "--watch";
-/// `status`: from wait().
-void say_end_of_child(int status);
+void say_end_of_child(int status);  ///< `status`: from wait()
 
 /// Writes findings to standard output, of all probes but those in `without`, separated by commas.
 /// Throws: as run_probes.

@@ -30,12 +30,9 @@ class probe_process {
     std::string how;            // the end of a sentence: "crashed by signal 11 (...)"
     bool from_outside = false;  // by a signal that it did not cause itself
   };
-  /// Kills the program unless it has ended, and returns how it ended.
-  ending end();
-  /// `status`: from wait().
-  static ending ending_of(int status);
-  /// Whether the system reports how children end: not while SIGCHLD is ignored.
-  static bool sees_ends() noexcept;
+  ending end();                         ///< kills the program unless it has ended
+  static ending ending_of(int status);  ///< `status`: from wait()
+  static bool sees_ends() noexcept;  ///< whether the system reports them: not if SIGCHLD is ignored
 
  private:
   pid_t process_ = -1;

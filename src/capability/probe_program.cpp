@@ -30,8 +30,7 @@ namespace {
 
 using std::filesystem::path;
 
-// The place of installation first. Beside the library or the program: a program that was built, or
-// moved after its installation.
+// Near the library or the program: a program that was built, or moved after its installation.
 std::vector<path> places() {
   std::vector<path> result{HIPVMM_INSTALLED_PROBE};
   std::vector<path> folders;
@@ -64,8 +63,8 @@ std::string changeable_by_others(const path& file) {
   }
 }
 
-/// Whether the library is linked into the running program, and the system started that itself: not
-/// a loader that was named before it.
+/// Whether the library is linked into the running program, and the system started that program
+/// itself, not a loader that was named before it.
 bool is_linked_in() {
   if (::getauxval(AT_BASE) == 0) return false;
   Dl_info program{};

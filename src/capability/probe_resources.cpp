@@ -48,8 +48,7 @@ returned measure_returned_memory(probe_site& site, std::size_t count) {
   row.undo();
   const std::size_t freed = free_memory(site);
 
-  // Half of it as a margin: chunks cost more than their bytes, releases keep some, and other
-  // processes take some.
+  // Half as a margin: chunks cost more than their bytes, and others keep or take some.
   const auto is_about = [bytes](std::size_t more, std::size_t less, std::size_t wanted) {
     return more >= less && more - less + bytes / 2 > wanted && more - less < wanted + bytes / 2;
   };
@@ -189,8 +188,7 @@ void probe_imports_by_value(probe_site& site) {
 
 namespace {
 
-/// Of chunks retained by their addresses, when their owner had released them. Nothing if others
-/// changed free memory.
+/// Of chunks retained by their addresses. Nothing if others changed free memory.
 struct retained {
   std::optional<bool> kept;      // they are there as long as the handles
   std::optional<bool> returned;  // and no longer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Probes of the work that waits for a device, and pools, wait for.
+// Probes of waits: for a device, of hipFree, and of HIP's pools.
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>

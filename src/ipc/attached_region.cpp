@@ -66,8 +66,7 @@ class import_session final : private subscription {
   }
   [[nodiscard]] bool refuses_holes() const override;
   [[noreturn]] void let_go(const std::string& why) override;
-  /// Unmaps all chunks. Throws: ipc_error `expired`, after all are unmapped.
-  [[noreturn]] void unmap_expired();
+  [[noreturn]] void unmap_expired();  ///< unmaps all chunks, then throws ipc_error `expired`
   void require_own_process(const char* function) const;
   /// The devices of the memory here, by chunk_record::device.
   [[nodiscard]] std::vector<device_ref> devices_here(const welcome_packet& from) const;

@@ -7,7 +7,6 @@
 
 namespace hipvmm::detail {
 
-/// The kind of a descriptor, by the target of its link in /proc/self/fd.
 [[nodiscard]] export_kind kind_of_link(std::string_view link) noexcept;
 /// As export_kind_of(), without its cache.
 [[nodiscard]] export_kind probe_export(device_ref device);

@@ -10,7 +10,6 @@ namespace hipvmm::detail {
 /// The provider of this build: "amd", "cuda" or "host". Throws: hip_error.
 [[nodiscard]] const char* provider_of_build();
 
-/// This process's build and runtime. Throws: hip_error.
 [[nodiscard]] build_identity own_identity();
 
 /// Why a peer of that identity is refused, in a sentence; empty if it is accepted.

@@ -30,8 +30,7 @@ class imported_block_map {
 
   /// Maps the chunks of `block` that are not mapped yet, and counts one use of each.
   void add(const exported_range& block);
-  /// Ends a use. Pre: add() began it.
-  void end_use(std::size_t offset, std::size_t bytes) noexcept;
+  void end_use(std::size_t offset, std::size_t bytes) noexcept;  ///< pre: add() has counted it
   std::size_t release_unused();
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] device_ref device() const { return memory_.device(); }
@@ -51,7 +50,6 @@ class imported_block_map {
   /// The first chunk that ends behind `offset`.
   [[nodiscard]] chunk_map::iterator first_behind(std::size_t offset);
   [[nodiscard]] bool is_mapped(const exported_chunk& chunk) const;
-  /// Throws: std::invalid_argument if a used chunk is in its place.
   void require_free_place(const exported_chunk& chunk);
   /// Maps `wanted` in place of others, neighbours together, all or none.
   void map(const std::vector<const exported_chunk*>& wanted);

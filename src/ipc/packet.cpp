@@ -222,7 +222,6 @@ std::size_t descriptors_of(const packet& content) {
   return std::holds_alternative<welcome_packet>(content) ? 1 : 0;
 }
 
-/// Pre: the bytes contain a header.
 header_fields read_header(const unsigned char* data) {
   reader from{data + magic.size()};
   header_fields header{};

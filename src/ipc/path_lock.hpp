@@ -13,12 +13,10 @@ namespace hipvmm::detail {
 /// dead owner's socket by that link, and replaces, removes or changes nothing else.
 class path_lock {
  public:
-  /// Takes the path and listens. Throws: std::invalid_argument for a bad path; ipc_error `refused`
-  /// if it is taken, or something is there that no publication of this user left; ipc_error
-  /// `system`; out_of_memory.
+  /// Listens at the path. Throws: std::invalid_argument for a bad path; ipc_error `refused` if a
+  /// publication or anything else is there, `system`; out_of_memory.
   path_lock(std::string path, who_connects who);
-  /// Removes the files that are still this object's own.
-  ~path_lock();
+  ~path_lock();  ///< removes the files that are still this object's own
   path_lock& operator=(path_lock&&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -28,11 +26,9 @@ class path_lock {
 
  private:
   void lock_folder();
-  /// Returns false if an owner that ends has removed the folder or the file meanwhile.
-  [[nodiscard]] bool open_lock();
+  [[nodiscard]] bool open_lock();  ///< false if an owner that ends has removed folder or file
   void remove_left_socket();
   void listen_at(who_connects who);
-  /// Returns whether the path refers to the socket in the folder.
   [[nodiscard]] bool has_path() const noexcept;
   void remove_lock() noexcept;
 

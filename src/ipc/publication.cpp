@@ -29,21 +29,18 @@ using namespace std::chrono_literals;
 
 // The state page wakes no reader, so a keeper polls it at this interval.
 constexpr std::chrono::milliseconds between_looks = 5ms;
-// The longest wait for an owner's answer, which also delays the end of a keeper. It doubles when an
-// owner is late.
+// The longest wait for an owner's answer, and for the end of a keeper; doubled for a late owner.
 constexpr std::chrono::milliseconds first_look = 200ms;
 
 }  // namespace
 
-/// The implementation of publication::keep(). Its thread follows the owner until that ends, and
-/// then leaves everything as it is. It passes the owner's descriptors on and calls HIP only for its
-/// version.
+/// The implementation of publication::keep(): passes on the owner's descriptors until the owner
+/// ends, and then leaves everything as it is. Calls HIP only for its version.
 class keeper final : private subscription {
  public:
-  /// Connects, and takes the chunks. Throws: ipc_error; out_of_memory.
   keeper(const std::string& from, std::chrono::milliseconds timeout);
 
-  /// Publishes at `path`, and follows from then on. The publisher must live longer.
+  /// Publishes at `path`, and follows from then on. The result must outlive this object.
   [[nodiscard]] std::unique_ptr<publication_server> publish(const std::string& path,
                                                             publication_options options);
   using subscription::path;

@@ -73,8 +73,7 @@ void publication_page::cut(std::uint64_t number, std::uint64_t low, std::uint64_
 
 void publication_page::store(byte_range readable) noexcept {
   readable_ = readable;
-  // In one order for all threads: a reader that sees one even number before and after has one
-  // change.
+  // Sequentially consistent: a reader with one even number before and after has one change.
   ++state_->changes;
   state_->begin = readable.begin;
   state_->end = readable.end;

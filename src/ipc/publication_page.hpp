@@ -36,8 +36,7 @@ inline constexpr std::size_t state_page_bytes = 4096;
 /// The owner's side: a sealed memfd; importers can change neither its contents nor its size.
 class publication_page {
  public:
-  /// Throws: out_of_memory without descriptors; ipc_error `system`, also on Linux before 5.1, which
-  /// cannot seal it.
+  /// Throws: out_of_memory without descriptors; ipc_error `system`, also before Linux 5.1.
   publication_page();
   ~publication_page();
   publication_page& operator=(publication_page&&) = delete;
@@ -48,13 +47,11 @@ class publication_page {
   }
   /// Sets the readable bytes as of announcement `number`, unless a later one has been set.
   void set_range(std::uint64_t number, byte_range readable) noexcept;
-  /// Limits the readable bytes to those from `low` to before `high`, also those of announcements
-  /// before `number` that are still to be set.
+  /// Limits the readable bytes to [low, high), also for earlier announcements still to come.
   void cut(std::uint64_t number, std::uint64_t low, std::uint64_t high) noexcept;
 
  private:
-  /// Pre: the caller has the lock.
-  void store(byte_range readable) noexcept;
+  void store(byte_range readable) noexcept;  // with the lock
 
   owned_descriptor descriptor_;
   publication_counters* state_ = nullptr;
@@ -68,8 +65,7 @@ class publication_page {
 /// An importer's side.
 class state_view {
  public:
-  /// The caller keeps `descriptor`. Throws: ipc_error `malformed` if the owner could still shrink
-  /// the page.
+  /// Throws: ipc_error `malformed` if the owner could still shrink the page.
   explicit state_view(int descriptor);
   ~state_view();
   state_view& operator=(state_view&&) = delete;

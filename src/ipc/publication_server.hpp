@@ -65,14 +65,12 @@ class publication_server {
   /// thread of the parent may have been changing it.
   void abandon() noexcept { path_.abandon(); }
 
-  /// Throws: ipc_error `system`.
-  void start();
-  /// Publishes the chunks of `fresh` that are not published yet, and withdraws those not in
-  /// `present`. `begin`: the first byte that may be read then. Returns the number of the
-  /// announcement.
+  void start();  ///< throws: ipc_error `system`
+  /// Publishes the new ones of `fresh`, and withdraws the chunks that are not in `present`.
+  /// `begin`: the first byte that may be read then. Returns the number of the announcement.
   std::uint64_t replace_chunks(const device_by_serial& present, chunk_map fresh,
                                std::uint64_t begin);
-  /// Makes bytes readable as of announcement `number`. Pre: they are written.
+  /// Pre: the bytes are written.
   void set_range(std::uint64_t number, byte_range readable) { state_->set_range(number, readable); }
 
   void announce(const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
@@ -116,8 +114,7 @@ class publication_server {
   };
 
   void serve();
-  /// Throws: std::bad_alloc.
-  void serve_once();
+  void serve_once();  ///< throws: std::bad_alloc
   void accept_importers();
   void admit(owned_descriptor socket);
   /// Reads and writes what is possible, after a poll() that began at `polled` reported `events`.
@@ -138,8 +135,7 @@ class publication_server {
   /// Starts the lease of an importer for the first withdrawal after the epoch that it has mapped.
   void start_lease(importer& one) const;
   void drop(std::list<importer>::iterator one);
-  /// Forgets those of leaving_ that have read all or are gone.
-  void forget_left();
+  void forget_left();  ///< forgets those of leaving_ that have read all or are gone
   void queue_withdrawn(importer& one, std::uint64_t since) const;
   /// Queues the list of published chunks, in place of the withdrawn ones.
   void queue_present(importer& one) const;
@@ -155,10 +151,9 @@ class publication_server {
   owned_descriptor wake_;  // an eventfd that wakes the thread
   std::atomic<bool> ends_{false};
 
-  // Only the thread changes the list of importers and its entries, except leases, which announce()
-  // starts. It locks for the list itself and for members that others read: is_known, has_chunks,
-  // applied, owes, lease_end. It makes no system call with the lock, because a peer could prolong
-  // it.
+  // Only the thread changes importers_ and its entries, except leases, which announce() starts. It
+  // locks for members that others read: the list, is_known, has_chunks, applied, owes, lease_end.
+  // It makes no system call with the lock, because a peer could prolong it.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t epoch_ = 0;

@@ -164,8 +164,7 @@ bool publication_server::attend(importer& one, short events, deadline polled) {
     if (one.is_dropped) return false;
     if (one.is_known) one.since = std::chrono::steady_clock::now();
   }
-  // By the time of the poll(): the next one notices an importer that has read since, even if this
-  // thread was late.
+  // Compared with the poll(): the next one notices reads since then, even if this thread is late.
   return polled < deadline_in(options_.patience, one.since);
 }
 

@@ -64,8 +64,7 @@ void take_descriptors(msghdr& message, std::vector<owned_descriptor>& result) {
   }
 }
 
-/// Takes the first packet from a socket, without its descriptors: others are open that refer to the
-/// same, so that the system has none to close.
+/// Takes a packet without its descriptors, which take_descriptors() has: the system closes none.
 void discard_packet(int socket) {
   while (::recv(socket, nullptr, 0, MSG_DONTWAIT) < 0 && (errno == EINTR || errno == ECONNRESET)) {
   }
@@ -194,8 +193,7 @@ transfer_result send_until(int socket, const packet& content, const std::vector<
     if (result != transfer_result::would_block || !wait_writable(socket, until) ||
         std::chrono::steady_clock::now() >= until)
       return result;
-    // Without buffers of the system, or with too many descriptors on their way, the socket is
-    // writable all the same.
+    // The socket may be writable though buffers lack, or too many descriptors are on their way.
     ::usleep(100);
   }
 }

@@ -45,10 +45,8 @@ class subscription {
   /// Takes the changes. Throws: ipc_error; as the functions of the derived class.
   void refresh(deadline until);
   [[nodiscard]] bool has_news() const noexcept;
-  /// Waits for a message that nobody requested, or for the end of the owner.
-  void listen(deadline until);
-  /// Ends the connection, even if a child of fork() has it too. In such a child only closes it
-  /// there.
+  void listen(deadline until);  ///< waits for a message without a request, or the owner's end
+  /// Ends the connection of a child of fork() too; in such a child only closes its descriptor.
   void disconnect() noexcept;
   [[nodiscard]] const owner_process& process() const noexcept { return process_; }
   void withdraw_all() { withdraw(others_than({})); }
@@ -63,8 +61,7 @@ class subscription {
   /// Takes new chunks, all or none. Throws: std::invalid_argument if no owner may send such chunks.
   virtual void add(std::vector<sent_chunk>& fresh) = 0;
   [[nodiscard]] virtual bool has_users() const { return false; }
-  /// Called before remove().
-  virtual void wait_for_users() {}
+  virtual void wait_for_users() {}  ///< called before remove()
   /// Pre: all of these bytes have chunks here.
   virtual void remove(std::uint64_t offset, std::uint64_t bytes) = 0;
   /// The bytes from `begin` on that have chunks here, without a gap.
@@ -76,7 +73,6 @@ class subscription {
 
   void connect(deadline until);
   [[noreturn]] void fail(ipc_failure reason, const std::string& what) const;
-  /// The next packet. Returns nothing if the owner has gone.
   [[nodiscard]] std::optional<received_packet> receive(deadline until);
   [[nodiscard]] bool send(const packet& content, deadline until);
   /// Requests the changes, and takes them packet by packet, so that descriptors for one packet are
@@ -85,7 +81,6 @@ class subscription {
   [[nodiscard]] bool fetch(deadline& until, bool has_waited = false);
   /// Ignores chunks that are not here, such as those that came and went since the last refresh.
   void withdraw(const std::vector<std::uint64_t>& serials);
-  /// The chunks that are here and not in `present`.
   [[nodiscard]] std::vector<std::uint64_t> others_than(
       const std::set<std::uint64_t>& present) const;
   /// Takes those chunks of the owner that are not here, all or none.

@@ -61,18 +61,15 @@ class memory_strategy {
  public:
   /// Released memory returns to the device only when the addresses it was mapped in are freed.
   const bool pins_memory;
-  /// Released memory returns to the device, at once or as pins_memory says.
-  const ability returns_memory;
+  const ability returns_memory;  ///< to the device, at once or as pins_memory says
 
   const rights_setting rights;
 
   const map_check mapping_check;
-  /// Work may miss a new mapping until this time has passed.
-  const std::chrono::nanoseconds visible_after;
+  const std::chrono::nanoseconds visible_after;  ///< work may miss a new mapping until then
 
   const ability second_address;  ///< a chunk may be used at two addresses
-  /// Copies may span two reservations, so that more addresses can be appended to those in use.
-  const bool extends_in_place;
+  const bool extends_in_place;   ///< copies may span two reservations, so one can be appended
 
   /// Chunks of the first owner may be memory of the host, or of one of its nodes.
   const ability host_chunks;
@@ -82,11 +79,9 @@ class memory_strategy {
   /// Descriptors that a chunk of the first owner costs while it lives; 0 if none, or not known.
   const std::size_t descriptors_per_chunk;
 
-  const bool host_reads;  ///< the host reads all that a device may
-  /// A copy from a peer needs no right of that peer to the target.
-  const ability peer_copies;
-  /// HIP's pools keep the order of streams, and a free does not block the host.
-  const bool hip_pools_keep_order;
+  const bool host_reads;      ///< the host reads all that a device may
+  const ability peer_copies;  ///< a copy from a peer needs no right of that peer to the target
+  const bool hip_pools_keep_order;  ///< of streams, and a free does not block the host
 
   const call_prices prices;
 };

@@ -52,7 +52,6 @@ inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::pool_
 /// The finding about a trait. Unknown: not probed, or the probe came to no result.
 enum class finding { unknown, no, yes };
 
-/// How hipvmm uses the memory of a device.
 enum class memory_path {
   vmm,              ///< virtual memory management without work-arounds
   vmm_with_quirks,  ///< the same with work-arounds in force
@@ -88,8 +87,7 @@ class capability {
   [[nodiscard]] const std::string& reason(trait which) const noexcept;
 
   [[nodiscard]] memory_path path() const noexcept;
-  /// None unless path() is vmm_with_quirks.
-  [[nodiscard]] const std::vector<quirk>& quirks() const noexcept;
+  [[nodiscard]] const std::vector<quirk>& quirks() const noexcept;  ///< of vmm_with_quirks
   [[nodiscard]] bool needs(quirk which) const noexcept;
   /// On the fallback path, the trait that is missing and why; else empty.
   [[nodiscard]] const std::string& why_fallback() const noexcept;

@@ -18,8 +18,7 @@ struct attach_options {
   std::optional<device_ref> device = std::nullopt;
   /// The same for each of publication_options::other_devices, in their order; or for none.
   std::vector<device_ref> other_devices = {};
-  /// Users (uid) whose publications this process accepts, in addition to its own user.
-  std::vector<unsigned> other_users = {};
+  std::vector<unsigned> other_users = {};   ///< users (uid) accepted besides this process's own
   std::chrono::milliseconds timeout{5000};  ///< the longest that one call waits for the owner
 };
 

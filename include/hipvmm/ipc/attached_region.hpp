@@ -36,8 +36,7 @@ class attached_region {
   /// `options.peers`, cannot reach one of the memory's devices; out_of_memory; hip_error.
   explicit attached_region(const std::string& path, const attach_options& options = {},
                            element_identity elements = {});
-  /// Unmaps. Pre: nothing in flight uses the bytes.
-  ~attached_region();
+  ~attached_region();  ///< unmaps. Pre: nothing in flight uses the bytes
   attached_region(attached_region&& other) noexcept;
   attached_region& operator=(attached_region&& other) noexcept;
 
@@ -60,8 +59,7 @@ class attached_region {
   /// attach_options::timeout.
   bool wait_for(std::size_t bytes, std::chrono::milliseconds timeout, stream_ref stream);
 
-  /// The bytes that may be read, from data() on, as of the last refresh.
-  [[nodiscard]] std::size_t bytes() const noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept;  ///< readable, from data() on
   /// The first byte that may be read; nullptr after a move. refresh() changes it only if the start
   /// of the owner's range changes, for example after erase_front() of a vector.
   [[nodiscard]] void* data() const noexcept;
@@ -70,8 +68,7 @@ class attached_region {
   /// Whether the owner still published at the last wait_for(), or at the last refresh() that
   /// fetched new chunks.
   [[nodiscard]] bool is_open() const noexcept;
-  /// The chunks here, for registration with a communication library.
-  [[nodiscard]] std::vector<chunk_view> chunks() const;
+  [[nodiscard]] std::vector<chunk_view> chunks() const;  ///< for communication libraries
 
  private:
   [[nodiscard]] detail::import_session& live() const;

@@ -6,7 +6,6 @@
 
 namespace hipvmm {
 
-/// Why two processes could not go on with each other.
 enum class ipc_failure {
   timeout,    ///< the other side did not answer, or did not read, in time
   closed,     ///< the other side ended, or closed the connection

@@ -25,7 +25,6 @@ class publication_server;
 /// Growing memory, published under a path of the file system: other processes of the machine attach
 /// to it (attached_region, attached_vector). The owner announces new chunks; an importer sees them
 /// at its next refresh, and its mappings stay. A thread of the library serves the importers.
-///
 /// - The owner waits for no importer. It drops one that does not answer
 ///   (publication_options::patience) or keeps withdrawn chunks too long (`lease`).
 /// - **Visible size**: importers see a size only after all work that preceded announce() in its
@@ -40,7 +39,6 @@ class publication_server;
 ///   calls exec. It keeps the chunks' descriptors until it ends or calls exec.
 /// - An object that was moved from is empty: path() is empty, max_bytes() is 0, follows() is false,
 ///   and the other functions throw std::invalid_argument.
-///
 /// docs/reference/ipc.md has the protocol, its guarantees and its threat model.
 class publication {
  public:
@@ -68,8 +66,7 @@ class publication {
   /// Throws: as the constructor above, and as that of attached_region for `from`.
   [[nodiscard]] static publication keep(const std::string& from, const std::string& path,
                                         publication_options options = {});
-  /// Whether it keeps the memory of an owner that still publishes.
-  [[nodiscard]] bool follows() const noexcept;
+  [[nodiscard]] bool follows() const noexcept;  ///< keeps memory of an owner that still publishes
 
   ~publication();
   publication(publication&& other) noexcept;

@@ -49,7 +49,6 @@ std::string file_name(const budget_key& key) {
   return result;
 }
 
-/// An existing file; empty if there is none.
 owned_descriptor open_file(const budgets_folder& folder, const std::string& name) {
   owned_descriptor file{::openat(folder.descriptor.get(), name.c_str(),
                                  O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
@@ -70,8 +69,7 @@ owned_descriptor open_file(const budgets_folder& folder, const std::string& name
   return file;
 }
 
-/// Makes a file that has no name yet, so that it appears whole, and locked, or not at all. Empty if
-/// the folder has gone.
+/// A file without a name, so that it appears whole and locked. Empty if the folder has gone.
 owned_descriptor make_file(const budgets_folder& folder, const std::string& path,
                            const budget_key& key, std::uint64_t limit) {
   owned_descriptor file{

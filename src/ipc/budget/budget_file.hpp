@@ -32,18 +32,14 @@ class budget_file {
   /// folder, or if the file is of another version, or PID or time namespace; `timeout`; `system`.
   [[nodiscard]] static std::unique_ptr<budget_file> open(const budget_key& key,
                                                          std::uint64_t limit);
-  /// The same for an existing file, by its name in the folder, without the lock; null without a
-  /// file.
+  /// The same for an existing file of the folder, without the lock; null if there is none.
   [[nodiscard]] static std::unique_ptr<budget_file> look_at(const std::string& file);
-  /// The names of all files in the folder; none without a folder.
   [[nodiscard]] static std::vector<std::string> all();
   ~budget_file();
   budget_file& operator=(budget_file&&) = delete;
 
-  /// Releases the lock and closes the file, which stays mapped.
-  void unlock() noexcept;
-  /// Pre: the file is locked.
-  void remove();
+  void unlock() noexcept;  ///< also closes the file, which stays mapped
+  void remove();           ///< pre: the file is locked
   [[nodiscard]] budget_layout& shared() const noexcept { return *shared_; }
   /// Returns whether its name still is this file's.
   [[nodiscard]] bool is_there() const noexcept;

@@ -27,8 +27,7 @@ using std::chrono::milliseconds;
 
 // Processes that are asked before this one may be stopped, or in a long callback.
 constexpr auto turn_patience = 100ms;
-// The wait for work that still uses free memory of pools: shorter, because the processes behind
-// this one wait for its answer.
+// For work that uses free memory of pools; less, because the processes behind this one wait.
 constexpr auto idle_patience = 50ms;
 constexpr auto retired_interval = 2ms;
 // No message reports a killed process, so waiting processes look for the dead.
@@ -308,8 +307,7 @@ bool budget_member::release_for(std::uint32_t number, const std::stop_token& sto
       report_exceptions([&] { options_.trim(static_cast<std::size_t>(bytes - retired)); });
       continue;
     }
-    // Retired memory is released when its work has passed. This waits only while a process needs
-    // it.
+    // Retired memory is released when its work passes. Wait, but only while a process needs it.
     if (retired == 0) return true;
     if (table_.header().requests != number) return false;
     wait_while_equal(table_.header().requests, number, retired_interval);

@@ -30,8 +30,7 @@ class budget_member final : public chunk_limit {
                                                            budget_options options);
   ~budget_member() override = default;
 
-  /// Takes part no longer. Does nothing the second time, and in a child of fork().
-  void end() noexcept;
+  void end() noexcept;  ///< does nothing the second time, and in a child of fork()
 
   void begin(std::size_t bytes) noexcept override;
   bool charge(std::size_t bytes) noexcept override;
@@ -55,16 +54,13 @@ class budget_member final : public chunk_limit {
                 std::unique_ptr<budget_file> file);
 
   void serve(const std::stop_token& stop) noexcept;
-  /// Frees the records of dead processes, if `next` has passed, and moves `next` on. Returns
-  /// whether there were some.
+  /// Frees the records of dead processes, once in death_interval. Returns whether there were some.
   bool look_for_dead(clock::time_point& next) noexcept;
-  /// Waits for its turn, releases the requested memory, and answers the newest request. Returns the
-  /// number of the last request that it saw.
+  /// Waits for its turn, releases memory, and answers. Returns the newest request that it saw.
   std::uint32_t attend(const std::stop_token& stop) noexcept;
   /// Returns false if another request came during the wait for retired memory.
   [[nodiscard]] bool release_for(std::uint32_t number, const std::stop_token& stop) noexcept;
-  /// Releases up to `bytes` from the shared chunk cache.
-  void release_kept(std::size_t bytes) noexcept;
+  void release_kept(std::size_t bytes) noexcept;  ///< from the shared chunk cache
 
   const owner_process process_;
   const device_ref device_;

@@ -128,8 +128,7 @@ budget_table::sums budget_table::add_up() const noexcept {
     const budget_record& record = shared_.records[at];
     if (record.owner == 0) continue;
     if (at != own_) {
-      // Read before its held bytes: a claim that succeeds meanwhile counts twice rather than not at
-      // all.
+      // Before its held bytes: a claim that succeeds now counts twice rather than not at all.
       std::uint64_t& claimed = at < own_ ? result.claimed_before : result.claimed_behind;
       claimed = add(claimed, record.claimed);
       if (has_own && record.priority > priority_)
@@ -167,8 +166,7 @@ bool budget_table::claim(std::uint64_t bytes) noexcept {
       // Memory that moved between two others meanwhile counts twice: the next sum differs.
       continue;
     } else if (firm > limit || tries >= tries_with_dead) {
-      // Only now, because reap() reads /proc for each process. Others may have the memory
-      // meanwhile.
+      // Only now, because reap() reads /proc. Others may have the memory meanwhile.
       own->claimed = 0;
       if (std::exchange(is_reaped, true)) break;
       if (!reap() && firm > limit) break;
@@ -278,10 +276,9 @@ bool budget_table::reap() noexcept {
   return found;
 }
 
-// One reading can count memory twice that moves between processes meanwhile, or give a record's
-// next owner the bytes of the last one. Two equal readings in a row count as one moment, though
-// memory may have gone back and forth between them. If records change all the time, the last
-// reading counts.
+// One reading can count memory twice that moves between processes, or give a record's next owner
+// the bytes of the last one. Two equal readings in a row count as one moment, though memory may
+// have gone back and forth. If records change all the time, the last reading counts.
 budget_table::all_held budget_table::held_at_once() const noexcept {
   constexpr int most_readings = 64;
   const auto read = [this] {

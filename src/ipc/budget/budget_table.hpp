@@ -69,14 +69,11 @@ struct trim_request {
 /// record, which counts all of its bytes.
 class budget_table {
  public:
-  /// Pre: `shared` stays mapped as long as this object lives.
   explicit budget_table(budget_layout& shared) noexcept : shared_{shared} {}
 
-  /// Takes a record. Returns false if all are taken by processes that run.
-  /// Pre: `program` lives as long as this object.
+  /// Returns false if running processes have all records. Pre: `program` outlives this object.
   [[nodiscard]] bool join(process_identity self, int priority, const char* program) noexcept;
-  /// Pre: join() returned true.
-  void leave() noexcept;
+  void leave() noexcept;  ///< pre: join() returned true
   /// Takes another record if this process has lost its own. Returns false if all are taken.
   bool keep_record() noexcept;
 
@@ -91,7 +88,6 @@ class budget_table {
   void set_waiting(std::uint64_t bytes, std::chrono::steady_clock::time_point until) noexcept;
   /// Has all holders check for waiting requests. Returns the number of the request.
   std::uint32_t request() noexcept;
-  /// Returns whether all processes asked by this one have answered request `number`.
   [[nodiscard]] bool is_answered(std::uint32_t number) noexcept;
 
   /// The bytes that this process must release for others, or because the limit was lowered.
@@ -105,8 +101,7 @@ class budget_table {
   [[nodiscard]] std::uint64_t most_left() const noexcept;
   [[nodiscard]] std::uint64_t held() const noexcept;
   [[nodiscard]] bool is_waiting() const noexcept;
-  /// Frees the records of dead processes. Returns whether there were some.
-  bool reap() noexcept;
+  bool reap() noexcept;  ///< frees the records of dead processes; returns whether there were some
   [[nodiscard]] std::vector<budget_holder> holders() const;
 
   [[nodiscard]] budget_header& header() noexcept { return shared_.header; }

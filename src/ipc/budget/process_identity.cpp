@@ -47,7 +47,6 @@ bool read_facts(::pid_t process, process_facts& into) noexcept {
   if (name_end == std::string_view::npos || rest.size() < name_end + 3) return false;
   rest.remove_prefix(name_end + 2);
   into.state = rest.front();
-  // state is field 3, threads are field 20 and the start is field 22.
   constexpr int first = 3;
   constexpr int threads_field = 20;
   constexpr int start_field = 22;

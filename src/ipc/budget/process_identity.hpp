@@ -7,8 +7,7 @@
 
 namespace hipvmm::detail {
 
-/// A process in one word: its ID and start time, so a later process with that ID differs. Zero is
-/// none.
+/// A process's ID and start time: a later process with that ID differs. Zero is none.
 using process_identity = std::uint64_t;
 
 /// Throws: ipc_error `system` if /proc cannot be read; `refused` if it is another PID namespace's.
@@ -20,8 +19,7 @@ using process_identity = std::uint64_t;
 /// Pre: it is of this PID and time namespace.
 [[nodiscard]] bool is_running(process_identity identity) noexcept;
 
-/// The namespaces in which identities are valid: the ID in a PID namespace, the start and the clock
-/// of deadlines in a time namespace.
+/// The namespaces of identities: of IDs, and of starts and of the clock of deadlines.
 struct process_namespaces {
   std::uint64_t pid;
   std::uint64_t time;  ///< zero if the system has none

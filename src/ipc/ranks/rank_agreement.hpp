@@ -17,8 +17,7 @@ namespace hipvmm::detail {
 /// throws its own exception. The messages use the communicator's memory; none is allocated.
 class rank_agreement {
  public:
-  /// Allocates the memory for agreements, unless the communicator's constructor did so. Throws:
-  /// std::bad_alloc.
+  /// Does nothing if the communicator's constructor has reserved. Throws: std::bad_alloc.
   static void reserve(communicator& ranks);
 
   /// `function`, `element_bytes` and `root` must be the same on all ranks. Throws: std::bad_alloc
@@ -41,11 +40,10 @@ class rank_agreement {
     }
   }
 
-  /// The first message, one of these. `count`: the elements of this rank; share_counts() sends
+  /// The first message is one of these. `count`: the elements of this rank; share_counts() sends
   /// those of set_count(). `room`: the elements that this rank can receive by calls that cannot
-  /// fail.
-  /// Throws: the exception kept by attempt(); rank_error of remote if another rank kept one, of
-  /// refused if ranks call different functions; as communicator.
+  /// fail. Throws: the exception kept by attempt(); rank_error of remote if another rank kept one,
+  /// of refused if ranks call different functions; as communicator.
   void share_count(std::size_t count);
   void share_counts(std::size_t room);
   /// Call before share_counts(). Pre: 0 <= rank < communicator::size().
@@ -56,8 +54,7 @@ class rank_agreement {
   /// all ranks' largest counts. Pre: share_counts() has returned.
   [[nodiscard]] bool all_have_room() const noexcept;
 
-  /// A later message: returns if no rank has kept a failure. Throws: as share_count().
-  void agree();
+  void agree();  ///< a later message; throws as share_count() if a rank has kept a failure
 
  private:
   struct header {

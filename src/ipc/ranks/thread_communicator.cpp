@@ -38,7 +38,6 @@ std::string rank_text(auto rank) { return "rank " + std::to_string(rank); }
 class thread_group {
  public:
   enum class function { all_gather, all_to_all, transfer };
-  /// A rank's part of a meeting.
   struct part {
     function call = function::transfer;
     const void* mine = nullptr;
@@ -212,7 +211,6 @@ class thread_group {
                        "; both name one piece of the same bytes, or none"};
   }
 
-  /// Bytes and number of a rank's pieces.
   template <typename Piece>
   static std::pair<std::size_t, std::size_t> bytes_of(const std::vector<Piece>& pieces,
                                                       std::size_t rank) {

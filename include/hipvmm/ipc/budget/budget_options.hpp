@@ -15,8 +15,7 @@ struct budget_options {
   /// Holders of a lower priority are asked first to release memory, then those of the same
   /// priority, the largest holder first. Holders of a higher priority are not asked.
   int priority = 0;
-  /// The longest that a request of this process waits for memory of other processes.
-  std::chrono::milliseconds patience{1000};
+  std::chrono::milliseconds patience{1000};  ///< the longest wait of a request for other processes
   /// Called if other processes need `bytes` more than this process could release by itself: chunks
   /// of its chunk_cache::shared(), idle memory of its arenas and pools. It may trim pools, evict
   /// blocks, suspend a memory_tag; it must not destroy the memory_budget. A thread of the library
@@ -39,8 +38,7 @@ struct budget_report {
   std::string name;
   device_uuid device;
   std::size_t limit;                   ///< in bytes
-  std::size_t bytes;                   ///< of all holders together; may exceed a limit that was
-                                       ///< lowered
+  std::size_t bytes;                   ///< of all holders; may exceed a limit that was lowered
   std::vector<budget_holder> holders;  ///< in no order
 };
 

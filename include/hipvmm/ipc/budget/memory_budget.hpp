@@ -37,8 +37,7 @@ class memory_budget {
   /// out_of_memory.
   memory_budget(device_ref device, const std::string& name, std::size_t bytes,
                 budget_options options = {});
-  /// Leaves the budget; memory of this process no longer counts.
-  ~memory_budget();
+  ~memory_budget();  ///< leaves the budget; memory of this process no longer counts
   memory_budget(memory_budget&&) noexcept;
   memory_budget& operator=(memory_budget&&) noexcept;
 

@@ -47,8 +47,7 @@ class communicator {
 
   [[nodiscard]] virtual int rank() const noexcept = 0;  ///< 0 to size() - 1
   [[nodiscard]] virtual int size() const noexcept = 0;
-  /// The device of the memory that this rank sends and receives.
-  [[nodiscard]] virtual device_ref device() const noexcept = 0;
+  [[nodiscard]] virtual device_ref device() const noexcept = 0;  ///< of sent and received memory
   /// The library, its version, and how device memory travels, in one line for people.
   [[nodiscard]] virtual std::string describe() const = 0;
 

@@ -93,8 +93,7 @@ void keep_until_exit(T&& memory) noexcept {
 class rank_wait {
  public:
   explicit rank_wait(std::chrono::milliseconds limit);
-  /// Something has arrived: the limit begins anew.
-  void restart();
+  void restart();  ///< something has arrived: the limit begins anew
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool is_half_over() const;
   void pause();

@@ -19,8 +19,7 @@ namespace hipvmm {
 /// The elements that exchange(), gather() or all_gather() appended to a vector.
 struct exchange_result {
   std::vector<std::size_t> counts;   ///< elements that came from each rank: size() of them
-  std::vector<std::size_t> offsets;  ///< index in the vector of the first element from each rank,
-                                     ///< and the vector's size: size() + 1 of them
+  std::vector<std::size_t> offsets;  ///< index of each rank's first element, and the vector's size
 };
 
 namespace detail {
@@ -66,7 +65,6 @@ class exchange_array {
 
 namespace detail {
 
-/// One call of exchange(), gather() or all_gather(), for any element types.
 struct exchange_request {
   exchange_function function;
   std::initializer_list<exchange_array> arrays;

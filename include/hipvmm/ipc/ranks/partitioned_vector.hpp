@@ -35,8 +35,7 @@ class partition {
   /// The rank that has the element. Cost: O(log ranks). Throws: std::out_of_range.
   [[nodiscard]] int owner_of(std::size_t index) const;
 
-  /// Pre: 0 <= rank < ranks().
-  void resize(int rank, std::size_t elements) noexcept;
+  void resize(int rank, std::size_t elements) noexcept;  ///< pre: 0 <= rank < ranks()
 
  private:
   std::vector<std::size_t> begins_;  // and the end of the last

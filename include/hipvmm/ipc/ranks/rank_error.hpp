@@ -6,13 +6,11 @@
 
 namespace hipvmm {
 
-/// The reason why the ranks of a communicator could not continue together.
 enum class rank_failure {
   timeout,  ///< a rank did not take part within communicator_options::limit
   lost,     ///< a rank ended, or the communication library reported an error
   refused,  ///< the ranks' requests contradict each other: element sizes, counts, functions
-  remote,   ///< another rank could not do its part; the message has its reason, such as missing
-            ///< memory
+  remote,   ///< another rank could not do its part; the message has its reason
 };
 
 /// A failure between ranks. The message names the rank, and says what to do. After timeout and lost
@@ -23,8 +21,7 @@ class rank_error : public std::runtime_error {
       : std::runtime_error{message}, reason_{reason}, rank_{rank} {}
 
   [[nodiscard]] rank_failure reason() const noexcept { return reason_; }
-  /// The rank at fault; -1 if unknown.
-  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }  ///< at fault; -1 if unknown
 
  private:
   rank_failure reason_;

@@ -22,8 +22,7 @@ class thread_ranks {
  public:
   /// Throws: std::invalid_argument unless size > 0 and options.limit > 0.
   explicit thread_ranks(int size, const communicator_options& options = {});
-  /// From then on, ranks without a thread_communicator count as lost.
-  ~thread_ranks();
+  ~thread_ranks();  ///< from then on, ranks without a thread_communicator count as lost
   thread_ranks& operator=(thread_ranks&&) = delete;
 
   [[nodiscard]] int size() const noexcept;
