@@ -39,7 +39,6 @@ using record = capability::record;
 
 constexpr std::string_view assume_mark = "assume:";
 
-/// Leaves out empty pieces.
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> pieces;
   while (!text.empty()) {

@@ -31,7 +31,6 @@ const probe* probe_named(std::string_view name) {
   return nullptr;
 }
 
-/// `names` has a comma around each.
 bool lists(std::string_view names, std::string_view name) {
   return names.find(std::string{","}.append(name).append(",")) != std::string_view::npos;
 }

@@ -26,7 +26,8 @@ probe_program find_probe_program();
 /// silent in a probe, a new one probes the rest, a few times. The result of that probe:
 /// - The process crashed or exited: no, permanently.
 /// - A signal from outside ended it, or its end is unknown: nothing, in this process.
-/// - It was silent for `patience`, and the next one for twice as long: no, for an hour.
+/// - Silent for `patience`: nothing, and a new process probes again. Silent there for twice as
+///   long: no, for an hour.
 /// Returns why this could not be done, and others may try; empty if it was done.
 std::string probe_in_child(device_ref device, capability::record& found, const std::string& program,
                            std::chrono::milliseconds patience = std::chrono::seconds{5});

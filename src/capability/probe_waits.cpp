@@ -149,7 +149,6 @@ void allocate_and_free(const probe_pool& pool, const stream& own, std::size_t by
   for (int turn = 0; turn < 3; ++turn) probe_block{pool, own, bytes}.free(own);
 }
 
-/// Whether hipFreeAsync returns while work is ahead of it.
 bool frees_return(const probe_pool& pool, const stream& own, std::size_t bytes) {
   const lasting_work work{own};
   bool held_up = false;

@@ -149,7 +149,7 @@ bool subscription::fetch(deadline& until, bool has_waited) {
       let_go(path_ + ": " + late->text);
     // Part of the answer to an abandoned request; the current answer contains it all.
     if (!has_begun) continue;
-    // Otherwise an answer could add and withdraw chunks without end.
+    // Otherwise an answer could add and withdraw chunks again and again.
     const auto began = clock::now();
     if (has_added && !std::holds_alternative<chunk_packet>(next->content) &&
         !std::holds_alternative<complete_packet>(next->content))

@@ -70,7 +70,7 @@ enum class quirk {
   one_reservation,     ///< a region past its maximum moves, though addresses after it are free
 };
 
-/// Time of one call in nanoseconds, the second least of seven; zero when not measured.
+/// Times of single calls in nanoseconds, each the second least of seven; zero if not measured.
 struct call_costs {
   std::int64_t reserve, create, map, set_access, unmap, release, free;
 };
@@ -87,7 +87,7 @@ class capability {
   [[nodiscard]] const std::string& reason(trait which) const noexcept;
 
   [[nodiscard]] memory_path path() const noexcept;
-  [[nodiscard]] const std::vector<quirk>& quirks() const noexcept;  ///< of vmm_with_quirks
+  [[nodiscard]] const std::vector<quirk>& quirks() const noexcept;  ///< none unless vmm_with_quirks
   [[nodiscard]] bool needs(quirk which) const noexcept;
   /// On the fallback path, the trait that is missing and why; else empty.
   [[nodiscard]] const std::string& why_fallback() const noexcept;

@@ -28,8 +28,9 @@ class budget_file {
  public:
   /// Opens the file and takes the lock, and waits for it some seconds at most. If there is no file,
   /// makes one with `limit`, or returns null if that is zero. The destructor removes a new file
-  /// unless unlock() came before. Throws: ipc_error `refused` if other users may write the file or
-  /// folder, or if the file is of another version, or PID or time namespace; `timeout`; `system`.
+  /// unless unlock() came before. Throws: ipc_error `refused` unless file and folder are for this
+  /// user alone, or if the file is of another version, or PID or time namespace; `timeout`;
+  /// `system`.
   [[nodiscard]] static std::unique_ptr<budget_file> open(const budget_key& key,
                                                          std::uint64_t limit);
   /// The same for an existing file of the folder, without the lock; null if there is none.

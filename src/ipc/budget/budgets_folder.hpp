@@ -26,7 +26,7 @@ struct budgets_folder {
 
 [[noreturn]] void refuse_budget(const std::string& why);
 
-/// Throws: ipc_error `refused` if other users could write to the object of `about`.
+/// Throws: ipc_error `refused` unless the object of `about` is for this user alone.
 void require_own(const struct ::stat& about, const std::string& path);
 
 }  // namespace hipvmm::detail

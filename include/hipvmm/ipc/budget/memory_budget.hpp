@@ -23,7 +23,7 @@ class budget_member;
 /// - A request beyond the limit first releases memory that this process keeps, then asks other
 ///   holders to trim, then throws out_of_memory with exhausted::budget. No process is killed.
 /// - A process that has died holds nothing. A child of fork() takes no part.
-/// - An object that was moved from is empty: bytes() is 0; all other functions throw
+/// - An object that was moved from is empty: bytes() is 0; its other functions throw
 ///   std::invalid_argument.
 class memory_budget {
  public:
@@ -45,8 +45,8 @@ class memory_budget {
   /// keep the rest and get no more. Throws: ipc_error, `refused` if the budget's file was removed.
   void set_limit(std::size_t bytes);
   /// Makes room as a request for `bytes` beyond the limit does: releases memory that this process
-  /// keeps, then asks other holders to trim. Returns whether `bytes` fit now; another process may
-  /// take the room first. Within budget_options::trim it returns false at once.
+  /// keeps, then asks other holders to trim, but not within budget_options::trim. Returns whether
+  /// `bytes` fit now; another process may take the room first.
   bool make_room(std::size_t bytes);
   [[nodiscard]] std::size_t bytes() const noexcept;  ///< held by this process
   [[nodiscard]] budget_report report() const;

@@ -61,8 +61,9 @@ class communicator {
   /// `stream` is ordered behind them, and may change the sources.
   /// - At most one piece for each pair of ranks and direction; the receiver expects as many bytes
   ///   as the sender sends, or no piece. A piece for the own rank is a copy.
-  /// - Throws also: std::invalid_argument for a piece of no rank, of nullptr, or for the own rank
-  ///   in one direction only; two for a rank in one direction. The other ranks: rank_error.
+  /// - Throws also: std::invalid_argument for a rank that does not exist, two pieces for a rank in
+  ///   one direction, nullptr with bytes, or own pieces of different sizes. The other ranks:
+  ///   rank_error.
   /// - describe() says whether it waits for `stream`.
   /// - If it throws on one rank, it, or the next call, throws on all others. No transfer uses the
   ///   memory any longer then.

@@ -45,9 +45,7 @@ struct rank_greeting {
 /// under profiles that close it to the host.
 [[nodiscard]] bool is_host_memory(device_ref device);
 
-/// Throws: std::invalid_argument for a rank outside 0 to size - 1, two pieces for one rank in a
-/// direction, a piece of the own rank without its counterpart of as many bytes, or nullptr with
-/// bytes.
+/// Throws: std::invalid_argument, as communicator::transfer() for the pieces of one rank.
 void check_pieces(const std::vector<outgoing>& out, const std::vector<incoming>& in, int rank,
                   int size);
 

@@ -64,7 +64,6 @@ class part_agreement {
   std::size_t element_bytes_;
 };
 
-/// Throws: std::invalid_argument if `stream` is captured, or of another device than the rank's.
 void require_stream_of(const communicator& rank, stream_ref stream);
 
 /// The part of one rank in rebalance(). Numbers of elements.

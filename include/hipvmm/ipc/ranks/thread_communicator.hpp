@@ -42,9 +42,8 @@ class thread_ranks {
 ///   the other ranks throw rank_error at once.
 class thread_communicator final : public communicator {
  public:
-  /// Makes rank `rank`, for memory of `device`.
-  /// Throws: std::invalid_argument for a rank or a device that does not exist, or a rank made
-  /// before; as event. The rank is lost then.
+  /// Throws: std::invalid_argument for a rank that does not exist or was made before. After any
+  /// other failure (no such device; as event; std::bad_alloc) the rank is lost.
   thread_communicator(thread_ranks& ranks, int rank, device_ref device);
   ~thread_communicator() override;
 
