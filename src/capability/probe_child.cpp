@@ -133,28 +133,27 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
   std::string asked = ",";
   for (const probe& each : all_probes())
     if (!each.is_open(found)) asked.append(each.name).append(",");
-  const probe* silent = nullptr;  // to be asked once more
+  std::string silent = ",";  // probes in which a process was silent: each is asked once more
   std::string before;
   for (int broke = 0; broke < most_children;) {
     try {
       conversation talk{device, found, program, asked};
-      const conversation::result came = talk.hold(silent == nullptr ? patience : 2 * patience);
+      const conversation::result came = talk.hold(silent == "," ? patience : 2 * patience);
       if (came == conversation::result::done) return {};
       if (came == conversation::result::useless) return program + " " + talk.what();
       const probe& broken = *talk.begun();
-      if (came == conversation::result::silent_in_probe && silent == nullptr) {
-        silent = &broken;
+      const bool is_silent = came == conversation::result::silent_in_probe;
+      if (is_silent && !lists(silent, broken.name)) {
+        silent.append(broken.name).append(",");
         before = talk.what();
         continue;
       }
-      const bool is_again = came == conversation::result::silent_in_probe && silent == &broken;
-      silent = nullptr;
       ++broke;
       // It is not open if the process broke after its answer.
       if (broken.is_open(found))
         note_broken(broken, found,
-                    talk.what() + (is_again ? ", and before" + before.substr(before.find(" for"))
-                                            : std::string{}),
+                    talk.what() + (is_silent ? ", and before" + before.substr(before.find(" for"))
+                                             : std::string{}),
                     came);
       asked.append(broken.name).append(",");
       for (const probe& each : all_probes())

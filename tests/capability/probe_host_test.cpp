@@ -197,18 +197,22 @@ TEST_CASE("probes: a process that a signal from outside ends has answered nothin
   }
 }
 
-TEST_CASE("probes: one that a process was silent in is asked again by another, more patiently") {
+TEST_CASE("probes: each that a process was silent in is asked again, more patiently") {
   const temporary_folder folder;
-  const std::string mark = (folder.path() / "mark").string();
-  const capability::record found = signalled_program{"if [ ! -e " + mark + " ]; then : > " + mark +
-                                                     "; exec sleep 60; fi\n"
-                                                     "sleep 1.2\n"
-                                                     "echo 'tail_access=yes  # it was seen'\n"
-                                                     "echo end"}
-                                       .ask(std::chrono::seconds{1});
-  constexpr std::size_t at = index_of(trait::tail_access);
-  CHECK(found.findings[at] == finding::yes);
-  CHECK(found.persistences[at] == persistence::lasting);
+  const auto silent_once = [&](const std::string& name) {
+    const std::string seen = (folder.path() / name).string();
+    return "case $3 in *," + name + ",*) ;; *) echo begin " + name + "\nif [ ! -e " + seen +
+           " ]; then : > " + seen + "; exec sleep 60; fi\nsleep 1.2\necho '" + name +
+           "=yes  # it was seen'\nesac\n";
+  };
+  const capability::record found =
+      signalled_program{silent_once("tail_access") + silent_once("keeps_read_only") + "echo end"}
+          .ask(std::chrono::seconds{1});
+  for (const trait each : {trait::tail_access, trait::keeps_read_only}) {
+    CAPTURE(index_of(each));
+    CHECK(found.findings[index_of(each)] == finding::yes);
+    CHECK(found.persistences[index_of(each)] == persistence::lasting);
+  }
 }
 
 /// While it lives, the system reaps this process's children itself and reports no end of one.
