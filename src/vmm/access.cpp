@@ -22,8 +22,7 @@ using detail::to_hip;
 
 namespace {
 
-/// Throws hip_error if `call`, about rights to [address, address + bytes), failed. `device` is
-/// one of those with the rights.
+/// `device` is one of those with rights to [address, address + bytes).
 void check_rights(hipError_t result, const char* call, const void* address, std::size_t bytes,
                   device_ref device, std::source_location where = std::source_location::current()) {
   if (result == hipSuccess) return;
@@ -39,7 +38,7 @@ auto place_of(const std::vector<access_desc>& entries, device_ref device) {
   return std::ranges::lower_bound(entries, device, std::less<>{}, &access_desc::device);
 }
 
-/// How the two devices are connected, as part of a sentence. Asked after a failure only.
+/// As part of a sentence. Queried after a failure only.
 std::string link_text(device_ref device, device_ref owner) {
   try {
     const peer_link link = peer_link_between(device, owner);

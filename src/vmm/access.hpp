@@ -7,7 +7,6 @@
 
 #include <hipvmm/vmm/access.hpp>
 
-// Access rights and locations converted to HIP's types.
 namespace hipvmm::detail {
 
 inline hipMemAccessFlags to_flags(access_right right) {
@@ -34,13 +33,12 @@ inline hipMemAccessDesc to_hip(access_desc desc) {
   return result;
 }
 
-/// Throws: unsupported, which names both devices and the link, unless `device` can access memory of
-/// `owner`.
+/// Throws: unsupported, naming devices and link, unless `device` reaches memory of `owner`.
 void require_reach(device_ref device, device_ref owner);
 
-/// Sets all rights in `rights` over [address, address + bytes), whole mappings of memory of
-/// `owner`, and none for the devices that have one in `before` only. Makes one call of
-/// hipMemSetAccess, which names `owner` last; none if there is nothing to set.
+/// Sets `rights` over [address, address + bytes), whole mappings of memory of `owner`, and none for
+/// devices that have one in `before` only. Calls hipMemSetAccess once, or not if nothing is to be
+/// set.
 void set_rights(void* address, std::size_t bytes, const access_map& rights, device_ref owner,
                 const access_map* before = nullptr);
 

@@ -22,8 +22,7 @@
 namespace hipvmm {
 
 /// The addresses of a region: one reservation, and those that extend() found free directly after
-/// it. They are freed as addresses without pending work, unless mark_in_use() was called. If HIP
-/// refuses to unmap or to free, all of it is kept and tried again.
+/// it. If HIP refuses to unmap or to free, all of it is kept and tried again.
 class address_range final : public detail::refused_end {
  public:
   [[nodiscard]] static std::shared_ptr<address_range> make(address_reservation first) {
@@ -63,9 +62,9 @@ class address_range final : public detail::refused_end {
   void mark_in_use() noexcept {
     for (reserved_part& each : parts_) each.is_waited_for = false;
   }
-  /// Maps `chunk` at `offset`. `pins`: its device returns memory only with the addresses.
-  /// Pre: the chunk is within one part, see longest_at().
-  /// Throws: as mapping; as hipMemUnmap if something is mapped there that HIP refuses to unmap.
+  /// `pins`: the chunk's device returns memory only with addresses. Pre: the chunk is within one
+  /// part, see longest_at(). Throws: as mapping; hip_error if HIP still refuses to unmap what is
+  /// there.
   [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk, map_check check,
                             bool pins) const {
     refused_.retry(static_cast<char*>(base()) + offset, chunk.bytes());
@@ -85,8 +84,7 @@ class address_range final : public detail::refused_end {
       throw;
     }
   }
-  /// One hipMemUnmap may undo neighbouring mappings of `device`'s memory. Not noted beyond 64
-  /// devices. Other threads may unmap meanwhile.
+  /// One hipMemUnmap may undo neighbours of `device`; not noted beyond 64 devices. Thread-safe.
   void note_unmaps_many(device_ref device) noexcept { unmaps_many_of_ |= bit_of(device); }
   [[nodiscard]] bool unmaps_many() const noexcept { return unmaps_many_of_ != 0; }
   /// Returns whether one hipMemUnmap may undo both, of which `first` is at the lower address.
@@ -102,9 +100,8 @@ class address_range final : public detail::refused_end {
            !first.is_on_host() && !second.is_on_host() &&
            part_start(offset(start)) == part_start(offset(second.get()));
   }
-  /// Returns whether all mappings so far had one size.
   [[nodiscard]] bool had_one_size() const noexcept { return !has_two_sizes_; }
-  /// Start of the reservation that contains `offset`. Any thread that uses some of it.
+  /// Start of the reservation that contains `offset`. Thread-safe.
   [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {
     const std::lock_guard lock{adding_};
     std::size_t start = 0;
@@ -119,8 +116,8 @@ class address_range final : public detail::refused_end {
     return end - offset;
   }
 
-  /// Frees and reserves all of them. Lost if others took some in between: these are only
-  /// remembered then. Pre: as detail::reclaim_pinned().
+  /// detail::reclaim_pinned() for each part. Returns the worst result. Lost parts are remembered
+  /// for take_back().
   [[nodiscard]] detail::reclaim_result reclaim_pinned() noexcept {
     detail::reclaim_result result = detail::reclaim_result::done;
     for (reserved_part& each : parts_) {
@@ -134,13 +131,11 @@ class address_range final : public detail::refused_end {
     }
     return result;
   }
-  /// Returns whether reclaim_pinned() lost some.
   [[nodiscard]] bool is_lost() const noexcept {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const reserved_part& each) { return each.addresses.empty(); });
   }
-  /// Reserves the addresses that reclaim_pinned() lost. Returns false if others hold some of it
-  /// still. Throws: out_of_memory, hip_error.
+  /// Reserves lost addresses; false while others hold some. Throws: out_of_memory, hip_error.
   [[nodiscard]] bool take_back() {
     for (reserved_part& each : parts_) {
       if (!each.addresses.empty()) continue;

@@ -30,10 +30,10 @@ namespace {
 // HIP takes the granularity of a reservation from its first device.
 constexpr device_ref reference_device{0};
 
-// hipMemAddressFree of clr up to 6.4 frees the addresses before it forgets them: a reservation that
-// gets them in between is forgotten in its stead, and mapping there does nothing. So these two
-// calls exclude each other in the process. The last lock of all: nothing else is called under it,
-// but hipRuntimeGetVersion once.
+// hipMemAddressFree of clr up to 6.4 frees the addresses before it forgets them: it then forgets a
+// reservation that got them in between, and mapping there does nothing. So these two calls exclude
+// each other in the process. The last lock of all: nothing else is called under it, but
+// hipRuntimeGetVersion once.
 constinit std::mutex address_calls_mutex;
 
 std::atomic<std::size_t> reserved_count{0};
@@ -43,10 +43,10 @@ std::atomic<std::size_t> reserved_bytes{0};
 constexpr std::chrono::milliseconds handler_patience{1000};
 
 // In clr up to 6.4 a command that used addresses holds their record until HIP's thread of signal
-// handlers drops it, which is after events, streams and devices say that it is done. The record is
-// dropped by its address: addresses that are freed before and reserved again lose the new one. The
-// version decides, because the answer of a probe would be a matter of time.
-// Returns whether it was one of these releases, and all was dropped.
+// handlers drops it, later than events, streams and devices report the command as done. HIP finds
+// the record by its address: if the addresses were freed and reserved again, it drops the new one.
+// The version decides, because the answer of a probe would be a matter of time. Returns whether it
+// was one of these releases, and all was dropped.
 bool wait_for_address_records() noexcept {
   bool dropped = false;
   detail::report_exceptions([&dropped] {
@@ -70,7 +70,6 @@ bool is_forgotten(hipError_t refusal) noexcept {
   }
 }
 
-/// Addresses that HIP refused to free, and that nobody has any more.
 class refused_addresses final : public detail::refused_end {
  public:
   explicit refused_addresses(address_reservation&& refused) noexcept
@@ -82,7 +81,7 @@ class refused_addresses final : public detail::refused_end {
   address_reservation addresses_;
 };
 
-// For addresses that HIP refused to free. If the host's memory is short, they stay reserved.
+// If the host's memory is short, they stay reserved.
 void keep_refused(address_reservation&& addresses) noexcept {
   if (addresses.empty()) return;
   if (auto* const kept = new (std::nothrow) refused_addresses{std::move(addresses)})
@@ -115,7 +114,7 @@ constexpr std::uintptr_t aside_begin = 0x1100'0000'0000;
 constexpr std::uintptr_t aside_end = 0x2a00'0000'0000;
 constexpr std::size_t aside_step = 1 * GiB;
 
-/// The next address that next_aside() returns. The first is as random as the stack.
+/// The first is as random as the stack.
 std::atomic<std::uintptr_t>& next_free_aside() noexcept {
   const char here = 0;
   static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&here) /
@@ -123,7 +122,7 @@ std::atomic<std::uintptr_t>& next_free_aside() noexcept {
   return next;
 }
 
-/// The bytes from there to the next ones: a gap remains between any two.
+/// Leaves a gap between any two.
 std::size_t step_aside(std::size_t bytes) noexcept {
   return align_up(bytes, aside_step) + aside_step;
 }
@@ -141,7 +140,7 @@ void require_valid(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-/// The two calls. Pre: the caller holds address_calls_mutex.
+/// Pre: the caller holds address_calls_mutex.
 struct detail::address_calls {
   /// Pre: `into` is empty.
   static hipError_t reserve(address_reservation& into, std::size_t bytes, std::size_t alignment,
@@ -155,8 +154,8 @@ struct detail::address_calls {
     reserved_bytes += bytes;
     return result;
   }
-  /// Leaves `addresses` as they are if HIP refuses, but empty if it has lost its record of them:
-  /// these stay reserved, and counted.
+  /// If HIP refuses, `addresses` stay as they are, unless it has lost its record of them: then they
+  /// are empty, and stay reserved and counted.
   static hipError_t free(address_reservation& addresses) noexcept {
     const std::size_t bytes = addresses.bytes_;
     const hipError_t result =

@@ -44,8 +44,7 @@ struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_ba
   std::chrono::steady_clock::time_point since;  // when it was recycled
 };
 
-/// How much a chunk_cache keeps of each device, and for how long. Code that lowers a bound must
-/// then drop the excess.
+/// Code that lowers a bound must then drop the excess.
 struct kept_bounds {
   using duration = std::chrono::steady_clock::duration;
 
@@ -53,18 +52,17 @@ struct kept_bounds {
   std::atomic<duration> age;             // duration::max(): without limit
   std::atomic<bool> keeps_pinned{true};  // not once the process exits
 
-  /// The most bytes that may be kept now.
   [[nodiscard]] std::size_t byte_limit() const noexcept {
     return age.load() > duration::zero() ? bytes.load() : 0;
   }
-  /// How long a chunk is kept; empty without a limit.
+  /// Empty without a limit.
   [[nodiscard]] std::optional<duration> longest() const noexcept {
     const duration now = age.load();
     return now == duration::max() ? std::nullopt : std::optional{now};
   }
 };
 
-/// Chunks to be released to the driver. The destructor releases them and must run outside the lock.
+/// Chunks for the driver. The destructor releases them, and must run outside the lock.
 class evicted_chunks {
  public:
   evicted_chunks& operator=(evicted_chunks&&) = delete;
@@ -79,11 +77,10 @@ class evicted_chunks {
   boost::intrusive::list<kept_chunk> chunks_;
 };
 
-/// The descriptors that kept chunks may use, if they cost any: half of the process's descriptors.
-/// - The other half is for chunks in use and for the program's own files, which fail less
-///   gracefully.
-/// - If those need more than half, kept chunks leave about a quarter free.
-/// - Each device has an equal share: none evicts chunks of another.
+/// The descriptors that kept chunks may use, if they cost any: half of the process's. The other
+/// half is for chunks in use and for the program's own files, which fail less gracefully. If those
+/// need more, kept chunks leave about a quarter free. Each device has an equal share, so that none
+/// evicts chunks of another.
 struct descriptor_budget {
   std::size_t devices;
   std::size_t limit = descriptor_limit();
@@ -99,22 +96,21 @@ struct descriptor_budget {
   [[nodiscard]] std::size_t uncounted() const noexcept { return share / 16; }
 };
 
-/// The chunks of one device in a chunk_cache. A chunk with memory that addresses pin costs nothing
-/// to keep, and a release would return nothing: no bound drops it but that on descriptors. The
-/// mutex guards the members after it. The members before it never change. They are on another cache
-/// line: threads of other devices can read them without waiting for the lock.
+/// The chunks of one device in a chunk_cache. No bound but that on descriptors drops a pinned
+/// chunk, because a release would return nothing. The mutex guards the members after it. The
+/// members before it never change; they are on another cache line, so that threads of other devices
+/// read them without waiting for the lock.
 struct cached_chunks {
   cached_chunks(device_ref owner, cached_chunks* following) noexcept
       : device{owner}, next{following} {}
 
-  /// Takes out a chunk of these properties, a pinned one if there is one; an empty one if none is
-  /// kept.
+  /// Takes out a chunk of these properties, a pinned one first; an empty one if none is kept.
   physical_chunk take(std::size_t bytes, handle_type shareable);
   /// Bytes of the chunks that take() may return one by one, counted until they are `most`.
   [[nodiscard]] std::size_t bytes_to_take(std::size_t bytes, handle_type shareable,
                                           std::size_t most = static_cast<std::size_t>(-1)) const;
-  /// Takes out a pinned chunk for a gap of `bytes` bytes: the smallest of at least as many, up to
-  /// `most`, or else the largest; an empty one if none is kept.
+  /// Takes out a pinned chunk for a gap of `bytes` bytes: the smallest of `bytes` to `most`, or
+  /// else the largest below; an empty one if none is kept.
   physical_chunk take_pinned(std::size_t bytes, std::size_t most, handle_type shareable);
   enum class outcome {
     dropped,
@@ -125,15 +121,13 @@ struct cached_chunks {
                const descriptor_budget& budget, evicted_chunks& out);
   /// Counts the process's descriptors. Drops chunks above the device's share if half are open.
   void drop_unless_harmless(const descriptor_budget& budget, evicted_chunks& out);
-  /// Drops chunks above `bytes_to_keep`, the chunks kept longest first. Returns the bytes dropped.
+  /// These return the bytes dropped. This one drops unpinned chunks, those kept longest first.
   std::size_t drop_down_to(std::size_t bytes_to_keep, evicted_chunks& out);
-  /// Drops all, pinned ones too. Returns their bytes.
+  /// Pinned ones too.
   std::size_t drop_all(evicted_chunks& out);
-  /// Drops chunks that were kept only while pinned, and those above the byte limit. Returns the
-  /// bytes dropped.
+  /// Drops chunks that were kept only while pinned, and those above the byte limit.
   std::size_t drop_unpinned(const kept_bounds& bounds, evicted_chunks& out);
-  /// Drops at most `most` chunks that were recycled before `limit`, oldest first. Returns the bytes
-  /// dropped.
+  /// Drops at most `most` chunks that were recycled before `limit`, the oldest first.
   std::size_t drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
                            evicted_chunks& out);
   /// When the chunk kept longest was recycled, of those not pinned; empty when there is none.
@@ -163,7 +157,6 @@ struct cached_chunks {
   kept_chunk& take_out(kept_chunk& kept);
   physical_chunk take_chunk(kept_chunk& kept);
   void drop(kept_chunk& kept, evicted_chunks& out);
-  /// Drops chunks that are not pinned, the first recycled first, while more than `bytes` are kept.
   void drop_beyond(std::size_t bytes, evicted_chunks& out);
 
   group free_;

@@ -76,7 +76,7 @@ struct chunk_cache::state {
     while (each != nullptr && each->device != device) each = each->next;
     return each;
   }
-  /// The chunks held of a device that exists; nullptr when the host's memory is exhausted.
+  /// Pre: the device exists. Returns nullptr when the host's memory is exhausted.
   cached_chunks* find_or_add(device_ref device) noexcept {
     if (cached_chunks* const found = find(device)) return found;
     const std::lock_guard lock{adding};
@@ -88,7 +88,6 @@ struct chunk_cache::state {
     }
     return added;
   }
-  /// Throws: std::invalid_argument when there is no such device.
   cached_chunks& of(device_ref device) {
     if (cached_chunks* const found = find(device)) return *found;
     require_device(device);
@@ -96,8 +95,8 @@ struct chunk_cache::state {
     throw std::bad_alloc{};
   }
   /// Releases the chunks that `choose(cached_chunks&, evicted_chunks&)` drops of each device;
-  /// returns the sum of the bytes that it returns. A thread that finds nothing left to release
-  /// waits here for those that are releasing.
+  /// returns the sum of its results. A thread that finds nothing left waits here for those that
+  /// release.
   template <typename Choose>
   std::size_t release(Choose choose) {
     // The error handler may wait for a thread that waits here.
@@ -111,8 +110,6 @@ struct chunk_cache::state {
     if (bytes != 0) ++times_released;
     return bytes;
   }
-  /// Releases kept chunks that may relieve `why`. Returns whether anything was released since
-  /// `seen`, by this thread or another.
   bool release_for(const shortage& why, std::uint64_t seen) {
     bool helps = false;
     release([&](cached_chunks& each, evicted_chunks& out) {
@@ -130,7 +127,6 @@ struct chunk_cache::state {
       return each.drop_expired(limit, most, out);
     });
   }
-  /// When the chunk was recycled that has been kept longest; nothing when none is kept.
   [[nodiscard]] std::optional<clock::time_point> oldest() const {
     std::optional<clock::time_point> first_since;
     for_each([&](const cached_chunks& each) {
@@ -152,8 +148,7 @@ struct chunk_cache::state {
         left <= left.zero() ? left.zero() : std::max(left, *age / wakes_per_retention);
     decay.run_again_in(std::chrono::ceil<std::chrono::microseconds>(delay));
   }
-  /// Ensures that chunks kept before this call expire; if no thread can do that, releases all of
-  /// them.
+  /// Chunks kept before this call will expire. If no thread can do that, releases all of them.
   void start_decay() {
     if (!bounds.longest() || decay.request()) return;
     release([](cached_chunks& each, evicted_chunks& out) { return each.drop_down_to(0, out); });
@@ -167,7 +162,6 @@ struct chunk_cache::state {
     if (came == outcome::kept_uncounted) of.drop_unless_harmless(budget, out);
     if (came != outcome::dropped) start_decay();
   }
-  /// Drops chunks that were kept only because of pins, and starts the decay of the rest.
   void release_unpinned() {
     release([this](cached_chunks& each, evicted_chunks& out) {
       return each.drop_unpinned(bounds, out);
@@ -175,7 +169,7 @@ struct chunk_cache::state {
     if (oldest()) start_decay();
   }
 
-  /// The caches that kept pinned chunks, for when these are pinned no longer.
+  /// The caches with pinned chunks, for release_unpinned().
   struct pinning_caches {
     std::mutex mutex;
     std::vector<std::weak_ptr<state>> states;
@@ -192,8 +186,8 @@ struct chunk_cache::state {
       one->is_listed = true;
     });
   }
-  /// Has the shared cache release everything when the process exits, before HIP ends. Returns false
-  /// when that cannot be: then it must keep nothing.
+  /// Has the shared cache release everything at exit, before HIP ends. Returns false if that cannot
+  /// be: then it must keep nothing.
   static bool ends_at_exit() {
     // A child of fork() has this handler and must not call HIP.
     static const ::pid_t process = ::getpid();

@@ -22,13 +22,12 @@ struct device_count {
 
 class all_counts {
  public:
-  /// A count of nothing for a device of which nothing was counted and that has had no limit.
+  /// Returns an empty count for a device that has had neither chunks nor a limit.
   [[nodiscard]] device_count& find(device_ref device) noexcept {
     const std::lock_guard lock{mutex_};
     const auto found = of_devices_.find(device.ordinal());
     return found == of_devices_.end() ? none_ : found->second;
   }
-  /// Throws: std::bad_alloc.
   [[nodiscard]] device_count& of(device_ref device) {
     const std::lock_guard lock{mutex_};
     return of_devices_[device.ordinal()];

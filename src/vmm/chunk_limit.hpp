@@ -12,24 +12,23 @@
 
 namespace hipvmm::detail {
 
-/// A limit on the bytes of the chunks that this process creates on one device. Chunks that were
-/// imported or retained are not counted, and neither is memory of the host. Kept chunks are.
+/// A limit on the bytes of the chunks, kept ones too, that this process creates on one device.
+/// Imported and retained chunks, and memory of the host, are not counted.
 class chunk_limit {
  public:
   virtual ~chunk_limit() = default;
   chunk_limit& operator=(chunk_limit&&) = delete;
 
-  // With the lock of the device's count; they must not wait for others.
+  // Called with the lock of the device's count; they must not wait for others.
   /// Counts chunks created before the limit was set, whether or not they fit.
   virtual void begin(std::size_t bytes) noexcept = 0;
-  /// Counts `bytes` more, unless they do not fit: then returns false.
+  /// Returns false, and counts nothing, if `bytes` do not fit.
   [[nodiscard]] virtual bool charge(std::size_t bytes) noexcept = 0;
   virtual void uncharge(std::size_t bytes) noexcept = 0;
 
-  // Without it.
-  /// Bytes that would fit.
+  // Called without it.
   [[nodiscard]] virtual std::size_t bytes_left() const noexcept = 0;
-  /// The limit; 0 if it is not known.
+  /// 0 if it is not known.
   [[nodiscard]] virtual std::size_t most() const noexcept { return 0; }
   /// The holders and their bytes, for the message of a refused request.
   [[nodiscard]] virtual std::string explain() const = 0;
@@ -56,24 +55,23 @@ void end_chunk_limit(device_ref device) noexcept;
 [[nodiscard]] std::size_t chunk_bytes_left(device_ref device) noexcept;
 /// The limit of `device`; 0 without one.
 [[nodiscard]] std::size_t most_chunk_bytes(device_ref device) noexcept;
-/// Bytes of the chunks that this process has created on `device` and that hold memory of it: see
-/// chunk_charge.
+/// Bytes of `device` in chunks that this process has created, and in released ones that addresses
+/// pin: the sum of all chunk_charge.
 [[nodiscard]] std::size_t created_chunk_bytes(device_ref device) noexcept;
 
-/// The memory of one chunk, which its device's limit counts while the object lives. The owners of
-/// the chunk share it with the addresses that pin its memory (chunk_pins): it counts memory
-/// that was released and has not returned.
+/// Counts the memory of one chunk within its device's limit while the object lives. The owners of
+/// the chunk share it with the addresses that pin the memory (chunk_pins): it counts memory that
+/// was released and has not returned.
 class chunk_charge {
  public:
-  /// Pre: the chunk is not created yet.
-  /// Throws: out_of_memory with exhausted::budget if the device's limit refuses it.
+  /// Pre: the chunk is not created. Throws: out_of_memory (exhausted::budget) if it exceeds the
+  /// limit.
   chunk_charge(device_ref device, std::size_t bytes);
   ~chunk_charge();
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// HIP has made the chunk: its memory is the process's, until the object ends.
   void note_creation() noexcept;
-  /// HIP keeps the memory for good: the limit counts it after the end of the object too.
-  /// Thread-safe.
+  /// HIP keeps the memory for good: the limit counts it from now on without end. Thread-safe.
   void stay() noexcept { stays_ = true; }
   chunk_charge& operator=(chunk_charge&&) = delete;
 
@@ -87,15 +85,15 @@ class chunk_charge {
   owner_process process_;
 };
 
-/// After `shortage` and when this process has nothing left to release: has others make room, for
-/// `bytes` if they are more, if it was the limit of a device that refused. Returns whether the
-/// request may succeed now. May wait for other processes, so that no lock may be held that their
+/// If the limit of a device caused `shortage`, and this process has nothing left to release: has
+/// others make room for the request, or for `bytes` if they are more. Returns whether the request
+/// may succeed now. May wait for other processes, so the caller must hold no lock that their
 /// requests to this one need.
 [[nodiscard]] bool make_room_within_limit(const out_of_memory& shortage,
                                           std::size_t bytes = 0) noexcept;
 
-/// While an object lives, make_room_within_limit() and ask_idle_holders() in its thread return
-/// false at once: a chunk made ahead is not worth memory that others hold.
+/// While one lives, make_room_within_limit() and ask_idle_holders() in its thread return false at
+/// once: a chunk made ahead is not worth memory that others hold.
 using without_asking_others = thread_mark<struct without_asking_others_kind>;
 
 }  // namespace hipvmm::detail

@@ -32,7 +32,7 @@ constexpr auto idle_time = 1s;            // then a thread ends
 constexpr std::size_t most_threads = 64;  // so many closes may last; more of them queue
 
 void close_here(int descriptor) noexcept {
-  // Of a socket, so that most that would linger do not. Its sender can set it back.
+  // Most sockets do not linger then; the sender can set it back.
   const linger none{1, 0};
   static_cast<void>(::setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &none, sizeof none));
   // A failing close has closed the descriptor all the same on Linux.
@@ -49,7 +49,6 @@ void keep_this_library() noexcept {
     static_cast<void>(::dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
 }
 
-/// The threads, and the descriptors that they are to close.
 class closing_threads {
  public:
   /// Returns false if the caller must close the descriptor: there is no thread, nor can be one.
@@ -68,7 +67,6 @@ class closing_threads {
   }
 
  private:
-  /// Waits until all is closed, unless a close lasts.
   void wait(std::unique_lock<std::mutex>& lock) {
     const auto began = clock::now();
     // A close that lasted once is not waited for again.

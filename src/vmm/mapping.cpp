@@ -30,8 +30,7 @@ bool has_no_right(const void* address, device_ref device) {
   return !detail::refusal_of(hipErrorInvalidValue, ask) && found == access_right::none;
 }
 
-/// Throws hip_error for a refused mapping of `chunk` at `address`. The text names the present
-/// mapping.
+/// The text names the present mapping.
 [[noreturn]] void throw_refused_map(hipError_t result, const void* address,
                                     const physical_chunk& chunk,
                                     std::source_location where = std::source_location::current()) {
@@ -54,7 +53,6 @@ void report_mapping(memory_event_kind kind, int device, const void* address,
                        {.address = detail::event_address(address), .bytes = bytes});
 }
 
-/// A mapping that HIP refused to unmap, and that nobody has any more.
 class refused_mapping final : public detail::refused_end {
  public:
   explicit refused_mapping(mapping&& refused) noexcept
@@ -83,7 +81,6 @@ class refused_mapping final : public detail::refused_end {
 
 }  // namespace
 
-/// Memory that a registrar knows, from add() on until it ends.
 class detail::registration {
  public:
   registration(std::shared_ptr<memory_registrar> with, const mapped_memory& what)

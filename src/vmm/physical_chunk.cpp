@@ -48,7 +48,6 @@ handle_type shareable_of(const hipMemAllocationProp& made) {
   return posix ? handle_type::posix_fd : handle_type::none;
 }
 
-/// Counts by handle.
 class handle_counts {
  public:
   void add(hipMemGenericAllocationHandle_t handle) {
@@ -131,7 +130,7 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, chunk_memor
 void physical_chunk::create() {
   std::shared_ptr<detail::chunk_charge> charge;
   if (!host_) charge = std::make_shared<detail::chunk_charge>(device_, bytes_);
-  // The newest ROCm takes the device from the calling thread and not from the properties.
+  // ROCm 7.2.4 takes the device from the calling thread and not from the properties.
   const scoped_device scope{device_};
   hipMemAllocationProp wanted = properties(device_, shareable_);
   if (host_)
@@ -229,7 +228,7 @@ bool detail::is_retained(const physical_chunk& chunk) noexcept {
 }
 
 physical_chunk::~physical_chunk() {
-  // Any owner may drop it: memory that does not return is counted, and may be used.
+  // Pinned memory does not return: whoever drops it, the keeper counts it and may reuse it.
   if (process_.is_of_parent() || !detail::is_pinned(*this) || !pinned_chunk_keeper.load()(*this))
     end();
 }

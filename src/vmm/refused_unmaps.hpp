@@ -15,7 +15,7 @@
 namespace hipvmm {
 
 /// Mappings in one address range that HIP refused to unmap, and the chunks that only they use.
-/// Nothing else can be mapped there until a later try succeeds: of the owner of the range, or of
+/// Nothing else can be mapped there until the owner of the range unmaps them, or
 /// retry_refused_ends() in a request of any object that lacks memory. Thread-safe.
 class refused_unmaps {
  public:
@@ -24,10 +24,9 @@ class refused_unmaps {
       if (!map.empty() && is_doubtful) resolve_doubt();
     }
     entry& operator=(entry&&) = delete;
-    /// Unmaps it.
     /// Throws: hip_error; then it is still here.
     void unmap();
-    /// Queries HIP for whether it is mapped at all. If HIP does not answer, it stays as it is.
+    /// Gives the mapping up unless HIP confirms that it exists.
     void resolve_doubt() noexcept;
 
     physical_chunk chunk;  // released when no longer mapped here
@@ -45,21 +44,18 @@ class refused_unmaps {
   refused_unmaps& operator=(refused_unmaps&&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
-  /// Unmaps `map`, which maps the chunk of the handle `mapped`. A mapping that HIP refuses to unmap
-  /// is reported and kept here, together with the chunk `owned`, which nobody else uses.
+  /// Unmaps `map` of the chunk with the handle `mapped`. If HIP refuses, the error handler gets
+  /// that, and the mapping is kept here with the chunk `owned`, which nobody else uses.
   void unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle* mapped,
                       physical_chunk* owned = nullptr) noexcept;
-  /// Verifies with HIP that `chunk` is mapped, which is in `addresses`.
-  /// Throws: hip_error if it is not mapped; hip_error if HIP does not answer, and then `made`
-  /// is kept here.
+  /// Throws: hip_error if HIP does not know `made`, the mapping of `chunk` in `addresses`;
+  /// hip_error if HIP does not answer, and then `made` is kept here.
   void verify_or_keep(mapping& made, const physical_chunk& chunk,
                       const address_reservation& addresses);
-  /// Takes over `chunk` if it is mapped here. Returns whether it did: such a chunk must not be used
-  /// again.
+  /// Takes over `chunk` if it is mapped here: nobody may use it again. Returns whether it did.
   bool take_if_mapped(physical_chunk& chunk) noexcept;
-  /// Tries again to unmap the mappings kept here.
-  /// Throws: hip_error if HIP still refuses a mapping that is partly in [address, address +
-  /// bytes). Other refusals, which were reported, change nothing.
+  /// Throws: hip_error if HIP still refuses a mapping that is partly in [address, address + bytes).
+  /// Other refusals, which were reported, change nothing.
   void retry(const void* address, std::size_t bytes);
   /// Takes out the mappings that are partly in [address, address + bytes).
   [[nodiscard]] list take(const void* address, std::size_t bytes) noexcept;
@@ -81,12 +77,11 @@ class refused_unmaps {
     refused_unmaps* of;  // null: gone
   };
 
-  /// Keeps a mapping here, of which `complete(entry)` sets the rest; not without memory of the
-  /// host.
+  /// Keeps a mapping; `complete(entry)` sets the rest. Does nothing without memory of the host.
   template <typename Complete>
   void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, Complete complete) noexcept;
-  /// Has retry_refused_ends() unmap too. Without memory of the host only the owner does.
-  /// Pre: mutex_ is held. Returns whether it does.
+  /// Has retry_refused_ends() unmap too. Returns false without memory of the host: then only the
+  /// owner does. Pre: mutex_ is held.
   bool list_for_others() noexcept;
   /// Moves entries to `unmapped` until HIP refuses one. Returns whether that is all, or enough to
   /// try a request again.

@@ -11,7 +11,6 @@
 
 namespace hipvmm {
 
-/// The actions that a device may do on mapped bytes.
 enum class access_right { none, read, read_write };
 
 /// One device's right; the counterpart of hipMemAccessDesc.
@@ -24,24 +23,23 @@ struct access_desc {
   }
 };
 
-/// The rights that a program asks for, each device named once: region_options::access and
-/// set_access() take it.
-/// - A device that is not named gets the default: the memory's owner read_write, any other none. So
-///   an empty list means owner only, and the owner loses its right only if the list says so.
-/// - An immutable value. Copies share the entries: a copy neither allocates nor throws.
-/// - An entry names a device. The host has no entry: it may access all that a device may, or
-///   nothing; host_access in docs/reference/capability.md says which.
+/// The rights that a program requests, at most one entry for each device: for
+/// region_options::access and set_access().
+/// - A device without an entry gets the default: the memory's owner read_write, any other none.
+/// - Copies share the entries: a copy neither allocates nor throws.
+/// - The host has no entry: it may access all that a device may, or nothing; host_access in
+///   docs/reference/capability.md says which.
 class access_list {
  public:
   access_list() noexcept = default;
-  /// Throws: std::invalid_argument, which names the device, for a device listed twice. Whether the
-  /// devices exist, and reach the memory, is checked when the list is applied.
+  /// Throws: std::invalid_argument, which names the device, for a device listed twice. A use of the
+  /// list checks that the devices exist and reach the memory.
   access_list(std::initializer_list<access_desc> entries);
   explicit access_list(std::vector<access_desc> entries);
 
   /// Ordered by device.
   [[nodiscard]] const std::vector<access_desc>& entries() const noexcept;
-  /// The right that the list gives `device`; empty for a device that is not named.
+  /// Empty if the list does not name `device`.
   [[nodiscard]] std::optional<access_right> find(device_ref device) const noexcept;
 
   friend bool operator==(const access_list& a, const access_list& b) noexcept {
@@ -53,43 +51,38 @@ class access_list {
   std::shared_ptr<const std::vector<access_desc>> entries_;  // null if empty
 };
 
-/// Lists every other device of the process that reaches memory of `owner` (hipDeviceCanAccessPeer),
-/// each with `right`. Nothing is granted until the list is applied.
+/// Every other device that reaches memory of `owner` (hipDeviceCanAccessPeer), with `right`.
 /// Throws: std::invalid_argument when there is no such device; hip_error.
 [[nodiscard]] access_list all_reachable_peers(device_ref owner,
                                               access_right right = access_right::read_write);
 
-/// The rights of every device to memory of one owner device, kept to be applied to each new
-/// mapping.
-/// - A plain value: changing it changes no mapping until applied.
-/// - The owner starts with read_write, every other device with none.
+/// The rights of every device to memory of one or more owners: a plain value, which apply() sets on
+/// a new mapping. The first owner starts with read_write, every other device with none.
 class access_map {
  public:
   explicit access_map(device_ref owner);
   /// The rights that `wanted` asks for. Throws: as set().
   access_map(device_ref owner, const access_list& wanted);
 
-  /// Sets the right of `device` in this map.
   /// Throws: std::invalid_argument when there is no such device; unsupported, naming both devices
   /// and the link, when `device` cannot access the memory of every owner and `right` is not none.
   void set(device_ref device, access_right right);
-  /// The right of `device` in this map; none for a device never set.
+  /// Returns none for a device without an entry.
   [[nodiscard]] access_right get(device_ref device) const noexcept;
 
   [[nodiscard]] device_ref owner() const noexcept { return owner_; }
-  /// Other devices with memory that the rights are to as well, in the order of add_owner().
+  /// In the order of add_owner().
   [[nodiscard]] const std::vector<device_ref>& other_owners() const noexcept {
     return other_owners_;
   }
-  /// Makes the rights those to memory of `device` too. Its own right stays as it is.
+  /// Extends the rights to memory of `device`, whose own right stays as it is.
   /// Throws: unsupported, naming both devices and the link, if a device that has a right cannot
   /// access that memory; then nothing changed.
   void add_owner(device_ref device);
-  /// The reverse. Does nothing for owner(), and for a device that is no owner.
+  /// Reverses add_owner(). Does nothing for owner() and for a device that is no owner.
   void remove_owner(device_ref device) noexcept;
   /// Every device with a right, ordered by device.
   [[nodiscard]] const std::vector<access_desc>& entries() const noexcept { return entries_; }
-  /// The list that asks for these rights.
   [[nodiscard]] access_list list() const;
 
   friend bool operator==(const access_map& a, const access_map& b) noexcept {
@@ -107,13 +100,11 @@ class access_map {
   std::vector<access_desc> entries_;
 };
 
-/// Sets one device's right to the mapped bytes [address, address + bytes), which are a whole
-/// mapping. Other devices keep theirs (HIP merges per device).
+/// Sets one device's right to one whole mapping. HIP keeps the rights of other devices.
 /// Throws: unsupported if the device cannot reach the memory; hip_error.
 void set_access(void* address, std::size_t bytes, access_desc desc);
 
-/// Returns the right of `device` at `address` according to HIP.
-/// Throws: hip_error when nothing is mapped.
+/// Queries HIP. Throws: hip_error when nothing is mapped.
 [[nodiscard]] access_right get_access(const void* address, device_ref device);
 
 }  // namespace hipvmm

@@ -17,18 +17,16 @@ void note_failed_map(const address_reservation& addresses) noexcept;
 }  // namespace detail
 
 /// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
-/// Pre of destruction: nothing is mapped in it any more. Addresses that HIP refuses to free then
-/// are reported, and freed later; they stay reserved if AMD's runtime calls that hipErrorUnknown,
-/// for it has lost its record of them.
+/// Pre of destruction: nothing is mapped there. The library reports addresses that HIP refuses to
+/// free, and frees them later. After AMD's hipErrorUnknown they stay reserved, because the runtime
+/// has lost its record of them.
 class address_reservation {
  public:
-  /// An empty owner.
   address_reservation() noexcept = default;
-  /// Reserves `bytes` bytes of addresses.
-  /// - `alignment` is zero or a power of two.
-  /// - `hint` requests a start address that HIP may ignore: compare get() with it.
-  /// Throws: std::invalid_argument when `bytes` is zero or no multiple of the minimum granularity,
-  /// or `alignment` is no power of two; out_of_memory when the addresses are not available.
+  /// `hint` requests a start address, which HIP may ignore: compare get() with it.
+  /// Throws: std::invalid_argument unless `bytes` is a multiple of the minimum granularity and not
+  /// zero, and `alignment` is zero or a power of two; out_of_memory without such addresses;
+  /// unsupported if HIP reserves none or ignores `alignment`; hip_error.
   explicit address_reservation(std::size_t bytes, std::size_t alignment = 0, void* hint = nullptr);
   ~address_reservation();
   address_reservation(address_reservation&& other) noexcept
@@ -38,8 +36,7 @@ class address_reservation {
         process_{other.process_} {}
   address_reservation& operator=(address_reservation&& other) noexcept;
 
-  /// Frees the addresses now.
-  /// Pre: nothing is mapped in them.
+  /// Pre: nothing is mapped in the addresses.
   /// Throws: hip_error; then they are still held, unless HIP has lost its record of them.
   void free();
 

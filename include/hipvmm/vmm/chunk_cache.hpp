@@ -15,69 +15,57 @@ struct cache_registry;
 struct retired_item;
 }  // namespace detail
 
-/// Keeps unmapped chunks for reuse, by device, bytes and handle type.
-/// - Chunks are acquired in the order of their creation: chunks mapped in physical order keep
-///   address translation cheap (docs/design/chunk_cache_design.md).
-/// - Devices are independent: each has the whole byte limit, and a lock.
+/// Keeps unmapped chunks for reuse, by device, bytes and handle type. Thread-safe.
+/// - The cache reuses chunks in the order of their creation, because mapping in physical order
+///   keeps address translation cheap (docs/design/chunk_cache_design.md).
+/// - Each device has its own byte limit and lock. The cache calls HIP outside these locks.
 /// - If chunks cost file descriptors (shareable ones; on ROCm 7.14 all), kept chunks use at most
 ///   about half of the process's limit (`ulimit -n`).
-/// - On ROCm 6.1 to 7.2 addresses pin the memory of each chunk that was ever mapped in them, until
-///   they are freed. A release would return nothing: such a chunk stays in
-///   the cache beyond its bounds and is counted in `bytes`, and acquire() returns it first. When
-///   the last of these addresses are freed, the bounds apply to it again. If the cache ends before,
-///   shared() has the chunk.
-/// - Thread-safe; HIP is called outside these locks.
+/// - On ROCm 6.1 to 7.2 addresses pin the memory of each chunk that was ever mapped in them until
+///   they are freed. A release would return nothing, so the cache keeps such a chunk beyond its
+///   bounds, counts it in `bytes`, and reuses it first. If the cache ends before, shared() takes
+///   the chunk over.
 class chunk_cache {
  public:
-  /// Retention without a time limit: chunks are kept until something other than time releases them.
+  /// Retention without a time limit.
   static constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
 
   /// The cache that every region of this process uses by default. It keeps all bytes for one
-  /// second.
-  /// - Free memory of the device, as other processes and hipMalloc see it, may lack what was
-  ///   released in that second. Allocations of the library get that memory at once.
-  /// - `set_byte_limit(0)` turns it off.
+  /// second. Meanwhile the device's free memory, as other processes and hipMalloc see it, lacks
+  /// them; allocations of the library get them at once. `set_byte_limit(0)` turns it off.
   [[nodiscard]] static chunk_cache& shared();
 
-  /// Creates a separate cache. It holds at most `byte_limit` bytes of each device, none for longer
-  /// than `retention` without a use; zero for either keeps nothing.
+  /// A cache of at most `byte_limit` bytes of each device. Zero for either argument keeps nothing.
   explicit chunk_cache(std::size_t byte_limit = 0, std::chrono::milliseconds retention = forever);
   ~chunk_cache();
   chunk_cache& operator=(chunk_cache&&) = delete;
 
   /// Returns a chunk of exactly these properties, cached or new. Uncached memory is always new.
-  /// - When the device is full, the cache releases its chunks of that device and tries again.
-  /// - When the process is out of descriptors, it releases its chunks of all devices and tries
-  ///   again.
+  /// When the device is full, the cache releases its chunks of that device and retries; when the
+  /// process is out of descriptors, those of all devices.
   /// Throws: as the constructor of physical_chunk.
   [[nodiscard]] physical_chunk acquire(device_ref device, std::size_t bytes,
                                        handle_type shareable = handle_type::none,
                                        chunk_memory memory = chunk_memory::standard);
-  /// Puts an unmapped chunk into the cache. acquire() does not return these, and the cache releases
-  /// them as soon as no addresses pin them: shared() chunks, chunks of which one of retain_chunk()
-  /// is left, memory of the host, uncached memory.
-  /// Pre: nothing in flight uses its memory.
+  /// Keeps an unmapped chunk. The cache does not reuse these, and releases them as soon as no
+  /// addresses pin them: shared() and retained (retain_chunk()) chunks, memory of the host,
+  /// uncached memory.
+  /// Pre: no work in flight uses the memory.
   void recycle(physical_chunk chunk) noexcept;
 
-  /// Releases chunks to the driver, the first recycled first, until at most `bytes_to_keep` are
-  /// held of each device. Pinned chunks stay, even if they exceed that. Returns the bytes released,
-  /// all of which the device has then.
+  /// Releases chunks to the driver, the first recycled first, until each device has at most
+  /// `bytes_to_keep` left. Pinned chunks stay. Returns the bytes that the devices got back.
   std::size_t trim(std::size_t bytes_to_keep = 0) noexcept;
-  /// The same for one device.
-  /// Throws: std::invalid_argument when there is no such device.
+  /// The same for one device. Throws: std::invalid_argument when there is no such device.
   std::size_t trim(device_ref device, std::size_t bytes_to_keep = 0);
-  /// Changes the byte limit, which applies to each device separately, and trims to it.
+  /// Sets the byte limit of each device, and trims to it.
   void set_byte_limit(std::size_t byte_limit) noexcept;
-  /// The byte limit: the most bytes held of each device.
   [[nodiscard]] std::size_t byte_limit() const noexcept;
-  /// Changes how long a chunk is kept without being acquired, also for chunks held now. A thread of
-  /// the library releases a chunk when that time has passed, and at most an eighth of it later.
+  /// Sets how long chunks, present ones too, are kept without being acquired. A thread of the
+  /// library releases a chunk at most an eighth of that time later.
   void set_retention(std::chrono::milliseconds retention) noexcept;
-  /// How long a chunk is kept without being acquired; `forever` without a limit.
   [[nodiscard]] std::chrono::milliseconds retention() const noexcept;
-  /// The statistics summed over all devices.
   [[nodiscard]] chunk_cache_statistics statistics() const noexcept;
-  /// The statistics of one device.
   /// Throws: std::invalid_argument when there is no such device.
   [[nodiscard]] chunk_cache_statistics statistics(device_ref device) const;
 
@@ -87,7 +75,7 @@ class chunk_cache {
   friend struct detail::cache_registry;
   struct state;
   explicit chunk_cache(std::shared_ptr<state> shared) noexcept;
-  /// The purpose of a chunk: memory that addresses hold is kept in either case.
+  /// Pinned memory is kept for either.
   enum class purpose { reuse, release };
   [[nodiscard]] bool keep(physical_chunk& chunk, purpose why) noexcept;
 

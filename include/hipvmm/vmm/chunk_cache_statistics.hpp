@@ -5,10 +5,8 @@
 
 namespace hipvmm {
 
-/// The contents of a chunk_cache, and counts of its work.
-/// - It helps as far as `hits` exceed `misses`.
-/// - `dropped` grows as fast as `misses`: the byte limit is too low for the memory that the
-///   program releases and reuses, or, if `expired` grows too, the retention is too short.
+/// If `dropped` grows as fast as `misses`, the byte limit is too low for the memory that the
+/// program releases and reuses, or, if `expired` grows too, the retention is too short.
 struct chunk_cache_statistics {
   std::size_t bytes;        ///< bytes held now
   std::size_t chunks;       ///< chunks held now

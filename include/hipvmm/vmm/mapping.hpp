@@ -21,7 +21,6 @@ class registration;
 void unmap_together(mapping* const* run, std::size_t count);
 }  // namespace detail
 
-/// Whether a success of hipMemMap is verified.
 enum class map_check {
   trusted,
   verified,  ///< HIP is queried for the mapping
@@ -29,22 +28,20 @@ enum class map_check {
 };
 using map_answer [[deprecated("use map_check; until 0.4.0")]] = map_check;
 
-/// Owns one mapping: one whole chunk mapped at one address (one hipMemMap, undone by one
-/// hipMemUnmap of exactly that range, or together with its neighbours).
-/// - It owns neither the chunk nor the addresses.
+/// Owns the mapping of one whole chunk at one address: one hipMemMap, undone by one hipMemUnmap of
+/// exactly that range, or together with its neighbours. It owns neither the chunk nor the
+/// addresses.
 /// - No device may access the bytes until access is set, and access is lost on unmap.
-/// A mapping that HIP refuses to unmap in the destructor is reported, and unmapped later.
-/// Cost of destruction: on some ROCm releases hipMemUnmap waits for the device.
+/// - On some ROCm releases the destructor waits for the device, in hipMemUnmap. The library reports
+///   a mapping that HIP refuses to unmap there, and unmaps it later.
 class mapping {
  public:
-  /// An empty owner.
   mapping() noexcept = default;
   /// Maps the whole of `chunk` at byte `offset` of `reservation`.
-  /// Throws:
-  /// - std::invalid_argument when either is empty or the chunk does not fit there.
-  /// - hip_error when HIP refuses, as it does if something is mapped already. ROCm 6.1 to 7.13
-  ///   report success then (ROCm/rocm-systems#7685). This is detected when `check` is `verified`,
-  ///   except for a chunk mapped right there to which no device has a right.
+  /// Throws: std::invalid_argument when either is empty or the chunk does not fit there; hip_error
+  /// when HIP refuses, as it does if something is mapped already. ROCm 6.1 to 7.13 report success
+  /// then (ROCm/rocm-systems#7685). `verified` detects that, but not if the present chunk has the
+  /// same address and no device has a right to it.
   mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk,
           map_check check = map_check::trusted);
   ~mapping();
@@ -62,10 +59,8 @@ class mapping {
   /// Throws: as memory_registrar::add(); std::bad_alloc. Then it is not added.
   void register_with(const std::shared_ptr<memory_registrar>& registrar,
                      const physical_chunk& chunk);
-  /// Removes the memory from its registrar, if it has one.
   void deregister() noexcept { registered_.reset(); }
 
-  /// Unmaps now.
   /// Throws: hip_error; then it is still held, and was added to its registrar once more.
   void unmap();
 
@@ -80,7 +75,7 @@ class mapping {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// The device that owns the mapped memory. Pre: not empty.
   [[nodiscard]] device_ref device() const noexcept { return device_ref{device_}; }
-  /// Whether the mapped memory is of the host, and of device() in its bookkeeping only.
+  /// Whether the memory is of the host, and device() the device that it was made for.
   [[nodiscard]] bool is_on_host() const noexcept { return is_on_host_; }
 
  private:

@@ -22,19 +22,18 @@ struct mapped_memory {
   handle_type shareable;                   ///< how the chunk can be exported
 };
 
-/// Registers memory with a communication library as it comes, and ends that before it goes:
-/// region_options::registrar, mr::pool_options::registrar, slot_arena_options::registrar.
-/// - Each add() that returned is followed by one remove() of the same memory, whatever fails,
-///   unless the process ends first, or memory stays mapped until it ends.
-/// - Memory that is mapped at a second address, by growth past the maximum or in a pool, is added
-///   there before it is removed at the first. Memory that move_range() and trim() replace, and that
+/// Registers memory with a communication library once it is mapped, and ends that before it is
+/// unmapped: region_options::registrar, mr::pool_options::registrar, slot_arena_options::registrar.
+/// - One remove() follows each add() that returned, whatever fails, unless the process ends first.
+/// - Memory that gets a second address, by growth past the maximum or in a pool, is added there
+///   before it is removed at the first. Memory that move_range() and trim() replace, and that
 ///   suspend() takes and resume() makes, is removed and added.
-/// - Changes of rights are not told.
-/// Both functions are called in the thread of the operation, of a request for which an evictable
-/// leaves, or one of the library's, at the same time for different memory. They may call HIP and
-/// other libraries, and allocate memory of the host. They must not use the object that owns the
-/// memory, nor wait for a thread that does: a pool may call them with a lock held. They must not
-/// wait for other processes.
+/// - Changes of rights are not reported.
+/// - Both functions are called in the thread of the operation, of a request for which an evictable
+///   leaves, or one of the library's; concurrently for different memory.
+/// - They may call HIP and other libraries, and allocate memory of the host. They must not use the
+///   object that owns the memory, nor wait for a thread that does, because a pool may hold a lock;
+///   nor wait for other processes.
 class memory_registrar {
  public:
   memory_registrar& operator=(memory_registrar&&) = delete;
@@ -45,7 +44,7 @@ class memory_registrar {
   /// nothing. If an operation failed already and its memory stays, such as a chunk that HIP does
   /// not unmap, the error handler gets the exception, and the memory stays without registration.
   virtual void add(const mapped_memory& memory) = 0;
-  /// `memory` will be unmapped when this returns. All work that was to be waited for has passed.
+  /// The library unmaps `memory` next. The work that it waits for has passed.
   virtual void remove(const mapped_memory& memory) noexcept = 0;
 };
 

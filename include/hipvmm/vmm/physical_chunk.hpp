@@ -35,14 +35,12 @@ void withdraw_export(physical_chunk& chunk) noexcept;
 enum class handle_type {
   none,      ///< not at all
   posix_fd,  ///< as a POSIX file descriptor
-  /// As 64 bytes, which other nodes take too if the GPUs are linked (multi-node NVLink). Few
-  /// machines can: exports_fabric().
+  /// As 64 bytes, also for other nodes with linked GPUs (multi-node NVLink): exports_fabric().
   fabric,
   posix_fd_and_fabric,  ///< as either
 };
 
-/// Returns whether a chunk created with handle type `made` can be exported as `wanted`, posix_fd or
-/// fabric.
+/// Pre: `wanted` is posix_fd or fabric.
 [[nodiscard]] constexpr bool can_export(handle_type made, handle_type wanted) noexcept {
   return made == wanted || made == handle_type::posix_fd_and_fabric;
 }
@@ -52,9 +50,8 @@ enum class chunk_memory {
   /// Writes of a kernel may stay in its device's caches until the kernel ends.
   standard,
   /// No cache keeps the bytes (hipMemAllocationTypeUncached): kernels that run at the same time, on
-  /// one device or several, see each other's atomic writes. For flags and counters; reads and
-  /// writes of bulk data are slow. HIP has no other fine-grained chunks. Not every release makes
-  /// them.
+  /// one device or several, see each other's atomic writes. For flags and counters, because bulk
+  /// access is slow. HIP has no other fine-grained chunks, and not every release makes these.
   uncached,
 };
 
@@ -64,33 +61,27 @@ struct allocation_granularity {
   std::size_t recommended;  ///< the multiple that HIP recommends for speed
 };
 
-/// Returns HIP's allocation granularities of `device`.
 /// Throws: unsupported when the runtime offers no virtual memory management on `device`.
 [[nodiscard]] allocation_granularity granularity_of(device_ref device);
 
 /// Owns physical memory of one device, or of the host (one hipMemCreate, import or reference). It
-/// is not accessible until mapped. Destroying it while mapped is legal: HIP keeps the memory until
-/// the last unmap.
+/// is not accessible until mapped. HIP keeps the memory of a destroyed chunk until the last unmap.
 class physical_chunk {
  public:
-  /// An empty owner.
   physical_chunk() noexcept = default;
-  /// Creates `bytes` bytes on `device`.
-  /// Throws: std::invalid_argument when `bytes` is zero or no multiple of the minimum granularity;
-  /// out_of_memory when the device or the process's descriptors are exhausted.
+  /// Throws: std::invalid_argument unless `bytes` is a multiple of the minimum granularity and not
+  /// zero; out_of_memory without memory, descriptors, or room in a memory_budget; hip_error.
   physical_chunk(device_ref device, std::size_t bytes, handle_type shareable = handle_type::none);
-  /// Creates `bytes` bytes at `where`. Memory of the host is for work of `user`, or of devices that
-  /// are granted access, and cannot be shared with processes; for `where` a device the two are the
-  /// same. Not every release can, and fewer for one node.
-  /// Throws: as above; out_of_memory when the host is exhausted; hip_error if HIP makes no
-  /// chunks there.
+  /// Memory at `where`. Memory of the host is for work of `user`, or of devices that are granted
+  /// access, and cannot be shared with processes. `user` means nothing if `where` is a device. Not
+  /// every release makes chunks of the host, and fewer those of one node.
+  /// Throws: as above; out_of_memory when the host is exhausted; hip_error if HIP makes none there.
   physical_chunk(memory_location where, std::size_t bytes, device_ref user);
-  /// Creates `bytes` bytes of such memory on `device`.
-  /// Throws: as above; hip_error if HIP makes no such chunks.
+  /// Throws: as above; hip_error if HIP makes no chunks of such memory.
   physical_chunk(device_ref device, std::size_t bytes, chunk_memory memory,
                  handle_type shareable = handle_type::none);
-  /// Takes ownership of a handle that was imported, or that the caller exported: another process
-  /// may use the memory too. hipMemRelease will be called on it.
+  /// Takes ownership of a handle that was imported or that the caller exported: it is shared(). The
+  /// chunk ends by hipMemRelease.
   physical_chunk(ihipMemGenericAllocationHandle* handle, device_ref device,
                  std::size_t bytes) noexcept
       : handle_{handle},
@@ -113,23 +104,19 @@ class physical_chunk {
   physical_chunk& operator=(physical_chunk&& other) noexcept;
 
   [[nodiscard]] ihipMemGenericAllocationHandle* get() const noexcept { return handle_; }
-  /// Releases ownership; the caller releases the handle with hipMemRelease. A memory_budget no
-  /// longer counts it.
+  /// Releases ownership to the caller, who calls hipMemRelease; no memory_budget counts it then.
   [[nodiscard]] ihipMemGenericAllocationHandle* release() noexcept;
   [[nodiscard]] bool empty() const noexcept { return handle_ == nullptr; }
   /// The device that owns the memory; of memory of the host, the one that it was made for.
   [[nodiscard]] device_ref device() const noexcept { return device_; }
-  /// The place of the memory.
   [[nodiscard]] memory_location location() const noexcept {
     return host_.value_or(memory_location{device_});
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] handle_type shareable() const noexcept { return shareable_; }
-  /// The requested kind, or that of a retained chunk; standard for an imported one, because HIP
-  /// does not report it.
+  /// The kind; standard for an imported chunk, because HIP does not report it.
   [[nodiscard]] chunk_memory memory() const noexcept { return memory_; }
-  /// Position in the order in which this process created its chunks; zero for one that was imported
-  /// or retained.
+  /// Order of creation in this process; zero for a chunk that was imported or retained.
   [[nodiscard]] std::uint64_t creation_index() const noexcept { return creation_index_; }
   /// Whether others may use the memory: it was exported, imported or retained (retain_chunk()).
   [[nodiscard]] bool shared() const noexcept { return shared_; }

@@ -15,16 +15,14 @@ namespace hipvmm {
 /// memory lives as long as any process holds the descriptor, an imported chunk or a mapping.
 class shareable_handle {
  public:
-  /// An empty owner.
   shareable_handle() noexcept = default;
   /// Exports `chunk`, which then counts as shared().
-  /// Throws: std::invalid_argument when the chunk is empty or was not created with
-  /// handle_type::posix_fd; out_of_memory when the process has no descriptor left.
+  /// Throws: std::invalid_argument when the chunk is empty or was created without
+  /// handle_type::posix_fd; out_of_memory when the process has no descriptor left; hip_error.
   explicit shareable_handle(physical_chunk& chunk);
-  /// Takes ownership of a descriptor received from another process. `bytes` is the chunk's size,
-  /// which the sender must pass along: HIP cannot derive it from the descriptor. An import refuses
-  /// more than the system reports for the descriptor. Its end does not wait for the sender, which
-  /// may have sent a descriptor whose close lasts.
+  /// Takes ownership of a descriptor received from another process. The sender must pass along the
+  /// chunk's size, `bytes`, because HIP cannot derive it. The destructor does not wait for the
+  /// close, which a foreign descriptor can make last.
   shareable_handle(int descriptor, std::size_t bytes) noexcept
       : descriptor_{descriptor}, bytes_{bytes}, is_received_{true} {}
   ~shareable_handle();
@@ -50,29 +48,27 @@ class shareable_handle {
   bool is_received_ = false;  // and so may be anything
 };
 
-/// Imports the exported memory into this process as a chunk of `device`. `handle` stays owned by
-/// the caller and may be closed afterwards.
+/// Imports the exported memory as a chunk of `device`. The caller keeps `handle` and may close it.
 /// Throws: std::invalid_argument when `handle` is empty, names no open descriptor, or claims more
-/// bytes than the system reports for it (the size of a dma-buf or memfd; NVIDIA's driver reports
-/// none); out_of_memory when the process has no descriptor left; hip_error when HIP refuses it.
+/// bytes than the system reports (the size of a dma-buf or memfd; NVIDIA's driver reports none);
+/// out_of_memory when the process has no descriptor left; hip_error when HIP refuses it.
 [[nodiscard]] physical_chunk import_chunk(const shareable_handle& handle, device_ref device);
 
-/// An exported chunk as plain bytes, which any transport carries, to another node too. It holds
-/// nothing: the memory must live until the other side has imported it. A process that has the bytes
-/// and may open the machine's fabric can use the memory.
+/// An exported chunk as plain bytes for any transport, to other nodes too. It owns nothing: the
+/// memory must live until the other side has imported it. A process that has the bytes and may open
+/// the machine's fabric can use the memory.
 struct fabric_handle {
   std::array<unsigned char, 64> data{};  ///< HIP's handle
   std::uint64_t bytes = 0;               ///< the chunk's size, which HIP cannot derive from it
 };
 
 /// Exports `chunk`, which then counts as shared().
-/// Throws: std::invalid_argument when the chunk is empty or was not created with
-/// handle_type::fabric, or posix_fd_and_fabric; hip_error if HIP refuses it.
+/// Throws: std::invalid_argument when the chunk is empty or was created without
+/// handle_type::fabric; hip_error if HIP refuses it.
 [[nodiscard]] fabric_handle export_fabric(physical_chunk& chunk);
 
-/// Imports the exported memory into this process as a chunk of `device`.
-/// Throws: std::invalid_argument when `handle` says no bytes; hip_error if HIP refuses it, as
-/// if the exporter has gone.
+/// Imports the exported memory as a chunk of `device`. Throws: std::invalid_argument for no bytes;
+/// out_of_memory; hip_error if HIP refuses it, as if the exporter has ended.
 [[nodiscard]] physical_chunk import_chunk(const fabric_handle& handle, device_ref device);
 
 }  // namespace hipvmm

@@ -23,8 +23,8 @@ struct idle_membership::record {
   record(idle_holder& asked, device_ref of, price what, int rank) noexcept
       : device{of}, order{what == price::evicted, rank, what}, holder{&asked} {}
 
-  /// Returns whether the thread has the lock now. A holder that asks others, and may wait for this
-  /// thread, is passed over; one at work is waited for as long as its calls of HIP may take.
+  /// Returns whether the thread has the lock now. Waits as long as a holder's calls of HIP may
+  /// take, but not for a holder that asks others, because that one may wait for this thread.
   [[nodiscard]] bool lock_briefly() noexcept {
     constexpr auto longest = std::chrono::milliseconds{50};
     constexpr auto between = std::chrono::microseconds{50};
@@ -62,8 +62,8 @@ class idle_holders {
     const std::lock_guard lock{mutex_};
     records_.erase(std::ranges::find(records_, removed));
   }
-  /// `missing`: contents are evicted only if there are as many bytes in all. The request waits no
-  /// longer if others have released enough, by `is_enough_free`.
+  /// Contents are evicted only if the holders have `missing` bytes in all. The wait ends early if
+  /// others have released enough, by `is_enough_free`.
   template <typename IsEnoughFree>
   given_memory ask(idle_request wanted, std::size_t missing, IsEnoughFree is_enough_free);
   [[nodiscard]] std::size_t idle_bytes(device_ref device);
@@ -81,8 +81,8 @@ class idle_holders {
   }
 
  private:
-  /// The holders of `device`, in the order in which they are asked. Those that this thread has
-  /// locked are marked, and left out.
+  /// The holders of `device`, in the order in which they are asked. Holders that this thread has
+  /// locked, of any device, are marked as asking, and left out.
   class asked_records {
    public:
     asked_records(idle_holders& all, device_ref device) {
@@ -101,7 +101,6 @@ class idle_holders {
     }
     asked_records& operator=(asked_records&&) = delete;
     [[nodiscard]] const record_list& others() const noexcept { return others_; }
-    /// Once: the request waits for the work of the others from now on.
     void begin_wait() noexcept {
       is_wait_ = true;
       for (const auto& each : others_) ++each->waiters;
@@ -113,8 +112,7 @@ class idle_holders {
     bool is_wait_ = false;
   };
 
-  /// Calls `work(holder)` for a record, if it has a holder. Returns false if the lock does not come
-  /// briefly.
+  /// Calls `work(holder)` if there is one. Returns false if the lock does not come briefly.
   template <typename Work>
   static bool with_holder(idle_membership::record& one, Work work) {
     if (!one.lock_briefly()) return false;
@@ -165,7 +163,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
       if (wanted.bytes == 0) break;
       if (is_evicted(each) && !may_evict) may_evict = can_evict_enough();
       with_holder(*each, [&](idle_holder& holder) {
-        // One that has nothing to give counts the request.
+        // A holder that has nothing to give counts the request.
         if (may_evict == false && holder.idle_bytes() != 0) return;
         const given_memory given = holder.give_idle(wanted);
         if (given.all() != 0) ++times_given;

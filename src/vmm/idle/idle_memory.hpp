@@ -22,19 +22,17 @@ namespace detail {
 /// A request for memory that is idle elsewhere in this process.
 struct idle_request {
   device_ref device{0};
-  std::size_t bytes = 0;  ///< missing; ask_idle_holders() takes the shortage's if more
-  /// Until when a holder may wait for work that still uses free memory.
+  std::size_t bytes = 0;  ///< missing; ask_idle_holders() uses the shortage's if they are more
+  /// The end of a holder's wait for work that still uses free memory.
   std::chrono::steady_clock::time_point deadline = {};
-  /// Until when the request waits, between calls of holders, for work that uses contents which can
-  /// then be evicted.
+  /// The end of the request's wait, between calls of holders, until contents can be evicted.
   std::chrono::steady_clock::time_point evicts_until = {};
-  /// Takes idle chunks of `chunk_bytes` and `shareable`, without a release and a creation; null:
-  /// all are released.
+  /// Gets idle chunks of `chunk_bytes` and `shareable` as they are; null: all are released.
   chunk_cache* taker = nullptr;
   std::size_t chunk_bytes = 0;
   handle_type shareable = handle_type::none;
 
-  /// Whether the taker wants the chunk as it is. Others must not own it too.
+  /// Whether the taker can use the chunk as it is: it fits and has no other owner.
   [[nodiscard]] bool takes(const physical_chunk& chunk) const noexcept;
 };
 
@@ -49,13 +47,12 @@ struct given_memory {
 class idle_holder {
  public:
   idle_holder& operator=(idle_holder&&) = delete;
-  /// Gives away about `wanted.bytes` bytes that nothing uses, or what there is. Called by any
-  /// thread, with the lock of the membership. It takes no lock that a request has while it asks.
+  /// Gives away about `wanted.bytes` bytes that nothing uses, or fewer. Called by any thread, with
+  /// the lock of the membership. It takes no lock that a request has while it asks.
   virtual given_memory give_idle(const idle_request& wanted) = 0;
-  /// The most bytes that give_idle() could give, as far as that is known without an attempt. Called
-  /// as that.
+  /// The most bytes that give_idle() could give, as far as known without trying; called as that.
   [[nodiscard]] virtual std::size_t idle_bytes() = 0;
-  /// The same when all work under way has ended.
+  /// As idle_bytes(), once all work under way has ended.
   [[nodiscard]] virtual std::size_t idle_bytes_when_done() { return idle_bytes(); }
 
  protected:
@@ -63,30 +60,29 @@ class idle_holder {
   ~idle_holder() = default;
 };
 
-/// Has a holder asked while it lives. Last member of the holder: give_idle() may use all others.
+/// The holder is asked while it lives. Last member of the holder: give_idle() may use all others.
 class idle_membership {
   struct record;
 
  public:
-  /// The kind of a holder. Of one priority, those that lose least are asked first. Holders of
-  /// contents, `evicted`, are asked behind all others.
+  /// Holders of one priority are asked in this order, those that lose least first. Holders of
+  /// contents, `evicted`, are asked after all others, of any priority.
   enum class price { prepared, spare, pooled, evicted };
   /// Holders of a lower priority are asked first. Throws: std::bad_alloc.
   idle_membership(idle_holder& holder, device_ref device, price cost, int priority = 0);
   ~idle_membership() { end(); }
   idle_membership& operator=(idle_membership&&) = delete;
-  /// Waits for a call of give_idle(); there are no more then. Nothing the second time, and in a
-  /// child of fork().
+  /// Waits for a running give_idle(); none follows. Does nothing twice, nor in a child of fork().
   void end() noexcept;
-  /// The holder is asked behind all others of its priority and price.
+  /// The holder is asked after all others of its priority and price from now on.
   void note_use() noexcept;
   /// Whether a request waits for work that uses evicted holders, as `evicts_until` allows.
   [[nodiscard]] bool is_awaited() const noexcept;
   /// Whether the calling thread has a lock, or is in give_idle() or idle_bytes() of the holder.
   [[nodiscard]] bool is_of_caller() const noexcept;
 
-  /// While one lives, no other thread gives the holder's memory away. The thread may ask others
-  /// meanwhile; its own holder is then not asked by anybody.
+  /// While one lives, no other thread gives the holder's memory away. If its thread asks others
+  /// meanwhile, nobody asks its own holder.
   class lock {
    public:
     explicit lock(idle_membership& of) noexcept;
@@ -103,22 +99,21 @@ class idle_membership {
   std::shared_ptr<record> record_;
 };
 
-/// After `shortage`: has the holders of this process give away idle memory, until as much as is
-/// missing has come. `asks` names the taker, if there is one. Returns whether any did, or others
-/// released enough meanwhile: then the request may succeed. Returns false at once within
-/// without_asking_others, and if the device could not serve the request if all of its memory were
-/// free. Waits for no work but as `asks` says.
+/// After `shortage`: asks the holders of this process for idle memory, until as much has come as is
+/// missing. `asks` names the taker, if there is one, and limits the waits. Returns whether the
+/// request may succeed: holders gave memory, or others released enough meanwhile. Returns false at
+/// once within without_asking_others, and if the whole memory of the device would not be enough.
 /// Pre: the thread has no lock that a holder needs, but that of its own idle_membership.
 [[nodiscard]] bool ask_idle_holders(const out_of_memory& shortage,
                                     const idle_request& asks) noexcept;
 
-/// Has the holders of this process give away idle memory. Returns the bytes.
+/// The same without a shortage. Returns the bytes given.
 std::size_t give_idle_memory(const idle_request& wanted) noexcept;
 
-/// How many times holders gave something so far, for requests of any thread.
+/// Counts, for requests of any thread, how often a holder gave something.
 extern constinit std::atomic<std::uint64_t> times_given;
 
-/// The sum of idle_bytes() of the holders on `device` that no other thread uses now.
+/// Leaves out holders that other threads use now.
 [[nodiscard]] std::size_t idle_bytes_of(device_ref device);
 
 }  // namespace detail

@@ -14,8 +14,8 @@
 
 namespace hipvmm::detail {
 
-/// The last changes of the memory that the process has of devices, which are numbered from 1.
-/// Thread-safe; nothing is called with its lock.
+/// The last changes of the process's memory of devices, numbered from 1. Thread-safe; nothing is
+/// called with its lock.
 class memory_change_ring {
  public:
   static constexpr std::size_t capacity = 64;

@@ -26,7 +26,6 @@ void require_valid(const pressure_options& options) {
                                 " ms, and is to be from 0 to a day"};
 }
 
-// Has the library's thread deliver notes that there are.
 void deliver_later(detail::pressure_watch& watch) {
   if (!watch.has_notes()) return;
   watch.is_for_thread = true;

@@ -46,7 +46,7 @@ pressure_watch::pressure_watch(device_ref of, callback to, const pressure_option
 }
 
 void pressure_watch::measure(std::unique_lock<std::mutex>& lock) {
-  // Another thread may change the memory meanwhile, and HIP's answer have that or not.
+  // HIP's answer may or may not have a change that another thread makes meanwhile.
   const relaxed_captures relaxed;
   for (int attempts = 0; attempts < 4; ++attempts) {
     const std::uint64_t seen = changes_;
@@ -90,8 +90,7 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
   lock.unlock();
   made.held_bytes = created_chunk_bytes(device);
   made.idle_bytes = idle_bytes_of(device) + chunk_cache::shared().statistics(device).bytes;
-  // An evictable counts idle memory of its owner that the owner counts too. Slabs of hipMalloc are
-  // no chunks.
+  // An evictable and its owner count the same idle memory. Slabs of hipMalloc are no chunks.
   if (made.held_bytes != 0) made.idle_bytes = std::min(made.held_bytes, made.idle_bytes);
   made.largest_request = std::min(total, free + made.idle_bytes);
   lock.lock();
@@ -102,7 +101,7 @@ void pressure_watch::look(bool measures) {
   const callbacks_wait until_unlocked;  // they may look, and change memory
   const std::lock_guard turn{turn_};
   is_stale_ = false;  // a change from now on is for the next look
-  // Without a lock of pressure.
+  // Without mutex_, because these take locks of others.
   const std::size_t held = created_chunk_bytes(device);
   const std::size_t most = most_chunk_bytes(device);  // of a budget; 0: none
   const std::size_t left = std::min(chunk_bytes_left(device), most);

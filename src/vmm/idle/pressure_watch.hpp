@@ -20,7 +20,6 @@
 
 namespace hipvmm::detail {
 
-/// A memory that limits requests, and how scarce it is.
 struct pressure_bound {
   exhausted cause;
   std::size_t total = 0;  // 0: there is none
@@ -28,14 +27,14 @@ struct pressure_bound {
   pressure_level level = pressure_level::none;
 };
 
-/// A subscription's part that threads use.
+/// The state of a subscription, which several threads use.
 class pressure_watch {
  public:
   using callback = std::function<void(const pressure_note&)>;
 
   pressure_watch(device_ref of, callback to, const pressure_options& chosen);
 
-  /// Under any lock.
+  /// May be called under any lock.
   void note_change(std::int64_t bytes) noexcept {
     const std::lock_guard lock{mutex_};
     std::size_t& free = bounds_[0].free;
@@ -46,7 +45,7 @@ class pressure_watch {
     ++changes_;
     is_stale_ = true;
   }
-  /// Measures what has to be and keeps a note if the level is another. Throws: hip_error.
+  /// Measures if it is time, and keeps a note if the level has changed. Throws: hip_error.
   void look(bool measures);
   [[nodiscard]] bool has_notes() const noexcept {
     const std::lock_guard lock{mutex_};

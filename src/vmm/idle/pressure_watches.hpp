@@ -23,7 +23,6 @@ class pressure_watches {
   /// Throws: std::system_error without a thread; std::bad_alloc.
   void add(const std::shared_ptr<pressure_watch>& added);
   void remove(const pressure_watch* removed) noexcept;
-  /// Has the thread look.
   void wake() noexcept;
 
  private:

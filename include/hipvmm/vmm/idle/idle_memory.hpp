@@ -17,7 +17,7 @@ struct idle_memory_statistics {
   std::chrono::nanoseconds time;  ///< of all requests together
 };
 
-/// Returns the counts of this process. Any thread may call it.
+/// Any thread may call it.
 [[nodiscard]] idle_memory_statistics idle_memory() noexcept;
 
 }  // namespace hipvmm
