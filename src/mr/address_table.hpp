@@ -13,8 +13,7 @@
 
 namespace hipvmm::detail {
 
-/// A thread-safe table of values by allocated address, in parts so that threads rarely contend for
-/// the same lock.
+/// A thread-safe table of values by address, in parts, so that threads rarely contend for a lock.
 template <typename Value>
 class address_table {
   using list = std::unordered_map<const void*, Value>;
@@ -23,16 +22,14 @@ class address_table {
  public:
   using entry = typename list::node_type;
 
-  /// Makes an entry before its address is known; put() can then fail only by the growth of the
-  /// table.
+  /// Makes an entry before its address is known: put() then fails only if the table cannot grow.
   [[nodiscard]] static entry prepare(Value value) {
     list made;
     made.emplace(nullptr, std::move(value));
     return made.extract(nullptr);
   }
 
-  /// Inserts `one` for `pointer`. Returns the previous entry of that address, normally empty.
-  /// Throws: std::bad_alloc; then nothing has changed.
+  /// Returns the previous entry, normally empty. Throws: std::bad_alloc; then nothing has changed.
   entry put(entry one, const void* pointer) {
     one.key() = pointer;
     part& in = part_of(pointer);
@@ -45,7 +42,6 @@ class address_table {
     return std::move(done.node);
   }
 
-  /// Removes and returns the entry of `pointer`; empty when there is none.
   [[nodiscard]] entry take(const void* pointer) noexcept {
     part& in = part_of(pointer);
     const std::lock_guard lock{in.mutex};
@@ -53,7 +49,6 @@ class address_table {
     return in.entries.extract(pointer);
   }
 
-  /// Returns a copy of the value of `pointer`; nullopt when there is none.
   [[nodiscard]] std::optional<Value> find(const void* pointer) const {
     part& in = part_of(pointer);
     const std::lock_guard lock{in.mutex};
@@ -61,10 +56,9 @@ class address_table {
     return found == in.entries.end() ? std::nullopt : std::optional{found->second};
   }
 
-  /// Returns the last address that is not above `pointer`, with a copy of its value.
-  /// - The first call puts all addresses in order, and put() and take() keep it from then on: a
-  ///   table that is never asked has no such cost.
-  /// Throws: std::bad_alloc.
+  /// Returns the last address that is not above `pointer`, with a copy of its value. The first call
+  /// puts all addresses in order; from then on put() and take() keep the order, at a cost. Throws:
+  /// std::bad_alloc.
   [[nodiscard]] std::optional<std::pair<const void*, Value>> last_not_above(
       const void* pointer) const {
     std::optional<std::pair<const void*, Value>> result;

@@ -8,24 +8,22 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "region/device_work.hpp"
 
-// How resources wait for streams and devices.
 namespace hipvmm::detail {
 
-/// Returns whether `stream`, in which a block of `bytes` is deallocated, is being captured. Returns
-/// nothing if there is no such stream, after a warning. Throws: hip_error.
+/// Returns nothing, after a warning, if `stream`, in which a block of `bytes` is deallocated, is
+/// gone. Throws: hip_error.
 [[nodiscard]] std::optional<bool> captured_unless_gone(stream_ref stream, std::size_t bytes);
 
-/// Frees a block of a pool of HIP's in `stream`. Returns false if HIP refuses, and another call may
-/// free it: reported, but for a refusal because another stream is captured.
+/// Frees a block of a HIP pool in `stream`. Returns false if HIP refuses, and another call may free
+/// it. The error handler gets refusals, except if another stream is captured.
 [[nodiscard]] bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
 /// Throws: hip_error.
 void wait_for_all_devices();
 
 /// Waits for `stream`, in which a block of `bytes` is deallocated. If that fails, as for a
-/// destroyed stream, tells the error handler and waits for all devices. Returns false, without
-/// waiting, when `stream` is being captured.
-/// Throws: hip_error if waiting for the devices fails too.
+/// destroyed stream, reports it and waits for all devices. Returns false, without a wait, for a
+/// captured stream. Throws: hip_error if the wait for the devices fails too.
 [[nodiscard]] bool wait_for_work(stream_ref stream, std::size_t bytes);
 
 [[nodiscard]] device_list all_devices();
@@ -37,14 +35,12 @@ void wait_for_all_devices();
 /// ended by it, unless a device has no memory left. Throws: hip_error.
 void wait_for_devices(const device_list& devices);
 /// Waits as wait_for_devices() before memory is deallocated without a stream. Makes no HIP call if
-/// `devices` is empty.
-/// Throws: std::runtime_error, which says that the memory stays allocated; the caller must keep it
-/// allocated.
+/// `devices` is empty. Throws: std::runtime_error, which says that the memory stays allocated; the
+/// caller must ensure that.
 void wait_for_users(const void* pointer, const device_list& devices);
 
-/// Implements allocate_sync() for a resource that allocates in streams only: allocates in `own`, a
-/// stream that the resource keeps for this, and waits for it.
-/// Throws: the exceptions of allocate() and the wait; then nothing stays allocated.
+/// allocate_sync() for a resource that allocates in streams only: allocates in `own`, a stream that
+/// the resource keeps for this, and waits. Throws: as both; then nothing stays allocated.
 [[nodiscard]] void* allocate_and_wait(mr::memory_resource& resource, stream_ref own,
                                       std::size_t bytes, std::size_t alignment);
 

@@ -9,29 +9,26 @@
 
 namespace hipvmm::mr {
 
-/// Interface for stream-ordered memory allocation; all resources of hipvmm are thread-safe.
-/// - allocate(): work submitted to the stream after the call may use the memory.
-/// - deallocate(): the memory is reused only after the work submitted to the stream before the
-///   call.
-/// Differs from std::pmr::memory_resource: functions take a stream, deallocation never throws, and
-/// a request for zero bytes returns nullptr.
+/// Interface for stream-ordered memory allocation; all resources of hipvmm are thread-safe. Differs
+/// from std::pmr::memory_resource: functions take a stream, deallocation never throws, and a
+/// request for zero bytes returns nullptr.
 class memory_resource {
  public:
   /// Minimum alignment of HIP's own allocations, in bytes.
   static constexpr std::size_t default_alignment = 256;
 
-  /// The initial resource takes the place of one that is set (set_per_device_resource()).
+  /// The initial resource takes the place of one that set_per_device_resource() has set.
   virtual ~memory_resource();
 
   /// Allocates `bytes` bytes at a multiple of `alignment`; returns nullptr when `bytes` is zero.
-  /// Stream: valid for work submitted to `stream` after the call.
+  /// Stream: work submitted to `stream` after the call may use the memory.
   /// Throws: std::invalid_argument unless `alignment` is a power of two; out_of_memory; hip_error.
   [[nodiscard]] void* allocate(stream_ref stream, std::size_t bytes,
                                std::size_t alignment = default_alignment);
   /// Deallocates memory that allocate() or allocate_sync() returned for the same `bytes` and
-  /// `alignment`. Does nothing when `pointer` is nullptr. Errors are reported to the error handler.
-  /// Stream: the allocation, and all work that uses the memory, are ordered before this call in
-  /// `stream`.
+  /// `alignment`. Does nothing for nullptr. The error handler gets errors.
+  /// Stream: the memory is reused only after the work submitted to `stream` so far. The allocation,
+  /// and all work that uses the memory, must be ordered before this call in `stream`.
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                   std::size_t alignment = default_alignment) noexcept;
 
@@ -52,7 +49,6 @@ class memory_resource {
   [[nodiscard]] std::optional<device_ref> device() const noexcept { return do_device(); }
   /// Returns whether kernels of the resource's device may use the memory.
   [[nodiscard]] bool is_device_accessible() const noexcept { return do_is_device_accessible(); }
-  /// Returns whether host code may read and write the memory through its address.
   [[nodiscard]] bool is_host_accessible() const noexcept { return do_is_host_accessible(); }
   /// Returns whether this process is a child of fork() of the one that the resource is of.
   [[nodiscard]] bool is_of_parent() const noexcept;
@@ -60,17 +56,15 @@ class memory_resource {
  protected:
   memory_resource() = default;
   memory_resource(const memory_resource&) = default;
-  /// From now on the resource is of this process alone, because it keeps memory or records: in a
-  /// child of fork() allocations throw unsupported, and deallocations do nothing.
+  /// Binds the resource to this process, because it keeps memory or records: in a child of fork()
+  /// allocations throw unsupported, and deallocations do nothing.
   void keep_to_process() noexcept;
   /// Throws: unsupported if is_of_parent().
   void require_own_process() const;
   memory_resource& operator=(const memory_resource&) = default;
 
  private:
-  // The arguments have been checked: `bytes` is not zero, `alignment` is a power of two, and a
-  // pointer is not nullptr.
-  // Unless overridden, allocates as do_allocate_sync(): any stream may use the memory at once.
+  // Pre: `bytes` is not zero, `alignment` is a power of two, and a pointer is not nullptr.
   [[nodiscard]] virtual void* do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
     return do_allocate_sync(bytes, alignment);
   }

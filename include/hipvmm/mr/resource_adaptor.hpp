@@ -8,25 +8,22 @@
 
 namespace hipvmm::mr {
 
-/// Base class of all adaptors: forwards each call to one upstream resource.
-/// - The adaptor does not own the upstream, which must outlive it.
+/// Base class of all adaptors: forwards each call to one upstream resource, which must outlive it.
 /// - device() and the accessibility of the memory are those of the upstream. Exception: an adaptor
 ///   that keeps memory has a device, even if the upstream has none.
 /// - Each constructor throws std::invalid_argument when the upstream is nullptr.
-/// - An adaptor overrides only the functions that it changes.
 /// - Two adaptors are never equal, because each keeps its own records.
 class resource_adaptor : public memory_resource {
  public:
   resource_adaptor& operator=(resource_adaptor&&) = delete;
 
-  /// The upstream resource; never nullptr.
+  /// Never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return upstream_; }
 
  protected:
-  /// Sets the upstream; `name` is the name of the adaptor.
+  /// `name` is the adaptor's, for messages.
   resource_adaptor(const char* name, memory_resource* upstream);
 
-  /// The arguments of an allocation or deallocation.
   struct request {
     std::optional<stream_ref> stream;  ///< nullopt for allocate_sync() and deallocate_sync()
     std::size_t bytes;
@@ -35,9 +32,8 @@ class resource_adaptor : public memory_resource {
     [[nodiscard]] void* allocate_from(memory_resource& source) const;
     void deallocate_to(memory_resource& source, void* pointer) const noexcept;
   };
-  /// Serves allocate() and allocate_sync(). An adaptor overrides the pair, or each function alone.
+  /// Serve calls with and without a stream. An adaptor overrides this pair, or the four functions.
   virtual void* do_allocate_any(const request& wanted);
-  /// Serves deallocate() and deallocate_sync().
   virtual void do_deallocate_any(void* pointer, const request& freed) noexcept;
 
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;

@@ -23,7 +23,6 @@ namespace hipvmm::mr {
 
 using call_addresses = std::vector<const void*>;
 
-/// An allocated block of a guard_resource_adaptor.
 struct guarded_block {
   std::size_t bytes;
   std::size_t alignment;
@@ -31,7 +30,7 @@ struct guarded_block {
   bool is_guarded = true;  // false: allocated in a captured stream, with no canaries
 };
 
-/// One that was freed and is not yet compared, or is in quarantine.
+/// A block that was freed and is not yet compared, or is in quarantine.
 struct freed_block {
   unsigned char* pointer;
   guarded_block block;
@@ -52,7 +51,6 @@ struct freed_block {
   if (calls.empty()) return {};
   return std::string{"\n"} + what + " by:\n" + detail::text_of_stack(calls);
 }
-/// Both stacks of a block.
 [[nodiscard]] inline std::string calls_of(const freed_block& one) {
   return calls_text("allocated", one.block.allocated_by) + calls_text("freed", one.freed_by);
 }
@@ -96,7 +94,6 @@ class guard_findings {
                *changed, freed);
     return false;
   }
-  /// Adds the result of `sentence`.
   template <typename Sentence>
   void add(Sentence sentence) noexcept {
     detail::report_exceptions([&] {
@@ -106,7 +103,7 @@ class guard_findings {
     });
   }
   /// Reports all so far to the error handler, or throws it as one std::logic_error. Pre: no lock is
-  /// held, which an error handler could need.
+  /// held, because an error handler could need it.
   void deliver(guard_damage how) {
     std::vector<std::string> found;
     {

@@ -33,7 +33,7 @@ namespace hipvmm::mr {
 namespace {
 
 constexpr std::size_t staging_bytes = 256 * KiB;
-// So many blocks of streams that have not passed are asked for by each call.
+// Each call queries at most so many blocks whose streams have not passed.
 constexpr int most_unfinished = 16;
 
 const guard_options& checked_guard(const guard_options& options) {
@@ -139,7 +139,7 @@ class guard_resource_adaptor::state {
     return base + front;
   }
 
-  /// Frees in a stream, or in none, and then without work under way that uses the memory.
+  /// Pre: without a stream, no work under way uses the memory.
   void deallocate(void* pointer, const request& returned) noexcept {
     std::optional<detail::relaxed_captures> relaxed;
     detail::report_exceptions([&] { relaxed.emplace(); });
@@ -186,7 +186,6 @@ class guard_resource_adaptor::state {
     // The upstream refuses the most.
     return {inner.stream, inner.bytes > most - more ? most : inner.bytes + more, inner.alignment};
   }
-  /// The known bytes of a block in the upstream.
   [[nodiscard]] std::size_t held_of(const guarded_block& block) const {
     return align_up(with_canaries({std::nullopt, block.bytes, block.alignment}).bytes,
                     memory_resource::default_alignment);
@@ -224,8 +223,7 @@ class guard_resource_adaptor::state {
     release_kept(options_.quarantine_bytes);
   }
 
-  /// Copies the canaries and fills the block, in the order of `stream`. Returns false after a
-  /// report if that failed, and false in a captured stream.
+  /// Returns false in a captured stream, and after the report of a failure.
   bool guard(freed_block& one, std::optional<stream_ref> stream) noexcept {
     const stream_ref in = stream ? *stream : own_.ref();
     const bool is_guarded = detail::report_exceptions([&] {
@@ -266,15 +264,13 @@ class guard_resource_adaptor::state {
     }
   }
 
-  /// Waits until the canaries have been copied. Returns false after a report if HIP refuses: the
-  /// copies must not be compared then.
+  /// Returns false, after a report, if HIP refuses: the copies must not be compared then.
   static bool has_copied(const freed_block& one) noexcept {
     return detail::report_exceptions([&] {
       if (one.copied) one.copied->synchronize();
     });
   }
 
-  /// Compares canaries that have been copied.
   void compare_canaries(freed_block& one) noexcept {
     unsigned char* const copies = std::exchange(one.canaries, nullptr);
     if (copies == nullptr) return;
@@ -311,14 +307,13 @@ class guard_resource_adaptor::state {
     while (!passed.empty()) keep(passed, passed.begin());
   }
 
-  /// Moves a block of `from` to `kept_`. Pre: the lock is held.
+  /// Pre: the lock is held.
   void keep(freed_list& from, freed_list::iterator block) noexcept {
     auto behind = kept_.end();
     while (behind != kept_.begin() && std::prev(behind)->number > block->number) --behind;
     kept_.splice(behind, from, block);
   }
 
-  /// Waits for the canaries of all blocks that are not kept, and compares them.
   void wait_and_compare() noexcept {
     freed_list waited;
     {

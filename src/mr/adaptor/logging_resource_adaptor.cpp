@@ -31,8 +31,7 @@
 
 namespace hipvmm::mr {
 
-/// Destination of the rows of a log. Throws std::runtime_error on failure; then it is not called
-/// again.
+/// Throws std::runtime_error on failure; then it is not called again.
 struct log_sink {
   virtual ~log_sink() = default;
   virtual void write(std::string_view rows) = 0;
@@ -44,7 +43,6 @@ namespace {
 constexpr std::size_t held_back_bytes = 64 * 1024;
 constexpr std::size_t longest_row = 160;
 
-/// A file that is this log's alone.
 class file_sink final : public log_sink {
  public:
   explicit file_sink(const std::string& name) : name_{name} {
@@ -190,7 +188,6 @@ class stream_sink final : public log_sink {
   bool auto_flush_;
 };
 
-/// A row in the making.
 class row_text {
  public:
   row_text& text(std::string_view column) {
@@ -217,12 +214,9 @@ class row_text {
 
 }  // namespace
 
-/// Writes the rows of an allocation log, in the order in which threads add them. Does not use
-/// spdlog, which
-/// - takes two and a half times as long for a row,
-/// - does not detect failures of an ostream,
-/// - retries for 50 ms to open a file that it cannot open, and
-/// - continues after rows lost on a full disk.
+/// Writes rows in the order in which threads add them. Does not use spdlog, which takes two and a
+/// half times as long for a row, misses failures of an ostream, retries for 50 ms to open a file
+/// that it cannot open, and continues after rows lost on a full disk.
 class csv_log {
  public:
   static constexpr std::string_view header = "Thread,Time,Action,Pointer,Size,Stream";
@@ -238,8 +232,7 @@ class csv_log {
   }
   csv_log& operator=(csv_log&&) = delete;
 
-  /// Adds a row. A failure that ends the log is reported to the error handler, after the lock is
-  /// released.
+  /// The error handler gets a failure that ends the log, after the lock is released.
   void add(std::string_view action, const void* pointer, std::size_t bytes,
            stream_ref stream) noexcept {
     detail::report_exceptions([&] {
@@ -269,7 +262,7 @@ class csv_log {
     write_held_back();
   }
 
-  // Behind the lock, so that times do not go back from row to row.
+  // Pre: the lock is held, so that times do not go back from row to row.
   std::string_view time_of_day() {
     std::timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);

@@ -18,8 +18,7 @@ prefetch_resource_adaptor::prefetch_resource_adaptor(memory_resource* upstream)
         "not managed and cannot move; use a managed_resource as the upstream"};
 }
 
-// Without a stream, in one of its own, and done at the end: memory that every stream may use is not
-// on its way.
+// Without a stream, waits in one of its own: memory that every stream may use must be in place.
 void* prefetch_resource_adaptor::do_allocate_any(const request& wanted) {
   const std::optional<device_ref> owner = device();
   const device_ref target = owner ? *owner : device_ref::current();

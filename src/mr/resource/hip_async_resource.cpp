@@ -39,7 +39,6 @@ namespace {
 
 static_assert(sizeof(exported_pointer) == sizeof(hipMemPoolPtrExportData));
 
-// A descriptor of one's own for the memory of `handle`.
 shareable_handle duplicate(const shareable_handle& handle, device_ref device) {
   const int copy = ::fcntl(handle.get(), F_DUPFD_CLOEXEC, 0);
   if (copy < 0)
@@ -48,7 +47,7 @@ shareable_handle duplicate(const shareable_handle& handle, device_ref device) {
   return shareable_handle{copy, 0};
 }
 
-/// HIP frees a block that it refuses now when no work can use that.
+/// deallocate_sync() waits for all work: HIP then frees a block that it refuses now.
 void free_in_stream(memory_resource& of, stream_ref stream, void* pointer,
                     std::size_t bytes) noexcept {
   if (!detail::free_unless_gone(stream, pointer, bytes)) of.deallocate_sync(pointer, bytes);

@@ -16,8 +16,7 @@ namespace {
 template <typename Wait>
 void free_after(device_allocation freed, Wait wait) noexcept {
   if (detail::report_exceptions(wait)) return;
-  // A thread of the library waits and frees: a wait that a capture forbids now may be allowed
-  // later.
+  // A thread of the library waits and frees later, when no capture forbids the wait.
   detail::report_exceptions([&] {
     detail::device_list all = detail::all_devices();
     detail::release_when_unused(std::move(freed), std::move(all));

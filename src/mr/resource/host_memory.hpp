@@ -6,27 +6,24 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "core/check.hpp"
 
-// Functions shared by the resources of host memory.
 namespace hipvmm::detail {
 
-/// Checks that an object of `bytes` bytes is possible, because some allocators do not survive
-/// larger sizes. Throws: out_of_memory.
+/// Throws: out_of_memory if no object has so many bytes: some allocators do not survive the
+/// request.
 void require_possible(std::size_t bytes, const char* call);
 
-/// Waits as wait_for_work() for work that may use host memory, before that memory is freed. The
-/// wait is needed because nothing else keeps memory of operator new until then, and because hipFree
-/// and hipHostFree may wait for one device only (AMD: the one that was current at the allocation).
-/// Throws, with a text that says that the memory stays allocated, which the caller must ensure:
-/// - std::logic_error in a stream that is being captured, whose graph may use the memory;
-/// - std::runtime_error if the devices cannot be waited for either.
+/// Waits as wait_for_work() for work that may use host memory, before that memory is freed. Nothing
+/// else keeps memory of operator new until then, and hipFree and hipHostFree may wait for one
+/// device only (AMD: the one that was current at the allocation).
+/// Throws, saying that the memory stays allocated, which the caller must ensure: std::logic_error
+/// in a captured stream, whose graph may use it; std::runtime_error if the waits fail.
 void wait_before_free(stream_ref stream, const void* pointer, std::size_t bytes);
 
-/// Waits for all devices before hipFree or hipHostFree of memory that all may use and that is
-/// deallocated without a stream. With one device HIP's own wait is sufficient.
-/// Throws: as wait_for_users().
+/// Waits for all devices before hipFree or hipHostFree of memory deallocated without a stream. With
+/// one device HIP's own wait is sufficient. Throws: as wait_for_users().
 void wait_before_hip_free(const void* pointer);
-/// Waits for the devices that can access ordinary host memory, before such memory is freed that was
-/// deallocated without a stream. Throws: as wait_for_users(); hip_error.
+/// Waits for the devices that reach ordinary host memory, before memory deallocated without a
+/// stream is freed. Throws: as wait_for_users(); hip_error.
 void wait_before_delete(const void* pointer);
 
 /// Calls `free` behind wait_before_free(). Reports a failure; then the memory stays allocated.
@@ -46,7 +43,6 @@ void free_behind(void (*wait)(const void*), const void* pointer, Free free) noex
   });
 }
 
-/// Frees memory of operator new at once.
 void delete_aligned(void* pointer, std::size_t alignment) noexcept;
 
 }  // namespace hipvmm::detail

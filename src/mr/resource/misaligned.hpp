@@ -10,7 +10,6 @@
 
 namespace hipvmm::detail {
 
-/// Returns whether `pointer` is a multiple of `alignment`, a power of two.
 [[nodiscard]] inline bool is_aligned(const void* pointer, std::size_t alignment) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }

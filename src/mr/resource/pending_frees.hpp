@@ -19,63 +19,55 @@
 namespace hipvmm::detail {
 
 /// Blocks of a HIP pool that were deallocated and that work may still use. hipFreeAsync frees them
-/// only after that work.
-///
-/// Blocks deallocated without a stream are not reused until then, because no stream is ordered
-/// behind that work. Blocks deallocated in a stream are kept because AMD's runtime
-/// - reuses a block in the stream of its allocation without waiting for the stream of its free, and
-/// - blocks the host in hipFreeAsync until the earlier free of a reused block has passed.
-/// Until then such a block serves requests of the stream that freed it, so that memory is still
-/// reused in stream order. Thread-safe; shared by all resources of one pool.
+/// only after that work. Thread-safe; shared by all resources of one pool.
+/// - Blocks deallocated without a stream are not reused until then, because no stream is ordered
+///   behind that work.
+/// - Blocks deallocated in a stream are kept because AMD's runtime reuses a block in the stream of
+///   its allocation without waiting for the stream of its free, and blocks the host in hipFreeAsync
+///   until the earlier free of a reused block has passed. Meanwhile such a block serves requests of
+///   the stream that freed it, so that memory is still reused in stream order.
 class pending_frees {
  public:
-  /// Returns the instance of `pool`, which is on `device`; makes one when no resource of that pool
-  /// is alive. Throws: hip_error, std::bad_alloc.
+  /// The instance of `pool`, which is on `device`; a new one if no resource of that pool is alive.
+  /// Throws: hip_error, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<pending_frees> of(hipMemPool_t pool, device_ref device);
   explicit pending_frees(device_ref device);
-  /// Frees as free_all(). Blocks that HIP refuses to wait for, or to free for longer than
-  /// capture_patience, are never freed.
+  /// Frees as free_all(), but never blocks that HIP refuses to wait for, or to free for
+  /// capture_patience.
   ~pending_frees();
   pending_frees& operator=(pending_frees&&) = delete;
 
-  /// Keeps a block of at least `bytes` until all work now in `stream` has passed.
-  /// Throws: hip_error, std::bad_alloc; then the block is not kept.
+  /// Keeps a block of at least `bytes` until all work now in `stream` has passed. Throws:
+  /// hip_error, std::bad_alloc; then the block is not kept.
   void add(stream_ref stream, void* pointer, std::size_t bytes);
   /// Keeps a block until all work submitted to `users` so far is done; a thread of the library
-  /// waits for it. Returns false, with nothing kept, if no thread can.
-  /// Throws: std::bad_alloc; then nothing is kept either.
+  /// waits. Returns false if no thread can, and throws std::bad_alloc; then nothing is kept.
   [[nodiscard]] bool add_without_stream(void* pointer, std::size_t bytes, device_list users);
-  /// Takes a kept block for `stream` that the same stream freed, or whose free HIP refused, at most
-  /// an eighth larger than `bytes`. Returns nullptr if there is none. Throws: hip_error; then
-  /// nothing changes.
+  /// Takes a block, at most an eighth larger than `bytes`, that `stream` freed, or whose free HIP
+  /// refused. Returns nullptr if there is none. Throws: hip_error; then nothing changes.
   [[nodiscard]] void* take(stream_ref stream, std::size_t bytes, std::size_t alignment);
   /// Takes the smallest kept block that fits, of any stream, and makes `stream` wait for its free.
-  /// Returns nullptr if there is none. Throws: hip_error; then nothing changes.
+  /// Returns and throws as take().
   [[nodiscard]] void* take_of_any(stream_ref stream, std::size_t bytes, std::size_t alignment);
-  /// Records that HIP allocated `pointer` anew: removes the record of an earlier block at that
-  /// address.
+  /// HIP allocated `pointer` anew: forgets an earlier block at that address.
   void note_new(void* pointer);
 
-  /// Frees all blocks whose work has passed; with `only`, those of that stream, of one other stream
-  /// and of no stream. Does not wait.
+  /// Frees blocks whose work has passed, and does not wait: all, or with `only` those of that
+  /// stream, of one other stream and of no stream.
   void free_passed(std::optional<stream_ref> only = {}) noexcept;
-  /// Waits for the frees made so far, which are of idle blocks, because a trim releases only blocks
-  /// whose free has passed.
+  /// Waits for the frees made so far: a trim releases only blocks whose free has passed.
   void wait_for_frees() noexcept;
-  /// Waits for the work that uses kept blocks, and frees all of them but those for which HIP
-  /// refuses to wait.
+  /// Waits for the work that uses kept blocks; frees all but those for which HIP refuses to wait.
   void free_all() noexcept;
-  /// Frees as free_all() the blocks that were deallocated without a stream, if one of them fits a
-  /// request of `bytes` well.
+  /// As free_all(), for blocks deallocated without a stream, if one of them fits `bytes` well.
   void free_fitting_without_stream(std::size_t bytes) noexcept;
-  /// Frees a block of at least `bytes` that no work uses any more: at once, or at a later call
-  /// if HIP refuses, as AMD's runtime does while a blocking stream is captured.
+  /// Frees a block that no work uses any more: at once, or at a later call if HIP refuses, as AMD's
+  /// runtime does while a blocking stream is captured.
   void free_idle(void* pointer, std::size_t bytes) noexcept;
 
   /// Whether there are blocks that were deallocated without a stream, or a call waits for some.
   [[nodiscard]] bool has_any_without_stream() const;
 
-  /// Bytes of the blocks that are kept.
   [[nodiscard]] std::size_t bytes() const;
 
  private:

@@ -48,7 +48,6 @@ device_default& default_of(device_ref device) {
   return all_defaults()[static_cast<std::size_t>(device.ordinal())];
 }
 
-/// Sets the initial resource where `ended` is set.
 void replace(const memory_resource& ended) noexcept {
   for (device_default& each : all_defaults()) {
     if (each.current != &ended || each.process.is_of_parent()) continue;

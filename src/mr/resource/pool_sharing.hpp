@@ -7,8 +7,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
 
-// Access rights to a HIP pool, own or imported. Throw: std::invalid_argument, unsupported,
-// hip_error.
+// For pools of this process and imported ones. Throw: as hip_async_resource::grant(); hip_error.
 namespace hipvmm::detail {
 
 [[nodiscard]] access_right pool_right(hipMemPool_t pool, device_ref device);

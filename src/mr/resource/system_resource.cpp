@@ -26,7 +26,6 @@ struct whole_pages {
         alignment{std::max(least_alignment, page_bytes())} {}
 };
 
-/// Releases memory of system_resource at once.
 void release(void* pointer, const whole_pages& given) noexcept {
   // The pages may serve others in this process.
   detail::report_exceptions(

@@ -12,12 +12,13 @@ namespace hipvmm::mr {
 
 /// Provides alignments larger than the upstream's, by allocating more and returning an address
 /// within: RMM's aligned_resource_adaptor, for requests that have an alignment of their own too.
+/// Thread-safe.
 /// - Requests for at most default_alignment are forwarded unchanged.
 /// - The memory of an aligned request is a whole multiple of its alignment long.
-/// - Memory deallocated with another size, or allocated elsewhere, is reported to the error
-///   handler.
-/// - Any number of threads may use it.
-/// Cost: alignment - 256 bytes and the rounding for each block, and a table lookup under a lock. A
+/// - The error handler gets memory that is deallocated with another size, or was allocated
+///   elsewhere.
+/// Cost: alignment - 256 bytes and the rounding for each block, and a table lookup under a lock.
+/// vmm_pool_resource aligns without that cost.
 /// vmm_pool_resource aligns without that cost: request the alignment there.
 class aligned_resource_adaptor final : public resource_adaptor {
  public:
@@ -28,7 +29,6 @@ class aligned_resource_adaptor final : public resource_adaptor {
                                     std::size_t alignment_threshold = 0);
 
  private:
-  /// A block as the upstream allocated it, and as it is deallocated there.
   struct block {
     void* pointer;
     std::size_t bytes;
@@ -40,7 +40,6 @@ class aligned_resource_adaptor final : public resource_adaptor {
 
   [[nodiscard]] std::size_t alignment_of(std::size_t bytes, std::size_t alignment) const noexcept;
   [[nodiscard]] request upstream_request(const request& wanted) const noexcept;
-  /// Removes and returns the upstream block of `pointer`; nullopt when there is none.
   std::optional<block> take(void* pointer, const request& freed) noexcept;
 
   const std::size_t alignment_;

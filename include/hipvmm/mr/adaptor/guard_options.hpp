@@ -29,7 +29,7 @@ enum class guard_damage {
 struct guard_options {
   /// Bytes before and behind each block that must not change; at least 1.
   std::size_t canary_bytes = 256;
-  /// Most bytes of freed blocks, with canaries and alignment, that are kept to find writes to them.
+  /// Most bytes of freed blocks, with canaries and alignment, that are kept to find writes to them;
   /// 0: none. A larger block is not kept.
   std::size_t quarantine_bytes = 64 * MiB;
   guard_check check = guard_check::later;

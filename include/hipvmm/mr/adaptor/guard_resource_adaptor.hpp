@@ -10,19 +10,19 @@
 
 namespace hipvmm::mr {
 
-/// Finds writes outside of blocks and to freed blocks, for debugging; forwards to its upstream.
-/// - Each block stands between canaries, which are copied to the host when it is freed, in the
-///   order of the stream, and compared.
-/// - New blocks are filled with `fresh`, freed ones with `freed`. Freed blocks are kept, the last
-///   ones up to guard_options::quarantine_bytes, and compared when they return to the upstream: all
-///   of them before a request is refused for lack of memory.
+/// Finds writes outside of blocks and to freed blocks, for debugging.
+/// - Each block stands between canaries. A deallocation copies them to the host, in the order of
+///   the stream, to compare them later.
+/// - New blocks are filled with `fresh`, freed ones with `freed`. The last freed blocks, up to
+///   guard_options::quarantine_bytes, are kept. They are compared when they return to the upstream:
+///   all of them before a request is refused for lack of memory.
 /// - A report names the block, the offset of the first wrong byte, and the calls that allocated and
 ///   freed it. A write that leaves a byte as it was is not found.
 /// - Also reported: memory that is freed twice, with a wrong size or that is not the adaptor's, and
 ///   blocks that are still allocated when it ends; these stay the upstream's.
-/// - Waiting: a deallocation that exceeds the quarantine waits for the oldest block in it, and
-///   deallocate_sync() for all devices; no other adaptor waits there.
-/// - Captures: a deallocation in a stream that is captured is forwarded without a check.
+/// - A deallocation that exceeds the quarantine waits for the oldest block in it, and
+///   deallocate_sync() for all devices.
+/// - A deallocation in a stream that is captured is forwarded without a check.
 /// Cost: two copies and four fills for each block, its alignment and two canaries of memory.
 class guard_resource_adaptor final : public resource_adaptor {
  public:
@@ -32,7 +32,7 @@ class guard_resource_adaptor final : public resource_adaptor {
 
   /// Throws: std::invalid_argument when there are no canaries; hip_error.
   explicit guard_resource_adaptor(memory_resource* upstream, const guard_options& options = {});
-  /// Checks all freed blocks, as flush(), and reports damage.
+  /// Calls flush(), and reports damage.
   ~guard_resource_adaptor() override;
 
   /// Waits for the deallocations so far, checks all freed blocks and returns them to the upstream.

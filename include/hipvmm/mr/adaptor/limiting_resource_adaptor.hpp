@@ -8,16 +8,15 @@
 
 namespace hipvmm::mr {
 
-/// Limits the number of bytes allocated at one time.
+/// Limits the number of bytes allocated at one time. Takes no lock.
 /// - Memory that the upstream itself holds beyond them, such as a pool's, does not count.
-/// - A request reserves its share of the limit before the upstream is called, so threads together
-///   never exceed it. The share is returned when the upstream fails. There is no lock.
-/// - Sizes passed to deallocate() are not checked. Only a deallocation of more than is allocated is
-///   reported to the error handler.
+/// - A request reserves its share of the limit before the upstream is called, and returns it when
+///   the upstream fails. So threads together never exceed the limit.
+/// - Sizes passed to deallocate() are not checked. The error handler gets a report only if more is
+///   deallocated than is allocated.
 class limiting_resource_adaptor final : public resource_adaptor {
  public:
-  /// Sets the limit to `allocation_limit` bytes; each request counts as a multiple of `alignment`
-  /// bytes.
+  /// Each request counts as a multiple of `alignment` bytes.
   /// Throws: std::invalid_argument when `alignment` is no power of two.
   limiting_resource_adaptor(memory_resource* upstream, std::size_t allocation_limit,
                             std::size_t alignment = default_alignment);
@@ -27,8 +26,7 @@ class limiting_resource_adaptor final : public resource_adaptor {
   [[nodiscard]] std::size_t get_allocation_limit() const noexcept { return allocation_limit_; }
 
  private:
-  /// Throws: out_of_memory with exhausted::limit, which names the limit, the allocated and the
-  /// requested bytes.
+  /// Throws: out_of_memory (exhausted::limit) with the limit, the allocated and requested bytes.
   void* do_allocate_any(const request& wanted) override;
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 

@@ -11,29 +11,26 @@ namespace hipvmm::mr {
 
 class csv_log;
 
-/// Writes a CSV row for each allocation and deallocation, as RMM's adaptor does, and forwards all
-/// calls to its upstream.
-/// - Columns: thread, time of day, "allocate", "free" or "allocate failure", address, bytes,
-///   stream.
-/// - hipvmm-replay and RMM's replay read the log.
+/// Writes a CSV row for each allocation and deallocation, as RMM's adaptor does. hipvmm-replay and
+/// RMM's replay read the log.
+/// - Columns: thread, time of day, "allocate", "free" or "allocate failure", address, bytes, stream
+///   (0x0 without one).
 /// - The row of a free precedes the row of every later allocation of its address, in any threads.
-/// - Calls without a stream have stream 0x0.
 /// - If a write fails, the log ends with a whole row; the error handler gets one report.
 class logging_resource_adaptor final : public resource_adaptor {
  public:
-  /// Logs to a file, which is created with its folders, or truncated. No other adaptor may be
-  /// writing to it. With `auto_flush` each row is in the file when its call returns, which costs a
-  /// system call. Otherwise rows are buffered until there are 64 KiB of them, flush(), or the end.
-  /// Throws: as get_default_filename(); std::system_error that names the file when it cannot be
+  /// Logs to a file, which is created with its folders, or replaced. No other adaptor may be
+  /// writing to it. Rows are buffered until there are 64 KiB of them, flush(), or the end. With
+  /// `auto_flush` each call writes its row, by a system call.
+  /// Throws: as get_default_filename(); std::system_error that names the file if it cannot be
   /// written.
   explicit logging_resource_adaptor(memory_resource* upstream,
                                     const std::string& filename = get_default_filename(),
                                     bool auto_flush = false);
-  /// Logs to a stream, which must outlive the adaptor and which nothing else uses meanwhile. With
+  /// Logs to a stream, which must outlive the adaptor, and which nothing else uses meanwhile. With
   /// `auto_flush` the stream is flushed after each row.
   logging_resource_adaptor(memory_resource* upstream, std::ostream& stream,
                            bool auto_flush = false);
-  /// Writes the buffered rows.
   ~logging_resource_adaptor() override;
 
   /// Writes the buffered rows. Throws: std::runtime_error when that fails, or when an earlier
@@ -41,7 +38,7 @@ class logging_resource_adaptor final : public resource_adaptor {
   void flush();
   /// The first row: "Thread,Time,Action,Pointer,Size,Stream".
   [[nodiscard]] std::string header() const;
-  /// The file named by the environment variable HIPVMM_LOG_FILE or, without that, RMM_LOG_FILE.
+  /// Returns the environment variable HIPVMM_LOG_FILE or, without that, RMM_LOG_FILE.
   /// Throws: std::invalid_argument when both are unset or empty.
   [[nodiscard]] static std::string get_default_filename();
 

@@ -9,8 +9,7 @@
 
 namespace hipvmm::detail {
 
-/// The objects that an owning_wrapper owns: a base class of it, so that they are constructed before
-/// the other base uses them.
+/// A base class of owning_wrapper, so that these exist before the other base uses them.
 template <typename Resource, typename... Upstreams>
 struct owned_resources {
   template <typename... Args>
@@ -31,8 +30,7 @@ struct owned_resources {
 
 namespace hipvmm::mr {
 
-/// Owns a resource together with its upstreams, and forwards all calls to the resource. It shares
-/// the upstreams with their other owners, and releases its share at its end.
+/// Owns a resource and a share of its upstreams, and forwards all calls to the resource.
 template <typename Resource, typename... Upstreams>
 class owning_wrapper final : private detail::owned_resources<Resource, Upstreams...>,
                              public resource_adaptor {
@@ -42,7 +40,7 @@ class owning_wrapper final : private detail::owned_resources<Resource, Upstreams
   using upstream_tuple = std::tuple<std::shared_ptr<Upstreams>...>;
 
   /// Constructs a Resource from pointers to `upstreams`, in their order, followed by `args`.
-  /// Throws: the exceptions of the constructor of Resource, such as for an upstream that is empty.
+  /// Throws: as that constructor, such as for an upstream that is empty.
   template <typename... Args>
   explicit owning_wrapper(upstream_tuple upstreams, Args&&... args)
       : owned{std::move(upstreams), std::forward<Args>(args)...},
@@ -52,14 +50,12 @@ class owning_wrapper final : private detail::owned_resources<Resource, Upstreams
   [[nodiscard]] const Resource& wrapped() const noexcept { return *owned::wrapped_; }
 };
 
-/// Makes an owning_wrapper of a new Resource over zero or more `upstreams`.
 template <typename Resource, typename... Upstreams, typename... Args>
 [[nodiscard]] auto make_owning_wrapper(std::tuple<std::shared_ptr<Upstreams>...> upstreams,
                                        Args&&... args) {
   return std::make_shared<owning_wrapper<Resource, Upstreams...>>(std::move(upstreams),
                                                                   std::forward<Args>(args)...);
 }
-/// Makes an owning_wrapper of a new Resource over one upstream.
 template <typename Resource, typename Upstream, typename... Args>
 [[nodiscard]] auto make_owning_wrapper(std::shared_ptr<Upstream> upstream, Args&&... args) {
   return make_owning_wrapper<Resource>(std::make_tuple(std::move(upstream)),

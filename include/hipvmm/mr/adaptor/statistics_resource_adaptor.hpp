@@ -16,17 +16,16 @@ namespace hipvmm::mr {
 enum class latency_timing { off, on };
 
 /// Counts bytes and allocations that pass through it: current, peak and total, on nested levels.
+/// Thread-safe.
 /// - Only the innermost level counts. Memory allocated before a level began and deallocated within
 ///   it makes that level's value negative.
 /// - It never counts more than the upstream has allocated.
-/// - Sizes passed to deallocate() are not checked. Only a deallocation of more than is allocated is
-///   reported to the error handler; the excess is not counted.
-/// - Any number of threads may use it.
+/// - Sizes passed to deallocate() are not checked. If more is deallocated than is allocated, the
+///   error handler gets a report, and the excess is not counted.
 /// Cost: a lock around a few additions; with latency_timing::on two readings of the clock too.
 class statistics_resource_adaptor final : public resource_adaptor {
  public:
-  /// A counter of bytes or of allocations. It has no initialisers, because with them Clang refuses
-  /// pairs of it within this class.
+  /// Without initialisers, because with them Clang refuses pairs of it within this class.
   struct counter {
     std::int64_t value;  ///< allocated minus deallocated
     std::int64_t peak;   ///< highest `value`
@@ -42,8 +41,7 @@ class statistics_resource_adaptor final : public resource_adaptor {
     std::uint64_t peak_bytes;   ///< highest `bytes`
   };
   static constexpr std::size_t power_count = 64;
-  /// Numbers of calls by duration: element i is of 2^i to 2^(i+1) - 1 nanoseconds; the first also
-  /// of none.
+  /// Numbers of calls by duration: element i is of 2^i to 2^(i+1) - 1 ns; the first also of none.
   using latencies = std::array<std::uint64_t, power_count>;
 
   explicit statistics_resource_adaptor(memory_resource* upstream,
@@ -53,12 +51,10 @@ class statistics_resource_adaptor final : public resource_adaptor {
   [[nodiscard]] counter get_bytes_counter() const noexcept { return innermost().first; }
   [[nodiscard]] counter get_allocations_counter() const noexcept { return innermost().second; }
 
-  /// The requests since the start, by size.
   [[nodiscard]] std::array<size_class, power_count> get_size_classes() const noexcept {
     return locked(sizes_);
   }
-  /// The time of the upstream for successful allocations, and for deallocations. All zero
-  /// with latency_timing::off.
+  /// Of the upstream's successful allocations, and deallocations; zero with latency_timing::off.
   [[nodiscard]] latencies get_allocate_latencies() const noexcept {
     return locked(allocate_latencies_);
   }
@@ -68,8 +64,8 @@ class statistics_resource_adaptor final : public resource_adaptor {
 
   /// Begins a level with zero counters, and returns the counters of the enclosing level.
   counters push_counters();
-  /// Ends the innermost level and returns its counters. They are added to the enclosing level: its
-  /// values and totals grow by them; its peaks become those it would have recorded itself.
+  /// Ends the innermost level and returns its counters. The enclosing level's values and totals
+  /// grow by them; its peaks become those it would have recorded itself.
   /// Throws: std::out_of_range when no level was begun.
   counters pop_counters();
 
@@ -78,13 +74,12 @@ class statistics_resource_adaptor final : public resource_adaptor {
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 
   [[nodiscard]] counters innermost() const noexcept;
-  /// A copy of one member, read with the lock.
   template <typename Member>
   [[nodiscard]] Member locked(const Member& member) const noexcept {
     const std::lock_guard held{lock_};
     return member;
   }
-  /// The time now, if it is measured.
+  /// 0 if it is not measured.
   [[nodiscard]] std::int64_t time_ns() const noexcept;
   void note_latency(latencies& to, std::int64_t began) noexcept;
   void goes(std::size_t bytes) noexcept;

@@ -9,9 +9,8 @@
 namespace hipvmm::mr {
 
 /// Makes a standard allocator from an allocator that takes streams, such as polymorphic_allocator:
-/// each call is forwarded with one stream. The stream must outlive the allocated memory. The memory
-/// is the device's: a container that accesses its elements on the host needs a resource with
-/// host-accessible memory.
+/// forwards each call with one stream, which must outlive the memory. A container that accesses its
+/// elements on the host needs a resource with host-accessible memory.
 template <typename Allocator>
 class stream_allocator_adaptor {
  public:
@@ -25,13 +24,11 @@ class stream_allocator_adaptor {
 
   stream_allocator_adaptor(const Allocator& allocator, stream_ref stream)
       : allocator_{allocator}, stream_{stream} {}
-  /// An adaptor for another element type, with the same stream.
   template <typename Other>
   // NOLINTNEXTLINE(google-explicit-constructor): required by std::allocator_traits
   stream_allocator_adaptor(const stream_allocator_adaptor<Other>& other)
       : allocator_{other.underlying_allocator()}, stream_{other.stream()} {}
 
-  /// As the allocator's function of that name, in the adaptor's stream.
   [[nodiscard]] value_type* allocate(std::size_t count) {
     return allocator_.allocate(count, stream_);
   }
@@ -47,9 +44,8 @@ class stream_allocator_adaptor {
   stream_ref stream_;
 };
 
-/// Returns whether memory allocated by either adaptor may be deallocated by the other at any time:
-/// the allocators are equal and the streams are equal. The streams count because only their order
-/// protects the memory; hipMM does not compare them.
+/// Returns whether memory allocated by either may be deallocated by the other at any time. Other
+/// than hipMM's, this compares the streams, because only their order protects the memory.
 template <typename A, typename B>
 bool operator==(const stream_allocator_adaptor<A>& a, const stream_allocator_adaptor<B>& b) {
   return a.stream() == b.stream() && a.underlying_allocator() == b.underlying_allocator();

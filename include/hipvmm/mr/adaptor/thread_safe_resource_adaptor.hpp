@@ -7,13 +7,12 @@
 
 namespace hipvmm::mr {
 
-/// Serializes all allocations and deallocations of its upstream by a lock: for resources of a
-/// program that are not thread-safe; those of hipvmm do not need it.
-/// - Threads wait for each other's HIP calls.
-/// - Nothing else may use the upstream.
+/// Serializes all allocations and deallocations of its upstream by a lock, HIP calls included: for
+/// resources of a program that are not thread-safe; those of hipvmm do not need it.
+/// - Nothing else may use the upstream. device() and the accessibility queries do not take the
+///   lock.
 /// - Callbacks of the upstream in the same thread may use this adaptor. They must not wait for
 ///   another thread that uses it, so an adaptor with callbacks belongs above this one.
-/// - device() and the accessibility queries do not take the lock.
 class thread_safe_resource_adaptor final : public resource_adaptor {
  public:
   explicit thread_safe_resource_adaptor(memory_resource* upstream);

@@ -11,16 +11,14 @@
 
 namespace hipvmm::mr {
 
-/// Tracks outstanding allocations, with call stacks on request, to find leaks and wrong frees;
-/// forwards all calls to its upstream. Reports to the error handler:
+/// Tracks outstanding allocations, with call stacks on request, to find leaks and wrong frees.
+/// Reports to the error handler:
 /// - memory deallocated with a wrong size; it is forwarded with the right one;
 /// - memory that is not in the list; it is forwarded unchanged;
 /// - when the adaptor ends, memory still allocated; it stays the upstream's.
-/// Cost: a table by address, in parts that have locks of their own; a stack takes some
-/// microseconds.
+/// Cost: a table by address, whose parts have locks of their own; some microseconds for a stack.
 class tracking_resource_adaptor final : public resource_adaptor {
  public:
-  /// An allocated block.
   struct allocation_info {
     std::size_t allocation_size;  ///< in bytes
     std::vector<const void*>
@@ -28,16 +26,13 @@ class tracking_resource_adaptor final : public resource_adaptor {
   };
 
   explicit tracking_resource_adaptor(memory_resource* upstream, bool capture_stacks = false);
-  /// Reports all outstanding allocations to the error handler, once.
   ~tracking_resource_adaptor() override;
 
   /// The outstanding allocations at this moment, by address.
   [[nodiscard]] std::map<const void*, allocation_info> get_outstanding_allocations() const;
-  /// The outstanding allocations as text: a line for each block and one for each call in its stack;
-  /// empty when there are none. Cost: with stacks tenths of a second at first, to read names and
-  /// lines.
+  /// A line for each outstanding block and one for each call in its stack; empty when there are
+  /// none. Cost: with stacks tenths of a second at first, to read names and lines.
   [[nodiscard]] std::string get_outstanding_allocations_str() const;
-  /// Bytes allocated now.
   [[nodiscard]] std::size_t get_allocated_bytes() const noexcept;
   /// Writes get_outstanding_allocations_str() to the debug log, as log_level::info.
   void log_outstanding_allocations() const;

@@ -12,28 +12,25 @@ namespace hipvmm::mr {
 /// Allocates `bytes` bytes at a multiple of 256 for work submitted to `stream` after the call.
 /// Returns nullptr when no memory is available. May throw.
 using allocate_callback_t = std::function<void*(std::size_t bytes, stream_ref stream, void* args)>;
-/// Deallocates memory of the allocation callback, ordered after all work submitted to `stream` so
-/// far. Must not throw.
+/// Deallocates such memory, after all work submitted to `stream` so far. Must not throw.
 using deallocate_callback_t =
     std::function<void(void* pointer, std::size_t bytes, stream_ref stream, void* args)>;
 
-/// Deallocates memory that work of any stream may still use. Must be as safe as hipFree: the memory
-/// is not reused before all work submitted to devices so far is done. Must not throw.
+/// Deallocates memory that work of any stream may still use, as safely as hipFree: the memory is
+/// not reused before all work submitted to devices so far is done. Must not throw.
 using deallocate_sync_callback_t =
     std::function<void(void* pointer, std::size_t bytes, void* args)>;
 
-/// Allocates through callbacks of the program, such as those of another allocator. The callbacks
-/// are called without a lock, with `args`, in the threads that use the resource, also concurrently.
-/// Without a stream:
+/// Allocates through callbacks of the program, such as those of another allocator. They are called
+/// without a lock, in the threads that use the resource, also concurrently.
 /// - allocate_sync() calls `allocate` with a stream of the resource's own, and waits for that
-///   stream;
-/// - deallocate_sync() calls `deallocate_sync` and does not wait itself;
-/// - if there is no `deallocate_sync`, it waits for all devices, then calls `deallocate` with the
-///   resource's own stream. If a wait fails, it calls nothing and the error handler gets a report.
+///   stream.
+/// - deallocate_sync() calls `deallocate_sync` and does not wait itself. Without such a callback it
+///   waits for all devices, then calls `deallocate` with the own stream. If a wait fails, it calls
+///   nothing and the error handler gets a report.
 class callback_resource final : public memory_resource {
  public:
-  /// Creates the resource; its own stream belongs to the current device. `deallocate_sync` is
-  /// called with `deallocate_args`.
+  /// The own stream belongs to the current device. `deallocate_sync` gets `deallocate_args`.
   /// Throws: std::invalid_argument when one of the first two functions is empty; hip_error.
   callback_resource(allocate_callback_t allocate, deallocate_callback_t deallocate,
                     void* allocate_args = nullptr, void* deallocate_args = nullptr,

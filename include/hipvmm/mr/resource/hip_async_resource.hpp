@@ -23,10 +23,8 @@ class pending_frees;
 
 namespace hipvmm::mr {
 
-/// Initial settings of a HIP memory pool.
 struct hip_async_options {
-  /// Bytes allocated from the device and deallocated to the pool at once, so that the first
-  /// requests find them there; at most `release_threshold`.
+  /// Allocated and freed to the pool at once, for the first requests; at most `release_threshold`.
   std::size_t initial_bytes = 0;
   /// Bytes that the pool keeps. Memory beyond them is released to the device when it is idle and a
   /// stream, an event or the device is synchronized.
@@ -36,25 +34,23 @@ struct hip_async_options {
   handle_type shareable = handle_type::none;
 };
 
-/// Allocates one device's memory from a stream-ordered HIP pool (hipMallocFromPoolAsync).
-/// - The pool is the resource's own, or a view of a pool that others own.
+/// Allocates one device's memory from a stream-ordered HIP pool (hipMallocFromPoolAsync), its own
+/// or a view of one that others own: docs/guides/resources.md, "Pools of HIP's own".
 /// - Memory may be deallocated by any resource of the same pool.
-/// - Destruction is safe while blocks are allocated; they stay valid until hipFreeAsync frees them.
-/// - Deallocated blocks return to HIP's pool only at a call after the work that uses them has
-///   ended, in two cases: the block was deallocated without a stream; HIP's pools were not seen to
-///   reuse memory in stream order without holding up the host (docs/reference/capability.md), as
-///   AMD's are not.
-/// - No deallocation waits, but the end of the pool's last resource does.
-/// See docs/guides/resources.md, "Pools of HIP's own".
+/// - Blocks outlive the resource: they stay valid until hipFreeAsync frees them.
+/// - A block returns to HIP's pool only at a call after the work that uses it has ended, in two
+///   cases: it was deallocated without a stream, or HIP's pools, as AMD's, were not seen to reuse
+///   memory in stream order without holding up the host (docs/reference/capability.md).
+/// - No deallocation waits, unless HIP refuses a step of it. The end of the pool's last resource
+///   waits.
 class hip_async_resource final : public memory_resource {
  public:
   /// Creates a pool that is destroyed with the resource.
-  /// Throws: std::invalid_argument when there is no such device, or for `initial_bytes` beyond
-  /// `release_threshold`; unsupported where the device has no pools (ROCm before 6.2 has them off);
-  /// out_of_memory when `initial_bytes` are not available.
+  /// Throws: std::invalid_argument when there is no such device, for `initial_bytes` beyond
+  /// `release_threshold`, and for fabric handles; unsupported where the device has no pools (ROCm
+  /// before 6.2 has them off); out_of_memory when `initial_bytes` are not available.
   explicit hip_async_resource(device_ref device, const hip_async_options& options = {});
-  /// Creates a view of a pool that others own and that must outlive the resource. The pool keeps
-  /// its settings.
+  /// Creates a view of a pool that others own and that must outlive the resource.
   /// Pre: `pool` is a pool on `device`, which HIP cannot check.
   /// Throws: std::invalid_argument when it is nullptr or there is no such device; unsupported.
   hip_async_resource(device_ref device, ihipMemPoolHandle_t* pool);
@@ -63,12 +59,10 @@ class hip_async_resource final : public memory_resource {
 
   /// The default pool of `device`, for a view. Throws: as the constructors.
   [[nodiscard]] static ihipMemPoolHandle_t* default_pool(device_ref device);
-  /// The current pool of `device`, from which hipMallocAsync allocates, for a view. Throws: as the
-  /// constructors.
+  /// The pool from which hipMallocAsync allocates, for a view. Throws: as the constructors.
   [[nodiscard]] static ihipMemPoolHandle_t* current_pool(device_ref device);
   /// Makes this pool the one from which hipMallocAsync allocates on its device, in the whole
-  /// process. This lasts until another pool is made current or this one is destroyed, which
-  /// restores the default pool.
+  /// process, until another is made current, or its end restores the default pool.
   void make_current() const;
 
   [[nodiscard]] device_ref device() const noexcept { return sync_stream_.device(); }
@@ -79,10 +73,9 @@ class hip_async_resource final : public memory_resource {
   void set_release_threshold(std::size_t bytes);
   [[nodiscard]] pool_reuse reuse() const;
   void set_reuse(pool_reuse reuse);
-  /// Returns the statistics that HIP reports for the pool.
+  /// HIP's statistics. Deallocated blocks that wait for work do not count as used.
   [[nodiscard]] pool_usage statistics() const;
-  /// Resets both high-water marks to the current values. When it fails, one of them may have been
-  /// reset.
+  /// Sets both high-water marks to the current values. After a failure, one of them may be set.
   void reset_peaks();
   /// Releases idle memory to the device until `bytes_to_keep` are held; on AMD, until
   /// `bytes_to_keep` are idle. Memory that work still uses stays. Does not wait.
@@ -90,22 +83,21 @@ class hip_async_resource final : public memory_resource {
 
   /// Sets the access right of `device` to all memory of the pool, present and future.
   /// Throws: std::invalid_argument when there is no such device, or for less than read_write of the
-  /// pool's own; unsupported, naming both, when `device` cannot reach the memory, when HIP knows no
-  /// such right for pools (CUDA: read), or cannot revoke one (ROCm up to 6.4).
-  /// Note: on AMD a device can still write after it was granted read only, or after its right was
-  /// revoked.
+  /// pool's own; unsupported, naming both, if `device` cannot reach the memory, or HIP knows no
+  /// such right for pools (CUDA: read) or cannot revoke one (ROCm up to 6.4).
+  /// Note: on AMD a device can still write after a grant of read, and after its right was revoked.
   void grant(device_ref device, access_right right = access_right::read_write);
   void revoke(device_ref device) { grant(device, access_right::none); }
   [[nodiscard]] access_right access(device_ref device) const;
 
-  /// Exports the pool to another process, which makes an imported_pool of the handle. The handle's
-  /// bytes() are 0. On ROCm importers get the rights granted at the first export.
+  /// Exports the pool for an imported_pool of another process. The handle's bytes() are 0. On ROCm
+  /// importers get the rights granted at the first export.
   /// Throws: std::invalid_argument unless the resource made its pool, with `shareable`;
   /// out_of_memory when the process has no descriptor left; hip_error.
   [[nodiscard]] shareable_handle export_handle();
   /// Exports an allocated block to a process that has imported the pool.
-  /// Throws: as export_handle, and std::invalid_argument when HIP does not know the block.
-  /// Note: memory of hipMalloc belongs to no pool. CUDA refuses it here; ROCm does not check.
+  /// Throws: as export_handle(), and std::invalid_argument when HIP does not know the block. On
+  /// ROCm HIP does not refuse memory of hipMalloc, which belongs to no pool.
   [[nodiscard]] exported_pointer export_pointer(void* pointer) const;
 
  private:

@@ -8,14 +8,13 @@
 
 namespace hipvmm::mr {
 
-/// Allocates one device's memory directly by hipMalloc: the simplest resource, for long-lived
-/// memory and as a baseline. It caches nothing. Two resources of one device are equal.
+/// Allocates one device's memory directly by hipMalloc, without a cache: for long-lived memory and
+/// as a baseline. Two resources of one device are equal.
 /// Cost: hipMalloc and hipFree take tens of microseconds each, and hipFree waits for the device.
 /// With more than one device, the caller waits before hipFree:
-/// - deallocate() waits for its stream, which may belong to a peer device, or, if that fails, for
-///   all devices;
-/// - deallocate_sync() waits for all devices that reach the memory. If that fails, it reports to
-///   the error handler, and a thread of the library waits and frees.
+/// - deallocate() waits for its stream, which may be a peer's, or, if that fails, for all devices;
+/// - deallocate_sync() waits for all devices that reach the memory.
+/// If the last wait fails, a thread of the library waits and frees, and the failure is reported.
 class hip_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument when there is no such device.

@@ -13,40 +13,36 @@
 namespace hipvmm::mr {
 
 /// A block in memory of hipMalloc, for other processes of this machine: HIP's handle of the
-/// allocation (hipIpcMemHandle_t), and the block's offset in it. Plain bytes for any channel. Some
-/// programs take only the handle: they must add `offset` to the result of hipIpcOpenMemHandle.
+/// allocation (hipIpcMemHandle_t), and the block's offset in it. Plain bytes for any channel. A
+/// program that takes only the handle must add `offset` to the result of hipIpcOpenMemHandle.
 struct legacy_ipc_block {
   std::array<unsigned char, 64> handle;
-  std::uint64_t offset;  ///< of the block in the allocation, in bytes
-  std::uint64_t bytes;   ///< of the block
+  std::uint64_t offset;  ///< in the allocation, in bytes
+  std::uint64_t bytes;   ///< size of the block
 };
 
-/// Exports the `bytes` bytes at `offset` of an allocation of hipMalloc. Not memory of chunks, nor
-/// of HIP's pools: their handles are others (region::export_range(),
-/// hip_async_resource::export_pointer()). See also vmm_pool_resource::export_legacy_block().
-/// Throws: std::invalid_argument if `allocation` is empty or has no such bytes; hip_error if
-/// HIP gives no handle.
+/// Exports the `bytes` bytes at `offset` of an allocation of hipMalloc. Chunks and HIP's pools have
+/// other handles (region::export_range(), hip_async_resource::export_pointer()). See also
+/// vmm_pool_resource::export_legacy_block().
+/// Throws: std::invalid_argument if `allocation` is empty or has no such bytes; hip_error.
 [[nodiscard]] legacy_ipc_block export_legacy_block(const device_allocation& allocation,
                                                    std::size_t offset, std::size_t bytes);
 
-/// A block of another process, from export_legacy_block() there. It maps all of the allocation that
-/// holds the block.
+/// A block from export_legacy_block() of another process. It maps all of the allocation.
 /// - It must end before the exporter frees the allocation (HIP's rule); a pool does not while the
 ///   block is allocated.
-/// - Its end waits for all work of the device.
+/// - Its end waits for all work of the device. Nothing orders the work of two processes.
 /// - Nothing orders the work of two processes.
 class imported_legacy_block {
  public:
-  /// An empty owner.
   imported_legacy_block() noexcept = default;
-  /// Maps the allocation for `device`: the exporter's, in this process's numbering, or one that
-  /// reaches it.
+  /// `device` is the exporter's, in this process's numbering, or one that reaches it.
   /// Throws: std::invalid_argument if there is no such device, if this very process exported the
   /// block, because HIP does not open it, or if the block is not within the allocation;
   /// out_of_memory; hip_error, for example if the exporter has ended.
   imported_legacy_block(const legacy_ipc_block& block, device_ref device);
 
-  /// The block's first byte; nullptr when empty.
+  /// The first byte; nullptr when empty.
   [[nodiscard]] void* data() const noexcept;
   [[nodiscard]] std::size_t bytes() const noexcept { return empty() ? 0 : bytes_; }
   [[nodiscard]] bool empty() const noexcept { return allocation_ == nullptr; }

@@ -10,18 +10,17 @@
 
 namespace hipvmm::mr {
 
-/// Allocates managed memory (hipMallocManaged), which HIP migrates between the host and devices.
+/// Allocates managed memory (hipMallocManaged), which HIP migrates between the host and devices,
+/// and which belongs to no device. Two are equal. runtime/managed_memory.hpp has prefetching and
+/// advice.
 /// - The host and all devices may use it; concurrently if
 ///   device_ref::supports_concurrent_managed_access() returns true.
-/// - runtime/managed_memory.hpp has prefetching and advice.
-/// - Two managed_resources are equal. The memory belongs to no device.
 /// Cost: deallocate() waits for its stream and deallocate_sync() for all devices; then both wait
-/// for hipFree, which waits for one device or all. If a wait for a device fails, and in a stream
-/// that is being captured, the memory stays allocated and the error handler gets a report.
+/// for hipFree, which waits for one device or all. Failures are those of new_delete_resource.
 class managed_resource final : public memory_resource {
  public:
-  /// HIP allocates on the calling thread's current device, as RMM's managed_memory_resource does.
-  /// Blocks are initially attached to `first`: to all devices, or to the host alone.
+  /// HIP allocates on the calling thread's current device, as RMM's managed_memory_resource does,
+  /// and attaches blocks to `first`: to all devices, or to the host alone.
   /// Throws: std::invalid_argument for attachment::single, which needs a stream (attach_async).
   explicit managed_resource(attachment first = attachment::global);
   /// Deprecated, until 0.4.0: makes `device` current while HIP allocates.

@@ -7,31 +7,27 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// The default resource of each device, for containers without another one.
+// The default resource of each device, for containers without another one. Thread-safe.
 // - Initially it is a hip_resource, which lives as long as the process.
 // - A resource that is set is not owned. It must outlive everything that allocates from it. If it
 //   ends, the initial one is set. A static resource ends before containers that are older.
-// - All functions may be called from any thread.
 // Throws: std::invalid_argument for a device that does not exist; unsupported without any.
 namespace hipvmm::mr {
 
-/// The resource of `device`; never nullptr. Takes no lock.
+/// Never nullptr. Takes no lock.
 [[nodiscard]] memory_resource* get_per_device_resource(device_ref device);
-/// Sets the resource of `device` and returns the previous one; nullptr restores the initial one.
+/// Returns the previous resource; nullptr restores the initial one.
 /// Throws: std::invalid_argument also for a resource that gives memory of another device.
 memory_resource* set_per_device_resource(device_ref device, memory_resource* resource);
 
-/// As get_per_device_resource() for the calling thread's current device.
 [[nodiscard]] memory_resource* get_current_device_resource();
-/// As set_per_device_resource() for the calling thread's current device.
 memory_resource* set_current_device_resource(memory_resource* resource);
 
 /// Returns the current device for `user`, which will allocate from `resource` and store both.
-/// Throws: std::invalid_argument, naming `user`, when `resource` is nullptr or gives memory of a
-/// device that is not the current one.
+/// Throws: std::invalid_argument, naming `user`, for nullptr and for memory of another device.
 device_ref require_current_device(const char* user, memory_resource* resource);
-/// Calls memory_resource::deallocate() with `device` current. Errors are reported to the error
-/// handler. If its device cannot be made current, the memory is deallocated nevertheless.
+/// Calls memory_resource::deallocate() with `device` current, or without if that is refused. The
+/// error handler gets errors.
 void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
                       void* pointer, std::size_t bytes,
                       std::size_t alignment = memory_resource::default_alignment) noexcept;

@@ -7,9 +7,8 @@
 
 namespace hipvmm::mr {
 
-/// Options for pinned host memory; names and meaning are those of hipHostMalloc's flags. ROCm, and
-/// CUDA with a unified address space (every 64-bit one), make all pinned memory portable and
-/// mapped.
+/// The flags of hipHostMalloc. ROCm, and CUDA with a unified address space (every 64-bit one), make
+/// all pinned memory portable and mapped.
 struct pinned_options {
   bool portable = false;        ///< for all devices, not only the current one
   bool mapped = false;          ///< for kernels
@@ -20,8 +19,7 @@ struct pinned_options {
 /// may use it, and copies to and from it do not wait. Two are equal.
 /// Cost: hipHostMalloc takes longer than hipMalloc. deallocate() waits for its stream and
 /// deallocate_sync() for all devices; then both wait for hipHostFree, which waits for one device or
-/// all. If a wait for a device fails, and in a stream that is being captured, the memory stays
-/// allocated and the error handler gets a report.
+/// all. Failures are those of new_delete_resource.
 class pinned_host_resource final : public memory_resource {
  public:
   explicit pinned_host_resource(const pinned_options& options = {}) noexcept : options_{options} {}

@@ -12,10 +12,9 @@
 
 namespace hipvmm::mr {
 
-/// Allocates elements from a resource in stream order. Differs from
-/// std::pmr::polymorphic_allocator: both functions take a stream. For code that needs a standard
-/// allocator use stream_allocator_adaptor. Does not own the resource. Any number of threads may use
-/// one.
+/// Allocates elements in stream order from a resource, which it does not own. Differs from
+/// std::pmr::polymorphic_allocator: both functions take a stream. stream_allocator_adaptor makes a
+/// standard allocator of it. Any number of threads may use one.
 template <typename T>
 class polymorphic_allocator {
  public:
@@ -27,7 +26,6 @@ class polymorphic_allocator {
   // NOLINTNEXTLINE(google-explicit-constructor): converts to parameters that are allocators
   polymorphic_allocator(memory_resource* resource)
       : resource_{require_resource("polymorphic_allocator", resource)} {}
-  /// An allocator of other elements from the same resource.
   template <typename U>
   // NOLINTNEXTLINE(google-explicit-constructor): required by std::allocator_traits
   polymorphic_allocator(const polymorphic_allocator<U>& other) noexcept
@@ -38,8 +36,8 @@ class polymorphic_allocator {
   [[nodiscard]] T* allocate(std::size_t count, stream_ref stream) {
     return static_cast<T*>(resource_->allocate(stream, bytes_for(count, sizeof(T)), alignment));
   }
-  /// Deallocates memory that allocate() returned for the same `count`, by the resource's rules for
-  /// work in other streams. Errors are reported to the error handler.
+  /// Pre: allocate() returned `pointer` for the same `count`. The resource's rules for work in
+  /// other streams apply. The error handler gets errors.
   void deallocate(T* pointer, std::size_t count, stream_ref stream) noexcept {
     resource_->deallocate(stream, pointer, count * sizeof(T), alignment);
   }

@@ -17,27 +17,26 @@ struct ihipMemPoolHandle_t;
 
 namespace hipvmm::mr {
 
-/// Identifies a block of a shareable HIP pool for other processes: opaque data of HIP
-/// (hipMemPoolPtrExportData). Plain bytes, which may be sent by any channel.
+/// A block of a shareable HIP pool, for other processes: opaque data of HIP
+/// (hipMemPoolPtrExportData), plain bytes for any channel.
 struct exported_pointer {
   std::array<unsigned char, 64> data;
 };
 
-/// A pool of another process, made from hip_async_resource::export_handle(), through which blocks
-/// of that process are imported. It allocates no memory itself: CUDA refuses that; ROCm allows it,
-/// but the exporter never sees such memory. Any thread may use it.
+/// A pool of another process, from hip_async_resource::export_handle(), to import that process's
+/// blocks. It allocates no memory itself: CUDA refuses that; ROCm allows it, but the exporter never
+/// sees such memory. Thread-safe.
 class imported_pool {
  public:
-  /// Imports a pool. `device` is the exporter's, in this process's numbering; up to ROCm 7.2 HIP
-  /// uses device 0. The caller keeps the handle and may close it afterwards.
+  /// `device` is the exporter's, in this process's numbering; up to ROCm 7.2 HIP uses device 0. The
+  /// caller keeps the handle and may close it.
   /// Throws: std::invalid_argument for an empty handle or no such device; hip_error when HIP
   /// refuses the descriptor, as it does any that is not a pool's.
   imported_pool(const shareable_handle& handle, device_ref device);
 
-  /// Maps the exporter's block at an address of this process; `bytes` is its size as reported by
-  /// the exporter.
-  /// - Destroying the result frees the mapping by hipFree, which waits for all devices' work.
-  /// - It must be destroyed before the exporter deallocates the block (HIP's rule).
+  /// Maps the exporter's block of `bytes` bytes at an address of this process. The result must be
+  /// destroyed before the exporter deallocates the block (HIP's rule); that waits for all devices'
+  /// work (hipFree).
   /// Throws: std::invalid_argument when HIP does not accept the data, or has fewer bytes than
   /// `bytes`, or that is zero; out_of_memory; hip_error.
   [[nodiscard]] device_allocation import_pointer(const exported_pointer& pointer,
@@ -45,8 +44,8 @@ class imported_pool {
   /// Releases an imported block in the order of `stream`, without waiting.
   void release(stream_ref stream, device_allocation&& block) const noexcept;
 
-  /// Sets the access right of `device` to the imported blocks. On CUDA an import initially has no
-  /// rights but those of the pool's own device. Throws: as hip_async_resource::grant.
+  /// On CUDA an import initially has no rights but those of the pool's own device. Throws: as
+  /// hip_async_resource::grant().
   void grant(device_ref device, access_right right = access_right::read_write) const;
   [[nodiscard]] access_right access(device_ref device) const;
 

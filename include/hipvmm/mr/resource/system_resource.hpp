@@ -10,15 +10,13 @@
 namespace hipvmm::mr {
 
 /// Allocates ordinary host memory by operator new, for devices that reach all of it: APUs, Grace
-/// Hopper, AMD with XNACK.
-/// - The system migrates pages as it chooses; runtime/managed_memory.hpp has advice.
-/// - Can allocate more than the device has.
-/// - All are equal, and equal to a new_delete_resource.
+/// Hopper, AMD with XNACK; also more than the device has. The system migrates pages as it chooses;
+/// runtime/managed_memory.hpp has advice. All are equal, and equal to a new_delete_resource.
 /// Cost: deallocate() waits for its stream, deallocate_sync() for all devices that reach it.
 /// Failures are those of new_delete_resource.
 class system_resource final : public new_delete_resource {
  public:
-  /// Throws: std::invalid_argument when there is no such device; unsupported unless it
+  /// Throws: std::invalid_argument without such a device; unsupported unless
   /// supports_pageable_access().
   explicit system_resource(device_ref device);
 
