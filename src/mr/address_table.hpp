@@ -56,9 +56,8 @@ class address_table {
     return found == in.entries.end() ? std::nullopt : std::optional{found->second};
   }
 
-  /// Returns the last address that is not above `pointer`, with a copy of its value. The first call
-  /// puts all addresses in order; from then on put() and take() keep the order, at a cost. Throws:
-  /// std::bad_alloc.
+  /// Returns the last address not above `pointer`, with its value. From the first call on, put()
+  /// and take() keep all addresses in order, at a cost. Throws: std::bad_alloc.
   [[nodiscard]] std::optional<std::pair<const void*, Value>> last_not_above(
       const void* pointer) const {
     std::optional<std::pair<const void*, Value>> result;

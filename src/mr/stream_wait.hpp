@@ -34,9 +34,8 @@ void wait_for_all_devices();
 /// Waits for all work submitted to `devices`. A stream capture neither prevents the wait nor is
 /// ended by it, unless a device has no memory left. Throws: hip_error.
 void wait_for_devices(const device_list& devices);
-/// Waits as wait_for_devices() before memory is deallocated without a stream. Makes no HIP call if
-/// `devices` is empty. Throws: std::runtime_error, which says that the memory stays allocated; the
-/// caller must ensure that.
+/// wait_for_devices() before memory is deallocated without a stream; no HIP call if `devices` is
+/// empty. Throws: std::runtime_error; the caller must keep the memory allocated, as the text says.
 void wait_for_users(const void* pointer, const device_list& devices);
 
 /// allocate_sync() for a resource that allocates in streams only: allocates in `own`, a stream that

@@ -38,7 +38,6 @@ auto place_of(const std::vector<access_desc>& entries, device_ref device) {
   return std::ranges::lower_bound(entries, device, std::less<>{}, &access_desc::device);
 }
 
-/// As part of a sentence. Queried after a failure only.
 std::string link_text(device_ref device, device_ref owner) {
   try {
     const peer_link link = peer_link_between(device, owner);

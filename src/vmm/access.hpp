@@ -37,8 +37,7 @@ inline hipMemAccessDesc to_hip(access_desc desc) {
 void require_reach(device_ref device, device_ref owner);
 
 /// Sets `rights` over [address, address + bytes), whole mappings of memory of `owner`, and none for
-/// devices that have one in `before` only. Calls hipMemSetAccess once, or not if nothing is to be
-/// set.
+/// devices that have one in `before` only. Calls hipMemSetAccess once at most.
 void set_rights(void* address, std::size_t bytes, const access_map& rights, device_ref owner,
                 const access_map* before = nullptr);
 

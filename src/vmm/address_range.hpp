@@ -62,9 +62,8 @@ class address_range final : public detail::refused_end {
   void mark_in_use() noexcept {
     for (reserved_part& each : parts_) each.is_waited_for = false;
   }
-  /// `pins`: the chunk's device returns memory only with addresses. Pre: the chunk is within one
-  /// part, see longest_at(). Throws: as mapping; hip_error if HIP still refuses to unmap what is
-  /// there.
+  /// `pins`: the chunk's device returns memory only with addresses. Pre: the chunk fits, see
+  /// longest_at(). Throws: as mapping; hip_error if HIP still refuses to unmap what is there.
   [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk, map_check check,
                             bool pins) const {
     refused_.retry(static_cast<char*>(base()) + offset, chunk.bytes());
@@ -116,8 +115,7 @@ class address_range final : public detail::refused_end {
     return end - offset;
   }
 
-  /// detail::reclaim_pinned() for each part. Returns the worst result. Lost parts are remembered
-  /// for take_back().
+  /// As detail::reclaim_pinned(), for all parts: the worst result. take_back() reserves lost ones.
   [[nodiscard]] detail::reclaim_result reclaim_pinned() noexcept {
     detail::reclaim_result result = detail::reclaim_result::done;
     for (reserved_part& each : parts_) {
@@ -152,7 +150,6 @@ class address_range final : public detail::refused_end {
     for (const reserved_part& each : parts_) sum += each.pins.bytes();
     return sum;
   }
-  /// Mappings that still exist here though nobody uses them.
   [[nodiscard]] refused_unmaps& refused() const noexcept { return refused_; }
 
  private:

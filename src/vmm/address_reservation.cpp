@@ -60,7 +60,6 @@ bool wait_for_address_records() noexcept {
   return dropped;
 }
 
-/// Returns whether HIP, which refused to free addresses, has lost its record of them.
 bool is_forgotten(hipError_t refusal) noexcept {
   if (refusal != hipErrorUnknown) return false;
   try {
@@ -154,8 +153,7 @@ struct detail::address_calls {
     reserved_bytes += bytes;
     return result;
   }
-  /// If HIP refuses, `addresses` stay as they are, unless it has lost its record of them: then they
-  /// are empty, and stay reserved and counted.
+  /// Refused addresses stay. If HIP has lost its record, `addresses` are empty, and still counted.
   static hipError_t free(address_reservation& addresses) noexcept {
     const std::size_t bytes = addresses.bytes_;
     const hipError_t result =

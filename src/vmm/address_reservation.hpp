@@ -29,8 +29,7 @@ class chunk_pins {
   void remove(const physical_chunk& chunk) noexcept;
   /// Any thread may call it beside the other functions.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// The reservation was freed: memory that nothing else pins returns with its chunk. Caches
-  /// release chunks that they kept only because of pins.
+  /// The reservation was freed. Caches release chunks that they kept only because of its pins.
   void end() noexcept;
   /// HIP has forgotten the reservation without freeing it: the memory stays counted.
   void stay() noexcept;
@@ -53,8 +52,7 @@ struct reserved_addresses {
 };
 [[nodiscard]] reserved_addresses all_reserved() noexcept;
 
-/// Returns whether so many bytes can be reserved now: reserves and frees them, in one step for
-/// other threads of the library. Throws: hip_error.
+/// Reserves and frees so many bytes, in one step. Returns whether it could. Throws: hip_error.
 [[nodiscard]] bool can_reserve(std::size_t bytes);
 
 /// Frees addresses. Returns whether they are free, or were empty. The error handler gets a refusal
@@ -74,8 +72,8 @@ struct reserved_addresses {
 /// none. For ranges that reclaim_pinned() frees for a moment, or that load_checkpoint() must find
 /// free in another process. Throws: as address_reservation.
 [[nodiscard]] address_reservation reserve_private_range(std::size_t bytes);
-/// The next address for reserve_private_range(). No other caller gets it until all were given. Null
-/// if `bytes` are too many.
+/// The next address for reserve_private_range(), given to no other caller until all were given;
+/// null for too many bytes.
 [[nodiscard]] void* next_aside(std::size_t bytes);
 /// The caller has reserved these itself: next_aside() returns addresses behind them from now on.
 void note_taken_aside(const void* address, std::size_t bytes) noexcept;

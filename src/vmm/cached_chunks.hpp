@@ -20,7 +20,6 @@
 
 namespace hipvmm::detail {
 
-/// Sort key of a device's kept chunks: by properties, then in the order of creation.
 struct kept_position {
   bool is_reusable;
   handle_type shareable;
@@ -55,7 +54,6 @@ struct kept_bounds {
   [[nodiscard]] std::size_t byte_limit() const noexcept {
     return age.load() > duration::zero() ? bytes.load() : 0;
   }
-  /// Empty without a limit.
   [[nodiscard]] std::optional<duration> longest() const noexcept {
     const duration now = age.load();
     return now == duration::max() ? std::nullopt : std::optional{now};
@@ -109,8 +107,7 @@ struct cached_chunks {
   /// Bytes of the chunks that take() may return one by one, counted until they are `most`.
   [[nodiscard]] std::size_t bytes_to_take(std::size_t bytes, handle_type shareable,
                                           std::size_t most = static_cast<std::size_t>(-1)) const;
-  /// Takes out a pinned chunk for a gap of `bytes` bytes: the smallest of `bytes` to `most`, or
-  /// else the largest below; an empty one if none is kept.
+  /// Takes out a pinned chunk: the smallest of `bytes` to `most`, or else the largest below.
   physical_chunk take_pinned(std::size_t bytes, std::size_t most, handle_type shareable);
   enum class outcome {
     dropped,
@@ -123,7 +120,6 @@ struct cached_chunks {
   void drop_unless_harmless(const descriptor_budget& budget, evicted_chunks& out);
   /// These return the bytes dropped. This one drops unpinned chunks, those kept longest first.
   std::size_t drop_down_to(std::size_t bytes_to_keep, evicted_chunks& out);
-  /// Pinned ones too.
   std::size_t drop_all(evicted_chunks& out);
   /// Drops chunks that were kept only while pinned, and those above the byte limit.
   std::size_t drop_unpinned(const kept_bounds& bounds, evicted_chunks& out);

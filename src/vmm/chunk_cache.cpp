@@ -94,9 +94,8 @@ struct chunk_cache::state {
     if (cached_chunks* const added = find_or_add(device)) return *added;
     throw std::bad_alloc{};
   }
-  /// Releases the chunks that `choose(cached_chunks&, evicted_chunks&)` drops of each device;
-  /// returns the sum of its results. A thread that finds nothing left waits here for those that
-  /// release.
+  /// Releases what `choose(cached_chunks&, evicted_chunks&)` drops of each device; returns the sum
+  /// of its results. A thread that finds nothing left waits here for those that release.
   template <typename Choose>
   std::size_t release(Choose choose) {
     // The error handler may wait for a thread that waits here.
@@ -169,12 +168,10 @@ struct chunk_cache::state {
     if (oldest()) start_decay();
   }
 
-  /// The caches with pinned chunks, for release_unpinned().
   struct pinning_caches {
     std::mutex mutex;
     std::vector<std::weak_ptr<state>> states;
   };
-  /// Notes that the cache has pinned chunks.
   static void list(const std::shared_ptr<state>& one) noexcept {
     if (one->is_listed) return;
     detail::report_exceptions([&one] {
@@ -186,8 +183,7 @@ struct chunk_cache::state {
       one->is_listed = true;
     });
   }
-  /// Has the shared cache release everything at exit, before HIP ends. Returns false if that cannot
-  /// be: then it must keep nothing.
+  /// The shared cache releases all at exit, before HIP ends. Returns false if that cannot be had.
   static bool ends_at_exit() {
     // A child of fork() has this handler and must not call HIP.
     static const ::pid_t process = ::getpid();

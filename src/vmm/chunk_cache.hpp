@@ -12,14 +12,12 @@ namespace hipvmm::detail {
 struct cached_chunks;
 
 struct cache_registry {
-  /// How often memory kept by chunk_cache::shared() was released so far.
   [[nodiscard]] static std::uint64_t times_released() noexcept;
-  /// Releases all that chunk_cache::shared() keeps and that may relieve `shortage`. Returns whether
-  /// any thread released something since times_released() returned `seen`: then the request that
-  /// failed may succeed.
+  /// Releases all of chunk_cache::shared() that may relieve `shortage`. Returns whether any thread
+  /// released something since times_released() was `seen`: then the failed request may succeed.
   [[nodiscard]] static bool release_for(const out_of_memory& shortage, std::uint64_t seen) noexcept;
   /// If addresses pin the memory of `chunk`, which is to be released, `cache` takes it over, may
-  /// reuse it, and releases it when the memory returns. Returns whether it did.
+  /// reuse it, and releases it when the addresses are freed. Returns whether it did.
   static bool keep_pinned(chunk_cache& cache, physical_chunk& chunk) noexcept;
   /// Throws: std::invalid_argument when there is no such device.
   [[nodiscard]] static cached_chunks& of(const chunk_cache& cache, device_ref device);

@@ -46,26 +46,22 @@ class chunk_limit {
   chunk_limit() = default;
 };
 
-/// Sets the limit of a device. Thread-safe, like all of these functions.
-/// Throws: std::invalid_argument if it has one; std::bad_alloc.
+/// Thread-safe, as all below. Throws: std::invalid_argument if there is one; std::bad_alloc.
 void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit);
 /// Ends it. It does not see chunks created or released from now on.
 void end_chunk_limit(device_ref device) noexcept;
-/// Bytes of new chunks that the limit of `device` would allow now; the greatest number without one.
+/// The greatest number without a limit.
 [[nodiscard]] std::size_t chunk_bytes_left(device_ref device) noexcept;
-/// The limit of `device`; 0 without one.
+/// 0 without a limit.
 [[nodiscard]] std::size_t most_chunk_bytes(device_ref device) noexcept;
-/// Bytes of `device` in chunks that this process has created, and in released ones that addresses
-/// pin: the sum of all chunk_charge.
+/// The bytes of all chunk_charge of `device`.
 [[nodiscard]] std::size_t created_chunk_bytes(device_ref device) noexcept;
 
-/// Counts the memory of one chunk within its device's limit while the object lives. The owners of
-/// the chunk share it with the addresses that pin the memory (chunk_pins): it counts memory that
-/// was released and has not returned.
+/// Counts the memory of one chunk within its device's limit. The owners of the chunk share it with
+/// the addresses that pin the memory (chunk_pins): released memory counts until it returns.
 class chunk_charge {
  public:
-  /// Pre: the chunk is not created. Throws: out_of_memory (exhausted::budget) if it exceeds the
-  /// limit.
+  /// Pre: the chunk is not created. Throws: out_of_memory (exhausted::budget) over the limit.
   chunk_charge(device_ref device, std::size_t bytes);
   ~chunk_charge();
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

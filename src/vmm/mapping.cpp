@@ -30,7 +30,6 @@ bool has_no_right(const void* address, device_ref device) {
   return !detail::refusal_of(hipErrorInvalidValue, ask) && found == access_right::none;
 }
 
-/// The text names the present mapping.
 [[noreturn]] void throw_refused_map(hipError_t result, const void* address,
                                     const physical_chunk& chunk,
                                     std::source_location where = std::source_location::current()) {

@@ -55,7 +55,6 @@ class handle_counts {
     ++counts_[handle];
     has_some_ = true;
   }
-  /// Returns false, nothing done, for one that was not added.
   bool remove(hipMemGenericAllocationHandle_t handle) noexcept {
     if (!has_some_) return false;
     const std::lock_guard lock{mutex_};

@@ -7,12 +7,10 @@
 
 namespace hipvmm::detail {
 
-/// Takes one more reference to the chunk that is mapped at `address`, `bytes` bytes of it, with all
-/// that the chunk was made with.
-/// Pre: hipMemGetAccess knows the address; elsewhere ROCm up to 7.2 crashes. Unless
-/// memory_strategy::retained_chunks is given, HIP counts no reference: give the result away by
-/// release().
-/// Throws: hip_error.
+/// Takes one more reference to the chunk that is mapped at `address`, `bytes` bytes of it; it has
+/// all properties of the chunk. Pre: hipMemGetAccess knows the address; elsewhere ROCm up to 7.2
+/// crashes. Unless memory_strategy::retained_chunks is given, HIP counts no reference: give the
+/// result away by release(). Throws: hip_error.
 [[nodiscard]] physical_chunk retain_at(const void* address, device_ref device, std::size_t bytes);
 
 /// Makes another owner of the chunk in this process, without a call of HIP. The last owner releases

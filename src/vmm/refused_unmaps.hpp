@@ -61,7 +61,6 @@ class refused_unmaps {
   [[nodiscard]] list take(const void* address, std::size_t bytes) noexcept;
   void put_back(list& taken) noexcept;
 
-  /// Calls `visit(address, bytes)` for each mapping.
   template <typename Visit>
   void for_each(Visit visit) const {
     if (empty()) return;
@@ -80,11 +79,9 @@ class refused_unmaps {
   /// Keeps a mapping; `complete(entry)` sets the rest. Does nothing without memory of the host.
   template <typename Complete>
   void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, Complete complete) noexcept;
-  /// Has retry_refused_ends() unmap too. Returns false without memory of the host: then only the
-  /// owner does. Pre: mutex_ is held.
+  /// Has retry_refused_ends() unmap too; false without memory of the host. Pre: mutex_ is held.
   bool list_for_others() noexcept;
-  /// Moves entries to `unmapped` until HIP refuses one. Returns whether that is all, or enough to
-  /// try a request again.
+  /// Unmaps until HIP refuses one. Returns whether none is left, or a request may be tried again.
   [[nodiscard]] bool unmap_for_others(list& unmapped) noexcept;
 
   mutable std::mutex mutex_;

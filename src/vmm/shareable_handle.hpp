@@ -8,8 +8,7 @@
 
 namespace hipvmm::detail {
 
-/// Releases differ in the argument of hipMemImportFromShareableHandle: the descriptor, or a pointer
-/// to it.
+/// The argument of hipMemImportFromShareableHandle, by release: the descriptor or a pointer to it.
 enum class import_form { value, pointer };
 
 /// As import_chunk(). A runtime that takes the argument for a pointer crashes on `value`.

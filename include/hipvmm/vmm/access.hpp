@@ -71,7 +71,6 @@ class access_map {
   [[nodiscard]] access_right get(device_ref device) const noexcept;
 
   [[nodiscard]] device_ref owner() const noexcept { return owner_; }
-  /// In the order of add_owner().
   [[nodiscard]] const std::vector<device_ref>& other_owners() const noexcept {
     return other_owners_;
   }
@@ -90,8 +89,7 @@ class access_map {
   }
   friend bool operator!=(const access_map& a, const access_map& b) noexcept { return !(a == b); }
 
-  /// Applies all rights of this map to the mapped bytes [address, address + bytes).
-  /// Pre: the range is exactly one new mapping: devices not in the map have no access yet.
+  /// Pre: [address, address + bytes) is exactly one new mapping, without any rights yet.
   void apply(void* address, std::size_t bytes) const;
 
  private:

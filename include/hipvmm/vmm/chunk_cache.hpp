@@ -27,12 +27,11 @@ struct retired_item;
 ///   the chunk over.
 class chunk_cache {
  public:
-  /// Retention without a time limit.
   static constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
 
   /// The cache that every region of this process uses by default. It keeps all bytes for one
-  /// second. Meanwhile the device's free memory, as other processes and hipMalloc see it, lacks
-  /// them; allocations of the library get them at once. `set_byte_limit(0)` turns it off.
+  /// second; meanwhile other processes and hipMalloc do not see them as free, but allocations of
+  /// the library get them at once. `set_byte_limit(0)` turns it off.
   [[nodiscard]] static chunk_cache& shared();
 
   /// A cache of at most `byte_limit` bytes of each device. Zero for either argument keeps nothing.
@@ -40,17 +39,15 @@ class chunk_cache {
   ~chunk_cache();
   chunk_cache& operator=(chunk_cache&&) = delete;
 
-  /// Returns a chunk of exactly these properties, cached or new. Uncached memory is always new.
-  /// When the device is full, the cache releases its chunks of that device and retries; when the
-  /// process is out of descriptors, those of all devices.
-  /// Throws: as the constructor of physical_chunk.
+  /// Returns a chunk of exactly these properties, cached or new; uncached memory is always new. If
+  /// the device is full, the cache releases its chunks of that device and retries; without a
+  /// descriptor, those of all devices. Throws: as the constructor of physical_chunk.
   [[nodiscard]] physical_chunk acquire(device_ref device, std::size_t bytes,
                                        handle_type shareable = handle_type::none,
                                        chunk_memory memory = chunk_memory::standard);
-  /// Keeps an unmapped chunk. The cache does not reuse these, and releases them as soon as no
-  /// addresses pin them: shared() and retained (retain_chunk()) chunks, memory of the host,
-  /// uncached memory.
-  /// Pre: no work in flight uses the memory.
+  /// Keeps an unmapped chunk. The cache does not reuse shared() and retained (retain_chunk())
+  /// chunks, memory of the host and uncached memory, and releases them as soon as no addresses pin
+  /// them. Pre: no work in flight uses the memory.
   void recycle(physical_chunk chunk) noexcept;
 
   /// Releases chunks to the driver, the first recycled first, until each device has at most

@@ -37,13 +37,11 @@ class chunk_placement {
 
   [[nodiscard]] bool is_one_device() const noexcept { return devices_ == nullptr && !budget_; }
   [[nodiscard]] bool is_striped() const noexcept { return devices_ != nullptr; }
-  /// In the order of the stripes; empty unless is_striped().
+  /// devices() and stripe_bytes() are empty and zero unless is_striped(); the next two are empty
+  /// and the host unless spill() made the placement.
   [[nodiscard]] const std::vector<device_ref>& devices() const noexcept;
-  /// Zero unless is_striped().
   [[nodiscard]] std::size_t stripe_bytes() const noexcept { return stripe_bytes_; }
-  /// Empty unless spill().
   [[nodiscard]] std::optional<std::size_t> budget_bytes() const noexcept { return budget_; }
-  /// The host unless spill() named a node.
   [[nodiscard]] memory_location beyond_budget() const noexcept { return beyond_; }
 
  private:

@@ -39,10 +39,10 @@ class memory_registrar {
   memory_registrar& operator=(memory_registrar&&) = delete;
   virtual ~memory_registrar() = default;
 
-  /// `memory` is mapped with all rights of the object, and no caller has received it.
-  /// Throws: any exception derived from std::exception. The growth then fails with it and changes
-  /// nothing. If an operation failed already and its memory stays, such as a chunk that HIP does
-  /// not unmap, the error handler gets the exception, and the memory stays without registration.
+  /// `memory` is mapped with all rights of the object, and no caller has received it. Throws: any
+  /// std::exception. The growth then fails with it and changes nothing. If an operation failed
+  /// before, and memory stays that HIP does not unmap, the error handler gets the exception, and
+  /// the memory stays without registration.
   virtual void add(const mapped_memory& memory) = 0;
   /// The library unmaps `memory` next. The work that it waits for has passed.
   virtual void remove(const mapped_memory& memory) noexcept = 0;

@@ -80,8 +80,7 @@ class physical_chunk {
   /// Throws: as above; hip_error if HIP makes no chunks of such memory.
   physical_chunk(device_ref device, std::size_t bytes, chunk_memory memory,
                  handle_type shareable = handle_type::none);
-  /// Takes ownership of a handle that was imported or that the caller exported: it is shared(). The
-  /// chunk ends by hipMemRelease.
+  /// Takes ownership of a handle that was imported, or that the caller exported: it is shared().
   physical_chunk(ihipMemGenericAllocationHandle* handle, device_ref device,
                  std::size_t bytes) noexcept
       : handle_{handle},

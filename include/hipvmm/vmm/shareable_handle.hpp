@@ -62,9 +62,8 @@ struct fabric_handle {
   std::uint64_t bytes = 0;               ///< the chunk's size, which HIP cannot derive from it
 };
 
-/// Exports `chunk`, which then counts as shared().
-/// Throws: std::invalid_argument when the chunk is empty or was created without
-/// handle_type::fabric; hip_error if HIP refuses it.
+/// Exports `chunk`, which then counts as shared(). Throws: std::invalid_argument when it is empty
+/// or was created without handle_type::fabric; hip_error if HIP refuses it.
 [[nodiscard]] fabric_handle export_fabric(physical_chunk& chunk);
 
 /// Imports the exported memory as a chunk of `device`. Throws: std::invalid_argument for no bytes;

@@ -102,8 +102,7 @@ class guard_findings {
       reports_.push_back(std::move(text));
     });
   }
-  /// Reports all so far to the error handler, or throws it as one std::logic_error. Pre: no lock is
-  /// held, because an error handler could need it.
+  /// Reports all so far, or throws it as one std::logic_error. Pre: no lock is held.
   void deliver(guard_damage how) {
     std::vector<std::string> found;
     {

@@ -279,7 +279,6 @@ class guard_resource_adaptor::state {
     slots_.put(copies);
   }
 
-  /// Compares the canaries of all blocks whose streams have passed.
   void compare_copied() noexcept {
     freed_list passed;
     std::exception_ptr refused;  // the error handler may use the adaptor

@@ -8,8 +8,7 @@
 
 namespace hipvmm::detail {
 
-/// Throws: out_of_memory if no object has so many bytes: some allocators do not survive the
-/// request.
+/// Throws: out_of_memory for a size of no object, which some allocators do not survive.
 void require_possible(std::size_t bytes, const char* call);
 
 /// Waits as wait_for_work() for work that may use host memory, before that memory is freed. Nothing

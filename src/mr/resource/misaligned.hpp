@@ -14,7 +14,6 @@ namespace hipvmm::detail {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
-/// Refuses memory that `giver` returned to `resource`.
 [[noreturn]] inline void throw_misaligned(const char* resource, const char* giver,
                                           std::size_t alignment) {
   throw std::invalid_argument{std::string{resource} + ": " + giver +

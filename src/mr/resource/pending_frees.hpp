@@ -88,7 +88,6 @@ class pending_frees {
   using stream_key = std::optional<ihipStream_t*>;
   using streams = std::map<stream_key, blocks>;
 
-  /// One that can be recorded in `stream`: of its device.
   [[nodiscard]] event take_event(stream_ref stream);
   [[nodiscard]] void* take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
                                std::size_t bytes);

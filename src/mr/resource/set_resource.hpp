@@ -18,8 +18,7 @@ struct set_resource {
 [[nodiscard]] set_resource resource_set_for(device_ref device);
 [[nodiscard]] bool has_initial_resource(device_ref device);
 
-/// nullptr is the initial resource. Returns the previous one, which is not dereferenced. Throws: as
-/// mr::set_per_device_resource().
+/// As mr::set_per_device_resource(), but the previous resource is not dereferenced.
 set_resource exchange_resource(device_ref device, set_resource next);
 
 }  // namespace hipvmm::detail

@@ -124,7 +124,6 @@ class idle_holders {
     return true;
   }
 
-  /// The end of those of its order.
   [[nodiscard]] record_list::iterator behind(const idle_membership::record& one) noexcept {
     return std::ranges::partition_point(records_,
                                         [&](const auto& each) { return each->order <= one.order; });

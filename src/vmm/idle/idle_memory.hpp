@@ -19,7 +19,6 @@ class chunk_cache;
 
 namespace detail {
 
-/// A request for memory that is idle elsewhere in this process.
 struct idle_request {
   device_ref device{0};
   std::size_t bytes = 0;  ///< missing; ask_idle_holders() uses the shortage's if they are more

@@ -27,7 +27,6 @@ struct pressure_bound {
   pressure_level level = pressure_level::none;
 };
 
-/// The state of a subscription, which several threads use.
 class pressure_watch {
  public:
   using callback = std::function<void(const pressure_note&)>;

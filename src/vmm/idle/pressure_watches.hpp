@@ -18,7 +18,6 @@ namespace hipvmm::detail {
 /// All subscriptions to pressure, and the thread of the library that looks for them.
 class pressure_watches {
  public:
-  /// Throws: unsupported in a child of fork().
   void require_own() const { process_.require_own(); }
   /// Throws: std::system_error without a thread; std::bad_alloc.
   void add(const std::shared_ptr<pressure_watch>& added);

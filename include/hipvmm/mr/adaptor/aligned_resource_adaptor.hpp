@@ -10,15 +10,12 @@
 
 namespace hipvmm::mr {
 
-/// Provides alignments larger than the upstream's, by allocating more and returning an address
-/// within: RMM's aligned_resource_adaptor, for requests that have an alignment of their own too.
-/// Thread-safe.
+/// Provides alignments larger than the upstream's: allocates more, and returns an address within.
+/// RMM's aligned_resource_adaptor, but also for a request's own alignment. Thread-safe.
 /// - Requests for at most default_alignment are forwarded unchanged.
 /// - The memory of an aligned request is a whole multiple of its alignment long.
-/// - The error handler gets memory that is deallocated with another size, or was allocated
-///   elsewhere.
-/// Cost: alignment - 256 bytes and the rounding for each block, and a table lookup under a lock.
-/// vmm_pool_resource aligns without that cost.
+/// - The error handler gets deallocations with another size, and of memory allocated elsewhere.
+/// Cost: alignment - 256 bytes and the rounding for each block, and a table lookup under a lock. A
 /// vmm_pool_resource aligns without that cost: request the alignment there.
 class aligned_resource_adaptor final : public resource_adaptor {
  public:

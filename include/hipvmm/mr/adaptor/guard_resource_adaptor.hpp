@@ -38,7 +38,6 @@ class guard_resource_adaptor final : public resource_adaptor {
   /// Waits for the deallocations so far, checks all freed blocks and returns them to the upstream.
   /// Throws: std::logic_error for damage if guard_options say so.
   void flush();
-  /// Number of damaged blocks found so far.
   [[nodiscard]] std::uint64_t damages() const noexcept;
   /// Bytes of freed blocks that are kept now, with canaries and alignment.
   [[nodiscard]] std::size_t quarantined_bytes() const noexcept;

@@ -22,8 +22,7 @@ class logging_resource_adaptor final : public resource_adaptor {
   /// Logs to a file, which is created with its folders, or replaced. No other adaptor may be
   /// writing to it. Rows are buffered until there are 64 KiB of them, flush(), or the end. With
   /// `auto_flush` each call writes its row, by a system call.
-  /// Throws: as get_default_filename(); std::system_error that names the file if it cannot be
-  /// written.
+  /// Throws: as get_default_filename(); std::system_error, which names the file, if writing fails.
   explicit logging_resource_adaptor(memory_resource* upstream,
                                     const std::string& filename = get_default_filename(),
                                     bool auto_flush = false);
@@ -33,8 +32,7 @@ class logging_resource_adaptor final : public resource_adaptor {
                            bool auto_flush = false);
   ~logging_resource_adaptor() override;
 
-  /// Writes the buffered rows. Throws: std::runtime_error when that fails, or when an earlier
-  /// failure has ended the log.
+  /// Throws: std::runtime_error if rows cannot be written, or an earlier failure has ended the log.
   void flush();
   /// The first row: "Thread,Time,Action,Pointer,Size,Stream".
   [[nodiscard]] std::string header() const;

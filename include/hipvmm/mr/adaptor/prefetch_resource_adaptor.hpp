@@ -16,8 +16,8 @@ class prefetch_resource_adaptor final : public resource_adaptor {
   explicit prefetch_resource_adaptor(memory_resource* upstream);
 
  private:
-  /// Throws: as prefetch_async, for example std::invalid_argument for memory that the host can use
-  /// and HIP cannot move; the memory is then deallocated.
+  /// Throws: as prefetch_async, for example std::invalid_argument for memory that HIP cannot move;
+  /// the memory is then deallocated.
   void* do_allocate_any(const request& wanted) override;
 };
 

@@ -15,8 +15,7 @@ namespace hipvmm::mr {
 /// `on` measures the time of the upstream's calls.
 enum class latency_timing { off, on };
 
-/// Counts bytes and allocations that pass through it: current, peak and total, on nested levels.
-/// Thread-safe.
+/// Counts bytes and allocations: current, peak and total, on nested levels. Thread-safe.
 /// - Only the innermost level counts. Memory allocated before a level began and deallocated within
 ///   it makes that level's value negative.
 /// - It never counts more than the upstream has allocated.
@@ -79,7 +78,6 @@ class statistics_resource_adaptor final : public resource_adaptor {
     const std::lock_guard held{lock_};
     return member;
   }
-  /// 0 if it is not measured.
   [[nodiscard]] std::int64_t time_ns() const noexcept;
   void note_latency(latencies& to, std::int64_t began) noexcept;
   void goes(std::size_t bytes) noexcept;

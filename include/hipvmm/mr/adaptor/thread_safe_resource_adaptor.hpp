@@ -9,8 +9,7 @@ namespace hipvmm::mr {
 
 /// Serializes all allocations and deallocations of its upstream by a lock, HIP calls included: for
 /// resources of a program that are not thread-safe; those of hipvmm do not need it.
-/// - Nothing else may use the upstream. device() and the accessibility queries do not take the
-///   lock.
+/// - Nothing else may use the upstream. Only device() and accessibility queries take no lock.
 /// - Callbacks of the upstream in the same thread may use this adaptor. They must not wait for
 ///   another thread that uses it, so an adaptor with callbacks belongs above this one.
 class thread_safe_resource_adaptor final : public resource_adaptor {

@@ -23,8 +23,7 @@ using deallocate_sync_callback_t =
 
 /// Allocates through callbacks of the program, such as those of another allocator. They are called
 /// without a lock, in the threads that use the resource, also concurrently.
-/// - allocate_sync() calls `allocate` with a stream of the resource's own, and waits for that
-///   stream.
+/// - allocate_sync() calls `allocate` with the resource's own stream, and waits for it.
 /// - deallocate_sync() calls `deallocate_sync` and does not wait itself. Without such a callback it
 ///   waits for all devices, then calls `deallocate` with the own stream. If a wait fails, it calls
 ///   nothing and the error handler gets a report.

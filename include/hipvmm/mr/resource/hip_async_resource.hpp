@@ -30,7 +30,6 @@ struct hip_async_options {
   /// stream, an event or the device is synchronized.
   std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
   pool_reuse reuse{};
-  /// Whether the pool and its blocks can be exported to other processes.
   handle_type shareable = handle_type::none;
 };
 
@@ -41,8 +40,7 @@ struct hip_async_options {
 /// - A block returns to HIP's pool only at a call after the work that uses it has ended, in two
 ///   cases: it was deallocated without a stream, or HIP's pools, as AMD's, were not seen to reuse
 ///   memory in stream order without holding up the host (docs/reference/capability.md).
-/// - No deallocation waits, unless HIP refuses a step of it. The end of the pool's last resource
-///   waits.
+/// - Deallocations wait only if HIP refuses a step; the end of the pool's last resource waits.
 class hip_async_resource final : public memory_resource {
  public:
   /// Creates a pool that is destroyed with the resource.
@@ -96,8 +94,8 @@ class hip_async_resource final : public memory_resource {
   /// out_of_memory when the process has no descriptor left; hip_error.
   [[nodiscard]] shareable_handle export_handle();
   /// Exports an allocated block to a process that has imported the pool.
-  /// Throws: as export_handle(), and std::invalid_argument when HIP does not know the block. On
-  /// ROCm HIP does not refuse memory of hipMalloc, which belongs to no pool.
+  /// Throws: as export_handle(); std::invalid_argument when HIP does not know the block. ROCm does
+  /// not refuse memory of hipMalloc, which belongs to no pool.
   [[nodiscard]] exported_pointer export_pointer(void* pointer) const;
 
  private:

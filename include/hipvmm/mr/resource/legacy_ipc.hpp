@@ -32,7 +32,6 @@ struct legacy_ipc_block {
 /// - It must end before the exporter frees the allocation (HIP's rule); a pool does not while the
 ///   block is allocated.
 /// - Its end waits for all work of the device. Nothing orders the work of two processes.
-/// - Nothing orders the work of two processes.
 class imported_legacy_block {
  public:
   imported_legacy_block() noexcept = default;

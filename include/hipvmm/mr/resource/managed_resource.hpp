@@ -11,8 +11,7 @@
 namespace hipvmm::mr {
 
 /// Allocates managed memory (hipMallocManaged), which HIP migrates between the host and devices,
-/// and which belongs to no device. Two are equal. runtime/managed_memory.hpp has prefetching and
-/// advice.
+/// and which belongs to no device. Two are equal. See also runtime/managed_memory.hpp.
 /// - The host and all devices may use it; concurrently if
 ///   device_ref::supports_concurrent_managed_access() returns true.
 /// Cost: deallocate() waits for its stream and deallocate_sync() for all devices; then both wait

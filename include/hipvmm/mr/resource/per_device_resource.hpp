@@ -26,8 +26,7 @@ memory_resource* set_current_device_resource(memory_resource* resource);
 /// Returns the current device for `user`, which will allocate from `resource` and store both.
 /// Throws: std::invalid_argument, naming `user`, for nullptr and for memory of another device.
 device_ref require_current_device(const char* user, memory_resource* resource);
-/// Calls memory_resource::deallocate() with `device` current, or without if that is refused. The
-/// error handler gets errors.
+/// Deallocates with `device` current, or without if that fails. The error handler gets errors.
 void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
                       void* pointer, std::size_t bytes,
                       std::size_t alignment = memory_resource::default_alignment) noexcept;

@@ -20,7 +20,6 @@ class polymorphic_allocator {
  public:
   using value_type = T;
 
-  /// Uses the resource of the current device.
   polymorphic_allocator() : resource_{get_current_device_resource()} {}
   /// Throws: std::invalid_argument when `resource` is nullptr.
   // NOLINTNEXTLINE(google-explicit-constructor): converts to parameters that are allocators
@@ -36,8 +35,7 @@ class polymorphic_allocator {
   [[nodiscard]] T* allocate(std::size_t count, stream_ref stream) {
     return static_cast<T*>(resource_->allocate(stream, bytes_for(count, sizeof(T)), alignment));
   }
-  /// Pre: allocate() returned `pointer` for the same `count`. The resource's rules for work in
-  /// other streams apply. The error handler gets errors.
+  /// Pre: allocate() returned `pointer` for the same `count`. As memory_resource::deallocate().
   void deallocate(T* pointer, std::size_t count, stream_ref stream) noexcept {
     resource_->deallocate(stream, pointer, count * sizeof(T), alignment);
   }

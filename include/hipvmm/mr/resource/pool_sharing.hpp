@@ -34,9 +34,8 @@ class imported_pool {
   /// refuses the descriptor, as it does any that is not a pool's.
   imported_pool(const shareable_handle& handle, device_ref device);
 
-  /// Maps the exporter's block of `bytes` bytes at an address of this process. The result must be
-  /// destroyed before the exporter deallocates the block (HIP's rule); that waits for all devices'
-  /// work (hipFree).
+  /// Maps the exporter's block of `bytes` bytes. The result must end before the exporter
+  /// deallocates the block (HIP's rule). Its end waits for all devices' work (hipFree).
   /// Throws: std::invalid_argument when HIP does not accept the data, or has fewer bytes than
   /// `bytes`, or that is zero; out_of_memory; hip_error.
   [[nodiscard]] device_allocation import_pointer(const exported_pointer& pointer,
@@ -44,8 +43,7 @@ class imported_pool {
   /// Releases an imported block in the order of `stream`, without waiting.
   void release(stream_ref stream, device_allocation&& block) const noexcept;
 
-  /// On CUDA an import initially has no rights but those of the pool's own device. Throws: as
-  /// hip_async_resource::grant().
+  /// On CUDA only the pool's device has a right at first. Throws: as hip_async_resource::grant().
   void grant(device_ref device, access_right right = access_right::read_write) const;
   [[nodiscard]] access_right access(device_ref device) const;
 

@@ -10,7 +10,6 @@
 
 namespace hipvmm {
 
-/// How scarce memory is for this process.
 enum class pressure_level { none, low, high, critical };
 
 /// A string with static storage.
@@ -23,7 +22,6 @@ struct free_watermark {
   std::size_t bytes = 0;
 };
 
-/// The thread that calls the callback.
 enum class pressure_delivery {
   /// A thread of the library, which all subscriptions share.
   library_thread,

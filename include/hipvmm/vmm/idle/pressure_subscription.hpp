@@ -43,16 +43,14 @@ class pressure_subscription {
   pressure_subscription(pressure_subscription&& other) noexcept;
   pressure_subscription& operator=(pressure_subscription&& other) = delete;
 
-  /// Begins no more calls of the callback, and waits for one that runs in another thread: two
-  /// callbacks must not end each other's subscription. Does nothing when repeated and in a child of
-  /// fork().
+  /// Begins no more calls of the callback, and waits for one in another thread: two callbacks must
+  /// not end each other's subscription. Does nothing when repeated and in a child of fork().
   void end() noexcept;
   /// Measures and returns the present values. Throws: hip_error. As the functions below, also
   /// std::invalid_argument after a move from it, and unsupported in a child of fork().
   [[nodiscard]] pressure_note now();
-  /// Takes the oldest note not taken yet. If there is none and `timeout` is not zero, measures, and
-  /// waits for one until end() or the timeout. Returns nothing if there is a callback. Throws:
-  /// hip_error.
+  /// Takes the oldest note not taken yet. If there is none, measures and waits for one until end()
+  /// or the timeout; not for a timeout of 0. Returns nothing with a callback. Throws: hip_error.
   [[nodiscard]] std::optional<pressure_note> wait(std::chrono::milliseconds timeout);
   /// The possible reasons: events of the device among the last 64 of all devices, the oldest first.
   [[nodiscard]] std::vector<memory_event> reasons() const;
