@@ -10,8 +10,7 @@
 
 namespace hipvmm::detail {
 
-/// Returns nothing, after a warning, if `stream`, in which a block of `bytes` is deallocated, is
-/// gone. Throws: hip_error.
+/// Returns nothing, after a warning with `bytes`, if `stream` is gone. Throws: hip_error.
 [[nodiscard]] std::optional<bool> captured_unless_gone(stream_ref stream, std::size_t bytes);
 
 /// Frees a block of a HIP pool in `stream`. Returns false if HIP refuses, and another call may free

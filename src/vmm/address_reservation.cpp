@@ -32,8 +32,7 @@ constexpr device_ref reference_device{0};
 
 // hipMemAddressFree of clr up to 6.4 frees the addresses before it forgets them: it then forgets a
 // reservation that got them in between, and mapping there does nothing. So these two calls exclude
-// each other in the process. The last lock of all: nothing else is called under it, but
-// hipRuntimeGetVersion once.
+// each other. The last lock of all: under it only hipRuntimeGetVersion is called, once.
 constinit std::mutex address_calls_mutex;
 
 std::atomic<std::size_t> reserved_count{0};

@@ -72,8 +72,7 @@ struct reserved_addresses {
 /// none. For ranges that reclaim_pinned() frees for a moment, or that load_checkpoint() must find
 /// free in another process. Throws: as address_reservation.
 [[nodiscard]] address_reservation reserve_private_range(std::size_t bytes);
-/// The next address for reserve_private_range(), given to no other caller until all were given;
-/// null for too many bytes.
+/// The next address for reserve_private_range(), each once until all were; null if too many bytes.
 [[nodiscard]] void* next_aside(std::size_t bytes);
 /// The caller has reserved these itself: next_aside() returns addresses behind them from now on.
 void note_taken_aside(const void* address, std::size_t bytes) noexcept;

@@ -75,10 +75,9 @@ class evicted_chunks {
   boost::intrusive::list<kept_chunk> chunks_;
 };
 
-/// The descriptors that kept chunks may use, if they cost any: half of the process's. The other
-/// half is for chunks in use and for the program's own files, which fail less gracefully. If those
-/// need more, kept chunks leave about a quarter free. Each device has an equal share, so that none
-/// evicts chunks of another.
+/// The descriptors that kept chunks may use, if they cost any: half of the process's, shared
+/// equally by the devices. The rest is for chunks in use and for the program's files, which fail
+/// less gracefully. If those need more, kept chunks leave about a quarter free.
 struct descriptor_budget {
   std::size_t devices;
   std::size_t limit = descriptor_limit();

@@ -81,10 +81,9 @@ class chunk_charge {
   owner_process process_;
 };
 
-/// If the limit of a device caused `shortage`, and this process has nothing left to release: has
-/// others make room for the request, or for `bytes` if they are more. Returns whether the request
-/// may succeed now. May wait for other processes, so the caller must hold no lock that their
-/// requests to this one need.
+/// If the limit of a device caused `shortage`, and this process has nothing left to release: others
+/// make room for the request, or for `bytes` if they are more. Returns whether it may succeed now.
+/// May wait for other processes: the caller holds no lock that their requests to this one need.
 [[nodiscard]] bool make_room_within_limit(const out_of_memory& shortage,
                                           std::size_t bytes = 0) noexcept;
 

@@ -18,8 +18,7 @@ void note_failed_map(const address_reservation& addresses) noexcept;
 
 /// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
 /// Pre of destruction: nothing is mapped there. The library reports addresses that HIP refuses to
-/// free, and frees them later. After AMD's hipErrorUnknown they stay reserved, because the runtime
-/// has lost its record of them.
+/// free, and frees them later, except after AMD's hipErrorUnknown: their record is lost then.
 class address_reservation {
  public:
   address_reservation() noexcept = default;

@@ -23,8 +23,7 @@ struct retired_item;
 ///   about half of the process's limit (`ulimit -n`).
 /// - On ROCm 6.1 to 7.2 addresses pin the memory of each chunk that was ever mapped in them until
 ///   they are freed. A release would return nothing, so the cache keeps such a chunk beyond its
-///   bounds, counts it in `bytes`, and reuses it first. If the cache ends before, shared() takes
-///   the chunk over.
+///   bounds, counts it in `bytes`, and reuses it first. At the cache's end shared() takes it over.
 class chunk_cache {
  public:
   static constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();

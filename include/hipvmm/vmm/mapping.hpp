@@ -28,9 +28,8 @@ enum class map_check {
 };
 using map_answer [[deprecated("use map_check; until 0.4.0")]] = map_check;
 
-/// Owns the mapping of one whole chunk at one address (one hipMemMap, undone by one hipMemUnmap of
-/// exactly that range, or together with its neighbours). It owns neither the chunk nor the
-/// addresses.
+/// Owns the mapping of one whole chunk at one address, not the chunk or the addresses. One
+/// hipMemMap, undone by one hipMemUnmap of exactly that range, or together with its neighbours.
 /// - No device may access the bytes until access is set, and access is lost on unmap.
 /// - On some ROCm releases the destructor waits for the device. The library reports a mapping that
 ///   HIP refuses to unmap there, and unmaps it later.

@@ -102,8 +102,7 @@ void statistics_resource_adaptor::do_deallocate_any(void* pointer, const request
   note_latency(deallocate_latencies_, began);
 }
 
-// Before the upstream has it: another thread may get the memory at once, and the counters must not
-// exceed the upstream's.
+// First, so that the counters never exceed the upstream's: another thread may get the memory.
 void statistics_resource_adaptor::goes(std::size_t bytes) noexcept {
   std::int64_t bytes_out = 0;
   std::int64_t allocations_out = 0;

@@ -155,8 +155,7 @@ void* pending_frees::take_of_any(stream_ref stream, std::size_t bytes, std::size
   return best_of == kept_.end() ? nullptr : take_for(stream, best_of, best, bytes);
 }
 
-// The wait costs nothing in the stream of the free itself, unless that one is gone and another has
-// its handle.
+// The wait costs nothing in the stream of the free, unless another stream has its handle now.
 void* pending_frees::take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
                               std::size_t bytes) {
   if (which->bytes != bytes) larger_[which->pointer] = which->bytes;

@@ -32,8 +32,7 @@ class pending_frees {
   /// Throws: hip_error, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<pending_frees> of(hipMemPool_t pool, device_ref device);
   explicit pending_frees(device_ref device);
-  /// Frees as free_all(), but never blocks that HIP refuses to wait for, or to free for
-  /// capture_patience.
+  /// As free_all(). Blocks are lost if HIP refuses to wait, or to free them for capture_patience.
   ~pending_frees();
   pending_frees& operator=(pending_frees&&) = delete;
 

@@ -11,8 +11,7 @@ namespace hipvmm::mr {
 
 class csv_log;
 
-/// Writes a CSV row for each allocation and deallocation, as RMM's adaptor does. hipvmm-replay and
-/// RMM's replay read the log.
+/// Writes a CSV row for each allocation and deallocation, for hipvmm-replay and RMM's replay.
 /// - Columns: thread, time of day, "allocate", "free" or "allocate failure", address, bytes, stream
 ///   (0x0 without one).
 /// - The row of a free precedes the row of every later allocation of its address, in any threads.

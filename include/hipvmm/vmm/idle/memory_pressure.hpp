@@ -42,9 +42,8 @@ struct pressure_options {
   double hysteresis = 0.02;
   /// Most bytes of chunks that the program wants to hold there; it refuses nothing; 0: no bound.
   std::size_t limit = 0;
-  /// Whether free memory of the device counts. The library adds this process's changes to the last
-  /// answer of hipMemGetInfo. After a request it asks again if the sum crosses a mark, or if the
-  /// answer is 100 ms old.
+  /// Whether free memory of the device counts: hipMemGetInfo's last answer, with later changes by
+  /// this process. A request renews the answer if they cross a mark, or after 100 ms.
   bool device_memory = true;
   /// Also measures each time that this has passed, in the library's thread, to see changes by other
   /// processes and by code that does not use hipvmm; zero: never.

@@ -25,10 +25,9 @@ class pressure_subscription {
   /// The library calls it with no lock held, one call of a subscription at a time.
   /// - It may allocate, free, trim, suspend, subscribe, and end its own subscription. The library's
   ///   thread reports crossings that it causes when it has returned.
-  /// - In the thread of a request it must not use the region or vector that the request changes,
-  ///   nor suspend a tag of that.
-  /// - Its HIP calls do not disturb stream captures of other threads. It must enqueue nothing in a
-  ///   stream that is captured.
+  /// - In a request's thread it must not use the region or vector that the request changes, nor
+  ///   suspend a tag of that.
+  /// - Its HIP calls do not disturb captures of other threads. It must not use a captured stream.
   /// - The error handler gets its exceptions.
   using callback = std::function<void(const pressure_note&)>;
 
