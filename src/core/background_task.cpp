@@ -26,7 +26,6 @@ class background_worker {
   using clock = std::chrono::steady_clock;
 
   static background_worker& instance() {
-    // Never destroyed: owners of static storage may cancel their tasks while the process exits.
     static never_destroyed<background_worker> worker;
     return worker.get();
   }
@@ -59,8 +58,7 @@ class background_worker {
 
   void cancel_or_wait(background_task& task) noexcept {
     if (thread_.is_of_parent()) {
-      // Neither the worker nor the thread that may have held the lock exists here: nothing uses the
-      // task.
+      // Neither the worker nor a thread that may have held the lock exists here.
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
       return;
     }
@@ -107,7 +105,6 @@ class background_worker {
     task.stage_.store(background_task::stage::queued, std::memory_order_release);
   }
 
-  /// The first of those that are due first.
   auto next() noexcept { return std::ranges::min_element(queue_, {}, &background_task::due_); }
 
   void work(const std::stop_token& stop) {

@@ -9,9 +9,9 @@
 
 namespace hipvmm::detail {
 
-/// Work that its owner submits repeatedly to the background worker of the process.
-/// - There is one worker. It runs tasks in the order of submission.
-/// - One thread at a time uses a task, except for request() and request_now().
+/// Work that its owner submits repeatedly to the one background worker of the process, which runs
+/// the task that is due first.
+/// - One thread at a time uses a task, except for the functions that are marked thread-safe.
 /// - The data that the body writes belongs to the worker while pending(), else to the owner.
 /// - Submitting and cancelling allocate nothing; the body runs outside locks.
 class background_task : public boost::intrusive::list_base_hook<
@@ -19,30 +19,27 @@ class background_task : public boost::intrusive::list_base_hook<
  public:
   /// `body` runs in the worker and follows background_thread's rules: it must not throw.
   explicit background_task(std::function<void()> body) : body_{std::move(body)} {}
-  /// Calls cancel_or_wait(). The data of the body must still exist.
+  /// Pre: the data of the body still exists.
   ~background_task() { cancel_or_wait(); }
   background_task& operator=(background_task&&) = delete;
 
-  /// Queues the body to run once. Returns false, and the body will not run, when the process is
-  /// exiting or a child of fork(), or the system refuses a thread.
-  /// Pre: not pending().
+  /// Queues the body to run once. Pre: not pending(). Returns false, and the body will not run,
+  /// when the process is exiting or a child of fork(), or the system refuses a thread.
   bool submit() noexcept;
-  /// Ensures that the body runs once more from now on, whether it is pending or not. Returns false
-  /// as submit(). Thread-safe.
+  /// Ensures that the body runs once more from now on, whether it is pending or not. Thread-safe,
+  /// as the next two. They return false as submit().
   bool request() noexcept { return request_in(std::chrono::microseconds{0}); }
   /// Like request(), but the body begins after `delay` unless something else lets it run earlier.
-  /// Thread-safe.
   bool request_in(std::chrono::microseconds delay) noexcept;
-  /// Like request(); the body runs now if run_again_in() has deferred it. Thread-safe.
+  /// Like request(); the body runs now if run_again_in() has deferred it.
   bool request_now() noexcept { return submit(); }
   /// For the body: runs it again after `delay`, unless the task is cancelled before.
   void run_again_in(std::chrono::microseconds delay) noexcept;
-  /// Cancels the task if it has not begun, and waits for its end if it has. In a child of fork(),
-  /// which has no worker, it does not wait.
+  /// Cancels the task if it has not begun, else waits for its end, except in a child of fork().
   void cancel_or_wait() noexcept;
   /// For the body: whether the process waits for it to exit. Thread-safe.
   [[nodiscard]] static bool is_awaited_by_exit() noexcept;
-  /// Returns whether it was submitted and has neither ended nor been cancelled.
+  /// Whether it was submitted and has neither ended nor been cancelled.
   [[nodiscard]] bool pending() const noexcept {
     return stage_.load(std::memory_order_acquire) != stage::idle;
   }
@@ -58,14 +55,13 @@ class background_task : public boost::intrusive::list_base_hook<
   bool is_cancelled_ = false;  // its owner waits for its end
 };
 
-/// Calls `body(of)`, and then functions of the program that the body was to call: the task is idle
-/// then, for its owner may wait for that with a lock that they need.
+/// Calls `body(of)`, and afterwards functions of the program that the body was to call. By then the
+/// task is idle, because its owner may wait for that with a lock that they need.
 using task_runner = void (*)(void (*body)(void*), void* of);
-/// Has the worker run all bodies so. The program's start sets it.
+/// The worker runs all bodies so. The program's start sets it.
 void set_task_runner(task_runner with) noexcept;
 
-/// Waits until the worker has done all tasks submitted before and during the call, or has ended, as
-/// at exit and in a child of fork(). For tests, which then check the results.
+/// For tests: waits until the worker has ended, or done all tasks that were submitted until then.
 void wait_for_background_tasks();
 
 }  // namespace hipvmm::detail

@@ -15,9 +15,9 @@
 
 namespace hipvmm::detail {
 
-/// While one lives, threads that this thread starts take none of the program's signals: its
-/// handlers expect its own threads and interrupt their waits. Faults of a thread go to itself, and
-/// a timer of a profiler to all.
+/// While one lives, threads that this thread starts take none of the program's signals, whose
+/// handlers expect its own threads and interrupt their waits. Not blocked are faults, which go to
+/// the thread itself, and a profiler's timer, which goes to all.
 class signals_blocked {
  public:
   signals_blocked() noexcept;
@@ -33,14 +33,13 @@ class signals_blocked {
 using without_pressure_calls = thread_mark<struct without_pressure_calls_kind>;
 
 /// A thread for HIP calls that its callers must not make themselves. It starts on first use.
-/// Thread-safe.
-/// - An owner that lives as long as the process calls stop() from an exit handler of std::atexit.
-///   That handler runs before HIP's own if it was registered after the first HIP call.
-/// - Other owners call stop() to wait for work that does not check the token.
+/// Thread-safe. An owner that lives as long as the process calls stop() from an exit handler of
+/// std::atexit, which runs before HIP's own if it was registered after the first HIP call. Other
+/// owners call stop() to wait for work that does not check the token.
 class background_thread {
  public:
-  /// `body` runs in the thread. It must return soon after its stop_token requests it, and must not
-  /// throw. Its HIP calls do not disturb stream captures of other threads.
+  /// It must return soon after its stop_token requests it, and must not throw. Its HIP calls do not
+  /// disturb stream captures of other threads.
   using body = std::function<void(std::stop_token)>;
 
   explicit background_thread(body work) : work_{std::move(work)} {}
@@ -50,10 +49,10 @@ class background_thread {
   /// Starts the thread unless it runs. Returns false when the process is exiting or the system
   /// refuses a thread: the caller must then do the work itself.
   bool start() noexcept;
-  /// Requests the thread to end and waits for it. Later calls of start() do nothing.
+  /// Ends the thread for good, and waits for it.
   void stop() noexcept;
-  /// Returns whether the thread was started before a fork() whose child this process is. Then there
-  /// is no thread here, start() starts none, and stop() does not wait.
+  /// Whether a fork() whose child this process is came after the start. Here is no thread then:
+  /// start() starts none, and stop() does not wait.
   [[nodiscard]] bool is_of_parent() const noexcept;
 
  private:

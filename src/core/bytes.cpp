@@ -40,7 +40,6 @@ char lower(char each) noexcept {
   return each >= 'A' && each <= 'Z' ? static_cast<char>(each - 'A' + 'a') : each;
 }
 
-/// Takes the digits that `text` begins with off it.
 std::string_view take_digits(std::string_view& text) {
   const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
   const std::string_view digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
@@ -48,7 +47,7 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-/// The bytes of a unit that parse_bytes reads; zero when it is none.
+/// Zero if it is none.
 std::size_t bytes_of_unit(std::string_view name) {
   std::string wanted{name};
   std::transform(wanted.begin(), wanted.end(), wanted.begin(), lower);

@@ -13,7 +13,6 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// Objects of this thread that live.
 constinit thread_local int relaxed_now = 0;
 
 }  // namespace

@@ -7,13 +7,12 @@
 
 namespace hipvmm::detail {
 
-/// While an object lives, HIP calls of this thread disturb no stream capture of another thread. A
-/// capture in global mode forbids other threads to wait, to query and to free, and is invalidated
-/// when they do. Calls must still not use captured streams. Inside another object's life of the
-/// same thread it makes no HIP call; they end in the reverse order.
+/// While one lives, HIP calls of this thread disturb no stream capture of another thread: a capture
+/// in global mode forbids other threads to wait, to query and to free, and is invalidated when they
+/// do. Captured streams must still not be used. Nested ones end in reverse order, without a HIP
+/// call.
 class relaxed_captures {
  public:
-  /// Throws: hip_error.
   relaxed_captures();
   ~relaxed_captures();
   relaxed_captures& operator=(relaxed_captures&&) = delete;
@@ -22,18 +21,14 @@ class relaxed_captures {
   hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // then the previous mode
 };
 
-/// Returns the result of hipStreamIsCapturing.
-/// Throws: hip_error.
+/// hipStreamIsCapturing. Throws: hip_error.
 [[nodiscard]] bool is_capturing(hipStream_t stream);
 
-/// Returns whether `stream` is being captured.
-/// - Also true for the null stream while a capture forbids its use, because HIP does not report
-///   that otherwise.
-/// - When true, nothing may be recorded in the stream, and it cannot wait for anything.
+/// If true, nothing may be recorded in `stream`, and it cannot wait for anything. Also true for the
+/// null stream while a capture forbids its use, because HIP does not report that otherwise.
 /// Throws: hip_error for all else, such as a destroyed stream.
 [[nodiscard]] bool is_captured(hipStream_t stream);
 
-/// How far a stream has come in a capture.
 struct capture_place {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;  // if not active, the rest is empty
   unsigned long long id = 0;                                   // of the capture, in this process
@@ -41,12 +36,10 @@ struct capture_place {
   std::vector<hipGraphNode_t> last;  // the nodes that the stream's next one depends on, sorted
 };
 
-/// Returns the place of `stream`; no capture's for the null stream.
-/// Throws: hip_error for all else, such as a destroyed stream.
+/// None for the null stream. Throws: hip_error for all else, such as a destroyed stream.
 [[nodiscard]] capture_place place_in_capture(hipStream_t stream);
 
-/// Returns all nodes that come before the next node at `place`, sorted.
-/// Throws: hip_error, also where HIP has no list of the edges.
+/// All nodes before the next one at `place`, sorted. Throws: hip_error, also if HIP lists no edges.
 [[nodiscard]] std::vector<hipGraphNode_t> nodes_before(const capture_place& place);
 
 }  // namespace hipvmm::detail

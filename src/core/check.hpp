@@ -11,7 +11,6 @@
 
 namespace hipvmm::detail {
 
-/// Throws hip_error for `result`, which is a failure of `call`, a HIP function.
 [[noreturn]] void throw_failure(hipError_t result, const char* call, std::source_location where);
 
 /// Throws hip_error unless `result` is hipSuccess. `call` is the HIP function's name.
@@ -21,11 +20,10 @@ inline void check(hipError_t result, const char* call,
     throw_failure(result, call, where);
 }
 
-/// Throws hip_error for `result`, which is a failure. `context` continues the sentence.
+/// `context` continues the sentence.
 [[noreturn]] void throw_failure(hipError_t result, const char* call, const std::string& context,
                                 std::source_location where = std::source_location::current());
 
-/// Throws hip_error for `result`, which is a failure of a call that names `stream`.
 [[noreturn]] void throw_stream_failure(hipError_t result, const char* call, hipStream_t stream,
                                        std::source_location where);
 
@@ -36,10 +34,8 @@ inline void check_stream(hipError_t result, const char* call, hipStream_t stream
     throw_stream_failure(result, call, stream, where);
 }
 
-/// Returns whether a call that names a stream failed because there is no such stream.
 [[nodiscard]] bool is_stream_missing(hipError_t result) noexcept;
 
-/// The text of a missing stream, with advice.
 [[nodiscard]] std::string missing_stream_text(hipStream_t stream);
 
 /// Reports a failure that cannot be thrown to the error handler. Does nothing for hipSuccess.
@@ -49,38 +45,34 @@ void report(hipError_t result, const char* call, const char* context = "") noexc
 /// Formats an address or the handle of a stream for messages: "0x7f12c0000000", and "0x0" for null.
 std::string address_text(const void* address);
 
-/// Warns the error handler about `subject`, by a whole sentence. No failure that the caller has to
-/// know of: something else is done instead.
+/// Warns the error handler about `subject`, by a whole sentence: nothing failed that the caller has
+/// to know of, because something else is done instead.
 void warn(const char* subject, const std::string& sentence) noexcept;
 
-/// Clears HIP's last error. A failure that became an exception must not appear in the application's
-/// next hipGetLastError.
+/// Clears HIP's last error: a failure that was thrown must not appear in the next hipGetLastError.
 void clear_last_error() noexcept;
 /// The same, and returns the error: for calls that return none.
 [[nodiscard]] hipError_t take_last_error() noexcept;
 
 /// Returns whether a query reported that work is not done. That is no failure and must not appear
-/// as HIP's last error.
-/// - Before ROCm 7.0 it does appear: every call's result replaces the one before.
-/// - Later, and on CUDA, the last error is still the application's own and stays.
+/// as HIP's last error: before ROCm 7.0 it does, because every call's result replaces the one
+/// before. Later, and on CUDA, the last error is still the application's own and stays.
 bool is_not_ready(hipError_t result) noexcept;
 
 /// Like check(), for a call that allocates `bytes` of host memory.
 void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
                        std::source_location where = std::source_location::current());
 
-/// Throws out_of_memory for `bytes` of host memory that `call` did not allocate.
 [[noreturn]] void throw_out_of_host_memory(std::size_t bytes, const char* call);
 
-/// Throws the exception that is being handled once more, and continues its sentence by `context`:
-/// out_of_memory and hip_error as such, others as a std::runtime_error.
+/// Throws the handled exception again, with `context` behind its sentence: out_of_memory and
+/// hip_error as such, others as a std::runtime_error.
 [[noreturn]] void throw_with_context(const std::string& context);
 
-/// Reports the exception that is being handled to the error handler.
+/// Reports the handled exception to the error handler.
 void report_caught() noexcept;
 
-/// Runs `body` and reports its exception to the error handler. Returns false then, and otherwise
-/// the result of `body`, or true if it has none.
+/// Reports an exception of `body` and returns false; else returns its result, or true for none.
 template <typename Body>
 bool report_exceptions(Body body) noexcept {
   try {

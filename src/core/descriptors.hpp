@@ -12,7 +12,6 @@
 
 namespace hipvmm::detail {
 
-/// Owns one file descriptor, or none.
 class file_descriptor {
  public:
   file_descriptor() noexcept = default;
@@ -33,35 +32,30 @@ class file_descriptor {
   int value_ = -1;
 };
 
-/// The number of file descriptors this process may have: the soft limit (RLIMIT_NOFILE). Queried on
-/// each call, since programs change it.
+/// The soft limit (RLIMIT_NOFILE), queried on each call, because programs change it.
 std::size_t descriptor_limit() noexcept;
 
-/// Counts the numbers below `limit` that are no open descriptor, up to `enough` of them.
-/// Cost: a system call for each number tested, about 0.1 us; needs no descriptor itself.
+/// Counts the numbers below `limit` that are no open descriptor, up to `enough` of them. Cost: a
+/// system call of about 0.1 us for each number tested; needs no descriptor itself.
 std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept;
 
-/// Returns whether this process has used more than half of the descriptors it may have. Tests 64
-/// numbers spread over all: exact to that, since the system assigns the lowest free number.
+/// Whether more than half of the limit is used. Tests 64 numbers spread over all, which is exact to
+/// a 64th because the system assigns the lowest free number.
 bool half_of_descriptors_used() noexcept;
 
-/// Checks that `descriptor` is open in this process. `what` begins the message, such as "the import
-/// of a chunk". ROCm 6.4 crashes on a number that is no descriptor.
-/// Throws: std::invalid_argument unless it is open.
+/// `what` begins the message, such as "the import of a chunk". ROCm 6.4 crashes on a number that is
+/// no descriptor. Throws: std::invalid_argument unless it is open.
 void require_open_descriptor(int descriptor, const char* what);
 
-/// Throws: std::invalid_argument if `name` is empty, or has a NUL, because the system would cut it
-/// there.
+/// Throws: std::invalid_argument if `name` is empty or has a NUL, at which the system would cut it.
 void require_file_name(const std::string& name);
 
-/// Returns the bytes of the memory or file that `descriptor` refers to; empty if the system does
-/// not report them.
-/// - Linux reports them for a dma-buf, which AMD's runtime exports, and for a memfd; not for
-///   exports of NVIDIA's driver.
-/// - Leaves the position in the file as it is.
+/// Returns the bytes of the memory or file that `descriptor` refers to, if the system reports them:
+/// Linux does for a dma-buf, which AMD's runtime exports, and for a memfd, but not for exports of
+/// NVIDIA's driver. Leaves the position in the file as it is.
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept;
 
-/// Writes all of `text`. Returns false on failure, with errno; a part may be written then.
+/// Returns false on failure, with errno; a part of `text` may be written then.
 inline bool write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());

@@ -23,9 +23,8 @@ enum class memory_call : std::uint8_t {
 
 void add_call(memory_call which, std::chrono::steady_clock::duration time) noexcept;
 
-/// Counts a call and measures its time: `timed{which}(call(...))`, which constructs the object
-/// before it evaluates the call. Reading the clock twice costs nothing compared with any of these
-/// functions.
+/// `timed{which}(call(...))` counts a call and measures its time: the object is constructed before
+/// the call is evaluated. Reading the clock twice costs little beside any of these functions.
 class timed {
  public:
   explicit timed(memory_call which) noexcept : which_{which} {}

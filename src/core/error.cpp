@@ -40,7 +40,6 @@ std::string limit_text(const shortage& why) {
                      : ": request less, or raise " + setting);
 }
 
-/// Whether `call` names a HIP function, such as hipMemUnmap, and no subject of the library's own.
 bool is_hip_function(std::string_view call) noexcept {
   return call.starts_with("hip") && call.size() > 3 && call[3] >= 'A' && call[3] <= 'Z';
 }
@@ -58,7 +57,6 @@ void write_to_stderr(const char* call, int code, const char* message) noexcept {
 
 std::atomic<error_handler> current_handler{write_to_stderr};
 
-// The reports of this thread that wait for the handler.
 thread_local detail::held_reports* waiting_place = nullptr;
 
 }  // namespace

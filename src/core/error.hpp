@@ -13,18 +13,15 @@
 
 namespace hipvmm::detail {
 
-/// Returns whether released memory of the device `ordinal` may relieve `why`: of the device that
-/// lacks memory or room in a budget; of any device if the process lacks addresses, descriptors or
-/// host memory. No device's memory relieves a resource that refuses by its own rules.
+/// Whether memory released on device `ordinal` may relieve `why`. False for a resource's own rules.
 [[nodiscard]] bool is_relieved_by(const shortage& why, int ordinal) noexcept;
 
 /// Ends loops that retry a refused request. One object serves one request.
 class retry_rounds {
  public:
-  /// Returns whether another round may serve the request, which was refused for `why`: false if the
-  /// last 16 rounds have changed none of its figures. One round proves nothing: other threads may
-  /// take the released memory. `waiting`: retirements that may still relieve it; a round helps for
-  /// any figures while they reach new minima.
+  /// Returns false if the last 16 rounds, refused for `why`, have changed none of its figures. One
+  /// round proves nothing: other threads may take the released memory. `waiting`: retirements that
+  /// may still relieve the request; while they reach new minima, the result is true.
   [[nodiscard]] bool may_help(const shortage& why, std::size_t waiting = 0);
 
  private:
@@ -33,7 +30,6 @@ class retry_rounds {
   int unchanged_ = 0;
 };
 
-/// The name of a hipError_t, such as "hipErrorUnknown".
 const char* error_name(int code) noexcept;
 
 /// The part of the text of `error` behind HIP's own sentence: empty, or "; " and more.
@@ -42,17 +38,15 @@ const char* context_of(const hip_error& error) noexcept;
 /// Calls the error handler, or keeps the report while a reports_wait of this thread exists.
 void deliver(const char* call, int code, const char* message) noexcept;
 
-/// Returns whether the error handler is the default, which writes to standard error.
 [[nodiscard]] bool is_default_error_handler() noexcept;
 
-/// Reports for the error handler that threads make while a lock is held. The destructor delivers
-/// them after the lock is released: the handler may use the library. One thread at a time adds.
+/// Reports for the error handler that threads make while a lock is held. The destructor, after the
+/// lock, delivers them: the handler may use the library. One thread at a time adds.
 class held_reports {
  public:
   ~held_reports();
   held_reports& operator=(held_reports&&) = delete;
-  /// Keeps a report. Returns false, nothing kept, when there is no memory for it: it is then
-  /// delivered at once.
+  /// Returns false, with nothing kept, when there is no memory for the report.
   bool add(const char* call, int code, const char* message) noexcept;
 
  private:
@@ -109,7 +103,6 @@ template <typename Call>
   return result;
 }
 
-/// Returns the hip_error of that `code` that `call` throws, if it does.
 template <typename Call>
 [[nodiscard]] std::optional<hip_error> refusal_of(int code, Call&& call) {
   try {
@@ -121,8 +114,7 @@ template <typename Call>
   }
 }
 
-/// Returns the result of `call`. An out_of_memory that it throws continues with `advice()`, or with
-/// `advice(shortage)`.
+/// An out_of_memory that `call` throws continues with `advice()`, or with `advice(shortage)`.
 template <typename Call, typename Advice>
 decltype(auto) with_advice(Call&& call, Advice&& advice) {
   try {

@@ -11,10 +11,9 @@
 // published header of the HIP 10 line, whose functions depend on HIP_FORCE_API_VERSION.
 namespace hipvmm::hip_compat {
 
-// hipPointerAttribute_t calls the field `memoryType` up to 5.x and `type` from 6.0 on.
-// - Managed memory has a type of its own from 6.0 on and counts as host memory before.
-// - Memory that HIP does not know has a type of its own from 6.0 on; with older headers it gets the
-//   type that they do not use.
+// hipPointerAttribute_t calls the field `memoryType` up to 5.x and `type` from 6.0 on. From then on
+// managed memory, host memory before, has a type of its own. So has memory that HIP does not know;
+// older headers get a type for it that they do not use.
 #if HIP_VERSION_MAJOR >= 6
 inline auto& memory_type(hipPointerAttribute_t& attributes) { return attributes.type; }
 inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeManaged;
@@ -42,9 +41,8 @@ inline constexpr int host_register_supported =
 inline constexpr int memory_pool_handle_types = host_register_supported + 1;
 inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGrainSupport) + 1;
 
-// The function to define for hipGetDeviceProperties. From 6.0 on it is another symbol, because
-// hipDeviceProp_t is another type. Up to 7.x the name is a macro for it, in HIP 10 an inline
-// function that calls it.
+// hipDeviceProp_t is another type from 6.0 on, and its function another symbol. The name is a macro
+// for that up to 7.x, an inline function in HIP 10.
 #if HIP_VERSION_MAJOR >= 6
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDevicePropertiesR0600
 #else
@@ -85,14 +83,12 @@ inline constexpr unsigned local_memory_resize_to_max = 0x10;
 inline constexpr unsigned event_disable_system_fence = 0x20000000;
 inline constexpr int device_to_device_no_cu = 1024;
 
-// hipMemLocationTypeHost, two more for nodes of the host and hipMemAllocationTypeUncached are newer
-// than 6.4.
+// Newer than 6.4: hipMemLocationTypeHost, two for nodes of the host, hipMemAllocationTypeUncached.
 inline constexpr int host_location = 2;
 inline constexpr int host_node_location = 3;
 inline constexpr int nearest_host_node_location = 4;
 inline constexpr int uncached_allocation = 0x40000000;
 
-// The place of a chunk in memory of the host.
 inline hipMemLocation place_on_host() noexcept {
   hipMemLocation result{};
   // Copied, because older headers have no enumerator of this number.
@@ -100,7 +96,6 @@ inline hipMemLocation place_on_host() noexcept {
   return result;
 }
 
-// The same on one node.
 inline hipMemLocation place_on_host_node(int node) noexcept {
   hipMemLocation result{};
   std::memcpy(&result.type, &host_node_location, sizeof(result.type));
@@ -119,15 +114,14 @@ inline bool is_uncached(const hipMemAllocationProp& properties) noexcept {
   return std::memcmp(&properties.type, &uncached_allocation, sizeof(properties.type)) == 0;
 }
 
-// Returns whether a chunk that was made there is memory of the host.
 inline bool is_on_host(const hipMemLocation& place) noexcept {
   int type = 0;
   std::memcpy(&type, &place.type, sizeof(type));
   return type >= host_location && type <= nearest_host_node_location;
 }
 
-// The kind of handle that hipMemGetHandleForAddressRange gives. Headers before 7.0 have neither the
-// type nor the function; both are an int to the linker.
+// The kind of handle of hipMemGetHandleForAddressRange. Headers before 7.0 have neither the type
+// nor the function; to the linker the argument is an int.
 #if HIP_VERSION_MAJOR >= 7
 using range_handle_type = hipMemRangeHandleType;
 #else
@@ -135,8 +129,7 @@ enum range_handle_type : int {};
 #endif
 inline constexpr int dma_buf_of_range = 1;
 
-// hipMemHandleTypeFabric is newer than 7.2; its number is CUDA's, and a chunk may be asked for with
-// both kinds.
+// hipMemHandleTypeFabric is newer than 7.2, with CUDA's number. A chunk may have both kinds.
 inline constexpr int fabric_handle_kind = 8;
 inline constexpr std::size_t fabric_handle_bytes = 64;
 inline void set_handle_kinds(hipMemAllocationProp& properties, int kinds) noexcept {

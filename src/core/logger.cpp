@@ -15,8 +15,8 @@
 #include "core/logger.hpp"
 #include "core/write_signals.hpp"
 
-// A program may have a spdlog of another version, whose functions have the same names but other
-// insides. A linker would take one for both, so the library's has a name of its own.
+// A program may have another version of spdlog, whose functions have the same names. A linker would
+// take one for both, so the library's have names of their own.
 #define spdlog hipvmm_spdlog
 // Its files are closed in programs that the process starts.
 #define SPDLOG_PREVENT_CHILD_FD
@@ -36,15 +36,14 @@ namespace {
 
 std::atomic<bool> has_file{false};
 
-// A child of fork() writes no lines if a thread of its parent was writing one, which ends there
-// alone and has the locks of the sinks.
+// A child of fork() writes no lines if a thread of its parent was writing one: the child lacks the
+// thread, which holds locks of the sinks.
 constinit std::atomic<unsigned> writing{0};
 constinit std::atomic<bool> is_cut_off{false};
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
   if (writing != 0) is_cut_off = true;
 });
 
-/// Marks its thread as one that uses the sinks, if it may.
 class sinks_use {
  public:
   sinks_use() noexcept { ++writing; }
@@ -92,8 +91,7 @@ struct logger::state {
   }
 
  private:
-  // Not emptied: processes that the program starts, hipvmm-probe among them, have the same name
-  // for theirs.
+  // Not emptied: processes that the program starts, such as hipvmm-probe, have the same name.
   void open(const std::string& variable, const std::string& name) {
     try {
       lines.sinks().push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(name));

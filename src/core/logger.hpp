@@ -14,20 +14,15 @@
 
 namespace hipvmm::detail {
 
-/// The level of default_logger(). Until that is made, the lowest level: the first call that logs
-/// makes it.
+/// The lowest level until default_logger() is made, which the first call that logs does.
 extern std::atomic<log_level> least_logged;
 
-/// Returns whether the debug log and the default error handler write to the same place.
 bool logs_to_stderr() noexcept;
 
-/// Writes the result of `make(argument)` if the level is enabled.
 void log_line(log_level level, std::string (*make)(void*), void* argument) noexcept;
 
-/// Writes the text that `make()` returns to the debug log.
-/// - If `Level` is not compiled in, there is no code.
-/// - If it is disabled, the cost is one load and no call of `make`.
-/// - Exceptions do not leave the function.
+/// Writes the text that `make()` returns. If `Level` is not compiled in, there is no code; if it is
+/// disabled, the cost is one load. Exceptions do not leave the function.
 template <log_level Level, log_level Compiled = log_level::HIPVMM_LOGGING_LEVEL, typename Make>
 void log([[maybe_unused]] Make make) noexcept {
   // Makes a build with another HIPVMM_LOGGING_LEVEL compile too.

@@ -10,10 +10,9 @@
 
 namespace hipvmm::detail {
 
-/// Has a T in its own bytes, which lives as long as the process: static objects of a program may
-/// use the library while it exits. A static one is made at its first use. If noexcept functions use
-/// it, that must allocate nothing, for the host may have no memory left: one whose constructor
-/// allocates is made when the program starts, too.
+/// A T that is never destroyed: static objects of a program may use the library while it exits. A
+/// static one is made at its first use. If noexcept functions use it first, its constructor must
+/// not allocate, because the host may have no memory left, or the program's start makes it.
 template <typename T>
 class never_destroyed {
  public:
@@ -26,7 +25,7 @@ class never_destroyed {
   alignas(T) std::byte bytes_[sizeof(T)];
 };
 
-/// The one T of the process, which is never destroyed.
+/// The one T of the process.
 template <typename T>
 [[nodiscard]] T& only() noexcept(noexcept(T())) {
   static never_destroyed<T> made;
@@ -47,7 +46,6 @@ class thread_mark {
   const bool before_;
 };
 
-/// Counts itself in a number while it lives.
 class counted_scope {
  public:
   explicit counted_scope(std::atomic<int>& number) noexcept : number_{number} { ++number_; }

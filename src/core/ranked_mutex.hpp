@@ -11,7 +11,7 @@
 namespace hipvmm::detail {
 
 /// The lock order: a thread takes a lock only while it holds none of the same or a higher rank.
-/// docs/design/architecture.md lists what each lock guards.
+/// docs/design/pool_design.md lists what each lock guards.
 enum class lock_rank : unsigned {
   pool_slow_path,
   pool_state,

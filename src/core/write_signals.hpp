@@ -6,10 +6,9 @@
 
 namespace hipvmm::detail {
 
-/// While an object lives, two writes of its thread fail with an error: of a file longer than the
-/// process may make (RLIMIT_FSIZE, `ulimit -f`) by EFBIG, and to a pipe without a reader by EPIPE.
-/// Else the signals SIGXFSZ and SIGPIPE end the process too.
-/// Cost: two calls of the system, a third one at the end.
+/// While one lives, two writes of its thread fail with an error instead of a signal that ends the
+/// process: of a file longer than RLIMIT_FSIZE (`ulimit -f`) by EFBIG, not SIGXFSZ, and to a pipe
+/// without a reader by EPIPE, not SIGPIPE. Cost: two system calls, a third one at the end.
 class without_write_signals {
  public:
   without_write_signals() noexcept {

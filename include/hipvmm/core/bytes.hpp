@@ -14,7 +14,7 @@ inline constexpr std::size_t MiB = std::size_t{1} << 20;
 inline constexpr std::size_t GiB = std::size_t{1} << 30;
 inline constexpr std::size_t TiB = std::size_t{1} << 40;
 
-/// Returns whether `value` is a power of two. Zero is not one.
+/// False for zero.
 constexpr bool is_power_of_two(std::size_t value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
 }
@@ -24,22 +24,19 @@ constexpr std::size_t align_down(std::size_t bytes, std::size_t granularity) noe
   return bytes - bytes % granularity;
 }
 
-/// Rounds `bytes` up to a multiple of `granularity` (> 0).
-/// Throws: std::length_error when the result does not fit in std::size_t.
+/// Rounds `bytes` up to a multiple of `granularity` (> 0). Throws: std::length_error on overflow.
 std::size_t align_up(std::size_t bytes, std::size_t granularity);
 
-/// Multiplies a count of elements by the size of one, in bytes.
-/// Throws: std::length_error when the product does not fit in std::size_t.
+/// Returns the bytes of `count` elements. Throws: std::length_error on overflow.
 std::size_t bytes_for(std::size_t count, std::size_t element_bytes);
 
-/// Adds two byte counts. Throws: std::length_error when the sum does not fit in std::size_t.
+/// Throws: std::length_error on overflow.
 std::size_t add_bytes(std::size_t a, std::size_t b);
 
 /// Formats a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`, in every locale.
 std::string format_bytes(std::size_t bytes);
 
-/// Formats a limit as format_bytes() does; one that no memory reaches, of 2^63 bytes or more, is
-/// `"unlimited"`.
+/// Formats a limit as format_bytes() does; 2^63 bytes and more are `"unlimited"`.
 std::string format_limit(std::size_t bytes);
 
 /// Parses a byte count such as `"512"`, `"100 MB"` or `"1.5GiB"`.

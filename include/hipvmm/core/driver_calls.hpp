@@ -9,17 +9,15 @@
 
 namespace hipvmm {
 
-/// Number of calls of one HIP function, and the time spent in them.
 struct driver_calls {
   std::string_view function;
   std::uint64_t count = 0;
   double seconds = 0;
 };
 
-/// Counts and times the library's HIP calls that allocate and free memory and addresses.
-/// - Totals of this process so far, over all its threads: subtract two results for an interval.
-/// - One row for each function, called or not.
-/// Any thread may call it.
+/// Counts and times the library's HIP calls that allocate and free memory and addresses, of all
+/// threads since the process began: subtract two results for an interval. One row for each
+/// function, called or not. Any thread may call it.
 [[nodiscard]] std::vector<driver_calls> memory_calls();
 
 }  // namespace hipvmm

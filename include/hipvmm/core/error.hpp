@@ -12,23 +12,20 @@
 
 namespace hipvmm {
 
-/// A HIP call that failed for a reason that is neither lack of a resource nor lack of support.
-/// Carries HIP's code as an int: catching it needs no vendor header.
+/// A HIP call failed, but lacked neither a resource (out_of_memory) nor support (unsupported).
 class hip_error : public std::runtime_error {
  public:
   hip_error(int code, const char* call, const char* file, unsigned line);
   /// `context` continues the sentence.
   hip_error(int code, const char* call, const std::string& context, const char* file,
             unsigned line);
-  /// Continues the sentence of `cause` by `context`.
   hip_error(const hip_error& cause, const std::string& context);
 
-  /// HIP's `hipError_t` as an int.
+  /// HIP's `hipError_t`, as an int so that catching it needs no vendor header.
   [[nodiscard]] int code() const noexcept { return code_; }
-  /// Name of the HIP function that failed, a string with static storage.
+  /// Name of the HIP function, a string with static storage.
   [[nodiscard]] const char* call() const noexcept { return call_; }
-  /// Source file, and line, in hipvmm of the call, for developers; what() is for users and omits
-  /// them.
+  /// Place of the call in hipvmm's sources, for developers; what() omits it.
   [[nodiscard]] const char* file() const noexcept { return file_; }
   [[nodiscard]] unsigned line() const noexcept { return line_; }
 
@@ -56,13 +53,13 @@ struct shortage {
   exhausted cause = exhausted::device_memory;
   int device = -1;  ///< ordinal; -1: the memory belongs to no device
   std::size_t requested = 0;
-  /// Bytes that were left. Of the limit or the budget for these causes, the largest request that
-  /// fits for fragmentation, else free memory of the device or the host.
+  /// Bytes left: of the limit or budget for these causes, for fragmentation the largest request
+  /// that fits, else free memory of the device or the host, as HIP or the system reported it.
   std::size_t available = 0;
   /// The setting that refused, such as "pool_options::maximum_bytes" or "budget 'training'".
   std::string owner = {};
-  /// The most that the cause could ever give to one request; 0: unknown, and none of an alignment,
-  /// or of a limit with nothing `used` and nothing `available`.
+  /// The most that the cause could ever give to one request. Zero: none for an alignment, and for a
+  /// limit with nothing `used` and nothing `available`; otherwise unknown.
   std::size_t most = 0;
   /// Bytes that callers hold of the resource that refused, if it counts them.
   std::optional<std::size_t> used = {};
@@ -79,16 +76,14 @@ struct shortage {
 };
 
 /// A resource ran out. Nothing changed: every operation that throws it has the strong guarantee.
-/// Unlike std::bad_alloc it names the device, the resource, and the amounts requested and free.
 class out_of_memory : public std::bad_alloc {
  public:
   explicit out_of_memory(shortage why);
-  /// `context` is appended to the sentence, such as the bytes held by the caller; it may be empty.
+  /// `context` continues the sentence; it may be empty.
   out_of_memory(exhausted resource, int device, std::size_t bytes_requested, std::size_t bytes_free,
                 const std::string& context);
   /// For a program's own resource: resource() is `limit`, device() is -1, and the rest is zero.
   explicit out_of_memory(const std::string& message);
-  /// Copies `cause` and appends the `context` of a caller.
   out_of_memory(const out_of_memory& cause, const std::string& context);
   // Never moved from: what() of each copy is valid.
   out_of_memory(const out_of_memory&) noexcept = default;
@@ -98,12 +93,10 @@ class out_of_memory : public std::bad_alloc {
   [[nodiscard]] const char* what() const noexcept override { return state_->message.c_str(); }
   [[nodiscard]] const shortage& why() const noexcept { return state_->why; }
   [[nodiscard]] exhausted resource() const noexcept { return why().cause; }
-  /// The device's ordinal; -1 if the memory belongs to no device.
   [[nodiscard]] int device() const noexcept { return why().device; }
   /// Zero if HIP does not say how much a call needed, as for streams and events.
   [[nodiscard]] std::size_t bytes_requested() const noexcept { return why().requested; }
-  /// shortage::available: free memory of the device or the host when the request failed, in bytes,
-  /// as hipMemGetInfo or the operating system reported it. For a limit: the rest of it.
+  /// shortage::available when the request failed.
   [[nodiscard]] std::size_t bytes_free() const noexcept { return why().available; }
 
  private:
@@ -120,17 +113,15 @@ class unsupported : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Receives failures that cannot be thrown, and warnings.
-/// - Failure (in a destructor, or in clean-up after another failure): `call` names the HIP function
+/// Receives failures that cannot be thrown, and warnings. Must not throw. Any thread may call it,
+/// also one of the library: most signals are blocked in these, and in a process started from them.
+/// - A failure in a destructor, or in clean-up after another failure: `call` names the HIP function
 ///   and `code` is its hipError_t.
-/// - Warning (something is wrong, and the library did something else instead): `call` is the
-///   subject, `code` is hipErrorUnknown and `message` is a whole sentence.
-/// Must not throw. Any thread may call it, one of the library too: in that most signals are
-/// blocked, and with them in a process that is started there.
+/// - A warning, when the library did something else instead: `call` is the subject, `code` is
+///   hipErrorUnknown and `message` is a whole sentence.
 using error_handler = void (*)(const char* call, int code, const char* message) noexcept;
 
-/// Replaces the error handler and returns the previous one. `nullptr` restores the default, which
-/// writes one line to standard error.
+/// Returns the previous handler. `nullptr` restores the default: one line to standard error.
 error_handler set_error_handler(error_handler handler) noexcept;
 
 }  // namespace hipvmm

@@ -42,7 +42,7 @@ class event_ring {
     added_.store(number + 1, std::memory_order_release);
   }
 
-  /// Takes the events added since the last call. One thread at a time.
+  /// One thread at a time.
   void take(std::vector<memory_event>& to) {
     const std::uint64_t end = added_.load(std::memory_order_acquire);
     to.reserve(to.size() + std::min<std::uint64_t>(end - taken_, capacity_));
@@ -59,7 +59,6 @@ class event_ring {
         lost_.fetch_add(1, std::memory_order_relaxed);
     }
   }
-  /// Number of events that were overwritten before they were taken.
   [[nodiscard]] std::uint64_t lost() const noexcept {
     const std::uint64_t unread = added_.load(std::memory_order_relaxed) - taken_;
     return lost_.load(std::memory_order_relaxed) + (unread > capacity_ ? unread - capacity_ : 0);
@@ -125,7 +124,6 @@ struct thread_record {
 };
 
 constinit std::atomic<thread_record*> all_records{nullptr};
-/// In one place, which is found once for each event.
 struct event_thread {
   thread_record* record = nullptr;
   detail::events_wait* open_wait = nullptr;
@@ -180,7 +178,6 @@ thread_record* vacant_record() noexcept {
 
 }  // namespace
 
-/// The subscription's part that threads use.
 class detail::event_receiver {
  public:
   using callback = memory_event_subscription::callback;
@@ -192,7 +189,6 @@ class detail::event_receiver {
     remove_observer(observer::subscription);
     current.store(nullptr);
   }
-  /// Waits until no thread uses a receiver that was stopped.
   static void wait_for_reports() noexcept {
     for (thread_record* each = all_records.load(); each != nullptr; each = each->next)
       while (each->is_reporting.load()) std::this_thread::yield();
@@ -234,7 +230,6 @@ class detail::event_receiver {
     }
     ~use() { mine_.is_reporting.store(false, std::memory_order_release); }
     use& operator=(use&&) = delete;
-    /// nullptr when there is none.
     [[nodiscard]] event_receiver* get() const noexcept { return to_; }
 
    private:

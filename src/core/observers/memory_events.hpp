@@ -13,10 +13,8 @@
 
 namespace hipvmm::detail {
 
-/// A number for an object that reports events, which no other object of the process gets.
 [[nodiscard]] std::uint64_t next_event_id() noexcept;
 
-/// The object of events: its layer, number and device.
 struct event_origin {
   memory_event_source source;
   std::uint64_t object;
@@ -38,8 +36,7 @@ struct event_details {
 void send_event(const event_origin& from, memory_event_kind kind,
                 const event_details& details) noexcept;
 
-/// Receives changes of the memory that the process holds of devices. Calls come from any thread,
-/// with any lock of the library held.
+/// Receives changes of the process's device memory, in any thread, under any lock of the library.
 struct memory_change_receiver {
   /// HIP gave `bytes` of the device, or took them back if negative.
   void (*changed)(int device, std::int64_t bytes) noexcept;
@@ -49,7 +46,6 @@ struct memory_change_receiver {
 /// Null while nobody asks for pressure.
 extern constinit std::atomic<const memory_change_receiver*> memory_changes;
 
-/// Reports a change to `memory_changes`, if there is one.
 void send_memory_change(int device, std::int64_t bytes) noexcept;
 inline void note_memory_change(int device, std::int64_t bytes) noexcept {
   if (memory_changes.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
@@ -57,10 +53,9 @@ inline void note_memory_change(int device, std::int64_t bytes) noexcept {
 }
 
 /// Has `call` run once in this thread, when its outermost events_wait ends. Returns whether this is
-/// the first request in it; nothing if there is no events_wait: locks may be held.
+/// the first request in it; nothing without an events_wait, because locks may be held.
 [[nodiscard]] std::optional<bool> call_without_locks(void (*call)() noexcept) noexcept;
 
-/// As send_event(), which it calls only if an observer would see the event.
 inline void report_event(const event_origin& from, memory_event_kind kind,
                          const event_details& details) noexcept {
   if (is_observed_by(observer::subscription) ||
@@ -72,8 +67,8 @@ inline void report_event(const event_origin& from, memory_event_kind kind,
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// While one lives, events of its thread wait for its end, because a lock is held: a callback may
-/// use the library. Rings get them at once.
+/// While one lives, events of its thread for callbacks wait for its end, because a lock is held and
+/// a callback may use the library. Rings get them at once.
 class events_wait {
  public:
   events_wait() noexcept;
@@ -90,16 +85,15 @@ class events_wait {
   std::vector<waiting_event> waiting_;
 };
 
-/// While one lives, reports for the error handler and events of its thread wait for its end. It
-/// begins before a lock that functions of the program may need, and so ends after that.
+/// As events_wait, for reports to the error handler too. It begins before a lock that functions of
+/// the program may need, and so ends after that.
 class callbacks_wait {
   held_reports reports_;
   const reports_wait redirected_{reports_};
   const events_wait events_;
 };
 
-/// While one lives, events of its thread are not reported: those of probes, which hold a lock that
-/// a callback may need.
+/// While one lives, its thread reports no events: probes hold a lock that a callback may need.
 class events_pause {
  public:
   events_pause() noexcept;

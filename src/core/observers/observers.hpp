@@ -13,7 +13,6 @@ enum class observer : unsigned {
 
 extern constinit std::atomic<unsigned> observers;
 
-/// Returns whether there is any.
 [[nodiscard]] inline bool is_observed() noexcept {
   return observers.load(std::memory_order_relaxed) != 0;
 }

@@ -29,7 +29,6 @@ struct range_calls {
 };
 
 range_calls find_range_calls() noexcept {
-  // Not set in a program with rights of its own: its caller must not choose the library.
   const char* const asked = environment("HIPVMM_RANGES");
   if (asked == nullptr || std::string_view{asked} != "1") return {};
   for (const range_library& each : range_libraries) {

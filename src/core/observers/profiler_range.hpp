@@ -3,12 +3,11 @@
 
 namespace hipvmm::detail {
 
-/// A range of this thread in the timeline of AMD's or NVIDIA's profiler, while it lives. Does
-/// nothing unless HIPVMM_RANGES=1 is set and a library for it is found: ROCTx or NVTX. Only for
-/// slow paths, because each profiler makes its own of a range.
+/// A range of this thread in the timeline of AMD's or NVIDIA's profiler, if HIPVMM_RANGES=1 is set
+/// and ROCTx or NVTX is found. Only for slow paths: a profiler decides what a range costs.
 class profiler_range {
  public:
-  /// `name`: a string with static storage.
+  /// `name` has static storage.
   explicit profiler_range(const char* name) noexcept;
   ~profiler_range();
   profiler_range& operator=(profiler_range&&) = delete;

@@ -3,8 +3,7 @@
 
 #include "core/observers/observers.hpp"
 
-// Functions of the host provider (hipvmm/provider/host_control.h). Weak: the library is linked with
-// providers that lack them.
+// Of the host provider (hipvmm/provider/host_control.h). Weak: other providers lack them.
 extern "C" {
 [[gnu::weak]] int hipvmm_host_checks_order();
 [[gnu::weak]] int hipvmm_host_note_allocate(void* pointer, std::size_t bytes, void* stream);

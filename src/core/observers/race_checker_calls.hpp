@@ -6,11 +6,11 @@
 // The opaque struct behind hipStream_t.
 struct ihipStream_t;
 
-// The library's reports to the host provider's order checker (HIPVMM_HOST_CHECK=1). With any
-// other provider, and without the checker, none of these does anything. None throws.
+// Reports to the host provider's order checker (HIPVMM_HOST_CHECK=1). Without it, and with other
+// providers, these do nothing. None throws.
 namespace hipvmm::detail {
 
-/// Returns whether the checker judges how this process uses memory. Constant.
+/// Constant in a process.
 [[nodiscard]] bool is_order_checked() noexcept;
 
 /// While one lives, notes of the calling thread are not judged, and its work is not remembered.
@@ -22,8 +22,7 @@ class order_check_pause {
 };
 
 /// A resource of the library allocates part of its memory, for work of `stream` after this point;
-/// or frees it there. Default streams are those of the current device.
-/// Pre of note_deallocation: exactly these bytes were noted as allocated.
+/// or frees it there, exactly as noted. Default streams are those of the current device.
 void note_allocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
 void note_deallocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
 /// The same without a stream: the resource orders all work on the bytes itself.

@@ -45,7 +45,6 @@ std::size_t different_end(std::string_view from, std::string_view to) {
   return static_cast<std::size_t>(from.end() - equal);
 }
 
-/// Whether one has the other in it: maximum and maximum_bytes.
 bool contains_other(std::string_view a, std::string_view b) {
   const std::string_view shorter = a.size() < b.size() ? a : b;
   const std::string_view longer = a.size() < b.size() ? b : a;

@@ -7,13 +7,11 @@
 
 namespace hipvmm::detail {
 
-/// The valid name that a caller most likely meant by `wrong`, or an empty string. Dashes in front,
-/// case and - or _ make no difference.
+/// The valid name that a caller most likely meant, or "". Front dashes, case, - or _ are ignored.
 [[nodiscard]] std::string nearest_name(std::string_view wrong,
                                        const std::vector<std::string>& names);
 
-/// The end of a message about `wrong`: "did you mean size?", or without a near name "choose one of
-/// size, flag or name".
+/// The end of a message about `wrong`: "did you mean size?", or "choose one of size, flag or name".
 [[nodiscard]] std::string name_advice(std::string_view wrong,
                                       const std::vector<std::string>& names);
 

@@ -13,7 +13,6 @@ namespace detail {
 class event_receiver;
 }  // namespace detail
 
-/// The kind of an event of memory.
 enum class memory_event_kind : std::uint8_t {
   allocate,       ///< a pool allocated for a caller
   deallocate,     ///< a caller deallocated to a pool
@@ -28,14 +27,13 @@ enum class memory_event_kind : std::uint8_t {
 inline constexpr std::size_t memory_event_kind_count =
     static_cast<std::size_t>(memory_event_kind::out_of_memory) + 1;
 
-/// The name of the enumerator, a string with static storage.
+/// The enumerator's name, a string with static storage.
 [[nodiscard]] const char* to_string(memory_event_kind kind) noexcept;
 
 /// The layer that reports an event. A call may be reported by several: a pool that grows commits
 /// memory of its region, which maps a chunk.
 enum class memory_event_source : std::uint8_t { mapping, region, pool, vector };
 
-/// One event.
 struct memory_event {
   memory_event_kind kind;
   memory_event_source source;
@@ -49,17 +47,15 @@ struct memory_event {
   std::int64_t time_ns;    ///< of std::chrono::steady_clock
 };
 
-/// Receives the events of all pools, regions and vectors of this process while it lives. There is
-/// at most one.
+/// Receives the events of all pools, regions and vectors of this process. At most one exists.
 /// - Allocations and deallocations are those of vmm_pool_resource, arena_resource,
 ///   fixed_size_resource and binning_resource.
-/// - A deallocation has the time at which it began: by time, no address is allocated again before.
-/// - Destruction waits for callbacks that run in other threads, and may run beside threads that
-///   report.
+/// - A deallocation has the time at which it began, so its address is allocated again only later.
+/// - Destruction waits for callbacks in other threads, and may run beside threads that report.
 class memory_event_subscription {
  public:
-  /// Called in the thread that reports, with no lock of the library held; events that occur under
-  /// such a lock are delivered when it is released. Rules:
+  /// Called in the thread that reports, without a lock of the library: events that occur under a
+  /// lock are delivered when it is released.
   /// - It may call the library. Events that it causes itself are not reported, but counted as lost.
   /// - It must not end the subscription, nor wait for a thread that does.
   /// - Its exceptions are reported to the error handler.
@@ -68,19 +64,16 @@ class memory_event_subscription {
   /// Keeps the last `events_per_thread` events of each thread, 64 bytes each, for read().
   /// Throws: std::invalid_argument for 0; std::logic_error while there is another subscription.
   explicit memory_event_subscription(std::size_t events_per_thread = std::size_t{1} << 14);
-  /// Calls `receiver` for each event.
-  /// Throws: std::invalid_argument for an empty callback; as the other constructor.
+  /// Throws: std::invalid_argument for an empty `receiver`; as the other constructor.
   explicit memory_event_subscription(callback receiver);
   ~memory_event_subscription();
   memory_event_subscription& operator=(memory_event_subscription&&) = delete;
 
-  /// Takes out the events that are kept, of all threads, in the order of time. Empty with a
-  /// callback. One thread at a time reads. Threads that report do not wait.
+  /// Takes out the kept events of all threads, in the order of time; none with a callback. One
+  /// thread at a time may call it. Threads that report do not wait.
   [[nodiscard]] std::vector<memory_event> read();
-  /// Number of events so far that will never be delivered:
-  /// - overwritten before read(),
-  /// - caused by the callback itself,
-  /// - of threads that end, and lost to a shortage of host memory.
+  /// Number of events so far that will never be delivered: overwritten before read(), caused by the
+  /// callback itself, or of a thread that was ending or lacked host memory to keep them.
   [[nodiscard]] std::uint64_t lost() const noexcept;
 
  private:
