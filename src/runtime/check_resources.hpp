@@ -10,20 +10,18 @@
 
 namespace hipvmm::detail {
 
-/// Like check(), for a call that allocates `bytes` of `device` or file descriptors for them.
-/// - `bytes` is 0 if the call does not say how much it allocates, as for streams and events.
-/// - Throws out_of_memory if HIP reports it.
-/// - Throws out_of_memory, which names descriptors as the cause, for any failure of a process that
-///   has hardly a descriptor left. On ROCm 7.14 every chunk costs one, and the runtime reports a
-///   lack of descriptors as lack of memory (ROCm/rocm-systems#10604).
+/// Like check(), for a call that allocates `bytes` of `device` or descriptors for them. `bytes` is
+/// 0 if the call does not say how much, as for streams and events. Throws out_of_memory
+/// - if HIP reports it;
+/// - for any failure with hardly a descriptor left, which is then the cause: on ROCm 7.14 every
+///   chunk costs one, and their lack is reported as lack of memory (ROCm/rocm-systems#10604).
 void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
                      std::source_location where = std::source_location::current());
 
 /// Returns the retired bytes of `device`: they return to it when work under way is done.
 using retired_bytes_function = std::size_t (*)(device_ref device);
 
-/// Sets the function that returns the retired bytes for the message of out_of_memory. The layer
-/// that retires memory sets it when it first does.
+/// For the message of out_of_memory. The layer that retires memory sets it when it first does.
 void set_retired_bytes_function(retired_bytes_function function) noexcept;
 
 }  // namespace hipvmm::detail

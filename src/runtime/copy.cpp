@@ -29,13 +29,11 @@ namespace {
 // Pageable host memory up to this size is staged by HIP without waiting for the stream.
 constexpr std::size_t staging_bytes = std::size_t{64} << 10;
 
-/// The memory on one side of a copy or fill.
 struct copy_side {
   const void* address;
   std::optional<device_ref> named;  ///< the device that a copy between devices names
 };
 
-/// A copy or fill that HIP was asked for.
 struct copy_request {
   stream_ref stream;
   copy_side destination;
@@ -126,7 +124,6 @@ const char* first_unknown(const char* begin, const char* end) {
   return unknown;
 }
 
-/// The fault of the side called `what`; empty if none is known.
 std::string side_defect(const char* what, const copy_side& side, std::size_t bytes,
                         std::optional<device_ref> user, bool is_written) {
   const auto* at = static_cast<const char*>(side.address);
@@ -194,8 +191,8 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   if (found.defects.empty()) add_for("source", *request.source, request.destination);
 }
 
-/// Throws hip_error for a copy or fill that HIP refused. The text names its addresses, bytes and
-/// stream, the memory that HIP reports there, and a remedy. Clears HIP's last error.
+/// Throws hip_error. The text names the addresses, bytes and stream of the request, the memory that
+/// HIP reports there, and a remedy. Clears HIP's last error.
 [[noreturn]] void throw_copy_failure(hipError_t result, const char* call,
                                      const copy_request& request, std::source_location where) {
   findings found;
@@ -214,13 +211,11 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   detail::throw_failure(result, call, text, where);
 }
 
-/// Like check(), for a copy or fill. Costs a comparison if `result` is hipSuccess.
 void check_copy(hipError_t result, const char* call, const copy_request& request,
                 std::source_location where = std::source_location::current()) {
   if (result != hipSuccess) throw_copy_failure(result, call, request, where);
 }
 
-/// Throws hip_error for a fill that HIP refused.
 void check_fill(hipError_t result, const char* call, stream_ref stream, const void* destination,
                 std::size_t bytes) {
   check_copy(result, call, {stream, {destination, {}}, {}, bytes});
@@ -242,7 +237,6 @@ Word first_word(const void* pattern) {
   return word;
 }
 
-/// Fills `count` words of 4 bytes with the first of `pattern`.
 void fill_words(stream_ref stream, void* destination, const void* pattern, std::size_t count) {
   check_fill(hipMemsetD32Async(destination, first_word<std::int32_t>(pattern), count, stream.get()),
              "hipMemsetD32Async", stream, destination, 4 * count);

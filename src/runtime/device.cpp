@@ -302,7 +302,7 @@ std::size_t most_memory(device_ref device) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 bool has_context(device_ref device) noexcept {
-  // AMD has no such contexts and takes all work at once; there it says which device is current.
+  // On AMD the answer would be which device is current.
   try {
     if (!rules_of_runtime().has_contexts) return true;
   } catch (const hip_error&) {

@@ -13,36 +13,33 @@
 
 namespace hipvmm::detail {
 
-/// The device's UUID, or none if the runtime reports none.
 std::optional<device_uuid> find_uuid(device_ref device);
-/// Returns whether HIP's bytes are the UUID of a device. They are not if they are all zero, and
-/// on AMD if ROCr knows none.
+/// Whether HIP's bytes are a UUID: not if all are zero, nor on AMD if ROCr knows none.
 bool names_device(const device_uuid& uuid);
 
-/// Returns the result of hipDriverGetVersion. Its numbers on AMD are of other kinds in some
-/// releases: use them only for display and for comparison with themselves.
+/// hipDriverGetVersion. On AMD some releases report numbers of other kinds: use them only for
+/// display and for comparison with themselves.
 int driver_version();
 
-/// Returns whether the process has used the device. False only on NVIDIA, if nobody has made its
-/// primary context: then it has no work, and a call with it current would make one, which takes
-/// hundreds of MiB of the device. True if HIP does not answer.
+/// Whether the process has used the device. False only on NVIDIA, without a primary context: then
+/// the device has no work, and a call with it current would make a context, which takes hundreds of
+/// MiB. True if HIP does not answer.
 [[nodiscard]] bool has_context(device_ref device) noexcept;
 
 /// Calls hipDeviceSynchronize, which device_ref::synchronize() avoids. Throws: hip_error.
 void synchronize_device(device_ref device);
 inline constexpr std::size_t bytes_of_wait_by_free = 1;
-/// Waits for all work of `device` by freeing a small allocation. Returns false, without a wait,
-/// if no memory of the device is free. Defined with hipFree. Throws: hip_error.
+/// Waits for all work of `device` by freeing a small allocation. Returns false, without a wait, if
+/// no memory of the device is free. Throws: hip_error.
 [[nodiscard]] bool wait_by_free(device_ref device);
-/// Number of calls of wait_by_free() that have ended, in any thread.
+/// Number of wait_by_free() calls that have ended, in any thread.
 [[nodiscard]] std::uint64_t waits_by_free() noexcept;
 /// Waits until a wait_by_free() for the device of `of` ends in another thread. Returns false at
-/// once if no thread is in one, or if its small allocation can't be all that the request lacks.
+/// once if none runs, or if its small allocation can't be all that the request lacks.
 [[nodiscard]] bool outlast_wait_by_free(const shortage& of) noexcept;
-/// wait_by_free() with pinned memory: on NVIDIA hipHostFree waits as hipFree does, and a full
-/// device does not refuse it. Defined with hipHostFree.
+/// wait_by_free() by pinned memory, on NVIDIA, whose hipHostFree waits too: works on a full device.
 [[nodiscard]] bool wait_by_host_free(device_ref device);
-/// The wait of both, by two functions of HIP, which messages name.
+/// Both of them, by two functions of HIP, which messages name.
 [[nodiscard]] bool wait_by_release(device_ref device, hipError_t (*allocate)(void** pointer),
                                    const char* allocates, hipError_t (*release)(void* pointer),
                                    const char* releases);
@@ -51,7 +48,7 @@ inline constexpr std::size_t bytes_of_wait_by_free = 1;
 /// as HIP's own functions for memory do. Throws: hip_error.
 void bind_context();
 
-/// Makes `device` current for the calling thread. Throws: std::invalid_argument; hip_error.
+/// Throws: std::invalid_argument; hip_error.
 void make_current(device_ref device);
 
 /// Makes `device` current while it lives, if there is one; reports a failure, and goes on.
@@ -68,9 +65,8 @@ class tried_device {
 /// The number of lanes that run in lockstep: 64 on CDNA, 32 on RDNA and NVIDIA.
 int warp_size_of(device_ref device);
 
-/// Memory that a program may count on: the total, and on a device that shares the host's memory
-/// also the free memory. There ROCm may report as the total the memory of the firmware, and more
-/// as free (ROCm/hip#3892).
+/// Memory that a program may count on: the total, or on a device that shares the host's memory the
+/// free memory if that is more, because ROCm may report the firmware's as total (ROCm/hip#3892).
 [[nodiscard]] std::size_t usable_memory(device_ref device);
 /// Memory that no request exceeds: usable_memory(), and on such a device all memory of the host.
 [[nodiscard]] std::size_t most_memory(device_ref device);

@@ -17,8 +17,8 @@ namespace {
 std::atomic<bool> counts_ending_streams{true};
 std::atomic<std::optional<bool>> free_waits{};
 
-/// One lock for each device: shared by waits for it, held alone while a stream ends that may be
-/// overlooked. Devices beyond the array share locks, which costs time and nothing else.
+/// One lock for each device: shared by waits for it, held alone while a stream ends that they may
+/// miss. Devices beyond the array share locks, which costs only time.
 struct device_gates {
   std::array<std::shared_mutex, 64> locks;
   // Shared by searches of pools, held alone while one is created or destroyed.

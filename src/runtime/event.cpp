@@ -23,9 +23,9 @@ using detail::check;
 
 namespace detail {
 
-/// The points of an event's last recording, as many as fit, and the others in the next of these.
-/// One thread at a time writes them, and whoever reads them meanwhile finds out by the event's
-/// state: each value is stored after that has changed.
+/// The points of an event's last recording, and further blocks of points if they do not fit. One
+/// thread at a time writes them. A thread that reads meanwhile finds that out by the event's state,
+/// because each value is stored after the state has changed.
 struct recorded_points {
   struct one {
     std::atomic<watch_place*> place{nullptr};
@@ -105,8 +105,8 @@ event_recording::event_recording(const event& recorded, stream_ref stream) noexc
 }
 
 event_recording::~event_recording() {
-  // Nobody else writes: a writer that began before had ended, and one that began since does not.
-  // Then the state has come further, and this is of no use to anybody.
+  // No other thread writes: earlier writers had ended, and a later one sees this recording under
+  // way and has no points. If the state has changed since, nobody can use these points.
   const std::uint64_t own = (state_ / recorded_order::one_recording) + 1;
   if (has_succeeded_ && !points_.empty())
     report_exceptions([&] { write(points_, own, order_.points_); });

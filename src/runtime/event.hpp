@@ -12,16 +12,15 @@ namespace hipvmm::detail {
 /// Records an event like event::record(), without notifying watchers.
 void record_without_notify(const event& recorded, stream_ref stream);
 
-/// Whether `stream` is known to be idle; not if a capture beside it forbids the query.
-/// Pre: it is not captured. Throws: hip_error.
+/// Whether `stream` is known to be idle; false if a capture beside it forbids the query. Pre: it is
+/// not captured. Throws: hip_error.
 [[nodiscard]] bool is_idle(stream_ref stream);
-/// Whether `stream` is idle where no event may be recorded then:
+/// Whether to record no event in `stream`, because it is idle:
 /// runtime_rules::queries_stream_before_record. Pre: it is not captured. Throws: hip_error.
 [[nodiscard]] bool needs_no_event(stream_ref stream);
 
-/// Scope around a call that records an event in `stream`. The watchers' points of the stream are
-/// stored in the event, unless another thread records it meanwhile: then it is unknown which record
-/// the event holds.
+/// Scope around a call that records an event in `stream`. Stores the watchers' points of the stream
+/// in the event, unless another thread records it meanwhile: then its record is not known.
 class event_recording {
  public:
   event_recording(const event& recorded, stream_ref stream) noexcept;
@@ -36,10 +35,9 @@ class event_recording {
   bool has_succeeded_ = false;
 };
 
-/// Constructed before a call that waits for an event or queries it. After the call has succeeded,
-/// the watchers are notified of the order, if it is known:
-/// - the event was last recorded through the library, and not again meanwhile;
-/// - nobody else has its handle.
+/// Made before a call that waits for an event or queries it. After its success the watchers are
+/// notified of the order, if it is known: the event was last recorded through the library, not
+/// again meanwhile, and nobody else has its handle.
 class event_use {
  public:
   explicit event_use(const event& used) noexcept;

@@ -10,18 +10,15 @@
 namespace hipvmm::detail {
 
 /// Makes HIP call `function` after the work of `stream`, in a thread of HIP, with false if HIP says
-/// that this work failed. `function` must not call HIP and must not throw.
-/// Throws: hip_error.
+/// that this work failed. `function` must not call HIP and must not throw. Throws: hip_error.
 void add_host_function(stream_ref stream, std::function<void(bool succeeded)> function);
 
 /// Waits until HIP's own thread has released all work that had finished before the call. AMD's
 /// runtime has one such thread in a process: it serves finished signals and runs host functions.
-/// - Two host functions run in a row: the first may overtake signals that finished before it; the
-///   second begins after the thread has processed all of them.
-/// - Returns false when `limit` is over, as after another host function that takes long. The stream
-///   that was made for this is not destroyed then. Its making is not counted: HIP takes long for
-///   the first stream of a process.
-/// Throws: hip_error.
+/// Two host functions run in a row, because the first may overtake signals that finished before it.
+/// Returns false after `limit`, as behind a host function that takes long, and then does not
+/// destroy its stream, whose creation is not counted: the first of a process takes long. Throws:
+/// hip_error.
 [[nodiscard]] bool outlast_handlers(device_ref device, std::chrono::milliseconds limit);
 
 }  // namespace hipvmm::detail

@@ -17,7 +17,7 @@
 namespace hipvmm {
 namespace {
 
-// The lack of HIP if it reports "not supported".
+// The reason if HIP reports "not supported".
 constexpr const char* no_xnack =
     "it moves no memory of the host's own here; use managed memory, or HSA_XNACK=1 where an AMD "
     "GPU can";
@@ -82,7 +82,6 @@ std::vector<memory_location> to_locations(const std::vector<int>& places) {
   return result;
 }
 
-// Every device and the host.
 std::vector<int> room_for_all_places() {
   return std::vector<int>(static_cast<std::size_t>(device_count()) + 1, hipInvalidDeviceId);
 }
@@ -171,8 +170,7 @@ range_attributes attributes_of_range(const void* pointer, std::size_t bytes) {
   int preferred = hipInvalidDeviceId;
   int last_prefetch = hipInvalidDeviceId;
   std::vector<int> places = room_for_all_places();
-  // ROCm 6.4 takes the first size for the number of attributes: there are four, and the first has
-  // four bytes.
+  // ROCm 6.4 takes the first size for the number of attributes; here both are four.
   std::array<hipMemRangeAttribute, 4> wanted{
       hipMemRangeAttributeReadMostly, hipMemRangeAttributePreferredLocation,
       hipMemRangeAttributeLastPrefetchLocation, hipMemRangeAttributeAccessedBy};

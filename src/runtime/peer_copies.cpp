@@ -22,7 +22,6 @@ namespace {
 constexpr std::size_t most_devices = 256;
 
 using flags = std::array<std::atomic<bool>, most_devices>;
-// Begins as false everywhere: static storage.
 std::array<flags, most_devices> copied;
 
 std::size_t index_of(device_ref device) noexcept {
@@ -38,7 +37,6 @@ bool reaches(device_ref user, device_ref owner) {
   return user == owner || user.can_access_peer(owner);
 }
 
-/// Which devices of the machine are linked, asked once.
 struct machine_links {
   bool any = false;
   bool all = true;
@@ -133,7 +131,6 @@ device_ref owner_for(device_ref carrier, device_ref owner, const void* at) {
                     text_of(owner)};
 }
 
-/// Throws: unsupported if a copy in a stream of `carrier` lacks a link.
 void refuse_missing_link(device_ref carrier, device_ref one, device_ref other) {
   const auto missing = missing_link(carrier, one, other);
   if (!missing) return;

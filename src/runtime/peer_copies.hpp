@@ -12,18 +12,17 @@
 
 // Records which devices have exchanged memory by copies of the library, and refuses copies and
 // fills over links that AMD's runtime misses (runtime_rules). A copy between two devices needs no
-// access right, because it may go through the host, and its stream may belong to either device.
+// access right, because it may go through the host; its stream may belong to either device.
 namespace hipvmm::detail {
 
 /// Records for the life of the process that a copy between memory of both devices was submitted.
 void note_peer_copy(device_ref one, device_ref other) noexcept;
 
-/// Returns whether a copy between two devices may end the process because some devices are linked
-/// and others not, as runtime_rules say.
+/// Whether a copy between two devices may end the process, because not all are linked.
 [[nodiscard]] bool copies_need_links();
 
-/// Returns the two devices without the link that a copy between memory of `one` and of `other` in
-/// a stream of `carrier` needs: it would end the process. Empty if none is missing.
+/// Returns the two devices without the link that a copy between memory of `one` and of `other` in a
+/// stream of `carrier` needs, if one is missing: the copy would end the process.
 [[nodiscard]] std::optional<std::pair<device_ref, device_ref>> missing_link(device_ref carrier,
                                                                             device_ref one,
                                                                             device_ref other);
@@ -34,25 +33,21 @@ struct failed_look {
   const char* call = "";
 };
 
-/// Throws: unsupported, which names the devices, if a copy between memory of both in `stream` would
-/// end the process. Returns the failure if HIP does not tell the device of `stream`: the caller
-/// must report it instead of the copy.
+/// Throws: unsupported, naming the devices, if a copy between memory of both in `stream` would end
+/// the process. The caller must report a returned failure: HIP did not tell the stream's device.
 [[nodiscard]] failed_look require_links(stream_ref stream, device_ref one, device_ref other);
-/// The same by the devices that own the memory of the two ranges, part by part. No HIP call unless
-/// copies_need_links().
+/// The same by the owners of the two ranges, part by part. No HIP call unless copies_need_links().
 [[nodiscard]] failed_look require_links(stream_ref stream, const void* destination,
                                         const void* source, std::size_t bytes);
 
-/// copy_async() without a look at links: of memory of one device, or of devices that all reach each
-/// other, in a stream of one of them.
+/// copy_async() without require_links(), for linked devices and a stream of one of them.
 void copy_among_linked(stream_ref stream, void* destination, const void* source, std::size_t bytes);
 
 /// The same for a fill of a range, part by part. No HIP call if all devices are linked.
 [[nodiscard]] failed_look require_link_to(stream_ref stream, const void* destination,
                                           std::size_t bytes);
 
-/// Returns the first device after ordinal `after` that note_peer_copy() named together with
-/// `device`.
+/// Returns the first device after ordinal `after` that note_peer_copy() named with `device`.
 [[nodiscard]] std::optional<device_ref> next_copied_with(device_ref device, int after) noexcept;
 
 }  // namespace hipvmm::detail

@@ -10,11 +10,9 @@
 
 namespace hipvmm::detail {
 
-/// Returns the device with the memory that `pointer` is in, from hipMalloc, a pool or a mapping.
-/// Empty for host memory, managed memory and memory unknown to HIP.
+/// Returns the device of memory from hipMalloc, a pool or a mapping; empty for all other memory.
 [[nodiscard]] std::optional<device_ref> device_of_memory(const void* pointer);
 
-/// The report of hipPointerGetAttributes about an address.
 enum class pointer_kind {
   device,     ///< from hipMalloc, a pool or a mapping
   pinned,     ///< memory of the host that HIP knows
@@ -42,8 +40,7 @@ struct pointer_memory {
 [[nodiscard]] hipError_t query_range(const void* pointer, const void*& base,
                                      std::size_t& bytes) noexcept;
 
-/// Returns the end of the allocation or mapping that `pointer` is in; null if HIP does not know.
-/// Pre: memory_at(pointer) is of a device.
+/// Returns null if HIP does not know the end. Pre: memory_at(pointer) is of a device.
 [[nodiscard]] const void* end_of_memory(const void* pointer) noexcept;
 
 }  // namespace hipvmm::detail

@@ -3,8 +3,7 @@
 
 namespace hipvmm::detail {
 
-/// Returns the result of hipRuntimeGetVersion: HIP's number on AMD, CUDA's on NVIDIA.
-/// Throws: hip_error.
+/// hipRuntimeGetVersion: HIP's number on AMD, CUDA's on NVIDIA. Throws: hip_error.
 int runtime_version();
 
 /// The rules that the library follows because of the version of the runtime: the only place that
@@ -19,28 +18,25 @@ struct runtime_rules {
   bool imports_descriptor_by_value = is_cuda || is_at_least(7, 1);
 
   // From ROCm 6.1, the first with addresses, to 6.4, hipMemAddressFree leaves the record of the
-  // addresses to the last command that used them: late_record and unwaited_stream in
-  // docs/guides/rocm.md. Observed on 6.4.3, not on 7.2.4; releases between were not run.
+  // addresses to the last command that used them (late_record and unwaited_stream in
+  // docs/guides/rocm.md). Observed on 6.4.3, not on 7.2.4; releases between were not run.
   bool wait_before_address_free = is_at_least(6, 1) && !is_at_least(7, 0);
 
-  // hipMemAddressFree that fails with hipErrorUnknown, as AMD's runtime reports from 6.3 on, has
-  // dropped HIP's record of the addresses: a second call for them crashes up to 7.2, and is
-  // InvalidValue from 7.14 on (ROCm/clr, hip_vm.cpp).
+  // If AMD's hipMemAddressFree fails with hipErrorUnknown, as from 6.3 on, HIP's record is gone: a
+  // second call crashes up to 7.2, and is InvalidValue from 7.14 on (ROCm/clr, hip_vm.cpp).
   bool forgets_refused_addresses = is_at_least(6, 3);
 
-  // From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access:
-  // docs/guides/rocm.md, from the source. There is no probe for it: that would need work that can
-  // be delayed.
+  // From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access
+  // (docs/guides/rocm.md, from the source). A probe would need work that can be delayed.
   bool unmap_waits = is_at_least(7, 14);
 
-  // On AMD's runtime 7.2.4 an event behind a copy to the host in one of several streams passed
-  // while the copy ran, as the stand-in for ROCr reported at the unmap behind it. Why, and whether
-  // a GPU and other releases do so, is not known: suspend() relies on none of AMD's.
-  // docs/guides/rocm.md.
+  // On AMD's 7.2.4 an event behind a copy to the host, in one of several streams, passed while the
+  // copy ran, as the stand-in for ROCr reported at the unmap (docs/guides/rocm.md). The cause is
+  // not known, nor whether GPUs and other releases do so: suspend() relies on none of AMD's.
   bool events_cover_copies = !is_at_least(5, 7);
 
   // From ROCm 7.14 on the owner reads other pages between the grant of a peer and its own grant,
-  // which is last: the order of grants in docs/guides/rocm.md.
+  // which is last ("order of grants" in docs/guides/rocm.md).
   bool wait_before_grant = is_at_least(7, 14);
 
   // trait::reports_failed_map, where no process can be started for its probe.
@@ -74,13 +70,13 @@ struct runtime_rules {
   // CUDA's hipFree and hipHostFree wait for the device. Of AMD's hipFree a probe finds out.
   bool frees_wait = is_cuda;
 
-  // AMD's runtime refuses the handle of a stream that was destroyed. CUDA's driver does not always
-  // check its handles, which are addresses, and may crash.
+  // AMD's runtime refuses handles of destroyed streams. CUDA's handles are addresses, which its
+  // driver does not always check, and may crash.
   bool refuses_ended_streams = !is_cuda;
 
-  // AMD's runtime crashes if an event is queried while its record completes
-  // (docs/guides/rocm.md), as that of an idle stream does at once: the stream is queried first. On
-  // NVIDIA's that query would cost a capture that another thread begins meanwhile.
+  // AMD's runtime crashes if an event is queried while its record completes (docs/guides/rocm.md),
+  // as that of an idle stream does at once: the stream is queried first. On NVIDIA that query would
+  // invalidate a capture that another thread begins meanwhile.
   bool queries_stream_before_record = !is_cuda;
 
   // query_beside_destroy, event_of_ended_stream and wait_beside_destroy in docs/guides/rocm.md.
@@ -91,7 +87,7 @@ struct runtime_rules {
   }
 };
 
-/// The rules of the runtime of this process, which is asked once. Throws: hip_error.
+/// Throws: hip_error.
 [[nodiscard]] const runtime_rules& rules_of_runtime();
 
 }  // namespace hipvmm::detail

@@ -19,16 +19,13 @@ namespace hipvmm::detail {
 /// Throws: std::invalid_argument, for `function`, if `stream` is being captured.
 void require_not_captured(const char* function, stream_ref stream);
 
-/// The device that does the work of `stream`; empty if HIP does not say. Declared here, defined
-/// with copies, which name it in their messages. Throws: as device_ref::current(), for a default
-/// stream.
+/// Returns the device that does the work of `stream`; empty if HIP does not say. Throws: as
+/// device_ref::current(), for a default stream.
 [[nodiscard]] std::optional<device_ref> device_of_stream(stream_ref stream);
 
-/// Scope around hipStreamDestroy. It acts if waits for a device miss a stream that is being
-/// destroyed.
-/// - The constructor waits for the stream.
-/// - If that is impossible, as for a captured stream, the first call of begin() blocks until
-///   nobody waits for the device. No wait for the device begins until this object is destroyed.
+/// Scope around hipStreamDestroy, if waits for a device miss a stream that is being destroyed. The
+/// constructor waits for the stream. If that is impossible, as for a captured stream, the first
+/// begin() blocks until nobody waits for the device, and no such wait begins until the scope ends.
 class stream_end {
  public:
   stream_end(stream_ref stream, device_ref device) noexcept;

@@ -37,13 +37,11 @@ struct registry {
   std::uint64_t last_number = 0;
 };
 
-/// Never destroyed: streams and events may end when the program does.
 registry& all() {
   static never_destroyed<registry> made;
   return made.get();
 }
 
-/// The streams that report their ends.
 struct reporting_streams {
   std::mutex mutex;
   std::unordered_set<ihipStream_t*> handles;
@@ -54,7 +52,6 @@ struct reporting_streams {
   }
 };
 
-/// Never destroyed, as all().
 reporting_streams& reporting() {
   static never_destroyed<reporting_streams> made;
   return made.get();
@@ -98,8 +95,7 @@ void notify_all(const watched_points& points, Notify notify) {
   }
 }
 
-/// A failure here occurs in the call that the points are for as well, which reports it: until then
-/// the stream has none.
+/// A failure here occurs in the call that the points are for too, which reports it: no points then.
 bool may_be_captured(ihipStream_t* stream) {
   try {
     return is_captured(stream);

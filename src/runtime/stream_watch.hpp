@@ -4,7 +4,6 @@
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
 
-// The opaque struct behind hipStream_t.
 struct ihipStream_t;
 
 namespace hipvmm::detail {
@@ -16,12 +15,10 @@ struct stream_point {
   std::uint64_t count = 0;
 };
 
-/// Interface for learning the order of streams from calls of hipvmm's streams and events.
-/// - Called in the threads that make these calls, several at once, and under no lock of this
-///   module.
-/// - Not called for streams in a capture.
-/// - Destroy it only when none of its functions runs: the destroying thread must not hold locks
-///   that they take.
+/// Interface for learning the order of streams from calls of hipvmm's streams and events, except
+/// for streams in a capture. Called in the threads that make these calls, several at once, and
+/// under no lock of this module. It ends only while none of its functions runs: the destroying
+/// thread must not hold locks that they take.
 class stream_watcher {
  public:
   virtual ~stream_watcher() = default;
@@ -33,13 +30,12 @@ class stream_watcher {
   /// Work submitted to `waiter` from now on is ordered after that point.
   virtual void add_dependency(ihipStream_t* waiter, const stream_point& point) = 0;
   virtual void note_passed(const stream_point& point) = 0;
-  /// `stream` will be destroyed, also when this throws. Its handle may be reused for another
-  /// stream.
+  /// `stream` will be destroyed, also when this throws. Its handle may be used again.
   virtual void note_end(ihipStream_t* stream) = 0;
 };
 
 void watch_streams(stream_watcher& watcher);
-/// Ends the watch. When this returns, none of the watcher's functions runs or is called any more.
+/// When this returns, none of the watcher's functions runs or is called any more.
 void end_watch(stream_watcher& watcher) noexcept;
 
 struct watch_place;
@@ -51,17 +47,15 @@ struct watched_point {
 /// Usually there is one watcher or none.
 using watched_points = boost::container::small_vector<watched_point, 2>;
 
-/// Returns whether there is a watcher; without one, nothing need be recorded.
 [[nodiscard]] bool is_any_watched() noexcept;
-/// Adds the watchers' points of `stream`, unless it is captured. `poll`: as
-/// stream_watcher::point_of.
+/// Adds the watchers' points of `stream`, unless it is captured.
 void add_points_of(ihipStream_t* stream, bool poll, watched_points& points);
 /// Calls add_dependency() or note_passed() of the watchers that made the points and still watch.
 void add_dependency(const watched_points& points, ihipStream_t* waiter);
 void note_passed(const watched_points& points);
 
-/// Constructed before a call that waits for all of a stream, or queries it. After the call has
-/// succeeded, note_passed() notifies the watchers.
+/// Made before a call that waits for all of a stream, or queries it. After the call's success
+/// note_passed() notifies the watchers.
 class stream_use {
  public:
   /// `poll`: the call queries and does not wait.
@@ -72,12 +66,12 @@ class stream_use {
   watched_points points_;
 };
 
-/// Records that `stream` reports its end by one of the two calls below it. Throws: std::bad_alloc.
+/// Throws: std::bad_alloc.
 void note_stream_begin(ihipStream_t* stream);
-/// `stream` will be destroyed: its watchers are called.
+/// `stream` will be destroyed.
 void note_stream_end(ihipStream_t* stream) noexcept;
-/// `stream` goes to the program, and nobody will be told of its end. Its watchers are called as for
-/// the end if a handle cannot be used after that.
+/// `stream` goes to the program, and nobody will be told of its end. For watchers this is its end
+/// if a handle cannot be used after that.
 void note_stream_release(ihipStream_t* stream) noexcept;
 [[nodiscard]] bool reports_its_end(ihipStream_t* stream);
 

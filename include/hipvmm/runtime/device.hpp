@@ -12,8 +12,8 @@
 
 namespace hipvmm::detail {
 
-/// The library of these headers' version defines it. Each program refers to it, so that one that
-/// was compiled with headers of another version does not link, or is not loaded.
+/// Defined by the library of the same version only: a program compiled with the headers of another
+/// version does not link, or is not loaded.
 extern const char HIPVMM_DETAIL_INTERFACE;
 [[gnu::used]] static const char* const interface_of_headers = &HIPVMM_DETAIL_INTERFACE;
 
@@ -21,9 +21,8 @@ extern const char HIPVMM_DETAIL_INTERFACE;
 
 namespace hipvmm {
 
-/// The 16 bytes by which HIP names a device, as hipDeviceGetUuid reports them. They are the same in
-/// every process of a machine, whatever ordinals HIP_VISIBLE_DEVICES and its like give the devices
-/// there. `device_ref::uuid()` and `device_with_uuid` convert.
+/// The 16 bytes by which HIP names a device (hipDeviceGetUuid). They are the same in every process
+/// of a machine, whatever ordinals HIP_VISIBLE_DEVICES and its like give the devices there.
 struct device_uuid {
   std::array<unsigned char, 16> bytes{};
 
@@ -36,62 +35,53 @@ struct device_uuid {
   }
 };
 
-/// Formats a UUID as the vendor's tools do:
-/// - AMD, with 16 bytes of letters and digits: these behind "GPU-", as rocminfo and
-///   HIP_VISIBLE_DEVICES write it, "GPU-9c5d1a0be6f73482".
-/// - NVIDIA, other bytes: hexadecimal in five groups, as nvidia-smi and CUDA_VISIBLE_DEVICES write
-///   it, "GPU-01234567-89ab-cdef-0123-456789abcdef".
+/// Formats a UUID as the vendor's tools and HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES write it:
+/// - 16 letters and digits (AMD): "GPU-9c5d1a0be6f73482";
+/// - other bytes (NVIDIA): hexadecimal in five groups, "GPU-01234567-89ab-cdef-0123-456789abcdef".
 [[nodiscard]] std::string to_string(const device_uuid& uuid);
 
-/// Names a device by its HIP ordinal. It owns nothing, and construction does not check the ordinal.
-/// Functions that use a device that does not exist throw std::invalid_argument, which names the
-/// ordinal.
+/// Names a device by its HIP ordinal, which construction does not check. Functions that use a
+/// device that does not exist throw std::invalid_argument, which names the ordinal.
 class device_ref {
  public:
   explicit constexpr device_ref(int ordinal) noexcept : ordinal_{ordinal} {}
 
-  /// The calling thread's current device.
   /// Throws: unsupported when there is no HIP device; the message says how to run without one.
   [[nodiscard]] static device_ref current();
 
   [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
 
   [[nodiscard]] std::string name() const;
-  /// The UUID, which names the device to other processes.
   /// Throws: unsupported if the runtime reports none, as AMD's does if ROCr knows none.
   [[nodiscard]] device_uuid uuid() const;
-  /// Total memory of the device in bytes, as HIP reports it. On an APU that may be only the
-  /// memory set aside by the firmware: less than free_memory().
+  /// Bytes, as HIP reports them: on an APU perhaps only the firmware's, less than free_memory().
   [[nodiscard]] std::size_t total_memory() const;
-  /// Free memory of the device in bytes at this moment, as hipMemGetInfo reports it. Memory that
-  /// chunk_cache::shared() keeps is not free.
+  /// Bytes, as hipMemGetInfo reports them. Memory that chunk_cache::shared() keeps is not free.
   [[nodiscard]] std::size_t free_memory() const;
-  /// Returns whether this device can access `peer`'s memory. A device can access its own.
+  /// True for the device itself.
   [[nodiscard]] bool can_access_peer(device_ref peer) const;
   /// Grants this device access to all memory that hipMalloc allocates on `peer`, now and later.
+  /// Mapped chunks have rights of their own.
   /// - HIP has this right for the whole process only.
   /// - It is permanent: revoking it could disturb other code that relies on it.
-  /// - Mapped chunks have rights of their own.
   /// Throws: hip_error without a link.
   void enable_peer_access(device_ref peer) const;
-  /// Returns whether the runtime reports virtual memory management on the device. Also true if
-  /// the runtime cannot report it (HIP before 5.3).
+  /// As the runtime reports; true if it cannot report it (HIP before 5.3).
   [[nodiscard]] bool supports_virtual_memory() const;
-  /// Returns whether the runtime reports stream-ordered pools (hipMallocAsync).
+  /// As the runtime reports: stream-ordered pools (hipMallocAsync).
   [[nodiscard]] bool supports_memory_pools() const;
-  /// Returns whether memory of hipMallocManaged migrates. If it does not, AMD allocates pinned
-  /// host memory instead.
+  /// Whether memory of hipMallocManaged migrates. Otherwise AMD allocates pinned host memory.
   [[nodiscard]] bool supports_managed_memory() const;
-  /// Returns whether host and device may use managed memory at the same time, and it can be moved
-  /// and advised about (AMD: HMM).
+  /// Whether host and device may use managed memory at once; it moves and takes advice (AMD: HMM).
   [[nodiscard]] bool supports_concurrent_managed_access() const;
-  /// Returns whether the device can access all host memory, as malloc allocates it (AMD: XNACK on).
+  /// Whether the device can access all host memory, as malloc allocates it (AMD: XNACK on).
   [[nodiscard]] bool supports_pageable_access() const;
   /// Waits until all work submitted to the device has finished, in streams of other libraries too.
-  /// If hipFree waits for the device, captures are kept and none forbids the wait; on NVIDIA calls
-  /// of other threads that submit work wait meanwhile, as beside hipFree.
-  /// Throws: hip_error; otherwise hipErrorStreamCaptureUnsupported if a stream is being captured,
-  /// and the capture is lost.
+  /// - If hipFree waits for the device, captures are kept and none forbids the wait. On NVIDIA
+  ///   other threads' calls that submit work wait meanwhile, as beside hipFree.
+  /// - Otherwise a stream that is being captured loses its capture, and the call throws hip_error
+  ///   (hipErrorStreamCaptureUnsupported).
+  /// Throws: hip_error.
   void synchronize() const;
 
   friend constexpr bool operator==(device_ref a, device_ref b) noexcept {
@@ -106,28 +96,23 @@ class device_ref {
   int ordinal_;
 };
 
-/// Number of HIP devices; zero when there is none.
-/// Throws: hip_error when the runtime itself failed.
+/// Zero without a HIP device. Throws: hip_error when the runtime itself failed.
 [[nodiscard]] int device_count();
 
-/// The device of this process that has `uuid`, or none if the process does not see it. The text
-/// is that of to_string(device_uuid), letter by letter.
-/// Throws: hip_error when the runtime itself failed.
+/// The device with `uuid`, or none if the process does not see it. The text is that of
+/// to_string(device_uuid), letter by letter. Throws: hip_error when the runtime itself failed.
 [[nodiscard]] std::optional<device_ref> device_with_uuid(const device_uuid& uuid);
 [[nodiscard]] std::optional<device_ref> device_with_uuid(std::string_view uuid);
 
-/// Free and total memory in bytes, in this order, of `device` or of the current device, at this
-/// moment and as hipMemGetInfo reports them.
+/// Free and total bytes, in this order, of the current device or of `device` (hipMemGetInfo).
 [[nodiscard]] std::pair<std::size_t, std::size_t> available_device_memory();
 [[nodiscard]] std::pair<std::size_t, std::size_t> available_device_memory(device_ref device);
 
-/// Returns `percent` of the free memory of `device` or of the current device, to size a pool. In
-/// bytes, rounded down to a multiple of 256.
-/// Throws: std::invalid_argument unless 0 <= `percent` <= 100.
+/// `percent` of the free memory, to size a pool: bytes, rounded down to a multiple of 256. Throws:
+/// std::invalid_argument unless 0 <= `percent` <= 100.
 [[nodiscard]] std::size_t percent_of_free_device_memory(int percent);
 [[nodiscard]] std::size_t percent_of_free_device_memory(device_ref device, int percent);
 
-/// Checks that `device` exists.
 /// Throws: std::invalid_argument, which names the ordinal and the count, unless `device` exists;
 /// unsupported when there is no HIP device at all.
 void require_device(device_ref device);

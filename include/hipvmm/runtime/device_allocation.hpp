@@ -9,18 +9,14 @@
 
 namespace hipvmm {
 
-/// Owns one hipMalloc allocation of one device. Its address is fixed: it can neither grow nor move.
-/// - Destruction calls hipFree, which waits for all work of the device (HIP's rule). A caller that
-///   must not wait destroys it in another thread.
-/// - Any thread may destroy it. Memory that HIP refuses to free is reported, and freed when a
-///   request lacks memory.
+/// Owns one hipMalloc allocation, which can neither grow nor move. Any thread may destroy it.
+/// - Destruction calls hipFree, which waits for all work of the device (HIP's rule).
+/// - Memory that HIP refuses to free is reported, and freed when a request lacks memory.
 class device_allocation {
  public:
-  /// An empty owner.
   device_allocation() noexcept = default;
-  /// Allocates `bytes` bytes on `device`.
   /// Throws: std::invalid_argument when `bytes` is zero; out_of_memory when the device is
-  /// exhausted; hip_error, among others while a stream is captured in a mode that forbids it.
+  /// exhausted; hip_error, among others while a stream is captured in a mode that forbids the call.
   device_allocation(device_ref device, std::size_t bytes);
   /// Takes ownership of a pointer from hipMalloc; hipFree will be called on it.
   device_allocation(void* pointer, device_ref device, std::size_t bytes) noexcept

@@ -21,8 +21,8 @@ struct recorded_points;
 void record_without_notify(const event& recorded, stream_ref stream);
 void make_stream_wait(stream_ref waiter, const event& event);
 
-/// Part of an event: the known stream order of its last recording. It has no lock. Like the event,
-/// one thread moves or destroys it while no other uses it.
+/// The known stream order of an event's last recording. It has no lock: like the event, it is moved
+/// or destroyed only while no other thread uses it.
 class recorded_order {
  public:
   recorded_order() noexcept = default;
@@ -36,8 +36,7 @@ class recorded_order {
     exchange(points_, other.points_);
   }
 
-  /// Marks the handle as exposed. From then on other code may record the event unseen, and its
-  /// order is unknown.
+  /// From then on other code may record the event unseen, and its order is unknown.
   void expose_handle() const noexcept {
     if ((state_.load(std::memory_order_relaxed) & handle_exposed) == 0)
       state_.fetch_or(handle_exposed);
@@ -48,8 +47,7 @@ class recorded_order {
   friend class event_use;
   friend void record_without_notify(const event& recorded, stream_ref stream);
 
-  // Fields of the state: a flag, the number of threads recording the event, the number of
-  // recordings begun.
+  // Fields of `state_`: a flag, the threads that record the event now, the recordings begun.
   static constexpr std::uint64_t handle_exposed = 1;
   static constexpr std::uint64_t one_under_way = 2;
   static constexpr std::uint64_t one_recording = std::uint64_t{1} << 16U;
@@ -76,8 +74,7 @@ enum class event_timing { disabled, enabled };
 /// moved from or released, calls that need the event throw std::invalid_argument.
 class event {
  public:
-  /// Creates an event on the current device.
-  /// Throws: out_of_memory, which requested 0 bytes, if HIP reports it; hip_error.
+  /// Uses the current device. Throws: out_of_memory, of 0 bytes, if HIP reports it; hip_error.
   explicit event(event_timing timing = event_timing::disabled);
   explicit event(device_ref device, event_timing timing = event_timing::disabled);
   ~event();
@@ -99,16 +96,14 @@ class event {
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
 
-  /// Records the event in `stream`: it is done when all work now in `stream` has finished. Replaces
-  /// an earlier record.
+  /// The record is done when all work now in `stream` has finished. It replaces an earlier one.
   /// Pre: `stream` belongs to the event's device (HIP's rule for hipEventRecord).
   void record(stream_ref stream);
-  /// Waits until the last record is done. Returns at once when never recorded.
+  /// Waits for the last record; returns at once without one.
   void synchronize() const;
-  /// Returns whether the last record is done; true when never recorded.
+  /// True without a record.
   [[nodiscard]] bool is_done() const;
 
-  /// Returns the time between two records that are done.
   /// Throws: hip_error unless both events record timestamps and are done.
   [[nodiscard]] static std::chrono::duration<float, std::milli> elapsed(const event& from,
                                                                         const event& to);

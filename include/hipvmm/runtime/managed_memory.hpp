@@ -9,19 +9,17 @@
 #include <hipvmm/runtime/memory_location.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// Managed memory: memory that HIP moves between the host and devices (hipMallocManaged;
-// mr::managed_resource allocates it).
+// Managed memory: HIP moves it between the host and devices (hipMallocManaged; mr::managed_resource
+// allocates it). Any thread may call all functions.
 // - A range is within one allocation. If devices can access all host memory
 //   (device_ref::supports_pageable_access), it may be any memory.
 // - HIP works on whole host pages: a range that ends within a page includes that page.
-// - Any thread may call all functions.
 // - Without HMM, AMD accepts advice and prefetches and ignores them.
 // Throws, unless a function says otherwise: std::invalid_argument for a range that is not managed
 // memory, or for a device that does not exist; unsupported if HIP lacks the function; hip_error.
 namespace hipvmm {
 
-/// Prefetches the range to `where` in the order of `stream`, ahead of its use. Does nothing for
-/// zero bytes.
+/// Prefetches the range to `where` in the order of `stream`. Does nothing for zero bytes.
 /// Throws: as above; unsupported for memory that HIP does not move (pageable, without XNACK), and
 /// unless the device of `stream`, and of `where`, supports_concurrent_managed_access().
 void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
@@ -75,7 +73,7 @@ struct range_attributes {
 [[nodiscard]] memory_coherency coherency_of(const void* pointer, std::size_t bytes);
 
 /// The users of a managed allocation if the host and devices cannot use it at the same time
-/// (device_ref::supports_concurrent_managed_access). Elsewhere, and on AMD, it has no effect.
+/// (device_ref::supports_concurrent_managed_access). Otherwise, and on AMD, it has no effect.
 enum class attachment {
   global,  ///< all devices
   host,    ///< the host alone

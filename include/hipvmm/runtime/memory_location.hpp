@@ -7,25 +7,22 @@
 
 namespace hipvmm {
 
-/// The place of memory: on a device, or in the host's memory.
 class memory_location {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a device is a location
   constexpr memory_location(device_ref device) noexcept : device_{device} {}
   [[nodiscard]] static constexpr memory_location host() noexcept { return {}; }
-  /// One NUMA node of the host, by the number that the system gives it. Not every release places
-  /// chunks so; managed memory takes any node for the host.
+  /// One NUMA node of the host, by the system's number. Not every release places chunks so; managed
+  /// memory takes any node for the host.
   [[nodiscard]] static constexpr memory_location host_node(int node) noexcept {
     memory_location result;
     result.node_ = node;
     return result;
   }
 
-  /// Whether it is the host, or one of its nodes.
+  /// True for the nodes of the host too.
   [[nodiscard]] constexpr bool is_host() const noexcept { return !device_.has_value(); }
-  /// The device; empty for the host.
   [[nodiscard]] constexpr std::optional<device_ref> device() const noexcept { return device_; }
-  /// The node of the host; empty unless one was named.
   [[nodiscard]] constexpr std::optional<int> node() const noexcept { return node_; }
 
   friend constexpr bool operator==(memory_location a, memory_location b) noexcept {

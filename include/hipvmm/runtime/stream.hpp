@@ -31,29 +31,23 @@ class stream_ref {
   /// The calling thread's default stream (HIP's hipStreamPerThread).
   [[nodiscard]] static stream_ref per_thread_default() noexcept;
 
-  /// The stream's value as HIP knows it.
   [[nodiscard]] ihipStream_t* get() const noexcept { return static_cast<ihipStream_t*>(value_); }
 
-  /// Returns whether it names the legacy null stream, by null or by 1 as hipStreamLegacy does. Also
-  /// in a program that is compiled to use null for the per-thread stream, for the library is not.
+  /// True for null, and for 1 as hipStreamLegacy. Also in a program that is compiled to use null
+  /// for the per-thread stream, because the library is not.
   [[nodiscard]] bool is_default() const noexcept;
-  /// Returns whether it names the calling thread's default stream. That is a different stream in
-  /// each thread although the value is the same.
+  /// True for one value, which names another stream in each thread.
   [[nodiscard]] bool is_per_thread_default() const noexcept;
 
-  /// Waits until all work submitted to the stream has finished.
   void synchronize() const;
   /// Like synchronize(), but reports failures to the error handler.
   void synchronize_no_throw() const noexcept;
-  /// Returns whether all work submitted to the stream has finished.
   [[nodiscard]] bool is_done() const;
-  /// Returns whether work submitted to the stream is captured into a graph instead of run.
-  /// - Also true for a capture that is invalidated and not yet ended.
-  /// - The call does not invalidate a capture, as is_done() may.
+  /// Whether work submitted to the stream is captured into a graph instead of run, also if the
+  /// capture is invalidated but has not ended. Does not invalidate a capture, as is_done() may.
   /// Throws: hip_error for the null stream while a blocking stream of its device is captured.
   [[nodiscard]] bool is_capturing() const;
-  /// Makes work submitted to this stream from now on wait for `event`; the caller does not wait.
-  /// Defined in <hipvmm/runtime/event.hpp>.
+  /// Later work waits for `event`; the caller does not. Defined in <hipvmm/runtime/event.hpp>.
   inline void wait(const event& event) const;
 
   friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.value_ == b.value_; }
@@ -71,13 +65,11 @@ enum class stream_kind {
 
 /// Owns one HIP stream of one device. Movable.
 /// - One thread at a time may move or destroy it; any number of threads may submit work.
-/// - Destruction lets submitted work finish. It blocks for that on AMD only, because
-/// hipStreamDestroy
-///   blocks there too, and other threads' waits for the device would miss the stream.
+/// - Destruction lets submitted work finish. On AMD it waits for the work, because hipStreamDestroy
+///   waits there too, and other threads' waits for the device would miss the stream.
 class stream {
  public:
-  /// Creates a stream on the current device.
-  /// Throws: out_of_memory, which requested 0 bytes, if HIP reports it; hip_error.
+  /// Uses the current device. Throws: out_of_memory, of 0 bytes, if HIP reports it; hip_error.
   explicit stream(stream_kind kind = stream_kind::non_blocking);
   explicit stream(device_ref device, stream_kind kind = stream_kind::non_blocking);
   ~stream();
@@ -88,15 +80,13 @@ class stream {
   stream& operator=(stream&& other) noexcept;
 
   [[nodiscard]] ihipStream_t* get() const noexcept { return value_; }
-  /// Releases ownership; the caller destroys the stream with hipStreamDestroy. For pools it is a
-  /// stream of the program's from then on: mr::vmm_pool_resource::forget_stream.
+  /// Releases ownership; the caller destroys the stream with hipStreamDestroy. Pools then take it
+  /// for a stream of the program: mr::vmm_pool_resource::forget_stream.
   [[nodiscard]] ihipStream_t* release() noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
 
-  /// Returns the stream as a stream_ref.
-  /// Throws: std::invalid_argument when moved from: an empty owner must not pass as the null
-  /// stream.
+  /// Throws: std::invalid_argument if moved from: an empty owner must not pass as the null stream.
   [[nodiscard]] stream_ref ref() const;
   // NOLINTNEXTLINE(google-explicit-constructor): callers pass an owner as a reference
   operator stream_ref() const { return ref(); }

@@ -9,25 +9,22 @@
 
 namespace hipvmm {
 
-/// Owns a fixed number of streams of one device and returns them in turn. Any thread may call it. A
-/// returned stream stays valid until the pool is destroyed.
+/// Owns a fixed number of streams of one device, which live as long as the pool. Thread-safe.
 class stream_pool {
  public:
   static constexpr std::size_t default_size = 16;
 
-  /// Creates `size` streams on the current device.
-  /// Throws: as the other constructor.
+  /// Uses the current device. Throws: as the other constructor.
   explicit stream_pool(std::size_t size = default_size,
                        stream_kind kind = stream_kind::non_blocking)
       : stream_pool{device_ref::current(), size, kind} {}
-  /// Creates `size` streams on `device`.
   /// Throws: std::invalid_argument when `size` is zero or exceeds the address space.
   explicit stream_pool(device_ref device, std::size_t size = default_size,
                        stream_kind kind = stream_kind::non_blocking);
 
   /// Returns the next stream, round-robin.
   [[nodiscard]] stream_ref get_stream() const;
-  /// Returns the stream with number `index` modulo size(): equal indices return the same stream.
+  /// Returns the stream with number `index` modulo size().
   [[nodiscard]] stream_ref get_stream(std::size_t index) const;
   [[nodiscard]] std::size_t size() const noexcept { return streams_.size(); }
 

@@ -44,8 +44,7 @@ bool refused_end::any_maps(const void* address, std::size_t bytes) noexcept {
   return std::ranges::any_of(all.ends, maps) || std::ranges::any_of(all.tried, maps);
 }
 
-// AMD's hipMemRelease refuses only null and calls before the runtime's start (ROCm/clr,
-// hip_vm.cpp).
+// AMD's hipMemRelease refuses null and calls before the runtime's start (ROCm/clr, hip_vm.cpp).
 bool is_released(hipError_t result) noexcept {
   return result == hipSuccess || result == hipErrorInvalidValue ||
          result == hipErrorInvalidHandle || result == hipErrorInvalidDevicePointer ||

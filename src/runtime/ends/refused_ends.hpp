@@ -17,17 +17,19 @@
 
 namespace hipvmm::detail {
 
-/// While an object lives, its thread releases nothing for a request that lacks memory, because the
-/// caller holds a lock: retry_refused_ends() and reclaim_retired() return false at once.
+/// While one lives, retry_refused_ends() and reclaim_retired() return false at once in its thread,
+/// because the caller holds a lock.
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
-/// The ends that are tried again: `stop`, those that wait for no device up to the first refusal, so
-/// that a call of the program makes one failing call of HIP at most; `pass`, all of these, for
-/// requests that lack memory; `wait`, those that may wait for a device.
+/// The ends that are tried again:
+/// - stop: those that wait for no device, up to the first refusal, so that a call of the program
+///   makes at most one failing call of HIP;
+/// - pass: all of these, for requests that lack memory;
+/// - wait: those that may wait for a device.
 enum class refusals { stop, pass, wait };
 
-/// Something whose end HIP refused. It is kept with all that it holds, and its end is tried again
-/// when memory or addresses are needed, or others were freed. Thread-safe.
+/// Something whose end HIP refused, kept with all that it holds. Its end is tried again when memory
+/// or addresses are needed, or others were freed. Thread-safe.
 class refused_end : public boost::intrusive::list_base_hook<> {
  public:
   /// `waits`: its end may wait for a device. Such an end maps nothing.
@@ -58,12 +60,11 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   owner_process mark_;
 };
 
-/// Tries again to end what HIP refused to end, the first refused first. Refusals were reported, and
-/// are not again. Returns whether something ended; false while another thread tries.
+/// Tries the ends again, the first refused first. Refusals were reported, and are not again.
+/// Returns whether something ended; false while another thread tries.
 bool retry_refused_ends(refusals met) noexcept;
 
-/// Returns whether a call that releases a resource succeeded, or reported that HIP does not know
-/// the resource.
+/// Whether a call that releases a resource succeeded, or HIP does not know the resource.
 [[nodiscard]] bool is_released(hipError_t result) noexcept;
 
 /// A call that releases a resource: `Release` is hipError_t() noexcept, and has what must be kept.
@@ -89,8 +90,8 @@ class refused_release final : public refused_end {
   Release release_;
 };
 
-/// Releases by `release`, which is HIP's `call`, or reports its refusal and keeps it. `waits`: as
-/// refused_end. Returns false if it is lost, because the host has no memory to keep it.
+/// Calls `release`, which is HIP's `call`; reports and keeps its refusal. Returns false if the
+/// resource is lost, because the host has no memory to keep it.
 template <typename Release>
 bool release_or_keep(Release release, const char* call, bool waits) noexcept {
   const hipError_t result = release();

@@ -31,7 +31,6 @@ void touch(std::byte* start, std::size_t bytes) noexcept {
     static_cast<volatile std::byte*>(start)[at] = std::byte{0};
 }
 
-/// Has the system make the pages, in several threads.
 void touch_in_threads(std::byte* start, std::size_t bytes) noexcept {
   const std::size_t count =
       std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, most_touching_threads);

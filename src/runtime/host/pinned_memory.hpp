@@ -9,17 +9,16 @@
 
 namespace hipvmm::detail {
 
-/// Calls hipHostMalloc with its flags, and hipHostFree, and reports a failure of that.
-/// Throws: out_of_memory, hip_error.
+/// hipHostMalloc, and hipHostFree, whose failure is reported. Throw: out_of_memory, hip_error.
 [[nodiscard]] void* allocate_pinned(std::size_t bytes, unsigned flags);
 void free_pinned(void* pointer) noexcept;
 
-/// Owns memory of the host that every device may copy from and to.
-/// - From `least_registered` bytes on: pages of the system that several threads touch and
-///   hipHostRegister pins, which takes a fraction of hipHostMalloc's time.
-/// - Below, if HIP refuses to register pages (the log has the reason), or if the system has
-///   less than eight times the bytes free, so that touching pages might end the process: memory of
-///   hipHostMalloc.
+/// Owns memory of the host that every device may copy from and to: pages of the system that several
+/// threads touch and hipHostRegister pins, which takes a fraction of hipHostMalloc's time. Memory
+/// is of hipHostMalloc
+/// - below `least_registered` bytes;
+/// - if HIP refuses to register pages (the log has the reason);
+/// - if less than eight times the bytes are free, because touching pages might end the process.
 /// Pre of destruction: no work uses it.
 class pinned_memory {
  public:

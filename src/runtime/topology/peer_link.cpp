@@ -15,9 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 6> link_names{"unknown", "hypertransport", "qpi",
                                                      "pcie",    "infiniband",     "xgmi"};
 
-/// Returns whether the runtime answered. It did not if it has no such call (CUDA, and other
-/// systems' releases of HIP) and if ROCr could not report the link, which AMD calls an invalid
-/// handle.
+/// False if the runtime has no such call (CUDA, and other systems' releases of HIP), or if ROCr
+/// could not report the link, which AMD calls an invalid handle.
 bool is_answer(hipError_t result, const char* call) {
   if (result == hipErrorNotSupported || result == hipErrorInvalidHandle) {
     detail::clear_last_error();

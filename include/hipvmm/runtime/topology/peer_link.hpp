@@ -22,9 +22,9 @@ enum class link_type {
 /// The enumerator's name: "xgmi" of link_type::xgmi.
 [[nodiscard]] std::string_view name_of(link_type type) noexcept;
 
-/// How `device` reaches memory of `peer`, as HIP reports it. Values that HIP does not
-/// report are link_type::unknown or empty, never derived from something else. Link type, hops and
-/// atomics describe the connection: AMD reports them even if `can_access` is false.
+/// How `device` reaches memory of `peer`, as HIP reports it. Values that HIP does not report are
+/// link_type::unknown or empty, never derived. Link type, hops and atomics describe the connection:
+/// AMD reports them even if `can_access` is false.
 struct peer_link {
   device_ref device;
   device_ref peer;
@@ -41,15 +41,13 @@ struct peer_link {
   std::optional<bool> array_access = std::nullopt;
 };
 
-/// The link by which `device` reaches `peer`.
 /// Throws: std::invalid_argument if the two are one device, which has no link to itself.
 [[nodiscard]] peer_link peer_link_between(device_ref device, device_ref peer);
 
-/// The links from `device` to every other device of the process, by the peer's ordinal.
+/// To every other device of the process, by the peer's ordinal.
 [[nodiscard]] std::vector<peer_link> peer_links(device_ref device);
 
-/// The links between all devices of the process, in both directions: by device, then by peer. Empty
-/// with fewer than two devices.
+/// All in both directions, by device, then by peer. Empty with fewer than two devices.
 [[nodiscard]] std::vector<peer_link> peer_links();
 
 }  // namespace hipvmm
