@@ -82,7 +82,7 @@ void device_buffer::shrink_to_fit(stream_ref stream) {
   stream_ = stream;
 }
 
-/// Pre: `capacity` bytes hold all bytes in use.
+/// Pre: `capacity` >= `size_`.
 void device_buffer::replace(std::size_t capacity, stream_ref stream) {
   const scoped_device scope{device_};
   device_buffer other{device_, capacity, stream, resource_};

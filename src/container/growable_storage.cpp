@@ -30,8 +30,7 @@
 namespace hipvmm {
 namespace {
 
-/// The addresses to reserve if the program names no maximum: the memory of all its devices, or a
-/// share of the remaining addresses.
+/// The memory of all devices of the placement.
 std::size_t default_max_bytes(device_ref device, const chunk_placement& placement) {
   std::size_t usable = 0;
   for (const device_ref each : detail::devices_of(placement, device))
@@ -39,7 +38,6 @@ std::size_t default_max_bytes(device_ref device, const chunk_placement& placemen
   return usable;
 }
 
-/// Throws: as growable_storage's constructor.
 std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
                                                        const growth_options& options) try {
   require_device(device);
@@ -98,7 +96,6 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
                           "zero for a share of the addresses that are left"};
 }
 
-/// Returns the options, unless they contradict themselves.
 const growth_options& checked(const growth_options& options) {
   const grow_ahead_policy& policy = options.grow_ahead;
   if (policy.budget_bytes != 0 && policy.watermark_bytes > policy.budget_bytes)
@@ -236,7 +233,7 @@ void growable_storage::grow(std::size_t bytes) {
   prepare_ahead(bytes == 0 ? 0 : erased_bytes() + bytes);
 }
 
-// True if the address must not change although memory cannot be added at its end.
+// The address must not change although memory cannot be added at its end.
 bool growable_storage::has_fixed_address() const noexcept {
   return memory_ && !memory_->is_address_stable() && options_.past_max == past_max_size::refuse;
 }
@@ -313,8 +310,8 @@ void growable_storage::count_growth(const size_before& before, bool was_ready) {
   });
 }
 
-// The first address is no move, nor is the loss of it. Mappings move without a copy; an allocation
-// of `held` bytes lives until the rest of the `used` ones is copied to the next.
+// The first address is no move, nor is its loss. Mappings move without a copy; an allocation of
+// `held` bytes lives until the bytes in use are copied to the next.
 void growable_storage::count_move(const size_before& before) noexcept {
   if (before.data == nullptr || data() == nullptr || data() == before.data) return;
   ++counts_.base_moves;

@@ -76,7 +76,7 @@ std::size_t growable_storage::scratch_bytes() const noexcept {
   return scratch_ ? scratch_->committed_bytes() : 0;
 }
 
-// Returns false if there is no memory for it and `steps` copies do without.
+// Returns false if memory is short and `steps` copies do without.
 bool growable_storage::get_scratch(std::size_t bytes, std::size_t steps, stream_ref stream) {
   const std::size_t held = held_bytes();
   const std::size_t unit = memory_->granularity();
@@ -102,9 +102,8 @@ bool growable_storage::get_scratch(std::size_t bytes, std::size_t steps, stream_
   return true;
 }
 
-// Work that moves elements of one vector is in order, so that all of it can use the same scratch
-// memory. Launches of a graph use its address: it stays until the vector has another address
-// itself.
+// Moves within one vector are in order, so that all can use the same scratch memory. Launches of a
+// graph use its address: it stays until the vector itself has another address.
 void growable_storage::back_scratch(std::size_t bytes) {
   const std::size_t present = scratch_bytes();
   if (bytes <= present || (scratch_ && !scratch_->is_address_stable())) return;

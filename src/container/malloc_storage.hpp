@@ -14,23 +14,21 @@
 
 namespace hipvmm::detail {
 
-/// The reason for no chunks of a vector on `owner`, which takes its memory from `resource`, or from
-/// hipMalloc if that is null.
+/// The reason for no chunks of a vector on `owner` with that growth_options::resource.
 [[nodiscard]] std::string why_no_chunks(device_ref owner, const mr::memory_resource* resource);
 
-/// Backing of a growable_storage on a device without usable virtual memory, or from a memory
-/// resource: one allocation, of hipMalloc or the resource, that holds [0, committed_bytes()).
+/// Backing of a growable_storage without chunks: one allocation, of hipMalloc or the resource, that
+/// holds [0, committed_bytes()).
 /// - commit() that adds makes a larger allocation, waits for the devices with access and copies the
 ///   bytes that were not erased: base() changes.
-/// - trim() releases all memory or, if `tail` is replace, copies the remaining bytes into a smaller
+/// - trim() releases all memory or, if `tail` is replace, copies the rest into a smaller
 ///   allocation.
-/// - prepare() does nothing: the memory behind the last byte cannot be allocated before the copy.
+/// - prepare() does nothing: memory behind the last byte cannot be allocated before the copy.
 /// - grant() accepts read_write only, for all hipMalloc memory of the device and permanently; with
 ///   a resource for the owner only.
 class malloc_storage final : public storage_memory {
  public:
-  /// Stores the settings; allocates nothing. Throws: unsupported for `chosen` that only chunks can
-  /// meet.
+  /// Allocates nothing. Throws: unsupported for `chosen` that only chunks can meet.
   malloc_storage(device_ref owner, std::size_t max_bytes, const region_options& chosen = {},
                  mr::memory_resource* resource = nullptr);
   ~malloc_storage() override;
@@ -39,8 +37,7 @@ class malloc_storage final : public storage_memory {
       std::size_t max_bytes, const region_options& chosen) const override {
     return std::make_unique<malloc_storage>(device(), max_bytes, chosen, resource_);
   }
-  /// Backs all bytes up to offset + bytes. Throws: out_of_memory, which names the held bytes;
-  /// hip_error; then nothing has changed.
+  /// Throws: out_of_memory, which names the held bytes; hip_error; then nothing has changed.
   void commit(std::size_t offset, std::size_t bytes) override;
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
   std::size_t trim(std::size_t bytes, stream_ref stream,
@@ -53,7 +50,6 @@ class malloc_storage final : public storage_memory {
   void set_access(const access_list& wanted) override;
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
   [[noreturn]] region& chunk_region() override;
-  /// nullptr while nothing is allocated.
   [[nodiscard]] void* base() const noexcept override {
     return memory_.empty() ? nullptr : static_cast<char*>(memory_.get()) + erased_bytes_;
   }
@@ -77,7 +73,6 @@ class malloc_storage final : public storage_memory {
   void shorten_to(std::size_t kept, stream_ref stream);
   /// Replaces the memory, which nothing uses any more, by `next`, which begins with base().
   void replace(device_allocation next) noexcept;
-  /// Allocates from the resource, or by hipMalloc.
   [[nodiscard]] device_allocation allocate(std::size_t bytes) const;
   /// Frees `unused` once work of `devices` is done, or deallocates it to the resource.
   void drop(device_allocation unused, device_list devices = {}) const noexcept;

@@ -12,13 +12,12 @@
 
 namespace hipvmm::detail {
 
-/// Whether the data may move to other addresses if only that returns released memory.
-/// stays_for_life: not even to the first address when nothing is left.
+/// Whether the data may move to other addresses if only that returns released memory. If it stays
+/// for life, it does not begin at the first address again when nothing is left.
 enum class held_memory { stays, moves_data, stays_for_life };
 
-/// Backing of a growable_storage by chunks of virtual memory. After erase_front() the chunks are
-/// not at the region's base; when they reach the end of its addresses, they are mapped into another
-/// reservation without the addresses in front.
+/// Backing of a growable_storage by chunks. After erase_front() they are not at the region's base;
+/// at the end of its addresses they are mapped into another reservation without those in front.
 class region_storage final : public storage_memory {
  public:
   region_storage(region owned, held_memory held) noexcept : region_{std::move(owned)}, held_{held} {

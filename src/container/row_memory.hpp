@@ -27,7 +27,6 @@ struct slot_geometry {
   slot_geometry(device_ref device, const slot_arena_options& options);
 
   [[nodiscard]] std::size_t start(std::size_t slot) const noexcept { return slot * stride; }
-  /// The first row that holds bytes of the slot.
   [[nodiscard]] std::size_t first_row(std::size_t slot) const noexcept {
     return start(slot) / block;
   }
@@ -35,7 +34,6 @@ struct slot_geometry {
   [[nodiscard]] std::size_t rows_for(std::size_t slot, std::size_t bytes) const noexcept {
     return bytes == 0 ? 0 : (start(slot) + bytes - 1) / block - first_row(slot) + 1;
   }
-  /// Bytes of the slot that its first `rows` rows hold.
   [[nodiscard]] std::size_t bytes_in(std::size_t slot, std::size_t rows) const noexcept {
     if (rows == 0) return 0;
     const std::size_t end = (first_row(slot) + rows) * block - start(slot);
@@ -47,21 +45,21 @@ struct slot_geometry {
 };
 
 /// The memory of a slot_arena. A row is one block in every plane: that many chunks. It is backed as
-/// a whole while a slot claims it; a function that throws may leave a row with some planes backed,
-/// from which a later call continues.
+/// a whole while a slot claims it; a function that throws may leave some planes backed, from which
+/// a later call continues.
 class row_memory {
  public:
   row_memory(device_ref device, const slot_geometry& geometry, const slot_arena_options& options);
 
   /// Backs the next plane of `row`. Pre: not is_backed(). Throws: as region::commit.
   void back_next(std::size_t row);
-  /// Backs all planes of `count` neighbours from `row` on, of which nothing is backed, and maps
-  /// them in runs. Throws: as region::commit; then all of them are backed up to some plane.
+  /// Backs all planes of `count` neighbours from `row` on, of which nothing is backed, in runs.
+  /// Throws: as region::commit; then all of them are backed up to some plane.
   void back_run(std::size_t row, std::size_t count);
   /// Decommits all planes of `count` neighbours from `row` on. Pre: nothing in flight uses them.
   /// Throws: as region::decommit; then all of them are backed up to some plane.
   void decommit(std::size_t row, std::size_t count = 1);
-  /// The same for all unclaimed rows.
+  /// decommit() of all unclaimed rows.
   void decommit_unclaimed();
   [[nodiscard]] bool is_backed(std::size_t row) const noexcept {
     return rows_[row].backed_planes == geometry_.planes;
@@ -72,33 +70,31 @@ class row_memory {
   }
   /// Unclaimed rows that are backed, wholly or in part.
   [[nodiscard]] std::size_t unclaimed_rows() const noexcept { return unclaimed_rows_; }
-  /// One of them. Pre: there is one.
+  /// Pre: there is one.
   [[nodiscard]] std::size_t find_unclaimed() const noexcept;
 
   void claim(std::size_t row) noexcept;
   /// Returns whether no slot claims the row now.
   bool unclaim(std::size_t row) noexcept;
 
-  /// Maps the memory of `count` rows from `from` on in those from `to` on as well; every device may
-  /// only read it there. Pre: the first are backed, the others are not, unless HIP refused to
-  /// unmap them. Aliases are coherent.
+  /// Maps the memory of `count` rows from `from` on in those from `to` on as well, where every
+  /// device may only read it.
+  /// Pre: the first are backed, the others are not, unless HIP refused to unmap them. Aliases are
+  /// coherent.
   /// Throws: as region::adopt and region::set_access; then the others are not backed, or, if HIP
   /// refuses to unmap them too, not private.
   void share(std::size_t from, std::size_t to, std::size_t count);
-  /// Gives each of `rows`, which are backed, memory of its own that can be written, with the same
-  /// bytes. Waits for `stream`, as copy_chunks().
-  /// Throws: as copy_chunks() and region::set_access; then the bytes are the same, and each row
-  /// is as it was or can be told by is_private().
+  /// Gives each of `rows`, which are backed, writable memory of its own with the same bytes. Waits
+  /// for `stream`, as copy_chunks(). Throws: as that and region::set_access; then the bytes are the
+  /// same, and is_private() tells which rows have changed.
   void make_private(const std::vector<std::size_t>& rows, stream_ref stream);
   /// Returns whether no other row maps the row's memory, and it can be written.
   [[nodiscard]] bool is_private(std::size_t row) const noexcept {
     const row_state& state = rows_[row];
     return !state.is_read_only && !is_shared(state);
   }
-  /// How many of `rows` others show too.
   [[nodiscard]] std::size_t count_shared(const std::vector<std::size_t>& rows) const noexcept;
-  /// Of the rows that `counts` says yes to, and that are counted by others: those beyond the first
-  /// of each memory.
+  /// How many rows of `counts` show memory that an earlier one of them shows.
   [[nodiscard]] std::size_t count_aliases(const std::vector<bool>& counts) const;
 
   /// Physical memory, which rows that share it have once.
@@ -107,27 +103,24 @@ class row_memory {
   }
   [[nodiscard]] std::size_t alias_bytes() const noexcept { return aliases_ * geometry_.block; }
   [[nodiscard]] std::size_t kept_bytes() const noexcept;
-  /// Those that back rows, counted until they are `most`: not chunks that others retain.
+  /// Bytes of kept chunks that can back rows, counted up to `most`: not chunks that others retain.
   [[nodiscard]] std::size_t reusable_bytes(std::size_t most = static_cast<std::size_t>(-1)) const;
-  /// Bytes of the device in the cache, which may be the program's.
+  /// Bytes of the device in the cache, the arena's own or the program's.
   [[nodiscard]] std::size_t cached_bytes() const;
-  /// Those of a cache of the program that a full device has for new rows: it releases all but what
-  /// addresses pin.
+  /// Bytes of a program's cache that new rows get if the device is full.
   [[nodiscard]] std::size_t usable_cached_bytes() const;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return mapped_bytes() + kept_bytes(); }
-  /// Returns whether the chunks of decommitted rows are held until nothing is backed: the addresses
-  /// pin them, and the own cache keeps them.
+  /// Whether decommitted chunks stay in the own cache until nothing is backed (addresses pin them).
   [[nodiscard]] bool returns_when_empty() const noexcept {
     return own_cache_ && strategy_.pins_memory;
   }
-  /// If nothing is backed, returns memory that only the addresses hold.
+  /// Returns memory that only the addresses hold, if nothing is backed.
   void return_pinned() noexcept;
-  /// Releases chunks of the own cache to the device until at most `bytes` are kept, or those alone
-  /// that the addresses pin.
+  /// Trims the own cache to `bytes`, or to the chunks that the addresses pin if those are more.
   void trim_kept(std::size_t bytes) noexcept;
-  /// Whether the chunks are of the kind that the taker of `wanted` takes.
+  /// Whether the chunks are of the kind that `wanted` asks for.
   [[nodiscard]] bool fits(const idle_request& wanted) const noexcept;
-  /// Whether the taker of `wanted` is the cache of this arena: it has what is decommitted.
+  /// Whether `wanted` is for this arena's cache, which gets the decommitted chunks anyway.
   [[nodiscard]] bool is_taker(const idle_request& wanted) const noexcept {
     return wanted.taker == &cache_ && fits(wanted);
   }
@@ -137,14 +130,13 @@ class row_memory {
   void retire() noexcept { region_.retire(); }
   [[nodiscard]] const region& memory() const noexcept { return region_; }
   [[nodiscard]] const memory_strategy& strategy() const noexcept { return strategy_; }
-  /// The steps by which the memory sleeps and wakes.
   [[nodiscard]] sleep_participant& chunks() { return sleep_participant_of(region_); }
   [[nodiscard]] const sleep_participant& chunks() const {
     return sleep_participant_of(const_cast<region&>(region_));
   }
 
  private:
-  /// Rows that show the same memory: how many do, in each plane.
+  /// How many rows show the same memory, in each plane.
   using group = std::vector<std::uint32_t>;
   struct row_state {
     std::uint32_t claims = 0;
@@ -160,7 +152,7 @@ class row_memory {
   /// One plane of the row shows, or no longer shows, the group's memory.
   void note_shown(row_state& row, std::size_t plane) noexcept;
   void note_hidden(row_state& row, std::size_t plane) noexcept;
-  /// Changes the row by `how(state)`, and unclaimed_rows() with it.
+  /// Changes the row by `how(state)`, and keeps unclaimed_rows() right.
   template <typename Change>
   void change(std::size_t row, Change how);
   [[nodiscard]] static std::size_t counts_as_unclaimed(const row_state& row) noexcept {

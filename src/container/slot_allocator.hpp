@@ -25,11 +25,11 @@
 namespace hipvmm::detail {
 
 /// The implementation of a slot_arena: which rows each slot claims, and when others may have them.
-/// Slots have no locks of their own. The background task changes rows, and the claims of slots:
+/// Slots have no locks of their own. The background task changes rows and claims:
 /// - While it may run, the owner reads and writes lengths, and the events of slots in use.
 /// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
-/// give_idle() may do the same as the background task, in any thread. Of the three, the one that
-/// changes rows holds the lock of `idle_`.
+/// Another thread may call give_idle(), which does the same as the background task. Of the three,
+/// the one that changes rows holds the lock of `idle_`.
 class slot_allocator final : sleep_participant, idle_holder {
  public:
   slot_allocator(device_ref device, const slot_arena_options& options);
@@ -78,20 +78,19 @@ class slot_allocator final : sleep_participant, idle_holder {
     std::size_t wanted = 0;       // during a commit: the requested bytes
     std::optional<event> passed;  // end of the work that may use bytes behind the length
   };
-  /// The requester of memory.
   enum class asker { owner, background };
   /// The rows of other slots that may be taken.
   enum class spare {
     idle,  ///< those of free slots, and those of slots in use beyond the prefetched blocks
     any,   ///< all beyond the lengths
   };
-  /// A commit under way: the slots' claims from before. Those beyond are dropped unless kept.
+  /// A commit under way: it stores the slots' claims from before, and drops later ones unless kept.
   class growth {
    public:
     growth(slot_allocator& owner, std::size_t count);
     ~growth();
     growth& operator=(growth&&) = delete;
-    /// Adds the slot with a request for `wanted` bytes. At most `count` times.
+    /// At most `count` times.
     void add(std::size_t which, std::size_t wanted) noexcept;
     void keep() noexcept { is_kept_ = true; }
 
@@ -186,19 +185,16 @@ class slot_allocator final : sleep_participant, idle_holder {
   slot& require_in_use(const char* function, std::size_t which, stream_ref stream);
   /// Makes the slot's event one behind all work of `stream`, and behind its present event.
   void mark(const char* function, std::size_t which, stream_ref stream);
-  /// Makes `stream` wait for the slot's event.
   void wait_in(const char* function, std::size_t which, stream_ref stream);
 
   /// The slot has `length` bytes from now on, and no more.
   void shorten(std::size_t which, std::size_t length);
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
-  /// Throws: out_of_memory if the lengths need more than the budget, even if all others gave
-  /// memory.
+  /// Throws: out_of_memory if the lengths exceed the budget even if all other slots gave memory.
   void require_budget(const std::size_t* slots, const std::size_t* lengths,
                       std::size_t count) const;
-  /// Bytes of the rows that the slots need, do not have, and do not share with a slot that has
-  /// them.
+  /// Bytes of the rows that the slots need and lack, and do not share with a slot that has them.
   [[nodiscard]] std::size_t missing_bytes(const std::size_t* slots, const std::size_t* lengths,
                                           std::size_t count) const;
   /// Claims the next row of the slot, backed. Returns false if the background task is to stop.
@@ -224,29 +220,26 @@ class slot_allocator final : sleep_participant, idle_holder {
   void show_prefix(std::size_t from, std::size_t to, std::size_t bytes, stream_ref stream);
   /// Throws: unsupported if no rows can be shared.
   void require_sharing() const;
-  /// Drops the claim of a slot to a row that nothing needs. Returns the row, which no slot claims
-  /// now, if there is one.
+  /// Drops claims until a row that nothing needs has none. Returns the row, if there is one.
   std::optional<std::size_t> unclaim_spare(asker who, spare which);
-  /// Takes memory that nothing needs out of its row: then a chunk is kept, or the device has more.
-  /// Returns false if there is none.
+  /// Unmaps a row that nothing needs, to keep its chunks or release them. Returns false without
+  /// one.
   bool evict_row(asker who, spare which);
-  /// The same for another row that is to have it: counted.
+  /// evict_row() for another row that is to have the memory: counted.
   bool move_spare(asker who, spare which);
-  /// Waits until the work of one slot with spare rows has passed. Returns false if there is
-  /// none.
+  /// Waits for the work of one slot with spare rows. Returns false if there is none.
   bool wait_for_spare();
   /// Returns whether no slot has bytes, nor work under way.
   [[nodiscard]] bool may_unmap_all();
   [[nodiscard]] std::size_t protected_rows(std::size_t which, spare of) const noexcept;
-  /// Returns whether the slot's event has passed, and drops it then.
+  /// Drops the slot's event if it has passed.
   [[nodiscard]] bool has_passed(std::size_t which);
-  /// Bytes that may be held: within a smaller budget too those that are, or were when a growth
-  /// began, whose chunks a cache of the program may have meanwhile.
+  /// The most bytes to hold: the budget, or the bytes held now or when a growth began, if these are
+  /// more. During a growth a cache of the program may have some of their chunks.
   [[nodiscard]] std::size_t limit() const noexcept {
     return std::max({budget_, held_before_, rows_.held_bytes()});
   }
   [[nodiscard]] std::size_t room() const noexcept { return limit() - rows_.held_bytes(); }
-  /// Whether kept chunks and the room back so many bytes.
   [[nodiscard]] bool has_room(std::size_t bytes) const {
     return bytes - std::min(bytes, rows_.reusable_bytes(bytes)) <= room();
   }
@@ -262,22 +255,20 @@ class slot_allocator final : sleep_participant, idle_holder {
   /// Which rows have bytes of a slot, or may get bytes of one in use.
   enum class needed_by { lengths, slots_in_use };
   [[nodiscard]] std::vector<bool> needed_rows(needed_by whom = needed_by::lengths) const;
-  /// Marks those of the slot's first `bytes` bytes.
   void mark_rows(std::vector<bool>& rows, std::size_t which, std::size_t bytes) const noexcept;
   /// How many rows of those for the slot's first `length` bytes are not among the needed ones.
   [[nodiscard]] std::size_t added_rows(std::size_t which, std::size_t length,
                                        const std::vector<bool>& needed) const noexcept;
-  /// Bytes of those, memory that several share once.
+  /// Memory that several rows share counts once.
   [[nodiscard]] std::size_t needed_bytes(const std::vector<bool>& needed) const;
 
   void request_prefetch() noexcept;
-  /// Returns whether a slot in use of that length should get more rows.
   [[nodiscard]] bool lacks_prefetch(std::size_t length, std::size_t capacity) const noexcept {
     return capacity < geometry_.most && capacity - length < prefetch_rows_ * geometry_.block;
   }
   /// The background task: prefetches on request, and runs again soon while commits come.
   void prefetch() noexcept;
-  /// Makes the rows that slots in use lack. Returns false if it was stopped.
+  /// Returns false if it was stopped.
   bool prefetch_rows();
   [[nodiscard]] bool lacks_rows(std::size_t which) const noexcept;
 
@@ -319,8 +310,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   std::atomic<bool> may_prefetch_{true};  // not after a failure, until memory may be there again
   // It ends before anything that it uses.
   background_task task_{[this] { prefetch(); }};
-  // Last members: suspend() and requests of other threads may use all of them, and suspend() locks
-  // `idle_`.
+  // Last members: suspend(), which locks `idle_`, and requests of other threads use all others.
   idle_membership idle_{*this, device_, idle_membership::price::spare, priority_};
   tag_membership membership_;
 };

@@ -16,9 +16,8 @@ namespace hipvmm::detail {
 
 namespace {
 
-// While commits come, the background task stays queued and polls, because a wake-up of its thread
-// would take a commit longer than all else. It stops after 50 ms without one, a step of a large
-// model.
+// While commits come, the background task polls, because a wake-up of its thread would take a
+// commit longer than all else. It stops after 50 ms without one, a step of a large model.
 constexpr std::chrono::milliseconds look_interval{1};
 constexpr int most_idle_looks = 50;
 

@@ -20,7 +20,6 @@ slot_arena::slot_arena(device_ref device, const slot_arena_options& options)
     : table_{std::make_unique<detail::slot_allocator>(device, options)} {}
 
 slot_arena::~slot_arena() {
-  // A child of fork() has none of its resources.
   if (table_ && table_->process().is_of_parent()) static_cast<void>(table_.release());
 }
 

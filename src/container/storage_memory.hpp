@@ -11,9 +11,9 @@
 
 namespace hipvmm::detail {
 
-/// Interface to the backing of a growable_storage: a region or, without virtual memory, one
-/// allocation, which the default implementations suit. The functions behave as region's. Offsets
-/// and sizes count from the first backed byte, which erase_front() and added memory change.
+/// Interface to the backing of a growable_storage: a region or one allocation, which the default
+/// implementations suit. The functions behave as region's. Offsets and sizes count from the first
+/// backed byte, which erase_front() and added memory change.
 class storage_memory {
  public:
   virtual ~storage_memory() = default;
@@ -30,11 +30,11 @@ class storage_memory {
   virtual void undo_commit(std::size_t) {}
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
-  /// Moves base() on by `bytes`. Releases whole chunks before it, but the last chunk of all, once
-  /// `stream` has passed this point. Pre: erased_bytes() + bytes <= committed_bytes(). Throws: as
-  /// region::decommit; then nothing has changed.
+  /// Moves base() on by `bytes`. Whole chunks before it, but not the last of all, are released
+  /// after `stream` has passed this point. Pre: erased_bytes() + bytes <= committed_bytes().
+  /// Throws: as region::decommit; then nothing has changed.
   virtual void erase_front(std::size_t bytes, stream_ref stream) = 0;
-  /// The same of all elements; chunks are all released, and base() is the first address again.
+  /// Erases all elements and releases all chunks; base() is the first address again.
   virtual void erase_all(std::size_t bytes, stream_ref stream) = 0;
   virtual void retire() noexcept = 0;
   virtual void prepare(std::size_t, prefetch_level) {}
@@ -45,10 +45,10 @@ class storage_memory {
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
 
-  /// The region of the chunks, for calls about these. Throws: unsupported if there are no chunks.
+  /// For calls about the chunks. Throws: unsupported if there are none.
   [[nodiscard]] virtual region& chunk_region() = 0;
 
-  /// Returns whether base() stays when a commit() adds memory.
+  /// Whether base() stays when a commit() adds memory.
   [[nodiscard]] virtual bool is_address_stable() const noexcept { return false; }
   /// The first byte that was not erased; nullptr while there are neither addresses nor memory.
   [[nodiscard]] virtual void* base() const noexcept = 0;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Functions by which threads take slots from a counter, on the host, under nvcc and under hipcc.
-// - On devices the lanes that are active together take their slots with one atomic.
-// - Device code uses compiler builtins only, so that no vendor header must be included before this
-//   one.
+// Functions by which threads take slots from a counter, on the host, under nvcc and under hipcc. On
+// devices the lanes that are active together take their slots with one atomic. Device code uses
+// compiler builtins only, so that no vendor header must be included before this one.
 
 #include <hipvmm/core/device_code.hpp>
 
 namespace hipvmm {
 
-/// Slots taken by a run of kernels; all zero before it. With 64 bits, counting single slots to
-/// overflow would take years.
+/// Slots taken by a run of kernels; all zero before it. 64 bits take years to overflow.
 struct append_counters {
   unsigned long long taken;   ///< slots requested, granted or not
   unsigned long long unused;  ///< slots at the end, unused because a block was too long for them
@@ -110,7 +108,6 @@ HIPVMM_DEVICE slot_count take_together(slot_count* counter, lane_mask active,
 
 #endif
 
-/// Takes one slot from the counter and returns its number.
 HIPVMM_HOST_DEVICE inline slot_count take_slot(slot_count* counter) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   return take_together(counter, active_lanes(), [](lane_mask lanes) {

@@ -31,7 +31,6 @@ struct append_result {
 
 namespace detail {
 
-/// Memory of one run's counters.
 class append_counter_memory {
  public:
   append_counter_memory(device_ref device, mr::memory_resource* resource)
@@ -55,7 +54,8 @@ class append_counter_memory {
 
 }  // namespace detail
 
-/// Lets kernels append an unknown number of elements to a growable_device_vector.
+/// Lets kernels append an unknown number of elements to a growable_device_vector. Same thread rules
+/// as std::vector. docs/design/appending_from_kernels.md has an example.
 /// - A run lasts from prepare to commit. Its kernels, on the vector's device, take slots behind the
 ///   last element.
 /// - Other kernels may use the existing elements meanwhile, also while the vector grows (if
@@ -64,23 +64,19 @@ class append_counter_memory {
 /// - It owns the counters: 16 bytes of a memory resource, by default that of the vector's device.
 ///   They occupy 256 bytes of a pool; of hipMalloc on NVIDIA 2 MiB, unless another small allocation
 ///   has room.
-/// - The vector must outlive it, must not be moved, and must not be changed during a run; commit
-///   detects most violations.
-/// - Same thread rules as std::vector; can neither be copied nor moved.
-/// docs/design/appending_from_kernels.md has an example.
+/// - The vector must outlive it, unmoved, and unchanged during a run; commit detects most
+///   violations.
 template <typename T>
 class device_appender {
  public:
   using value_type = T;
   using size_type = std::size_t;
 
-  /// Takes the counters from the resource of the vector's device.
-  /// Throws: as the other constructor.
+  /// Takes the counters from the device's resource. Throws: as the other constructor.
   explicit device_appender(growable_device_vector<T>& target)
       : device_appender{target, mr::get_per_device_resource(target.device())} {}
-  /// Takes the counters from `counters`, which must outlive the appender.
-  /// Throws: std::invalid_argument when `counters` is nullptr or gives memory of another device;
-  /// out_of_memory; hip_error.
+  /// Pre: `counters` outlives the appender. Throws: std::invalid_argument when it is nullptr or
+  /// gives memory of another device; out_of_memory; hip_error.
   device_appender(growable_device_vector<T>& target, mr::memory_resource* counters)
       : target_{target}, counters_{target.device(), counters} {}
   /// Deallocates the counters by memory_resource::deallocate_sync, because kernels of a run may
@@ -125,8 +121,7 @@ class device_appender {
     return {appended, taken - appended};
   }
 
-  /// Ends the run, if there is one, without adding an element, for instance when a kernel could not
-  /// be launched.
+  /// Ends the run, if there is one, without adding an element, as when no kernel could be launched.
   /// Pre: kernels of the run have finished, or precede the next prepare in its stream.
   void discard() noexcept { run_.reset(); }
 

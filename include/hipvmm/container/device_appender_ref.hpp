@@ -25,8 +25,7 @@ class device_appender_ref {
   using value_type = T;
   using size_type = std::size_t;
 
-  /// Refers to `capacity` slots from `base` on. Pre: the counters are zero before the first is
-  /// taken.
+  /// Refers to `capacity` slots from `base` on. Pre: the counters are zero before one is taken.
   HIPVMM_HOST_DEVICE constexpr device_appender_ref(T* base, size_type capacity,
                                                    append_counters* counters) noexcept
       : base_{base}, capacity_{capacity}, counters_{counters} {}
@@ -63,7 +62,6 @@ class device_appender_ref {
     return true;
   }
 
-  /// The first slot.
   [[nodiscard]] HIPVMM_HOST_DEVICE constexpr T* base() const noexcept { return base_; }
   /// All slots, taken or not.
   [[nodiscard]] HIPVMM_HOST_DEVICE constexpr size_type capacity() const noexcept {

@@ -12,23 +12,21 @@
 
 namespace hipvmm {
 
-/// Owns uninitialised bytes of a memory resource, in stream order.
-/// - Allocations, copies and deallocations are ordered in the stream of the call. The memory is
-///   deallocated in the stream of the last call that took one.
-/// - It stores the device that was current at construction and makes it current for its calls. It
-///   may be used and destroyed with another device current.
-/// - Its capacity is exactly the requested one: growth copies. growable_device_vector does not
-///   copy.
-/// - Same thread rules as std::vector.
+/// Owns uninitialised bytes of a memory resource, in stream order. Same thread rules as
+/// std::vector.
+/// - Allocations, copies and deallocations are ordered in the stream of the call, the destructor's
+///   deallocation in the stream of the last call that took one.
+/// - It makes the device that was current at construction current for its calls. It may be used and
+///   destroyed with another device current.
+/// - Its capacity is exactly the requested one: growth copies, unlike growable_device_vector's.
 /// Note: stream_ref::per_thread_default() is another stream in each thread. A buffer that stores it
 /// must be destroyed in the same thread, or be given another stream by set_stream() after a wait.
 class device_buffer {
  public:
   /// Makes an empty buffer; memory will come from the current device's resource.
   device_buffer();
-  /// Allocates `bytes` bytes of `resource`, which must outlive them.
-  /// Throws: std::invalid_argument when `resource` is nullptr or gives memory of a device that is
-  /// not the current one (undefined in hipMM); out_of_memory; hip_error.
+  /// Pre: `resource` outlives the bytes. Throws: std::invalid_argument when it is nullptr or of
+  /// another than the current device (undefined in hipMM); out_of_memory; hip_error.
   explicit device_buffer(std::size_t bytes, stream_ref stream,
                          mr::memory_resource* resource = mr::get_current_device_resource());
   /// Allocates, and copies `bytes` bytes from `source`, device or host memory. Pinned or device
@@ -42,7 +40,6 @@ class device_buffer {
   // A copy needs a stream.
   /// The moved-from buffer is empty and may be used again, with the same device and resource.
   device_buffer(device_buffer&& other) noexcept;
-  /// Deallocates the previous memory in the previous stream.
   device_buffer& operator=(device_buffer&& other) noexcept;
   ~device_buffer();
 
@@ -51,11 +48,9 @@ class device_buffer {
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: out_of_memory; hip_error; then nothing has changed, including stream().
   void reserve(std::size_t bytes, stream_ref stream);
-  /// Makes the size `bytes`; added bytes are uninitialised. The memory changes as by reserve(), and
-  /// only when `bytes` exceeds the capacity. Pre, Throws: as reserve().
+  /// Reserves as reserve() if it must. Added bytes are uninitialised. Pre, Throws: as reserve().
   void resize(std::size_t bytes, stream_ref stream);
-  /// Reduces the capacity to the size; if they differ, copies as reserve() does.
-  /// Pre, Throws: as reserve().
+  /// Reduces the capacity to the size; if they differ, copies. Pre, Throws: as reserve().
   void shrink_to_fit(stream_ref stream);
 
   [[nodiscard]] void* data() noexcept { return data_; }
@@ -66,24 +61,20 @@ class device_buffer {
   [[nodiscard]] device_span<const std::byte> span() const noexcept {
     return {static_cast<const std::byte*>(data_), size_};
   }
-  /// Bytes in use.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t ssize() const noexcept { return static_cast<std::int64_t>(size_); }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   /// empty() by hipMM's name.
   [[nodiscard]] bool is_empty() const noexcept { return empty(); }
-  /// Bytes allocated.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
-  /// The stream of the last call that took one; deallocation is ordered in it.
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
   /// Sets the stream for the deallocation.
   /// Pre: the allocation, and all work that uses the bytes, are ordered before work submitted to
   /// `stream` from now on, and `stream` lives as long as the bytes.
   void set_stream(stream_ref stream) noexcept { stream_ = stream; }
-  /// The device that was current at construction.
   [[nodiscard]] device_ref device() const noexcept { return device_; }
-  /// The resource that the memory comes from; never nullptr.
+  /// Never nullptr.
   [[nodiscard]] mr::memory_resource* memory_resource() const noexcept { return resource_; }
 
  private:

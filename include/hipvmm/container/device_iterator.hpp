@@ -9,10 +9,9 @@
 
 namespace hipvmm {
 
-/// A random access iterator over elements in device memory. Differs from T*: only device code can
-/// dereference it, so range-for loops and std algorithms over device memory do not compile in host
-/// code instead of crashing. It converts to T*, for kernels and copies.
-/// Algorithms of Thrust for host compilers take the address instead: data().
+/// A random access iterator over elements in device memory. It converts to T*, for kernels and
+/// copies. Only device code can dereference it: range-for loops and std algorithms in host code do
+/// not compile, where a T* would crash. Thrust's algorithms for host compilers take data().
 template <typename T>
 class device_iterator {
  public:
@@ -24,7 +23,6 @@ class device_iterator {
 
   constexpr device_iterator() noexcept = default;
   HIPVMM_HOST_DEVICE explicit constexpr device_iterator(T* at) noexcept : at_{at} {}
-  /// Converts an iterator over T to one over const T.
   template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
   // NOLINTNEXTLINE(google-explicit-constructor): as pointers
   HIPVMM_HOST_DEVICE constexpr device_iterator(device_iterator<U> other) noexcept

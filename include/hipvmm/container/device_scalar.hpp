@@ -56,7 +56,6 @@ class device_scalar {
   [[nodiscard]] device_span<T> span() noexcept { return storage_.span(); }
   [[nodiscard]] device_span<const T> span() const noexcept { return storage_.span(); }
 
-  /// As the functions of these names of device_buffer.
   [[nodiscard]] stream_ref stream() const noexcept { return storage_.stream(); }
   void set_stream(stream_ref stream) noexcept { storage_.set_stream(stream); }
   [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }

@@ -12,9 +12,8 @@
 
 namespace hipvmm {
 
-/// A view of `size` elements in device memory, which it does not own. Differs from std::span: the
-/// host cannot access elements, so there is no operator[], and begin() and end() are
-/// device_iterator.
+/// A view of `size` elements in device memory, which it does not own. Host code cannot access
+/// elements, so unlike std::span it has no operator[], and its iterators are device_iterator.
 template <typename T>
 class device_span {
  public:
@@ -27,7 +26,6 @@ class device_span {
   constexpr device_span() noexcept = default;
   HIPVMM_HOST_DEVICE constexpr device_span(T* data, size_type size) noexcept
       : data_{data}, size_{size} {}
-  /// Converts a span of T to a span of const T.
   template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
   // NOLINTNEXTLINE(google-explicit-constructor): as std::span
   HIPVMM_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
@@ -57,13 +55,11 @@ class device_span {
     return iterator{data_ + size_};
   }
 
-  /// Throws: std::out_of_range when `count` exceeds size().
+  /// first(), last() and subspan() throw std::out_of_range unless all elements are in the span.
   [[nodiscard]] constexpr device_span first(size_type count) const { return subspan(0, count); }
-  /// Throws: std::out_of_range when `count` exceeds size().
   [[nodiscard]] constexpr device_span last(size_type count) const {
     return subspan(count > size_ ? 0 : size_ - count, count);
   }
-  /// `count` elements from `offset`. Throws: std::out_of_range when they are not all in the span.
   [[nodiscard]] constexpr device_span subspan(size_type offset, size_type count) const {
     if (offset > size_ || count > size_ - offset)
       throw std::out_of_range{"device_span::subspan: " + std::to_string(count) + " elements from " +

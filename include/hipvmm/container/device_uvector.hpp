@@ -16,11 +16,8 @@
 namespace hipvmm {
 
 /// A vector of uninitialised elements in memory of a resource, in stream order, as device_buffer.
-/// Differs from std::vector:
-/// - elements are trivially copyable, and the host accesses them by copies only;
-/// - the capacity is exactly the requested one, so each growth copies.
-/// For a vector that grows often use growable_device_vector: it grows in place and keeps its
-/// address.
+/// The host accesses elements by copies only. Each growth copies, because the capacity is exactly
+/// the requested one: for a vector that grows often use growable_device_vector.
 template <typename T>
 class device_uvector {
   static_assert(std::is_trivially_copyable_v<T>,
@@ -40,8 +37,7 @@ class device_uvector {
   using iterator = T*;
   using const_iterator = const T*;
 
-  /// Allocates `size` elements of `resource`. Throws: as device_buffer; std::length_error when so
-  /// many exceed the address space.
+  /// Throws: as device_buffer; std::length_error when `size` elements exceed the address space.
   device_uvector(size_type size, stream_ref stream,
                  mr::memory_resource* resource = mr::get_current_device_resource())
       : storage_{bytes_for(size, sizeof(T)), stream, resource} {}
@@ -56,7 +52,7 @@ class device_uvector {
   device_uvector& operator=(device_uvector&&) noexcept = default;
   ~device_uvector() = default;
 
-  /// The address of one element. Throws: std::out_of_range.
+  /// Throws: std::out_of_range.
   [[nodiscard]] pointer element_ptr(size_type index) { return data() + checked(index); }
   [[nodiscard]] const_pointer element_ptr(size_type index) const { return data() + checked(index); }
   /// Writes one element in the order of `stream`. `value` has been read when the call returns.
@@ -87,17 +83,15 @@ class device_uvector {
     return element(is_empty() ? 0 : size() - 1, stream);
   }
 
-  /// As device_buffer::reserve for `size` elements. Throws: also std::length_error.
+  /// reserve(), resize() and shrink_to_fit(): as device_buffer's. Throw: also std::length_error.
   void reserve(size_type size, stream_ref stream) {
     storage_.reserve(bytes_for(size, sizeof(T)), stream);
   }
-  /// As device_buffer::resize to `size` elements. Throws: also std::length_error.
   void resize(size_type size, stream_ref stream) {
     storage_.resize(bytes_for(size, sizeof(T)), stream);
   }
-  /// As device_buffer::shrink_to_fit.
   void shrink_to_fit(stream_ref stream) { storage_.shrink_to_fit(stream); }
-  /// Releases the memory to the caller; the vector is then empty and may be used again.
+  /// The vector is then empty and may be used again.
   [[nodiscard]] device_buffer release() noexcept { return std::move(storage_); }
 
   [[nodiscard]] size_type size() const noexcept { return storage_.size() / sizeof(T); }
@@ -105,7 +99,6 @@ class device_uvector {
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
   /// empty() by hipMM's name.
   [[nodiscard]] bool is_empty() const noexcept { return empty(); }
-  /// Elements that the memory holds.
   [[nodiscard]] size_type capacity() const noexcept { return storage_.capacity() / sizeof(T); }
   [[nodiscard]] pointer data() noexcept { return static_cast<T*>(storage_.data()); }
   [[nodiscard]] const_pointer data() const noexcept {
@@ -120,7 +113,6 @@ class device_uvector {
   [[nodiscard]] device_span<T> span() noexcept { return {data(), size()}; }
   [[nodiscard]] device_span<const T> span() const noexcept { return {data(), size()}; }
 
-  /// As the functions of these names of device_buffer.
   [[nodiscard]] stream_ref stream() const noexcept { return storage_.stream(); }
   void set_stream(stream_ref stream) noexcept { storage_.set_stream(stream); }
   [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }

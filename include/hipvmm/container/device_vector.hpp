@@ -56,7 +56,6 @@ class device_vector : private device_uvector<T> {
   /// Changes the size; added elements are T{}. The memory changes as by device_buffer::resize.
   /// Throws: as device_uvector::resize; then size and elements are as before.
   void resize(size_type count, stream_ref stream) { resize(count, T{}, stream); }
-  /// Changes the size; added elements are copies of `value`.
   void resize(size_type count, const T& value, stream_ref stream) {
     base::reserve(count, stream);
     const size_type present = size();

@@ -30,14 +30,13 @@ class reservation_request;
 /// elements, so no element is copied, data() stays the same and kernels in flight continue.
 /// - Differs from std::vector: elements are trivially copyable and accessed in the order of a
 ///   stream, never through references.
-/// - data() changes only if max_size() is exceeded, which statistics().base_moves counts, and by
-///   erase_front(), which moves no element.
+/// - data() changes only past max_size(), by erase_front(), which moves no element, and in the
+///   cases of growable_storage::shrink(). All but erase_front() count as statistics().base_moves.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
-/// - It takes memory in steps of growth_options::granule_bytes: at least 2 MiB for each vector with
-///   elements. Outside NVIDIA (granularity 2 MiB) the option can be less. For many small arrays use
-///   device_uvector on a pool.
+/// - Its memory is a multiple of growth_options::granule_bytes, by default at least 2 MiB, and
+///   never less on NVIDIA. For many small arrays use device_uvector on a pool.
 /// - Same thread rules as std::vector. Construction without contents backs no memory.
-/// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
+/// - Strong guarantee, unless a function says otherwise. When a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.
 template <typename T>
 class growable_device_vector : private growable_storage {
@@ -56,12 +55,10 @@ class growable_device_vector : private growable_storage {
   using iterator = device_iterator<T>;
   using const_iterator = device_iterator<const T>;
 
-  /// Reserves addresses on the current device. Throws: as the other constructor.
+  /// Uses the current device. Throws: as the other constructor.
   growable_device_vector() : growable_device_vector{device_ref::current()} {}
-  /// Reserves addresses for `options.max_bytes`.
-  /// Throws: std::invalid_argument for a device that does not exist; out_of_memory when so many are
-  /// not available, or, without max_bytes, not one granule; unsupported without VMM if `options`
-  /// need it.
+  /// Throws: std::invalid_argument for a device that does not exist; out_of_memory if HIP cannot
+  /// reserve options.max_bytes (or one granule); unsupported without VMM if `options` need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : growable_storage{device, options} {}
   /// Makes `count` elements of zero bytes on the current device, filled in the order of `stream`.
@@ -70,7 +67,6 @@ class growable_device_vector : private growable_storage {
       : growable_device_vector{device_ref::current(), options} {
     resize(count, stream);
   }
-  /// Makes `count` copies of `value`.
   growable_device_vector(size_type count, const T& value, stream_ref stream,
                          const growth_options& options = {})
       : growable_device_vector{device_ref::current(), options} {
@@ -142,25 +138,25 @@ class growable_device_vector : private growable_storage {
   /// While growth_options::chunks.tag sleeps, size() and data() stay.
   using growable_storage::is_asleep, growable_storage::require_awake;
 
-  /// Backs at least `count` elements, without slack. A chunk already requested by
-  /// growth_options::grow_ahead is used whole. Needs no stream, and waits for nothing but that
-  /// chunk.
+  /// Backs at least `count` elements, without slack; a chunk already requested by
+  /// growth_options::grow_ahead is used whole. Waits for that chunk, and before out_of_memory for
+  /// retired memory.
   /// Throws: std::length_error when `count` elements exceed the address space, or max_size() if
   /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
   void reserve(size_type count) { growable_storage::reserve(checked_bytes(count)); }
 
-  /// Changes the size; new elements are zero bytes. Throws: as reserve, hip_error.
+  /// New elements are zero bytes. Throws: as reserve, hip_error.
   void resize(size_type count, stream_ref stream) {
     lengthen(count,
              [&](T* end, size_type added) { fill_async(stream, end, 0, added * sizeof(T)); });
   }
-  /// Changes the size; new elements are copies of `value`. Throws: as reserve, hip_error.
+  /// New elements are copies of `value`. Throws: as reserve, hip_error.
   void resize(size_type count, const T& value, stream_ref stream) {
     lengthen(count, [&](T* end, size_type added) {
       fill_pattern_async(stream, end, &value, sizeof(T), added);
     });
   }
-  /// Changes the size; new elements have unspecified values. Throws: as reserve.
+  /// New elements have unspecified values. Throws: as reserve.
   void resize_uninitialized(size_type count) {
     lengthen(count, [](T*, size_type) {});
   }
@@ -174,24 +170,21 @@ class growable_device_vector : private growable_storage {
     require_source(source, count);
     insert_at_end(count, [&](T* end) { copy_async(stream, end, source, count * sizeof(T)); });
   }
-  /// Appends a range:
-  /// - a contiguous host range that can be indexed: std::vector, std::array, std::span, a C array;
-  /// - device memory by append_from_device: a device_span or a container of hipvmm, which may be
-  ///   this vector.
+  /// Appends a contiguous host range that can be indexed (std::vector, std::array, std::span, a C
+  /// array), or as append_from_device() a device_span or a container of hipvmm.
   template <typename Range>
   void append(const Range& source, stream_ref stream) {
     with_elements(
         source, [&](device_span<const T> elements) { append_from_device(elements, stream); },
         [&](const T* first, size_type count) { append(first, count, stream); });
   }
-  /// Appends a list. The elements have been read when the call returns, also while `stream` is
-  /// captured.
+  /// Appends a list, which has been read when the call returns, also while `stream` is captured.
   void append(std::initializer_list<T> source, stream_ref stream) {
     insert_at_end(source.size(), [&](T* end) { write_list(end, source, stream); });
   }
 
-  /// Appends elements from device memory, which may be this vector's own. Throws: as append,
-  /// and as require_copies_from().
+  /// Appends device memory, which may be this vector's. Throws: as append and
+  /// require_copies_from().
   void append_from_device(device_span<const T> source, stream_ref stream) {
     if (source.empty()) return;
     require_source(source.data(), source.size());
@@ -208,7 +201,7 @@ class growable_device_vector : private growable_storage {
   void push_back(const T& value, stream_ref stream) {
     insert_at_end(1, [&](T* end) { fill_pattern_async(stream, end, &value, sizeof(T), 1); });
   }
-  /// Drops the last element. Throws: std::out_of_range when empty.
+  /// Throws: std::out_of_range when empty.
   void pop_back() {
     if (size_ == 0)
       throw std::out_of_range{"growable_device_vector::pop_back: the vector is empty"};
@@ -235,9 +228,8 @@ class growable_device_vector : private growable_storage {
     write_list(data(), source, stream);
     size_ = source.size();
   }
-  /// Replaces the contents by `count` copies of `value`. Throws: as append; when HIP accepts some
-  /// of the copies and then refuses one, the old elements are partly overwritten and the size
-  /// stays.
+  /// Replaces the contents by `count` copies of `value`. Throws: as append; if HIP refuses one of
+  /// several copies, the old elements are partly overwritten and the size stays.
   void assign(size_type count, const T& value, stream_ref stream) {
     grow(checked_bytes(count));
     if (count != 0) fill_pattern_async(stream, data(), &value, sizeof(T), count);
@@ -263,7 +255,6 @@ class growable_device_vector : private growable_storage {
   void insert(size_type index, std::initializer_list<T> source, stream_ref stream) {
     insert_gap(index, source.size(), stream, [&](T* gap) { write_list(gap, source, stream); });
   }
-  /// Inserts `count` copies of `value`.
   void insert(size_type index, size_type count, const T& value, stream_ref stream) {
     insert_gap(index, count, stream,
                [&](T* gap) { fill_pattern_async(stream, gap, &value, sizeof(T), count); });
@@ -290,8 +281,7 @@ class growable_device_vector : private growable_storage {
   /// - If past_max is refuse, a vector that becomes empty begins at its first address again, except
   ///   on hipMalloc, which releases erased memory at the next growth.
   /// Pre: all work that uses these elements is ordered before this call in `stream`.
-  /// Throws: std::out_of_range if `count` exceeds size(); std::invalid_argument while `stream` is
-  /// captured; hip_error.
+  /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error.
   void erase_front(size_type count, stream_ref stream) {
     if (count > size_) throw std::out_of_range{range_message("erase_front", count)};
     growable_storage::erase_front(count * sizeof(T), stream, count == size_);
@@ -302,9 +292,9 @@ class growable_device_vector : private growable_storage {
   /// Releases whole chunks behind the last element, and scratch memory that no graph uses, after
   /// `stream` has passed this point. Returns their bytes without waiting. Addresses stay, but see
   /// growable_storage::shrink. With tail_chunk::replace a smaller chunk replaces a partly used one,
-  /// which waits for `stream`. Pre: all work that uses the elements is ordered before this call in
-  /// `stream`. Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as
-  /// region::trim.
+  /// which waits for `stream`.
+  /// Pre: all work that uses the elements is ordered before this call in `stream`. Throws:
+  /// std::invalid_argument while `stream` is captured; hip_error. Note: as region::trim.
   std::size_t shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
     return shrink(size_ * sizeof(T), stream, tail);
   }
@@ -316,7 +306,6 @@ class growable_device_vector : private growable_storage {
     copy(stream, &value, data() + index, sizeof(T));
     return *reinterpret_cast<const T*>(&value);
   }
-  /// The first and the last element, as element().
   [[nodiscard]] T front_element(stream_ref stream) const { return element(0, stream); }
   [[nodiscard]] T back_element(stream_ref stream) const {
     return element(size_ == 0 ? 0 : size_ - 1, stream);
@@ -334,23 +323,21 @@ class growable_device_vector : private growable_storage {
     stream.synchronize();
   }
 
-  /// Copies all elements to the host in the order of `stream` and waits for it.
-  /// Throws: std::bad_alloc, hip_error.
+  /// Waits for `stream`. Throws: std::bad_alloc, hip_error.
   [[nodiscard]] std::vector<T> copy_to_host(stream_ref stream) const {
     std::vector<T> result(size_);
     copy_to_host(result.data(), size_, stream);
     return result;
   }
-  /// Copies the first `count` elements to host memory at `destination`; waits for `stream`.
-  /// Throws: std::out_of_range when `count` exceeds size(), hip_error.
+  /// Waits for `stream`. Throws: std::out_of_range when `count` exceeds size(), hip_error.
   void copy_to_host(T* destination, size_type count, stream_ref stream) const {
     if (count > size_) throw std::out_of_range{range_message("copy_to_host", count)};
     require_awake("growable_device_vector::copy_to_host");
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
   /// Makes a vector of the same device, options, rights and contents, copied in the order of
-  /// `stream`. Waits for it if the device may only read the elements.
-  /// Throws: as reserve, hip_error.
+  /// `stream`. Waits for it if the device may only read the elements. Throws: as reserve,
+  /// hip_error.
   [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
     growable_device_vector result{empty_copy()};
     result.reserve(size_);
@@ -438,8 +425,7 @@ class growable_device_vector : private growable_storage {
     size_ = count;
   }
 
-  /// Moves the elements from `index` on by `count`, calls `write` to submit the contents of the
-  /// gap, and only then changes the size.
+  /// Opens a gap of `count` at `index`, calls `write` to fill it, and only then changes the size.
   template <typename Write>
   void insert_gap(size_type index, size_type count, stream_ref stream, Write write) {
     if (index > size_) throw std::out_of_range{range_message("insert", index)};

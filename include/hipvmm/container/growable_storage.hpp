@@ -31,25 +31,22 @@ enum class past_max_size {
            ///< on, which allocates all of growth_options::max_bytes, which must be set then
 };
 
-/// Settings for chunks that a background thread prepares before a growable vector needs them, so
-/// that growth costs its caller about a microsecond. Prepared memory belongs to the vector, in
-/// addition to capacity(), until growth uses it, shrink_to_fit releases it, another object of the
-/// process that lacks memory gets it (idle_memory()), or the vector ends. One chunk is prepared at
-/// a time.
+/// Chunks that a background thread prepares, one at a time, before a growable vector needs them:
+/// growth then costs its caller about a microsecond. Prepared memory belongs to the vector, in
+/// addition to capacity(), until growth uses it, shrink_to_fit releases it, the vector ends, or
+/// another object of the process that lacks memory gets it (idle_memory()).
 struct grow_ahead_policy {
   prefetch_level prepare = prefetch_level::off;
   /// A growth that leaves fewer unused bytes than this starts the preparation of the next chunk,
   /// unless one is ready or in preparation. Zero: half of the budget. At most the budget.
   std::size_t watermark_bytes = 0;
-  /// The size of a prepared chunk is chosen so that this many bytes are unused then. It should hold
-  /// several of the program's growth steps. Zero: an eighth of the bytes backed, at most
-  /// growth_options::step_limit, but no less than 256 MiB or a 64th of max_size(), whichever is
-  /// less.
+  /// A prepared chunk raises the unused bytes to this number, which should be several of the
+  /// program's growth steps. Zero: an eighth of the bytes backed, at most
+  /// growth_options::step_limit, but at least 256 MiB or a 64th of max_size(), whichever is less.
   std::size_t budget_bytes = 0;
 };
 
-/// How a growable vector reserves and grows. The defaults suit most programs;
-/// HIPVMM_CONF changes those of the C interface only.
+/// How a growable vector reserves and grows. HIPVMM_CONF changes defaults of the C interface only.
 struct growth_options {
   /// Addresses to reserve, in bytes. Zero: the total memory of the device, with stripes of all its
   /// devices, or a share of the addresses that the process has left, so that any number of vectors
@@ -59,17 +56,16 @@ struct growth_options {
   /// Most bytes that a growth step adds beyond the request; below this limit a step adds an eighth
   /// of the bytes backed.
   /// - Zero makes every step exact.
-  /// - No limit applies while chunks cost descriptors and the process has used half of its own.
+  /// - No limit applies while chunks cost descriptors and the process has used half of its
+  ///   descriptors.
   /// - On hipMalloc a step adds half of the bytes present for any limit but zero.
   std::size_t step_limit = GiB;
   /// Every step is a multiple of this many bytes. Zero: 2 MiB, or HIP's recommended granularity if
   /// that is more. A smaller value saves memory for many small vectors if the minimum is 4 KiB
   /// (ROCm), but makes more chunks, each of which costs a file descriptor on ROCm 7.14.
   std::size_t granule_bytes = 0;
-  /// Chunks to prepare before they are needed; none by default.
   grow_ahead_policy grow_ahead = {};
-  /// Kind and source of the chunks, and the rights to them: chunks.access. On hipMalloc the rights
-  /// are as for grant().
+  /// Kind, source and rights (chunks.access) of the chunks; on hipMalloc rights are as for grant().
   region_options chunks = {};
   /// The source of the memory instead of chunks, on every device: one allocation of this resource.
   /// Growth replaces it by a larger one, which waits for the device and copies, as on hipMalloc.
@@ -78,8 +74,7 @@ struct growth_options {
   /// - No other device can be granted access; a device that can access the resource's memory must
   ///   have finished its work before growth.
   mr::memory_resource* resource = nullptr;
-  /// The behaviour if capability::path() is memory_path::fallback; or one allocation of hipMalloc
-  /// on every device.
+  /// The behaviour if capability::path() is memory_path::fallback; or hipMalloc on every device.
   without_vmm fallback = without_vmm::use_hip_malloc;
 };
 
@@ -100,19 +95,16 @@ struct growth_statistics {
                                ///< distance; shrink_to_fit releases it
 };
 
-/// Returns the bytes to back so that `needed_bytes` fit: the larger of
-/// - the exact need, and
-/// - `committed_bytes` plus one part in `share` of them, bounded by `step_limit`.
-/// The result is a multiple of `granule` as far as `max_bytes` allows.
+/// Returns the bytes to back: `needed_bytes`, or if that is more, `committed_bytes` and one part in
+/// `share` of them, at most `step_limit`. A multiple of `granule` as far as `max_bytes` allows.
 /// Pre: committed_bytes < needed_bytes <= max_bytes.
 [[nodiscard]] std::size_t growth_target(std::size_t committed_bytes, std::size_t needed_bytes,
                                         std::size_t max_bytes, std::size_t granule,
                                         std::size_t step_limit, std::size_t share = 8);
 
-/// Returns the bytes to prepare behind `committed_bytes`, of which `needed_bytes` are in use.
-/// - Zero while at least the watermark is unused, and for an empty vector.
-/// - Otherwise the bytes that raise the unused ones to the budget, in multiples of `granule` as far
-///   as `max_bytes` allows.
+/// Returns the bytes to prepare behind `committed_bytes`, of which `needed_bytes` are in use: zero
+/// for an empty vector and while the watermark is unused, otherwise as many as raise the unused
+/// bytes to the budget, in multiples of `granule` as far as `max_bytes` allows.
 /// Pre: needed_bytes <= committed_bytes <= max_bytes.
 [[nodiscard]] std::size_t ahead_target(std::size_t committed_bytes, std::size_t needed_bytes,
                                        std::size_t max_bytes, std::size_t granule,
@@ -122,8 +114,8 @@ struct growth_statistics {
 enum class growth_slack { none, allowed };
 
 /// The untyped part of growable_device_vector: memory backed from data() on, and the policy of its
-/// growth. The memory is a region or, without virtual memory, one allocation of hipMalloc. Sizes
-/// are bytes. Same thread rules as std::vector.
+/// growth. The memory is a region or, without chunks, one allocation of hipMalloc or of
+/// growth_options::resource. Sizes are bytes. Same thread rules as std::vector.
 class growable_storage {
  public:
   /// Throws: std::invalid_argument for options that contradict themselves; as region.
@@ -136,8 +128,8 @@ class growable_storage {
 
   /// Backs at least `bytes`, with the slack that the options allow, and starts the preparation of
   /// the next chunk as they specify. Prepared memory is used first and whole.
-  /// Throws: std::length_error past the maximum when moving is refused; out_of_memory; unsupported;
-  /// hip_error; on any exception nothing changed.
+  /// Throws, and nothing changed: std::length_error past the maximum when moving is refused;
+  /// out_of_memory; unsupported; hip_error.
   void grow(std::size_t bytes);
   /// Backs at least `bytes`, in whole granules, without slack unless that is allowed. A chunk
   /// already requested ahead is used whole; no new one is requested. Throws: as grow.
@@ -150,29 +142,28 @@ class growable_storage {
   /// - the engine of one of the two devices would copy, and has no right to the other's memory;
   /// - AMD's runtime needs a link between two devices that is missing (copy_async()).
   void require_copies_from(const void* source, stream_ref stream) const;
-  /// Copies `bytes` bytes of the storage from offset `from` to offset `to` in the order of
-  /// `stream`; the ranges may overlap. data() and the capacity stay.
-  /// - A distance below 2 MiB and a 16th of `bytes` needs scratch memory of its own, of the same
-  ///   kind: capacity_bytes(), or 2 MiB or a 16th of it if that is less, but at most 32 MiB. It is
-  ///   kept for the next call until shrink(), or until the end if a graph uses it.
+  /// Copies `bytes` bytes from offset `from` to offset `to` in the order of `stream`; the ranges
+  /// may overlap. data() and the capacity stay.
+  /// - A distance below 2 MiB and below a 16th of `bytes` needs scratch memory of the same kind: a
+  ///   16th of the backed bytes, at least 2 MiB (or all of them) and at most 32 MiB. It is kept for
+  ///   the next call until shrink(), or until the end if a graph uses it.
   /// - Cost: at most one copy for each MiB and 1024 more; 2048 if memory is short.
-  /// Pre: both ranges are backed. Throws: out_of_memory without scratch memory; unsupported if the
-  /// memory is of several devices, one of which has no link to that of `stream` (copy_async()), or
-  /// if HIP has another device, without a right, copy chunks on the host; hip_error; some of the
-  /// target may be overwritten if a copy was refused.
+  /// Pre: both ranges are backed.
+  /// Throws: out_of_memory without scratch memory; unsupported if one of several owners has no link
+  /// to the device of `stream` (copy_async()), or if HIP has another device, without a right, copy
+  /// chunks on the host; hip_error: then a part of the target may be overwritten.
   void move_within(std::size_t to, std::size_t from, std::size_t bytes, stream_ref stream);
   /// Releases memory behind the first `bytes` as region::trim does, and scratch memory that no
   /// graph uses. Returns their bytes.
-  /// - On hipMalloc with past_max_size::refuse it releases nothing, because the address must stay.
+  /// - On hipMalloc with past_max_size::refuse only scratch memory, because the address must stay.
   /// - If memory returns to the device only with its addresses (docs/reference/capability.md),
-  ///   data() may change when nothing is left or `tail` is replace, unless past_max is refuse;
+  ///   data() may change when nothing is left or `tail` is replace, unless past_max is refuse.
   ///   growth_statistics::base_moves counts that.
   /// Throws: as region::trim.
   std::size_t shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
   /// Moves data() on by `bytes`, as growable_device_vector::erase_front(). is_all: nothing is left;
-  /// if past_max is refuse, data() is the first address again.
-  /// Pre: bytes <= capacity_bytes().
+  /// if past_max is refuse, data() is the first address again. Pre: bytes <= capacity_bytes().
   void erase_front(std::size_t bytes, stream_ref stream, bool is_all = false);
 
   /// Rights to the memory, present and future. Throws: as region::grant.
@@ -184,13 +175,12 @@ class growable_storage {
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
 
-  /// As region::chunks(), export_chunks() and export_fabric_chunks(). Offsets are counted from the
-  /// start of the addresses, `chunk_view::address - chunk_view::offset`, which is data() until
-  /// erase_front(). Nothing while no addresses are reserved.
+  /// As region::chunks(), export_chunks() and export_fabric_chunks(). Nothing while no addresses
+  /// are reserved. Offsets count from the start of the addresses, `chunk_view::address -
+  /// chunk_view::offset`, which is data() until erase_front().
   /// - Growth adds chunks with greater serials. If data() moves for lack of room, the chunks and
   ///   their serials stay; after an erase_front() all are listed anew with other offsets.
-  /// Throws: unsupported if the memory has no chunks (hipMalloc, growth_options::resource); as
-  /// region::export_chunks().
+  /// Throws: unsupported on hipMalloc or growth_options::resource; as region::export_chunks().
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
@@ -208,28 +198,24 @@ class growable_storage {
   void require_awake(const char* function) const;
 
   [[nodiscard]] void* data() const noexcept;
-  /// Backed bytes from data() on.
+  /// Bytes from data() on that are backed, and that are reserved.
   [[nodiscard]] std::size_t capacity_bytes() const noexcept;
-  /// Reserved bytes from data() on.
   [[nodiscard]] std::size_t max_bytes() const noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }
-  /// The number of this storage in memory_event::object. It stays with the object, not with memory
-  /// that is moved.
+  /// This object's number in memory_event::object. It does not move with the memory.
   [[nodiscard]] std::uint64_t event_id() const noexcept { return event_id_; }
   [[nodiscard]] const growth_options& options() const noexcept { return options_; }
   [[nodiscard]] growth_statistics statistics() const noexcept;
-  /// Returns whether data() stays the same while memory is added within max_bytes(). False on
-  /// hipMalloc, and after a move from this storage.
+  /// Returns whether data() stays the same while memory is added within max_bytes(). False after a
+  /// move from this storage, and on hipMalloc unless past_max is refuse.
   [[nodiscard]] bool is_address_stable() const noexcept;
-  /// Explains in a few lines for people: the use of the device's memory and its reason, the
-  /// work-arounds in force, reserved and backed bytes, and the consequences for data().
-  /// Throws: as capability_of.
+  /// Explains in a few lines: the use of the device's memory and its reason, the work-arounds in
+  /// force, reserved and backed bytes, consequences for data(). Throws: as capability_of.
   [[nodiscard]] std::string explain() const;
-  /// Makes an empty storage with the same device and options; all devices with
-  /// chunks of this one may write.
+  /// Makes an empty storage with these options; devices with chunks of this one may write to it.
   [[nodiscard]] growable_storage empty_copy() const;
-  /// Gives `copy` the same rights. If one of these devices may not write then, waits for
-  /// `stream`, which fills it. Throws: as set_access; hip_error.
+  /// Gives `copy` the same rights. If one of these devices may not write there then, waits for
+  /// `stream`, which fills the copy. Throws: as set_access; hip_error.
   void share_rights(growable_storage& copy, stream_ref stream) const;
 
  private:

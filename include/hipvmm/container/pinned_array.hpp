@@ -23,14 +23,12 @@ inline mr::memory_resource* default_pinned_resource() {
 
 }  // namespace detail
 
-/// An array of fixed size in pinned host memory: the host reads and writes elements, and copies
-/// to and from devices do not wait.
+/// An array of fixed size in pinned host memory: the host reads and writes elements, and copies to
+/// and from devices do not wait. Same thread rules as std::vector.
 /// - It may be destroyed while copies and kernels use it: the destructor waits for the work of all
 ///   devices. reset(stream) waits for one stream only.
 /// - Before the host reads the target of a copy, or writes its source, wait for that copy.
 /// - If a captured graph uses it, it must outlive the graph's last launch.
-/// - Differs from std::vector: the size is fixed, and elements are trivially copyable.
-/// - Same thread rules as std::vector.
 template <typename T>
 class pinned_array {
   static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
@@ -50,10 +48,9 @@ class pinned_array {
   using iterator = T*;
   using const_iterator = const T*;
 
-  /// Makes an array without elements.
   pinned_array() noexcept = default;
-  /// Makes `size` elements T{} in memory of `resource`, which must outlive them.
-  /// Throws: std::invalid_argument when `resource` is nullptr or the host cannot access its memory;
+  /// Makes `size` elements T{} in memory of `resource`, which must outlive them. Throws:
+  /// std::invalid_argument when `resource` is nullptr or the host cannot access its memory;
   /// std::length_error when so many elements exceed the address space; out_of_memory; hip_error.
   explicit pinned_array(size_type size,
                         mr::memory_resource* resource = detail::default_pinned_resource())
@@ -105,7 +102,7 @@ class pinned_array {
   /// Throws: std::out_of_range.
   [[nodiscard]] reference at(size_type index) { return data_[required(index)]; }
   [[nodiscard]] const_reference at(size_type index) const { return data_[required(index)]; }
-  /// The resource that the memory comes from; nullptr without any.
+  /// nullptr if the array never had memory, or was moved from.
   [[nodiscard]] mr::memory_resource* memory_resource() const noexcept { return resource_; }
 
  private:

@@ -25,8 +25,8 @@ class reservation_request {
 
 /// Backs all elements that the requests name, as growable_device_vector::reserve() for each, or
 /// adds nothing: hipvmm::reserve_all({{points, n}, {colours, 3 * n}}).
-/// - Exceptions that keep added capacity after a failure: growth past max_size(), and vectors
-///   without chunks, which have copied their elements by then.
+/// - After a failure capacity added by growth past max_size() stays, and that of vectors without
+///   chunks, which have copied their elements by then.
 /// - Needs no stream; waits as reserve() does.
 /// Throws: as reserve() of the first vector whose growth failed.
 void reserve_all(std::initializer_list<reservation_request> requests);

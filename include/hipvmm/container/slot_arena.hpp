@@ -18,19 +18,18 @@ class slot_allocator;
 }  // namespace detail
 
 /// One reservation of slots, each of which grows in place: the shape of a KV cache. A slot has a
-/// range of addresses in each plane. The arena backs them with blocks of one chunk each. Addresses
+/// range of addresses in each plane, which the arena backs with blocks of one chunk each. Addresses
 /// are constant: pointer(slot, plane) = base() + plane * plane_stride() + slot * slot_stride().
 /// - As thread-safe as a std container: no two threads may use an arena at the same time. Kernels
 ///   and copies may use committed bytes throughout.
-/// - A slot is free or in use. A released slot keeps its blocks mapped, for its own next sequence
-///   or for other slots that need memory.
+/// - A released slot keeps its blocks mapped, for its own next sequence or for other slots.
 /// - Contents of new bytes of a slot are indeterminate.
 /// - Destruction does not wait: memory is retired, see region::retire().
 class slot_arena {
  public:
   /// Reserves the addresses of all slots; backs none.
-  /// Throws: std::invalid_argument, which names the option; std::length_error; out_of_memory if
-  /// HIP has not so many addresses; unsupported on a device without usable virtual memory; for
+  /// Throws: std::invalid_argument, which names the option; std::length_error; out_of_memory if HIP
+  /// has not so many addresses; unsupported on a device without usable virtual memory; for
   /// `options.access` as access_map::set.
   slot_arena(device_ref device, const slot_arena_options& options);
   ~slot_arena();
@@ -38,29 +37,27 @@ class slot_arena {
   slot_arena& operator=(slot_arena&& other) noexcept;
 
   /// Takes a free slot, with length zero, for work of `stream`: of those whose previous work has
-  /// passed, the one with most blocks mapped, or, if packed, with most in common with slots in
-  /// use. If there is none, `stream` waits for the previous work of the slot; the caller does not
-  /// block.
+  /// passed, the one with most blocks mapped, or, if packed, with most in common with slots in use.
+  /// If there is none, `stream` waits for the previous work of a slot, and the caller does not.
   /// Throws: out_of_memory (exhausted::limit) if all are in use; hip_error;
   /// std::invalid_argument if `stream` would have to wait and is captured.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
 
   /// Makes slot `slots[i]` at least `lengths[i]` bytes long in each plane, for all i < count, or
-  /// changes nothing. A free slot becomes one in use. The slots need no order.
+  /// changes nothing. A free slot becomes one in use.
   /// - A step within mapped blocks, prefetched ones included, makes no HIP call.
   /// - Missing blocks come from, in this order: kept chunks; blocks that released and truncated
   ///   slots left, after their work has passed; new memory. If none is left, the caller waits for
   ///   work before a release or truncation, then calls `evict`, then fails.
   /// - Work of `stream` after the call may use the bytes. Another stream waits for an event
   ///   recorded in `stream`, if the slot was released or truncated before.
-  /// Throws (all lengths are as before): std::out_of_range, which names the slot or the length;
-  /// out_of_memory, which names the held bytes and those that the batch needs; hip_error;
-  /// exceptions of `evict`; std::invalid_argument if `stream` would have to wait and is captured,
-  /// and for a null array.
+  /// Throws (all lengths stay): std::out_of_range, which names the slot or length; out_of_memory,
+  /// which names the held bytes and the batch's; hip_error; exceptions of `evict`;
+  /// std::invalid_argument for a null array, and if `stream` would have to wait and is captured.
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
-  /// The same for two containers, or braced lists, of std::size_t, of one size.
-  /// Throws: std::invalid_argument too, if their sizes differ.
+  /// For two containers or braced lists of std::size_t. std::invalid_argument if their sizes
+  /// differ.
   template <class Slots = std::initializer_list<std::size_t>,
             class Lengths = std::initializer_list<std::size_t>>
   void commit(const Slots& slots, const Lengths& lengths, stream_ref stream) {
@@ -68,8 +65,7 @@ class slot_arena {
     commit(std::data(slots), std::data(lengths), std::size(slots), stream);
   }
 
-  /// Frees the slot: its memory is used by others when `stream` has passed this point. Does not
-  /// wait.
+  /// Frees the slot: others use its memory when `stream` has passed this point. Does not wait.
   /// Pre: all work that uses the slot is ordered before this call in `stream`.
   /// Throws (then nothing changed): std::out_of_range; std::invalid_argument for a free slot, if
   /// `stream` is captured, and if it is of a device without access; hip_error.
@@ -79,9 +75,9 @@ class slot_arena {
   /// Pre, Throws: as release(); std::invalid_argument for more than the present length.
   void truncate(std::size_t slot, std::size_t length, stream_ref stream);
 
-  /// Gives each of `count` slots `to`, which have no bytes, the first `length` bytes of slot
-  /// `from`. The slots are in use then. The arena does not copy whole blocks: it maps the same
-  /// chunks in the slots of `to`, read-only for devices. It copies the rest in `stream`.
+  /// Gives each of `count` slots `to`, which have no bytes and are in use then, the first `length`
+  /// bytes of slot `from`. The slots of `to` map the same chunks, read-only for devices; only a
+  /// part of a block at the end is copied, in `stream`.
   /// - Work must not write to them in `from` either, without make_writable() first.
   /// - The memory stays while any of the slots has it, in any order of releases.
   /// - Waits for work before the release of a slot of `to` that has blocks mapped.
@@ -99,9 +95,9 @@ class slot_arena {
   /// Gives the slot memory of its own for the shared blocks that hold [offset, offset + bytes) in
   /// each plane: copies them, and waits for `stream`. Other slots keep their bytes.
   /// Pre: all work of the slot is ordered before this call in `stream`, and none is submitted
-  /// before it returns. Throws (then the slot has the same bytes): std::out_of_range beyond its
-  /// length; out_of_memory; std::invalid_argument for a free slot and a captured stream;
-  /// hip_error, as share_prefix().
+  /// before it returns. Throws (the slot's bytes stay): std::out_of_range beyond its length;
+  /// out_of_memory; std::invalid_argument for a free slot and a captured stream; hip_error as
+  /// share_prefix().
   void make_writable(std::size_t slot, std::size_t offset, std::size_t bytes, stream_ref stream);
 
   /// The first byte of the slot in the plane. Throws: std::out_of_range.
@@ -113,16 +109,16 @@ class slot_arena {
   [[nodiscard]] bool in_use(std::size_t slot) const;
 
   /// Returns the number of free slots that could be committed to `length` bytes each now; zero if
-  /// the one that acquire() returns could not. Limits:
-  /// the budget, the device's memory_budget and free memory, the descriptors of the process, and
-  /// spare blocks. Work before releases counts as passed.
+  /// the one that acquire() returns could not. The limits are the budget, the device's
+  /// memory_budget and free memory, the descriptors of the process, and spare blocks. Work before
+  /// releases counts as passed.
   /// Throws: std::out_of_range; hip_error.
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length) const;
 
   /// Changes slot_arena_options::evict; null for none. Throws: std::logic_error in the callback.
   void set_eviction(std::function<void(std::size_t missing_bytes)> evict);
-  /// Changes the budget. Memory beyond it is released once it is idle. Memory that lengths of slots
-  /// need stays, and no commit adds memory until usage is below the budget.
+  /// Changes the budget. Idle memory beyond it is released. Memory that lengths of slots need
+  /// stays, and no commit adds memory until usage is below the budget.
   void set_budget(std::size_t bytes);
   /// Releases every idle block beyond the lengths of the slots. Returns the bytes that the device,
   /// or slot_arena_options::cache, received.

@@ -16,7 +16,6 @@ namespace hipvmm {
 
 class chunk_cache;
 
-/// How the slots of a slot_arena lie in their planes.
 enum class slot_layout {
   /// Each begins at a block of its own.
   separate,
@@ -25,7 +24,6 @@ enum class slot_layout {
   packed,
 };
 
-/// Size, limits and memory source of a slot_arena.
 struct slot_arena_options {
   static constexpr std::size_t no_budget = std::numeric_limits<std::size_t>::max();
 
@@ -38,20 +36,17 @@ struct slot_arena_options {
   slot_layout layout = slot_layout::separate;
   /// The most bytes of memory that the arena holds, see slot_arena_statistics::held_bytes.
   std::size_t budget_bytes = no_budget;
-  /// Other objects of the process that lack memory get idle memory of the arena beyond these bytes
-  /// of held_bytes.
+  /// Objects of the process that lack memory get idle memory beyond these bytes of held_bytes.
   std::size_t floor_bytes = 0;
   /// As pool_options::priority.
   int priority = 0;
-  /// Blocks in each plane that a background thread keeps backed behind the length of each slot in
-  /// use.
+  /// Blocks in each plane that a background thread keeps backed behind each slot in use.
   std::size_t prefetch_blocks = 1;
   /// Called if a commit() does not fit, in its thread, with the bytes that the slots lack. Then the
   /// commit is tried once more.
-  /// - It may call release(), truncate(), trim(), set_budget() and functions that only query.
-  ///   release() and truncate() of a slot of the commit throw std::invalid_argument and change
-  ///   nothing; acquire(), commit(), share_prefix() and make_writable() throw std::logic_error. It
-  ///   must not move or destroy the arena.
+  /// - It may call trim(), set_budget(), queries, and release() and truncate() for slots that the
+  ///   commit does not name (for others they throw std::invalid_argument). Calls that get slots
+  ///   memory, and set_eviction(), throw std::logic_error. It must not move or destroy the arena.
   /// - Its exceptions leave commit(), which has changed nothing.
   std::function<void(std::size_t missing_bytes)> evict = {};
   /// Rights to all slots, as region_options::access.
@@ -61,8 +56,7 @@ struct slot_arena_options {
   chunk_cache* cache = nullptr;
   /// The tag by which suspend() releases the memory and resume() allocates it again, at the same
   /// addresses.
-  /// - suspend() releases spare blocks, prefetched ones included. It saves each block of
-  ///   share_prefix() once, and resume() allocates it once.
+  /// - suspend() releases spare blocks. Blocks of share_prefix() are saved and allocated once.
   /// - While it sleeps, slots may be released, truncated and acquired; commit(), share_prefix(),
   ///   make_writable(), set_budget() and trim() throw std::logic_error.
   std::optional<memory_tag> tag = {};
