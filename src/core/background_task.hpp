@@ -39,7 +39,6 @@ class background_task : public boost::intrusive::list_base_hook<
   void cancel_or_wait() noexcept;
   /// For the body: whether the process waits for it to exit. Thread-safe.
   [[nodiscard]] static bool is_awaited_by_exit() noexcept;
-  /// Whether it was submitted and has neither ended nor been cancelled.
   [[nodiscard]] bool pending() const noexcept {
     return stage_.load(std::memory_order_acquire) != stage::idle;
   }

@@ -38,8 +38,7 @@ using without_pressure_calls = thread_mark<struct without_pressure_calls_kind>;
 /// owners call stop() to wait for work that does not check the token.
 class background_thread {
  public:
-  /// It must return soon after its stop_token requests it, and must not throw. Its HIP calls do not
-  /// disturb stream captures of other threads.
+  /// Must end soon after its stop_token requests so, and not throw. Its calls disturb no captures.
   using body = std::function<void(std::stop_token)>;
 
   explicit background_thread(body work) : work_{std::move(work)} {}

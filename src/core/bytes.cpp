@@ -47,7 +47,6 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-/// Zero if it is none.
 std::size_t bytes_of_unit(std::string_view name) {
   std::string wanted{name};
   std::transform(wanted.begin(), wanted.end(), wanted.begin(), lower);

@@ -8,9 +8,8 @@
 namespace hipvmm::detail {
 
 /// While one lives, HIP calls of this thread disturb no stream capture of another thread: a capture
-/// in global mode forbids other threads to wait, to query and to free, and is invalidated when they
-/// do. Captured streams must still not be used. Nested ones end in reverse order, without a HIP
-/// call.
+/// in global mode forbids other threads to wait, query and free, and is invalidated if they do.
+/// Captured streams must still not be used. Nested ones end in reverse order, without HIP calls.
 class relaxed_captures {
  public:
   relaxed_captures();

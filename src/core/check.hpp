@@ -45,8 +45,7 @@ void report(hipError_t result, const char* call, const char* context = "") noexc
 /// Formats an address or the handle of a stream for messages: "0x7f12c0000000", and "0x0" for null.
 std::string address_text(const void* address);
 
-/// Warns the error handler about `subject`, by a whole sentence: nothing failed that the caller has
-/// to know of, because something else is done instead.
+/// Warns the error handler about `subject`, by a whole sentence: something else is done instead.
 void warn(const char* subject, const std::string& sentence) noexcept;
 
 /// Clears HIP's last error: a failure that was thrown must not appear in the next hipGetLastError.
@@ -54,9 +53,8 @@ void clear_last_error() noexcept;
 /// The same, and returns the error: for calls that return none.
 [[nodiscard]] hipError_t take_last_error() noexcept;
 
-/// Returns whether a query reported that work is not done. That is no failure and must not appear
-/// as HIP's last error: before ROCm 7.0 it does, because every call's result replaces the one
-/// before. Later, and on CUDA, the last error is still the application's own and stays.
+/// True for hipErrorNotReady, which must not stay as HIP's last error: before ROCm 7.0 every result
+/// replaces the last error; later, and on CUDA, the last error stays the application's own.
 bool is_not_ready(hipError_t result) noexcept;
 
 /// Like check(), for a call that allocates `bytes` of host memory.

@@ -91,7 +91,6 @@ template <typename Call>
   return attempt(std::forward<Call>(call), [](const shortage&) { return true; });
 }
 
-/// Returns the out_of_memory that `call` throws, if it does.
 template <typename Call>
 [[nodiscard]] std::optional<out_of_memory> refusal_of(Call&& call) {
   std::optional<out_of_memory> result;

@@ -24,8 +24,7 @@ inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeHost;
 inline constexpr hipMemoryType unregistered_memory_type = hipMemoryTypeUnified;
 #endif
 
-// hipDeviceAttributeVirtualMemoryManagementSupported appears in 5.3. Its place in the enumeration
-// is after hipDeviceAttributeMemoryPoolsSupported, the last CUDA-compatible one of 5.2.
+// Newer than 5.2, whose last CUDA-compatible attribute is hipDeviceAttributeMemoryPoolsSupported.
 #if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 3)
 inline constexpr hipDeviceAttribute_t virtual_memory_management_supported =
     hipDeviceAttributeVirtualMemoryManagementSupported;
@@ -49,8 +48,7 @@ inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGr
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDeviceProperties
 #endif
 
-// Since 6.0 hipDeviceProp_t contains values that only attributes reported before.
-// `attribute(number)` returns the result of hipDeviceGetAttribute.
+// Sets values that hipDeviceProp_t has since 6.0, from hipDeviceGetAttribute: `attribute(number)`.
 template <class Attribute>
 void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
                           [[maybe_unused]] const hipUUID& uuid,

@@ -36,8 +36,7 @@ namespace {
 
 std::atomic<bool> has_file{false};
 
-// A child of fork() writes no lines if a thread of its parent was writing one: the child lacks the
-// thread, which holds locks of the sinks.
+// A child of fork() writes no lines if a thread of its parent was writing: the sinks stay locked.
 constinit std::atomic<unsigned> writing{0};
 constinit std::atomic<bool> is_cut_off{false};
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {

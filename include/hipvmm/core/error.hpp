@@ -36,7 +36,6 @@ class hip_error : public std::runtime_error {
   unsigned line_;
 };
 
-/// The cause of an out_of_memory.
 enum class exhausted {
   device_memory,  ///< physical memory of the device
   addresses,      ///< virtual address space of the process, or a resource's reserved part of it
@@ -114,7 +113,8 @@ class unsupported : public std::runtime_error {
 };
 
 /// Receives failures that cannot be thrown, and warnings. Must not throw. Any thread may call it,
-/// also one of the library: most signals are blocked in these, and in a process started from them.
+/// also threads of the library: most signals are blocked in these, and in processes that they
+/// start.
 /// - A failure in a destructor, or in clean-up after another failure: `call` names the HIP function
 ///   and `code` is its hipError_t.
 /// - A warning, when the library did something else instead: `call` is the subject, `code` is

@@ -252,7 +252,6 @@ class detail::event_receiver {
   void call(const memory_event& event) const noexcept {
     run_callback("memory_event_subscription", [&] { call_(event); });
   }
-  /// Returns false, and counts the event as lost, without memory for a ring.
   bool give_ring(thread_record& to) noexcept {
     try {
       auto made = std::make_unique<event_ring>(events_per_thread_);

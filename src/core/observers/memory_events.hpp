@@ -21,7 +21,6 @@ struct event_origin {
   int device;
 };
 
-/// The fields that differ between the events of one object.
 struct event_details {
   std::uintptr_t address = 0;
   std::size_t bytes = 0;

@@ -3,11 +3,9 @@
 
 #include <cstddef>
 
-// The opaque struct behind hipStream_t.
 struct ihipStream_t;
 
-// Reports to the host provider's order checker (HIPVMM_HOST_CHECK=1). Without it, and with other
-// providers, these do nothing. None throws.
+// Reports to the host provider's order checker (HIPVMM_HOST_CHECK=1), if it is on. None throws.
 namespace hipvmm::detail {
 
 /// Constant in a process.
@@ -22,7 +20,8 @@ class order_check_pause {
 };
 
 /// A resource of the library allocates part of its memory, for work of `stream` after this point;
-/// or frees it there, exactly as noted. Default streams are those of the current device.
+/// or frees it there. Default streams are those of the current device.
+/// Pre of note_deallocation: exactly these bytes were noted as allocated.
 void note_allocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
 void note_deallocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
 /// The same without a stream: the resource orders all work on the bytes itself.

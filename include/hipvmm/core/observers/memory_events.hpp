@@ -30,8 +30,7 @@ inline constexpr std::size_t memory_event_kind_count =
 /// The enumerator's name, a string with static storage.
 [[nodiscard]] const char* to_string(memory_event_kind kind) noexcept;
 
-/// The layer that reports an event. A call may be reported by several: a pool that grows commits
-/// memory of its region, which maps a chunk.
+/// The layer that reports. Several may report one call: a growing pool commits memory of a region.
 enum class memory_event_source : std::uint8_t { mapping, region, pool, vector };
 
 struct memory_event {
