@@ -18,10 +18,10 @@ namespace hipvmm::detail {
 void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
                      std::source_location where = std::source_location::current());
 
-/// Returns the retired bytes of `device`: they return to it when work under way is done.
+/// Returns the retired bytes of `device`, for the message of out_of_memory.
 using retired_bytes_function = std::size_t (*)(device_ref device);
 
-/// For the message of out_of_memory. The layer that retires memory sets it when it first does.
+/// The layer that retires memory sets it when it first does.
 void set_retired_bytes_function(retired_bytes_function function) noexcept;
 
 }  // namespace hipvmm::detail

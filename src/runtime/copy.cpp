@@ -62,7 +62,6 @@ bool is_readable(const void* address) {
   return false;
 }
 
-/// The memory at an address, for the sentence that names it; empty if HIP does not say.
 std::string kind_text(const detail::pointer_memory& found) {
   switch (found.kind) {
     case detail::pointer_kind::device:
@@ -78,7 +77,6 @@ std::string kind_text(const detail::pointer_memory& found) {
   return {};
 }
 
-/// The fault in the right of `user` to `owner`'s memory at `address`; empty if there is none.
 std::string right_defect(const void* address, device_ref owner, device_ref user, bool is_written) {
   constexpr unsigned long long unset = ~0ULL;
   unsigned long long flags = unset;
@@ -151,7 +149,6 @@ std::string side_defect(const char* what, const copy_side& side, std::size_t byt
   return {};
 }
 
-/// HIP's report about a request that it refused; empty if it was not asked or did not say.
 struct findings {
   std::string destination_kind;
   std::string source_kind;
@@ -163,7 +160,6 @@ struct findings {
   }
 };
 
-/// Fills `found` as far as HIP answers. Throws if HIP fails.
 void ask(hipError_t result, const copy_request& request, findings& found) {
   if (detail::is_stream_missing(result))
     return found.add(detail::missing_stream_text(request.stream.get()));
@@ -261,7 +257,6 @@ void write_by_fills(stream_ref stream, unsigned char* destination, const unsigne
   }
 }
 
-/// Copies the `done` bytes at `start` behind themselves until there are `total`.
 void double_until(stream_ref stream, unsigned char* start, std::size_t done, std::size_t total) {
   while (done < total) {
     const std::size_t next = std::min(done, total - done);

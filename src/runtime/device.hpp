@@ -17,13 +17,11 @@ std::optional<device_uuid> find_uuid(device_ref device);
 /// Whether HIP's bytes are a UUID: not if all are zero, nor on AMD if ROCr knows none.
 bool names_device(const device_uuid& uuid);
 
-/// hipDriverGetVersion. On AMD some releases report numbers of other kinds: use them only for
-/// display and for comparison with themselves.
+/// hipDriverGetVersion, for display and comparison with itself: AMD's numbers are of several kinds.
 int driver_version();
 
-/// Whether the process has used the device. False only on NVIDIA, without a primary context: then
-/// the device has no work, and a call with it current would make a context, which takes hundreds of
-/// MiB. True if HIP does not answer.
+/// Whether the process has used the device; true if HIP does not answer. False only on NVIDIA,
+/// without a primary context: it has no work, and a call would make the context (hundreds of MiB).
 [[nodiscard]] bool has_context(device_ref device) noexcept;
 
 /// Calls hipDeviceSynchronize, which device_ref::synchronize() avoids. Throws: hip_error.
@@ -39,7 +37,7 @@ inline constexpr std::size_t bytes_of_wait_by_free = 1;
 [[nodiscard]] bool outlast_wait_by_free(const shortage& of) noexcept;
 /// wait_by_free() by pinned memory, on NVIDIA, whose hipHostFree waits too: works on a full device.
 [[nodiscard]] bool wait_by_host_free(device_ref device);
-/// Both of them, by two functions of HIP, which messages name.
+/// Both waits, by two functions of HIP, which messages name.
 [[nodiscard]] bool wait_by_release(device_ref device, hipError_t (*allocate)(void** pointer),
                                    const char* allocates, hipError_t (*release)(void* pointer),
                                    const char* releases);

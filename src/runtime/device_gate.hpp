@@ -9,10 +9,9 @@
 // Keeps calls of HIP apart that would miss, crash or block each other.
 namespace hipvmm::detail {
 
-/// Lock held around each HIP call that searches a device's pools: hipFree, hipFreeAsync,
-/// hipStreamDestroy and waits for a device. Meanwhile the library creates and destroys no pool:
-/// AMD's runtime would crash (6.4.3) or block for good (7.2.4), `pool_beside_free` in
-/// docs/guides/rocm.md.
+/// Held around each HIP call that searches a device's pools: hipFree, hipFreeAsync,
+/// hipStreamDestroy and waits for a device. Meanwhile the library changes no pool: AMD's runtime
+/// would crash (6.4.3) or block for good (7.2.4), `pool_beside_free` in docs/guides/rocm.md.
 class pool_search {
  public:
   pool_search();
@@ -33,16 +32,15 @@ struct device_wait_rules {
   /// In relaxed mode, hipFree waits for all work of its device during a stream capture and
   /// invalidates none. hipDeviceSynchronize is refused there and invalidates them all; on AMD
   /// 6.4.3, 7.2.4 and on NVIDIA it crashes if another thread ends a capture meanwhile
-  /// (`sync_beside_capture_end` in docs/guides/rocm.md). Nullopt: not known yet, which counts as
-  /// yes for NVIDIA's runtime.
+  /// (`sync_beside_capture_end` in docs/guides/rocm.md). Nullopt: not known yet, yes on NVIDIA.
   std::optional<bool> free_waits;
 };
 void set_device_wait_rules(device_wait_rules rules) noexcept;
 [[nodiscard]] bool waits_count_ending_streams() noexcept;
 [[nodiscard]] std::optional<bool> frees_wait() noexcept;
 
-/// Lock held around each HIP call that waits for a device, so that it does not miss a stream that
-/// ends meanwhile: no stream is destroyed that could not be waited for before.
+/// Held around each HIP call that waits for a device, so that it does not miss a stream that ends
+/// meanwhile: no stream is destroyed that could not be waited for before.
 class device_wait {
  public:
   explicit device_wait(int device);

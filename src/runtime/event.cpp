@@ -41,7 +41,6 @@ struct recorded_points {
 
 namespace {
 
-/// The points that `kept` leads to, made if there are none. Throws: std::bad_alloc.
 recorded_points& made_at(std::atomic<recorded_points*>& kept) {
   recorded_points* present = kept.load(std::memory_order_acquire);
   if (present != nullptr) return *present;

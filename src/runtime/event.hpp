@@ -9,14 +9,11 @@
 
 namespace hipvmm::detail {
 
-/// Records an event like event::record(), without notifying watchers.
 void record_without_notify(const event& recorded, stream_ref stream);
 
-/// Whether `stream` is known to be idle; false if a capture beside it forbids the query. Pre: it is
-/// not captured. Throws: hip_error.
+/// False too if a capture beside it forbids the query. Pre: it is not captured. Throws: hip_error.
 [[nodiscard]] bool is_idle(stream_ref stream);
-/// Whether to record no event in `stream`, because it is idle:
-/// runtime_rules::queries_stream_before_record. Pre: it is not captured. Throws: hip_error.
+/// is_idle() under runtime_rules::queries_stream_before_record, else false. Pre, Throws: as that.
 [[nodiscard]] bool needs_no_event(stream_ref stream);
 
 /// Scope around a call that records an event in `stream`. Stores the watchers' points of the stream

@@ -16,9 +16,8 @@ void add_host_function(stream_ref stream, std::function<void(bool succeeded)> fu
 /// Waits until HIP's own thread has released all work that had finished before the call. AMD's
 /// runtime has one such thread in a process: it serves finished signals and runs host functions.
 /// Two host functions run in a row, because the first may overtake signals that finished before it.
-/// Returns false after `limit`, as behind a host function that takes long, and then does not
-/// destroy its stream, whose creation is not counted: the first of a process takes long. Throws:
-/// hip_error.
+/// Returns false after `limit`, as behind a host function that takes long, without destroying its
+/// stream, whose creation is not counted (a process's first takes long). Throws: hip_error.
 [[nodiscard]] bool outlast_handlers(device_ref device, std::chrono::milliseconds limit);
 
 }  // namespace hipvmm::detail

@@ -18,7 +18,7 @@ namespace hipvmm::detail {
 /// Records for the life of the process that a copy between memory of both devices was submitted.
 void note_peer_copy(device_ref one, device_ref other) noexcept;
 
-/// Whether a copy between two devices may end the process, because not all are linked.
+/// Whether a copy between two devices may end the process, because only some are linked.
 [[nodiscard]] bool copies_need_links();
 
 /// Returns the two devices without the link that a copy between memory of `one` and of `other` in a

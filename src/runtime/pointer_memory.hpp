@@ -27,8 +27,7 @@ struct pointer_memory {
 };
 [[nodiscard]] pointer_memory memory_at(const void* pointer) noexcept;
 
-/// Returns the first or the last byte of [address, address + bytes) if HIP knows no memory; null
-/// if both have some or HIP does not say.
+/// Returns the first or the last byte, if HIP says that it knows no memory there; else null.
 [[nodiscard]] const void* first_without_memory(const void* address, std::size_t bytes) noexcept;
 
 /// Calls hipMemGetAccess for the mapping at `address`. Stores the right of `device` in `flags`.

@@ -70,8 +70,7 @@ struct runtime_rules {
   // CUDA's hipFree and hipHostFree wait for the device. Of AMD's hipFree a probe finds out.
   bool frees_wait = is_cuda;
 
-  // AMD's runtime refuses handles of destroyed streams. CUDA's handles are addresses, which its
-  // driver does not always check, and may crash.
+  // AMD's runtime refuses destroyed streams. CUDA does not always check the address, and may crash.
   bool refuses_ended_streams = !is_cuda;
 
   // AMD's runtime crashes if an event is queried while its record completes (docs/guides/rocm.md),

@@ -27,7 +27,6 @@ ihipStream_t* create(device_ref device, stream_kind kind) {
   return value;
 }
 
-/// Waits for the stream. Returns false if that cannot be.
 bool finish(stream_ref stream) noexcept {
   try {
     const detail::relaxed_captures relaxed;

@@ -11,7 +11,6 @@
 
 namespace hipvmm::detail {
 
-/// Returns stream.is_done() without notifying watchers.
 [[nodiscard]] bool is_done_without_notify(stream_ref stream);
 
 [[nodiscard]] inline bool is_captured(stream_ref stream) { return is_captured(stream.get()); }
@@ -19,8 +18,7 @@ namespace hipvmm::detail {
 /// Throws: std::invalid_argument, for `function`, if `stream` is being captured.
 void require_not_captured(const char* function, stream_ref stream);
 
-/// Returns the device that does the work of `stream`; empty if HIP does not say. Throws: as
-/// device_ref::current(), for a default stream.
+/// Returns the device of the stream's work, if HIP says. Throws: as device_ref::current().
 [[nodiscard]] std::optional<device_ref> device_of_stream(stream_ref stream);
 
 /// Scope around hipStreamDestroy, if waits for a device miss a stream that is being destroyed. The

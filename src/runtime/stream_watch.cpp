@@ -69,7 +69,6 @@ class visit {
     if (place_.visits.fetch_sub(1) == 1 && place_.number.load() == 0) place_.visits.notify_all();
   }
   visit& operator=(visit&&) = delete;
-  /// nullptr when that one does not watch any more.
   [[nodiscard]] stream_watcher* watcher() const noexcept { return watcher_; }
 
  private:

@@ -15,10 +15,9 @@ struct stream_point {
   std::uint64_t count = 0;
 };
 
-/// Interface for learning the order of streams from calls of hipvmm's streams and events, except
-/// for streams in a capture. Called in the threads that make these calls, several at once, and
-/// under no lock of this module. It ends only while none of its functions runs: the destroying
-/// thread must not hold locks that they take.
+/// Learns the order of streams from calls of hipvmm's streams and events, except in a capture.
+/// Called in the threads that make these calls, several at once, under no lock of this module.
+/// Destroy it only when none of its functions runs, and without a lock that they take.
 class stream_watcher {
  public:
   virtual ~stream_watcher() = default;
@@ -54,8 +53,7 @@ void add_points_of(ihipStream_t* stream, bool poll, watched_points& points);
 void add_dependency(const watched_points& points, ihipStream_t* waiter);
 void note_passed(const watched_points& points);
 
-/// Made before a call that waits for all of a stream, or queries it. After the call's success
-/// note_passed() notifies the watchers.
+/// Made before a call that waits for a stream or queries it; note_passed() follows its success.
 class stream_use {
  public:
   /// `poll`: the call queries and does not wait.
@@ -68,10 +66,9 @@ class stream_use {
 
 /// Throws: std::bad_alloc.
 void note_stream_begin(ihipStream_t* stream);
-/// `stream` will be destroyed.
 void note_stream_end(ihipStream_t* stream) noexcept;
-/// `stream` goes to the program, and nobody will be told of its end. For watchers this is its end
-/// if a handle cannot be used after that.
+/// `stream` goes to the program, which reports no end. For watchers this is the end, unless the
+/// runtime refuses handles of destroyed streams.
 void note_stream_release(ihipStream_t* stream) noexcept;
 [[nodiscard]] bool reports_its_end(ihipStream_t* stream);
 

@@ -37,8 +37,7 @@ void fill_async(stream_ref stream, void* destination, unsigned char value, std::
 /// without a capture, a pattern in pinned memory must outlive the copy.
 /// Cost: one fill when `pattern` repeats 1, 2 or 4 bytes, else O(log count) copies on the device.
 /// In a captured stream these follow one fill for each run of equal words in one element.
-/// Throws: std::length_error when all copies together exceed std::size_t; std::invalid_argument for
-/// a null `pattern`; as fill_async().
+/// Throws: std::length_error on overflow; std::invalid_argument for null; as fill_async().
 void fill_pattern_async(stream_ref stream, void* destination, const void* pattern,
                         std::size_t pattern_bytes, std::size_t count);
 

@@ -12,8 +12,7 @@
 
 namespace hipvmm::detail {
 
-/// Defined by the library of the same version only: a program compiled with the headers of another
-/// version does not link, or is not loaded.
+/// Only the library of these headers' version defines it: other programs do not link or load.
 extern const char HIPVMM_DETAIL_INTERFACE;
 [[gnu::used]] static const char* const interface_of_headers = &HIPVMM_DETAIL_INTERFACE;
 
@@ -60,11 +59,9 @@ class device_ref {
   [[nodiscard]] std::size_t free_memory() const;
   /// True for the device itself.
   [[nodiscard]] bool can_access_peer(device_ref peer) const;
-  /// Grants this device access to all memory that hipMalloc allocates on `peer`, now and later.
-  /// Mapped chunks have rights of their own.
-  /// - HIP has this right for the whole process only.
-  /// - It is permanent: revoking it could disturb other code that relies on it.
-  /// Throws: hip_error without a link.
+  /// Grants this device access to all memory that hipMalloc allocates on `peer`, now and later, but
+  /// not to mapped chunks. HIP has this right for the whole process only. It is permanent, because
+  /// revoking it could disturb other code that relies on it. Throws: hip_error without a link.
   void enable_peer_access(device_ref peer) const;
   /// As the runtime reports; true if it cannot report it (HIP before 5.3).
   [[nodiscard]] bool supports_virtual_memory() const;
@@ -72,16 +69,16 @@ class device_ref {
   [[nodiscard]] bool supports_memory_pools() const;
   /// Whether memory of hipMallocManaged migrates. Otherwise AMD allocates pinned host memory.
   [[nodiscard]] bool supports_managed_memory() const;
-  /// Whether host and device may use managed memory at once; it moves and takes advice (AMD: HMM).
+  /// Whether host and device may use managed memory at the same time, and whether it can be moved
+  /// and advised about (AMD: HMM).
   [[nodiscard]] bool supports_concurrent_managed_access() const;
   /// Whether the device can access all host memory, as malloc allocates it (AMD: XNACK on).
   [[nodiscard]] bool supports_pageable_access() const;
   /// Waits until all work submitted to the device has finished, in streams of other libraries too.
   /// - If hipFree waits for the device, captures are kept and none forbids the wait. On NVIDIA
   ///   other threads' calls that submit work wait meanwhile, as beside hipFree.
-  /// - Otherwise a stream that is being captured loses its capture, and the call throws hip_error
-  ///   (hipErrorStreamCaptureUnsupported).
-  /// Throws: hip_error.
+  /// - Otherwise streams that are being captured lose their captures, and the call throws.
+  /// Throws: hip_error, for captures hipErrorStreamCaptureUnsupported.
   void synchronize() const;
 
   friend constexpr bool operator==(device_ref a, device_ref b) noexcept {

@@ -9,7 +9,6 @@
 #include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// The opaque struct behind hipEvent_t.
 struct ihipEvent_t;
 
 namespace hipvmm {

@@ -51,7 +51,6 @@ enum class memory_coherency {
   mixed,           ///< it differs within the range
 };
 
-/// Attributes that hold for a whole range.
 struct range_attributes {
   bool read_mostly;
   /// Empty if none was set, or if it differs between pages.

@@ -36,7 +36,7 @@ class stream_ref {
   /// True for null, and for 1 as hipStreamLegacy. Also in a program that is compiled to use null
   /// for the per-thread stream, because the library is not.
   [[nodiscard]] bool is_default() const noexcept;
-  /// True for one value, which names another stream in each thread.
+  /// True for hipStreamPerThread, which is another stream in each thread.
   [[nodiscard]] bool is_per_thread_default() const noexcept;
 
   void synchronize() const;

@@ -17,8 +17,7 @@
 
 namespace hipvmm::detail {
 
-/// While one lives, retry_refused_ends() and reclaim_retired() return false at once in its thread,
-/// because the caller holds a lock.
+/// While one lives, its thread holds a lock: retry_refused_ends(), reclaim_retired() return false.
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
 /// The ends that are tried again:

@@ -50,7 +50,6 @@ void touch_in_threads(std::byte* start, std::size_t bytes) noexcept {
     if (each.joinable()) each.join();
 }
 
-/// Returns pages that HIP has pinned, or null.
 void* register_pages(std::size_t bytes) {
   // Processes that pin memory at the same time see the same free memory.
   constexpr std::size_t processes = 8;

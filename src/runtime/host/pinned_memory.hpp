@@ -13,13 +13,12 @@ namespace hipvmm::detail {
 [[nodiscard]] void* allocate_pinned(std::size_t bytes, unsigned flags);
 void free_pinned(void* pointer) noexcept;
 
-/// Owns memory of the host that every device may copy from and to: pages of the system that several
-/// threads touch and hipHostRegister pins, which takes a fraction of hipHostMalloc's time. Memory
-/// is of hipHostMalloc
-/// - below `least_registered` bytes;
-/// - if HIP refuses to register pages (the log has the reason);
-/// - if less than eight times the bytes are free, because touching pages might end the process.
-/// Pre of destruction: no work uses it.
+/// Owns memory of the host that every device may copy from and to. Pre of destruction: no work uses
+/// it.
+/// - From `least_registered` bytes on, several threads touch pages of the system and
+///   hipHostRegister pins them, which takes a fraction of hipHostMalloc's time.
+/// - hipHostMalloc allocates less, and all if HIP refuses to register pages (see the log) or if
+///   less than eight times the bytes are free, because touching pages might end the process.
 class pinned_memory {
  public:
   static constexpr std::size_t least_registered = 8 * MiB;

@@ -31,8 +31,7 @@ struct peer_link {
   bool can_access = false;  ///< hipDeviceCanAccessPeer: may kernels of `device` use the memory
   link_type type = link_type::unknown;
   std::optional<unsigned> hops = std::nullopt;  ///< as HIP counts them
-  /// Compares the links of one machine: 0 is the fastest. CUDA reports it; AMD reports the number
-  /// of the link type in its place, so there it is empty.
+  /// 0: the fastest of the machine. Empty on AMD, which reports the link type's number instead.
   std::optional<int> performance_rank = std::nullopt;
   /// hipDeviceGetP2PAttribute's answer to the question of `can_access`.
   std::optional<bool> access_supported = std::nullopt;
