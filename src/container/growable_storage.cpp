@@ -30,7 +30,6 @@
 namespace hipvmm {
 namespace {
 
-/// The memory of all devices of the placement.
 std::size_t default_max_bytes(device_ref device, const chunk_placement& placement) {
   std::size_t usable = 0;
   for (const device_ref each : detail::devices_of(placement, device))
@@ -321,7 +320,6 @@ void growable_storage::count_move(const size_before& before) noexcept {
   counts_.peak_bytes = std::max(counts_.peak_bytes, before.held + held_bytes());
 }
 
-// Reserves for a moved-from storage, and refuses growth that the options forbid.
 void growable_storage::require_room(std::size_t bytes) {
   if (!memory_) memory_ = reserve_memory(device_, options_);
   if (bytes > limit_bytes() && options_.past_max == past_max_size::refuse)

@@ -21,8 +21,7 @@ namespace hipvmm::detail {
 /// holds [0, committed_bytes()).
 /// - commit() that adds makes a larger allocation, waits for the devices with access and copies the
 ///   bytes that were not erased: base() changes.
-/// - trim() releases all memory or, if `tail` is replace, copies the rest into a smaller
-///   allocation.
+/// - trim() releases all memory or, if `tail` is replace, copies the rest to a smaller allocation.
 /// - prepare() does nothing: memory behind the last byte cannot be allocated before the copy.
 /// - grant() accepts read_write only, for all hipMalloc memory of the device and permanently; with
 ///   a resource for the owner only.

@@ -59,7 +59,6 @@ class row_memory {
   /// Decommits all planes of `count` neighbours from `row` on. Pre: nothing in flight uses them.
   /// Throws: as region::decommit; then all of them are backed up to some plane.
   void decommit(std::size_t row, std::size_t count = 1);
-  /// decommit() of all unclaimed rows.
   void decommit_unclaimed();
   [[nodiscard]] bool is_backed(std::size_t row) const noexcept {
     return rows_[row].backed_planes == geometry_.planes;
@@ -77,12 +76,10 @@ class row_memory {
   /// Returns whether no slot claims the row now.
   bool unclaim(std::size_t row) noexcept;
 
-  /// Maps the memory of `count` rows from `from` on in those from `to` on as well, where every
-  /// device may only read it.
-  /// Pre: the first are backed, the others are not, unless HIP refused to unmap them. Aliases are
-  /// coherent.
-  /// Throws: as region::adopt and region::set_access; then the others are not backed, or, if HIP
-  /// refuses to unmap them too, not private.
+  /// Maps the memory of `count` rows from `from` on in those from `to` on too, read-only for every
+  /// device. Pre: the first are backed; the others are not, unless HIP refused to unmap them;
+  /// aliases are coherent. Throws: as region::adopt and region::set_access; then the others are not
+  /// backed, or, if HIP refuses to unmap them too, not private.
   void share(std::size_t from, std::size_t to, std::size_t count);
   /// Gives each of `rows`, which are backed, writable memory of its own with the same bytes. Waits
   /// for `stream`, as copy_chunks(). Throws: as that and region::set_access; then the bytes are the
@@ -118,7 +115,6 @@ class row_memory {
   void return_pinned() noexcept;
   /// Trims the own cache to `bytes`, or to the chunks that the addresses pin if those are more.
   void trim_kept(std::size_t bytes) noexcept;
-  /// Whether the chunks are of the kind that `wanted` asks for.
   [[nodiscard]] bool fits(const idle_request& wanted) const noexcept;
   /// Whether `wanted` is for this arena's cache, which gets the decommitted chunks anyway.
   [[nodiscard]] bool is_taker(const idle_request& wanted) const noexcept {
@@ -126,7 +122,6 @@ class row_memory {
   }
   /// Gives kept chunks away, until `given` is as much as `wanted`.
   void give_kept(const idle_request& wanted, given_memory& given);
-  /// Releases everything when the work of all devices with access has passed.
   void retire() noexcept { region_.retire(); }
   [[nodiscard]] const region& memory() const noexcept { return region_; }
   [[nodiscard]] const memory_strategy& strategy() const noexcept { return strategy_; }
@@ -149,10 +144,8 @@ class row_memory {
   }
   void join_group(row_state& row, const std::shared_ptr<group>& shown_by) noexcept;
   void leave_group(row_state& row) noexcept;
-  /// One plane of the row shows, or no longer shows, the group's memory.
   void note_shown(row_state& row, std::size_t plane) noexcept;
   void note_hidden(row_state& row, std::size_t plane) noexcept;
-  /// Changes the row by `how(state)`, and keeps unclaimed_rows() right.
   template <typename Change>
   void change(std::size_t row, Change how);
   [[nodiscard]] static std::size_t counts_as_unclaimed(const row_state& row) noexcept {

@@ -72,7 +72,6 @@ class slot_allocator final : sleep_participant, idle_holder {
     std::atomic<bool> in_use{false};
     bool is_marked = false;  // has an event; of a free slot also written by the background task
   };
-  /// A slot's share of the rows.
   struct claimed_rows {
     std::size_t count = 0;        // the slot's first ones, all of them backed
     std::size_t wanted = 0;       // during a commit: the requested bytes
@@ -179,7 +178,6 @@ class slot_allocator final : sleep_participant, idle_holder {
 
   /// Throws: std::logic_error in the eviction callback, because slots get no memory there.
   void require_not_evicting(const char* function) const;
-  /// Throws: std::invalid_argument for a slot of the batch whose eviction callback calls.
   void require_outside_batch(const char* function, std::size_t which) const;
   void require_slot(const char* function, std::size_t which) const;
   slot& require_in_use(const char* function, std::size_t which, stream_ref stream);
@@ -187,7 +185,6 @@ class slot_allocator final : sleep_participant, idle_holder {
   void mark(const char* function, std::size_t which, stream_ref stream);
   void wait_in(const char* function, std::size_t which, stream_ref stream);
 
-  /// The slot has `length` bytes from now on, and no more.
   void shorten(std::size_t which, std::size_t length);
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
@@ -200,8 +197,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   /// Claims the next row of the slot, backed. Returns false if the background task is to stop.
   /// Throws: out_of_memory, hip_error; then it is not claimed.
   bool claim_next(std::size_t which, asker who);
-  /// Backs the rows that the slot needs for `length` bytes, up to the first of which something is
-  /// backed, if there is room for them: claim_next() backs those that are left, one by one.
+  /// Backs rows for `length` bytes together, up to the first with some backing, if there is room.
   void back_run(std::size_t which, std::size_t length);
   /// Backs the claimed `row`. Returns false, and throws, as claim_next().
   bool back(std::size_t row, asker who);
@@ -213,17 +209,13 @@ class slot_allocator final : sleep_participant, idle_holder {
   void set_claims(std::size_t which, std::size_t claims) noexcept;
   /// The first of the slot's rows, as many as it claims at most, that are of its length or private.
   [[nodiscard]] std::size_t usable_rows(std::size_t which) const noexcept;
-  /// Drops the claims of the slot that are not usable, or all but `kept`. Waits for the slot's
-  /// event. Throws: hip_error; remaining claims are usable.
+  /// Drops the slot's unusable claims and those beyond `kept`, after its event. Throws: hip_error.
   void drop_claims(std::size_t which, std::size_t kept);
-  /// The part of share_prefix() for one slot, without the copy. Throws: as that.
   void show_prefix(std::size_t from, std::size_t to, std::size_t bytes, stream_ref stream);
-  /// Throws: unsupported if no rows can be shared.
   void require_sharing() const;
   /// Drops claims until a row that nothing needs has none. Returns the row, if there is one.
   std::optional<std::size_t> unclaim_spare(asker who, spare which);
-  /// Unmaps a row that nothing needs, to keep its chunks or release them. Returns false without
-  /// one.
+  /// Unmaps a row that nothing needs, to keep or release its chunks. Returns false without one.
   bool evict_row(asker who, spare which);
   /// evict_row() for another row that is to have the memory: counted.
   bool move_spare(asker who, spare which);
@@ -234,7 +226,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   [[nodiscard]] std::size_t protected_rows(std::size_t which, spare of) const noexcept;
   /// Drops the slot's event if it has passed.
   [[nodiscard]] bool has_passed(std::size_t which);
-  /// The most bytes to hold: the budget, or the bytes held now or when a growth began, if these are
+  /// The most bytes to hold: the budget, or the bytes held now or when a growth began if these are
   /// more. During a growth a cache of the program may have some of their chunks.
   [[nodiscard]] std::size_t limit() const noexcept {
     return std::max({budget_, held_before_, rows_.held_bytes()});
@@ -245,12 +237,10 @@ class slot_allocator final : sleep_participant, idle_holder {
   }
   [[noreturn]] void throw_over_budget(std::size_t bytes) const;
   [[nodiscard]] shortage budget_shortage(std::size_t bytes, std::size_t left) const;
-  /// Releases unneeded memory while more than `bytes` are held.
   void release_down_to(std::size_t bytes);
   void note_held() noexcept;
   /// Bytes that the device lacks: less than the region's while it sleeps.
   [[nodiscard]] std::size_t held_now() const noexcept { return rows_.held_bytes() - bytes_asleep_; }
-  /// The free slot that acquire() takes: no_slot if all are in use.
   [[nodiscard]] std::size_t next_free();
   /// Which rows have bytes of a slot, or may get bytes of one in use.
   enum class needed_by { lengths, slots_in_use };

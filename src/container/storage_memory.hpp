@@ -19,8 +19,7 @@ class storage_memory {
   virtual ~storage_memory() = default;
   storage_memory& operator=(storage_memory&&) = delete;
 
-  /// Maps again the chunks that a failed call left without a mapping. Throws: out_of_memory,
-  /// hip_error, which name the bytes.
+  /// Maps chunks again that a failed call left unmapped. Throws: out_of_memory, hip_error.
   virtual void require_whole() {}
   /// Makes memory of the same kind and device, with nothing backed. Throws: as the constructor.
   [[nodiscard]] virtual std::unique_ptr<storage_memory> another(

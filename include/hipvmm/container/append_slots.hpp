@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Functions by which threads take slots from a counter, on the host, under nvcc and under hipcc. On
-// devices the lanes that are active together take their slots with one atomic. Device code uses
-// compiler builtins only, so that no vendor header must be included before this one.
+// Functions by which threads take slots from a counter, on the host, under nvcc and under hipcc.
+// Device code uses compiler builtins only, so that no vendor header must be included before this.
 
 #include <hipvmm/core/device_code.hpp>
 
@@ -118,7 +117,6 @@ HIPVMM_HOST_DEVICE inline slot_count take_slot(slot_count* counter) {
 #endif
 }
 
-/// Takes `count` consecutive slots from the counter and returns the number of the first.
 HIPVMM_HOST_DEVICE inline slot_count take_slots(slot_count* counter, slot_count count) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   const lane_mask active = active_lanes();

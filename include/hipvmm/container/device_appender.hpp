@@ -64,8 +64,7 @@ class append_counter_memory {
 /// - It owns the counters: 16 bytes of a memory resource, by default that of the vector's device.
 ///   They occupy 256 bytes of a pool; of hipMalloc on NVIDIA 2 MiB, unless another small allocation
 ///   has room.
-/// - The vector must outlive it, unmoved, and unchanged during a run; commit detects most
-///   violations.
+/// - The vector must outlive it, not move, and not change in a run; commit detects most breaches.
 template <typename T>
 class device_appender {
  public:
@@ -84,8 +83,8 @@ class device_appender {
   ~device_appender() = default;
   device_appender& operator=(device_appender&&) = delete;
 
-  /// Begins a run with room for `count` elements or more, growing as append does. The counters are
-  /// zeroed in the order of `stream`: kernels of other streams must wait for an event recorded
+  /// Begins a run with room for `count` elements or more, growing as append does. Zeroes the
+  /// counters in the order of `stream`: kernels of other streams must wait for an event recorded
   /// after this.
   /// Throws: std::logic_error when a run is open; as reserve; hip_error.
   [[nodiscard]] device_appender_ref<T> prepare(size_type count, stream_ref stream) {
@@ -126,7 +125,6 @@ class device_appender {
   void discard() noexcept { run_.reset(); }
 
  private:
-  /// The vector as prepare left it.
   struct run {
     const T* data;
     size_type size;

@@ -12,8 +12,7 @@ namespace hipvmm {
 /// - device_appender::prepare makes it; it is passed to kernels by value.
 /// - Any number of threads may take slots at once. A call takes them with one atomic, on devices
 ///   for all lanes that make it together.
-/// - A slot beyond the end is counted and reported by null or false: nothing is written out of
-///   bounds.
+/// - A slot beyond the end is counted, and reported by null or false: no write is out of bounds.
 /// - A thread that gets a slot must write it, because it becomes an element.
 /// - Works in host code too, if the host may access the memory.
 template <typename T>

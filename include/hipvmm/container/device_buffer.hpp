@@ -12,12 +12,10 @@
 
 namespace hipvmm {
 
-/// Owns uninitialised bytes of a memory resource, in stream order. Same thread rules as
-/// std::vector.
+/// Owns uninitialised bytes of a resource, in stream order. Same thread rules as std::vector.
 /// - Allocations, copies and deallocations are ordered in the stream of the call, the destructor's
 ///   deallocation in the stream of the last call that took one.
-/// - It makes the device that was current at construction current for its calls. It may be used and
-///   destroyed with another device current.
+/// - Its calls make the device of its construction current, and restore the caller's.
 /// - Its capacity is exactly the requested one: growth copies, unlike growable_device_vector's.
 /// Note: stream_ref::per_thread_default() is another stream in each thread. A buffer that stores it
 /// must be destroyed in the same thread, or be given another stream by set_stream() after a wait.
@@ -29,8 +27,7 @@ class device_buffer {
   /// another than the current device (undefined in hipMM); out_of_memory; hip_error.
   explicit device_buffer(std::size_t bytes, stream_ref stream,
                          mr::memory_resource* resource = mr::get_current_device_resource());
-  /// Allocates, and copies `bytes` bytes from `source`, device or host memory. Pinned or device
-  /// memory must not change until `stream` has passed the copy.
+  /// Copies device or host memory; pinned or device memory must not change until the copy is done.
   /// Throws: std::invalid_argument when `source` is nullptr and `bytes` not zero; as above.
   device_buffer(const void* source, std::size_t bytes, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource());
@@ -64,7 +61,6 @@ class device_buffer {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t ssize() const noexcept { return static_cast<std::int64_t>(size_); }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  /// empty() by hipMM's name.
   [[nodiscard]] bool is_empty() const noexcept { return empty(); }
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 

@@ -55,9 +55,8 @@ class device_uvector {
   /// Throws: std::out_of_range.
   [[nodiscard]] pointer element_ptr(size_type index) { return data() + checked(index); }
   [[nodiscard]] const_pointer element_ptr(size_type index) const { return data() + checked(index); }
-  /// Writes one element in the order of `stream`. `value` has been read when the call returns.
-  /// Exception: it is in pinned memory and no capture is under way; then it must outlive the copy.
-  /// Throws: std::out_of_range; hip_error.
+  /// `value` has been read on return, unless it is in pinned memory and no capture is under way:
+  /// then it must outlive the copy. Throws: std::out_of_range; hip_error.
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     fill_pattern_async(stream, element_ptr(index), &value, sizeof(T), 1);
   }
@@ -97,7 +96,6 @@ class device_uvector {
   [[nodiscard]] size_type size() const noexcept { return storage_.size() / sizeof(T); }
   [[nodiscard]] std::int64_t ssize() const noexcept { return static_cast<std::int64_t>(size()); }
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// empty() by hipMM's name.
   [[nodiscard]] bool is_empty() const noexcept { return empty(); }
   [[nodiscard]] size_type capacity() const noexcept { return storage_.capacity() / sizeof(T); }
   [[nodiscard]] pointer data() noexcept { return static_cast<T*>(storage_.data()); }

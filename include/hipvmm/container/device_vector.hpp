@@ -7,11 +7,9 @@
 
 namespace hipvmm {
 
-/// A device_uvector whose elements have values from the start, as thrust::device_vector: added
-/// elements are T{} or copies of a value, written in the order of the stream.
-/// - Differs from thrust::device_vector: each call takes a stream and waits for nothing, and the
-///   host accesses elements by copies only.
-/// - Differs from growable_device_vector: memory of a resource, and each growth copies.
+/// A device_uvector whose elements have values from the start: added ones are T{} or copies of a
+/// value, written in the order of the stream. Differs from thrust::device_vector: each call takes a
+/// stream, only element reads and set_element() wait, and the host accesses elements by copies.
 template <typename T>
 class device_vector : private device_uvector<T> {
   static_assert(
@@ -48,7 +46,6 @@ class device_vector : private device_uvector<T> {
       : base{other, stream, resource} {}
   // Each needs a stream.
   device_vector() = delete;
-  /// The moved-from vector is empty and may be used again.
   device_vector(device_vector&&) noexcept = default;
   device_vector& operator=(device_vector&&) noexcept = default;
   ~device_vector() = default;

@@ -28,8 +28,7 @@ class reservation_request;
 
 /// A vector in the memory of one device that grows in place: growth maps more memory behind the
 /// elements, so no element is copied, data() stays the same and kernels in flight continue.
-/// - Differs from std::vector: elements are trivially copyable and accessed in the order of a
-///   stream, never through references.
+/// - Elements are trivially copyable, and accessed in the order of a stream, never by reference.
 /// - data() changes only past max_size(), by erase_front(), which moves no element, and in the
 ///   cases of growable_storage::shrink(). All but erase_front() count as statistics().base_moves.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
@@ -61,8 +60,7 @@ class growable_device_vector : private growable_storage {
   /// reserve options.max_bytes (or one granule); unsupported without VMM if `options` need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : growable_storage{device, options} {}
-  /// Makes `count` elements of zero bytes on the current device, filled in the order of `stream`.
-  /// Throws: as the other constructors and resize.
+  /// Makes elements of zero bytes on the current device. Throws: as the other constructors, resize.
   growable_device_vector(size_type count, stream_ref stream, const growth_options& options = {})
       : growable_device_vector{device_ref::current(), options} {
     resize(count, stream);
@@ -84,10 +82,10 @@ class growable_device_vector : private growable_storage {
       : growable_device_vector{device_ref::current(), options} {
     append(source, stream);
   }
-  /// Releases the memory when all work that the devices with access have now is done. Does not wait
-  /// for that; drain_retired_memory() does. Pre: as region::retire for other devices.
-  /// Note: the later wait ends a stream capture under way on these devices with an error; clear()
-  /// and shrink_to_fit(stream) before destruction avoid that.
+  /// Releases the memory, without a wait, when all work that the devices with access have now is
+  /// done (drain_retired_memory() waits). That later wait ends a stream capture under way there
+  /// with an error, which clear() and shrink_to_fit(stream) before avoid. Pre: as region::retire
+  /// for other devices.
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept
@@ -109,9 +107,7 @@ class growable_device_vector : private growable_storage {
     return static_cast<difference_type>(size_);
   }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  /// empty() by hipMM's name.
   [[nodiscard]] bool is_empty() const noexcept { return empty(); }
-  /// Elements that fit in the memory backed now.
   [[nodiscard]] size_type capacity() const noexcept { return capacity_bytes() / sizeof(T); }
   /// Elements that fit in the reserved addresses from data() on.
   [[nodiscard]] size_type max_size() const noexcept { return max_bytes() / sizeof(T); }
@@ -138,33 +134,29 @@ class growable_device_vector : private growable_storage {
   /// While growth_options::chunks.tag sleeps, size() and data() stay.
   using growable_storage::is_asleep, growable_storage::require_awake;
 
-  /// Backs at least `count` elements, without slack; a chunk already requested by
-  /// growth_options::grow_ahead is used whole. Waits for that chunk, and before out_of_memory for
-  /// retired memory.
+  /// Backs at least `count` elements, without slack; a chunk that growth_options::grow_ahead has
+  /// ordered is used whole. Waits for that chunk, and before out_of_memory for retired memory.
   /// Throws: std::length_error when `count` elements exceed the address space, or max_size() if
   /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
   void reserve(size_type count) { growable_storage::reserve(checked_bytes(count)); }
 
-  /// New elements are zero bytes. Throws: as reserve, hip_error.
+  /// New elements are zero bytes or copies of `value`. Throws: as reserve, hip_error.
   void resize(size_type count, stream_ref stream) {
     lengthen(count,
              [&](T* end, size_type added) { fill_async(stream, end, 0, added * sizeof(T)); });
   }
-  /// New elements are copies of `value`. Throws: as reserve, hip_error.
   void resize(size_type count, const T& value, stream_ref stream) {
     lengthen(count, [&](T* end, size_type added) {
       fill_pattern_async(stream, end, &value, sizeof(T), added);
     });
   }
-  /// New elements have unspecified values. Throws: as reserve.
+  /// Throws: as reserve.
   void resize_uninitialized(size_type count) {
     lengthen(count, [](T*, size_type) {});
   }
 
-  /// Appends `count` elements from host memory at `source`. Pinned memory must not change until
-  /// `stream` has passed the copy. While `stream` is captured, each launch of the graph reads
-  /// `source`.
-  /// Cost: at most one chunk. Throws: as reserve, hip_error.
+  /// Appends host memory. Pinned memory must not change until the copy is done; if `stream` is
+  /// captured, each launch reads `source`. Cost: at most one chunk. Throws: as reserve, hip_error.
   void append(const T* source, size_type count, stream_ref stream) {
     if (count == 0) return;
     require_source(source, count);
@@ -183,8 +175,7 @@ class growable_device_vector : private growable_storage {
     insert_at_end(source.size(), [&](T* end) { write_list(end, source, stream); });
   }
 
-  /// Appends device memory, which may be this vector's. Throws: as append and
-  /// require_copies_from().
+  /// Appends device memory, which may be this vector's. Throws: as append, require_copies_from().
   void append_from_device(device_span<const T> source, stream_ref stream) {
     if (source.empty()) return;
     require_source(source.data(), source.size());
@@ -208,7 +199,7 @@ class growable_device_vector : private growable_storage {
     --size_;
   }
 
-  /// Replaces the contents by `count` elements from host memory. Throws: as append.
+  /// Throws: as append.
   void assign(const T* source, size_type count, stream_ref stream) {
     if (count != 0) require_source(source, count);
     grow(checked_bytes(count));
@@ -236,11 +227,9 @@ class growable_device_vector : private growable_storage {
     size_ = count;
   }
 
-  /// Inserts elements before element `index`: those behind move by copies on the device, in the
-  /// order of `stream`, as growable_storage::move_within() says. The source is as for append, and
-  /// may be this vector's own elements.
-  /// Throws: std::out_of_range when `index` exceeds size(); as append; when HIP accepts some of
-  /// the copies and then refuses one, elements from `index` on are partly overwritten.
+  /// Inserts before `index`; the elements behind move as by growable_storage::move_within(). The
+  /// source is as for append, this vector included. Throws: std::out_of_range beyond size(); as
+  /// append; if HIP refuses one of several copies, elements from `index` on are partly overwritten.
   template <typename Range>
   void insert(size_type index, const Range& source, stream_ref stream) {
     with_elements(
@@ -259,10 +248,9 @@ class growable_device_vector : private growable_storage {
     insert_gap(index, count, stream,
                [&](T* gap) { fill_pattern_async(stream, gap, &value, sizeof(T), count); });
   }
-  /// Removes `count` elements from element `index` on: those behind move by copies on the device,
-  /// in the order of `stream`, as growable_storage::move_within() says. Memory stays backed.
-  /// Throws: std::out_of_range when they are not all elements; out_of_memory without scratch
-  /// memory; hip_error, and then elements from `index` on may be partly overwritten.
+  /// Removes `count` elements from `index` on. Those behind move as by insert(); memory stays
+  /// backed. Throws: std::out_of_range when they are not all elements; out_of_memory without
+  /// scratch memory; hip_error, and then elements from `index` on may be partly overwritten.
   void erase(size_type index, size_type count, stream_ref stream) {
     if (index > size_ || count > size_ - index)
       throw std::out_of_range{range_message("erase", index, count)};
@@ -271,9 +259,9 @@ class growable_device_vector : private growable_storage {
     size_ -= count;
   }
 
-  /// Removes the first `count` elements without moving the others: data() becomes the address of
-  /// the first remaining one. Whole chunks before it are released after `stream` has passed this
-  /// point; the call does not wait. A partly erased chunk and the last one stay.
+  /// Removes the first `count` elements without moving the others: data() is then the first
+  /// remaining one. Whole chunks before it are released after `stream` has passed this point,
+  /// without a wait. A partly erased chunk and the last one stay.
   /// - With appends this is a queue of any length. max_size() falls with each call; growth beyond
   ///   it uses the erased addresses again, and data() changes as past max_size().
   /// - Before such growth nothing is written to erased elements: appends in other streams need not
@@ -290,11 +278,11 @@ class growable_device_vector : private growable_storage {
   /// Makes the size zero; memory stays backed.
   void clear() noexcept { size_ = 0; }
   /// Releases whole chunks behind the last element, and scratch memory that no graph uses, after
-  /// `stream` has passed this point. Returns their bytes without waiting. Addresses stay, but see
-  /// growable_storage::shrink. With tail_chunk::replace a smaller chunk replaces a partly used one,
-  /// which waits for `stream`.
-  /// Pre: all work that uses the elements is ordered before this call in `stream`. Throws:
-  /// std::invalid_argument while `stream` is captured; hip_error. Note: as region::trim.
+  /// `stream` has passed this point. Returns their bytes without waiting, except with
+  /// tail_chunk::replace, by which a smaller chunk replaces a partly used one. Addresses stay, but
+  /// see growable_storage::shrink.
+  /// Pre: all work that uses the elements is ordered before this call in `stream`. Note: as
+  /// region::trim. Throws: std::invalid_argument while `stream` is captured; hip_error.
   std::size_t shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
     return shrink(size_ * sizeof(T), stream, tail);
   }
@@ -310,14 +298,13 @@ class growable_device_vector : private growable_storage {
   [[nodiscard]] T back_element(stream_ref stream) const {
     return element(size_ == 0 ? 0 : size_ - 1, stream);
   }
-  /// Writes one element in the order of `stream`. `value` has been read when the call returns, as
-  /// with device_uvector::set_element_async. Throws: std::out_of_range, hip_error.
+  /// As device_uvector::set_element_async(). Throws: std::out_of_range, hip_error.
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     require_index(index, "set_element");
     require_awake("growable_device_vector::set_element_async");
     fill_pattern_async(stream, data() + index, &value, sizeof(T), 1);
   }
-  /// Writes one element and waits for `stream`. Throws: as set_element_async().
+  /// Waits for `stream`. Throws: as set_element_async().
   void set_element(size_type index, const T& value, stream_ref stream) {
     set_element_async(index, value, stream);
     stream.synchronize();
@@ -335,9 +322,8 @@ class growable_device_vector : private growable_storage {
     require_awake("growable_device_vector::copy_to_host");
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
-  /// Makes a vector of the same device, options, rights and contents, copied in the order of
-  /// `stream`. Waits for it if the device may only read the elements. Throws: as reserve,
-  /// hip_error.
+  /// Makes a vector of the same device, options, rights and contents. Waits for `stream` if the
+  /// device may only read the elements. Throws: as reserve, hip_error.
   [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
     growable_device_vector result{empty_copy()};
     result.reserve(size_);
@@ -380,7 +366,6 @@ class growable_device_vector : private growable_storage {
                                   " elements is null"};
   }
 
-  /// Calls `of_device` or `of_host` with the elements of a range.
   template <typename Range, typename OfDevice, typename OfHost>
   static void with_elements(const Range& source, OfDevice of_device, OfHost of_host) {
     if constexpr (detail::is_device_range_v<Range, T>) {

@@ -48,16 +48,15 @@ struct grow_ahead_policy {
 
 /// How a growable vector reserves and grows. HIPVMM_CONF changes defaults of the C interface only.
 struct growth_options {
-  /// Addresses to reserve, in bytes. Zero: the total memory of the device, with stripes of all its
-  /// devices, or a share of the addresses that the process has left, so that any number of vectors
+  /// Bytes of addresses to reserve. Zero: the total memory of the device (with stripes: of all
+  /// their devices), or a share of the process's remaining addresses, so that any number of vectors
   /// finds some. A vector that spills may set more.
   std::size_t max_bytes = 0;
   past_max_size past_max = past_max_size::move;
   /// Most bytes that a growth step adds beyond the request; below this limit a step adds an eighth
   /// of the bytes backed.
   /// - Zero makes every step exact.
-  /// - No limit applies while chunks cost descriptors and the process has used half of its
-  ///   descriptors.
+  /// - No limit applies while chunks cost descriptors and half of the process's are used.
   /// - On hipMalloc a step adds half of the bytes present for any limit but zero.
   std::size_t step_limit = GiB;
   /// Every step is a multiple of this many bytes. Zero: 2 MiB, or HIP's recommended granularity if
@@ -71,8 +70,7 @@ struct growth_options {
   /// Growth replaces it by a larger one, which waits for the device and copies, as on hipMalloc.
   /// For arrays far below a granule, or memory that must come from one pool.
   /// - The resource must outlive the vector. `granule_bytes` is a multiple of 256, zero is 256.
-  /// - No other device can be granted access; a device that can access the resource's memory must
-  ///   have finished its work before growth.
+  /// - Other devices get no grants; those that can access the memory must be idle before growth.
   mr::memory_resource* resource = nullptr;
   /// The behaviour if capability::path() is memory_path::fallback; or hipMalloc on every device.
   without_vmm fallback = without_vmm::use_hip_malloc;
@@ -128,8 +126,7 @@ class growable_storage {
 
   /// Backs at least `bytes`, with the slack that the options allow, and starts the preparation of
   /// the next chunk as they specify. Prepared memory is used first and whole.
-  /// Throws, and nothing changed: std::length_error past the maximum when moving is refused;
-  /// out_of_memory; unsupported; hip_error.
+  /// Throws (nothing changed): std::length_error (past_max), out_of_memory, unsupported, hip_error.
   void grow(std::size_t bytes);
   /// Backs at least `bytes`, in whole granules, without slack unless that is allowed. A chunk
   /// already requested ahead is used whole; no new one is requested. Throws: as grow.
@@ -137,29 +134,26 @@ class growable_storage {
   /// Releases at once the memory behind the first `bytes`, which no work has used yet; nothing if
   /// growth copies. Pre: `bytes` were capacity_bytes() earlier. Throws: as region::decommit.
   void undo_growth(std::size_t bytes);
-  /// Checks that `source` can be copied into this storage in `stream`.
   /// Throws: unsupported, naming the devices, if `source` is memory of another device and
   /// - the engine of one of the two devices would copy, and has no right to the other's memory;
   /// - AMD's runtime needs a link between two devices that is missing (copy_async()).
   void require_copies_from(const void* source, stream_ref stream) const;
-  /// Copies `bytes` bytes from offset `from` to offset `to` in the order of `stream`; the ranges
-  /// may overlap. data() and the capacity stay.
+  /// Copies `bytes` bytes from offset `from` to offset `to` in the order of `stream`. The ranges
+  /// are backed and may overlap. data() and the capacity stay.
   /// - A distance below 2 MiB and below a 16th of `bytes` needs scratch memory of the same kind: a
   ///   16th of the backed bytes, at least 2 MiB (or all of them) and at most 32 MiB. It is kept for
   ///   the next call until shrink(), or until the end if a graph uses it.
   /// - Cost: at most one copy for each MiB and 1024 more; 2048 if memory is short.
-  /// Pre: both ranges are backed.
   /// Throws: out_of_memory without scratch memory; unsupported if one of several owners has no link
   /// to the device of `stream` (copy_async()), or if HIP has another device, without a right, copy
   /// chunks on the host; hip_error: then a part of the target may be overwritten.
   void move_within(std::size_t to, std::size_t from, std::size_t bytes, stream_ref stream);
   /// Releases memory behind the first `bytes` as region::trim does, and scratch memory that no
-  /// graph uses. Returns their bytes.
+  /// graph uses. Returns their bytes. Throws: as region::trim.
   /// - On hipMalloc with past_max_size::refuse only scratch memory, because the address must stay.
   /// - If memory returns to the device only with its addresses (docs/reference/capability.md),
   ///   data() may change when nothing is left or `tail` is replace, unless past_max is refuse.
   ///   growth_statistics::base_moves counts that.
-  /// Throws: as region::trim.
   std::size_t shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
   /// Moves data() on by `bytes`, as growable_device_vector::erase_front(). is_all: nothing is left;
@@ -190,15 +184,14 @@ class growable_storage {
   /// As region::effective_access, of all chunks. Throws: as chunks(); hip_error.
   [[nodiscard]] std::vector<chunk_access> effective_access() const;
 
-  /// Returns whether suspend() of growth_options::chunks.tag released the memory. Sizes stay, and
-  /// all calls that need the memory throw.
+  /// Whether suspend() of chunks.tag released the memory. Sizes stay; calls that need memory throw.
   [[nodiscard]] bool is_asleep() const noexcept;
   /// Throws: std::logic_error, which names `function`, while the memory sleeps; out_of_memory,
   /// hip_error if a call that failed left bytes without a mapping, which cannot be mapped yet.
   void require_awake(const char* function) const;
 
   [[nodiscard]] void* data() const noexcept;
-  /// Bytes from data() on that are backed, and that are reserved.
+  /// Backed, and reserved, bytes from data() on.
   [[nodiscard]] std::size_t capacity_bytes() const noexcept;
   [[nodiscard]] std::size_t max_bytes() const noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }

@@ -27,20 +27,18 @@ class slot_allocator;
 /// - Destruction does not wait: memory is retired, see region::retire().
 class slot_arena {
  public:
-  /// Reserves the addresses of all slots; backs none.
-  /// Throws: std::invalid_argument, which names the option; std::length_error; out_of_memory if HIP
-  /// has not so many addresses; unsupported on a device without usable virtual memory; for
-  /// `options.access` as access_map::set.
+  /// Reserves the addresses of all slots; backs none. Throws: std::invalid_argument, which names
+  /// the option; std::length_error; out_of_memory if HIP lacks addresses; unsupported on a device
+  /// without usable virtual memory; for `options.access` as access_map::set.
   slot_arena(device_ref device, const slot_arena_options& options);
   ~slot_arena();
   slot_arena(slot_arena&& other) noexcept;
   slot_arena& operator=(slot_arena&& other) noexcept;
 
   /// Takes a free slot, with length zero, for work of `stream`: of those whose previous work has
-  /// passed, the one with most blocks mapped, or, if packed, with most in common with slots in use.
-  /// If there is none, `stream` waits for the previous work of a slot, and the caller does not.
-  /// Throws: out_of_memory (exhausted::limit) if all are in use; hip_error;
-  /// std::invalid_argument if `stream` would have to wait and is captured.
+  /// passed, the one with most blocks mapped (packed: with most in common with slots in use), else
+  /// one for whose previous work `stream` waits. Throws: out_of_memory (exhausted::limit) if all
+  /// are in use; hip_error; std::invalid_argument if `stream` would have to wait and is captured.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
 
   /// Makes slot `slots[i]` at least `lengths[i]` bytes long in each plane, for all i < count, or
@@ -56,8 +54,7 @@ class slot_arena {
   /// std::invalid_argument for a null array, and if `stream` would have to wait and is captured.
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
-  /// For two containers or braced lists of std::size_t. std::invalid_argument if their sizes
-  /// differ.
+  /// For containers or braced lists of std::size_t. std::invalid_argument if their sizes differ.
   template <class Slots = std::initializer_list<std::size_t>,
             class Lengths = std::initializer_list<std::size_t>>
   void commit(const Slots& slots, const Lengths& lengths, stream_ref stream) {
@@ -75,9 +72,8 @@ class slot_arena {
   /// Pre, Throws: as release(); std::invalid_argument for more than the present length.
   void truncate(std::size_t slot, std::size_t length, stream_ref stream);
 
-  /// Gives each of `count` slots `to`, which have no bytes and are in use then, the first `length`
-  /// bytes of slot `from`. The slots of `to` map the same chunks, read-only for devices; only a
-  /// part of a block at the end is copied, in `stream`.
+  /// Gives slots `to`, which have no bytes and are in use then, the first `length` bytes of `from`.
+  /// They map the same chunks, read-only for devices; a part of a block is copied, in `stream`.
   /// - Work must not write to them in `from` either, without make_writable() first.
   /// - The memory stays while any of the slots has it, in any order of releases.
   /// - Waits for work before the release of a slot of `to` that has blocks mapped.
@@ -95,9 +91,8 @@ class slot_arena {
   /// Gives the slot memory of its own for the shared blocks that hold [offset, offset + bytes) in
   /// each plane: copies them, and waits for `stream`. Other slots keep their bytes.
   /// Pre: all work of the slot is ordered before this call in `stream`, and none is submitted
-  /// before it returns. Throws (the slot's bytes stay): std::out_of_range beyond its length;
-  /// out_of_memory; std::invalid_argument for a free slot and a captured stream; hip_error as
-  /// share_prefix().
+  /// before it returns. Throws (bytes stay): std::out_of_range beyond its length; out_of_memory;
+  /// hip_error as share_prefix(); std::invalid_argument for a free slot and a captured stream.
   void make_writable(std::size_t slot, std::size_t offset, std::size_t bytes, stream_ref stream);
 
   /// The first byte of the slot in the plane. Throws: std::out_of_range.
@@ -111,8 +106,7 @@ class slot_arena {
   /// Returns the number of free slots that could be committed to `length` bytes each now; zero if
   /// the one that acquire() returns could not. The limits are the budget, the device's
   /// memory_budget and free memory, the descriptors of the process, and spare blocks. Work before
-  /// releases counts as passed.
-  /// Throws: std::out_of_range; hip_error.
+  /// releases counts as passed. Throws: std::out_of_range; hip_error.
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length) const;
 
   /// Changes slot_arena_options::evict; null for none. Throws: std::logic_error in the callback.
@@ -120,8 +114,7 @@ class slot_arena {
   /// Changes the budget. Idle memory beyond it is released. Memory that lengths of slots need
   /// stays, and no commit adds memory until usage is below the budget.
   void set_budget(std::size_t bytes);
-  /// Releases every idle block beyond the lengths of the slots. Returns the bytes that the device,
-  /// or slot_arena_options::cache, received.
+  /// Releases idle blocks. Returns the bytes that the device, or the program's cache, received.
   std::size_t trim();
   [[nodiscard]] slot_arena_statistics statistics() const;
 

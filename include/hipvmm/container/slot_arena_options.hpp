@@ -30,13 +30,13 @@ struct slot_arena_options {
   std::size_t slots = 0;           ///< number of slots, at least 1
   std::size_t bytes_per_slot = 0;  ///< the most bytes of a slot in each plane, at least 1
   std::size_t planes = 1;          ///< for each slot, such as 2 x layers for keys and values
-  /// Bytes of a chunk: a slot grows by one in every plane. A multiple of the device's granularity;
-  /// zero: the recommended one, at least 2 MiB.
+  /// Bytes of a chunk, by which slots grow in each plane; a multiple of the device's granularity.
+  /// Zero: the recommended one, at least 2 MiB.
   std::size_t block_bytes = 0;
   slot_layout layout = slot_layout::separate;
   /// The most bytes of memory that the arena holds, see slot_arena_statistics::held_bytes.
   std::size_t budget_bytes = no_budget;
-  /// Objects of the process that lack memory get idle memory beyond these bytes of held_bytes.
+  /// Other objects that lack memory get idle memory of the arena beyond these bytes of held_bytes.
   std::size_t floor_bytes = 0;
   /// As pool_options::priority.
   int priority = 0;
@@ -54,14 +54,12 @@ struct slot_arena_options {
   /// The cache that chunks come from and return to; null: a cache of the arena's own, which keeps
   /// every chunk until the budget or trim() takes it.
   chunk_cache* cache = nullptr;
-  /// The tag by which suspend() releases the memory and resume() allocates it again, at the same
-  /// addresses.
-  /// - suspend() releases spare blocks. Blocks of share_prefix() are saved and allocated once.
+  /// suspend() releases the memory by this tag, resume() allocates it again at the same addresses.
+  /// - Spare blocks are released, not saved; a block of share_prefix() is saved and allocated once.
   /// - While it sleeps, slots may be released, truncated and acquired; commit(), share_prefix(),
   ///   make_writable(), set_budget() and trim() throw std::logic_error.
   std::optional<memory_tag> tag = {};
-  /// The registrar of the blocks of all slots, as region_options::registrar. A block that moves to
-  /// another slot is removed and added.
+  /// Registrar of all blocks, as region_options::registrar; moved blocks are removed and added.
   std::shared_ptr<memory_registrar> registrar = {};
 };
 
