@@ -135,7 +135,7 @@ class growable_device_vector : private growable_storage {
   using growable_storage::is_asleep, growable_storage::require_awake;
 
   /// Backs at least `count` elements, without slack; a chunk that growth_options::grow_ahead has
-  /// ordered is used whole. Waits for that chunk, and before out_of_memory for retired memory.
+  /// ordered is used whole. Waits for that chunk, and blocks as region::commit() may.
   /// Throws: std::length_error when `count` elements exceed the address space, or max_size() if
   /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
   void reserve(size_type count) { growable_storage::reserve(checked_bytes(count)); }
