@@ -272,37 +272,6 @@ void region_state::set_first_rights(const mapped_ranges& there, std::size_t offs
                 });
 }
 
-void region_sleep::require_mappable_again() const {
-  if (region_.strategy->rights.takes_any_mapping) return;
-  for (auto at = region_.backings.begin(); at != region_.backings.end(); ++at) {
-    const auto& [offset, held] = *at;
-    const auto next = std::next(at);
-    // Checks the last chunk of each reservation, which is mapped beside all others there.
-    if (next != region_.backings.end() &&
-        region_.addresses->part_start(next->first) == region_.addresses->part_start(offset))
-      continue;
-    region_.change_access(
-        region_.mapped_here(), offset, held.bytes(),
-        held.own_rights ? region_state::rights_for::these : region_state::rights_for::all,
-        [](void*, std::size_t) {});
-  }
-  if (chunks_.size() == region_.backings.size()) return;
-  // resume() maps each beside the chunks that stay and the sleeping ones at lower offsets.
-  std::map<std::size_t, mapped_sizes> sizes;  // by reservation
-  for (const auto& [offset, held] : region_.backings)
-    if (chunks_.count(offset) == 0)
-      sizes[region_.addresses->part_start(offset)].add(offset, held.bytes());
-  for (const auto& [offset, one] : chunks_) {
-    mapped_sizes& beside = sizes[region_.addresses->part_start(offset)];
-    beside.add(offset, one.bytes);
-    if (!rights_setting::can_add_to(beside))
-      throw unsupported{
-          "the " + format_bytes(one.bytes) + " at offset " + std::to_string(offset) +
-          " could be granted no rights beside chunks of other sizes that stay behind "
-          "a hole: let only the first chunks stay, or those of a region of their own"};
-  }
-}
-
 moment region_state::visible_if_mapped_now() const {
   if (strategy->visible_after.count() == 0) return {};
   return std::chrono::steady_clock::now() +
@@ -314,17 +283,6 @@ void region_state::await_visible(std::size_t offset, std::size_t bytes) const no
   for (const auto& [start, held] : backings_within(backings, offset, bytes))
     last = std::max(last, held.visible);
   wait_until(last);
-}
-
-void region_sleep::apply_rights() {
-  for (const auto& [offset, one] : chunks_) {
-    if (!one.opens_late) continue;
-    region_.change_access(
-        region_.mapped_here(&resumed_), offset, one.bytes, region_state::rights_for::these,
-        [&, &chunk = one](void* start, std::size_t length) {
-          set_rights(start, length, *chunk.own_rights, chunk.device, &region_.rights);
-        });
-  }
 }
 
 }  // namespace hipvmm::detail

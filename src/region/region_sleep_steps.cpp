@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// No file of the unit region_sleep, because region_state includes that unit and is used here.
 #include <chrono>
 #include <iterator>
 #include <set>
@@ -9,6 +10,7 @@
 #include <hipvmm/region/region.hpp>
 #include "core/error.hpp"
 #include "region/map_runs.hpp"
+#include "region/region_sleep.hpp"
 #include "region/region_state.hpp"
 #include "region/retirement.hpp"
 #include "vmm/physical_chunk.hpp"
@@ -91,6 +93,37 @@ void region_sleep::require_readable() const {
                                   " of " + region_.text() + " gives device " +
                                   std::to_string(held.chunk.device().ordinal()) +
                                   ", which copies it, no right to read: grant it first"};
+  }
+}
+
+void region_sleep::require_mappable_again() const {
+  if (region_.strategy->rights.takes_any_mapping) return;
+  for (auto at = region_.backings.begin(); at != region_.backings.end(); ++at) {
+    const auto& [offset, held] = *at;
+    const auto next = std::next(at);
+    // Checks the last chunk of each reservation, which is mapped beside all others there.
+    if (next != region_.backings.end() &&
+        region_.addresses->part_start(next->first) == region_.addresses->part_start(offset))
+      continue;
+    region_.change_access(
+        region_.mapped_here(), offset, held.bytes(),
+        held.own_rights ? region_state::rights_for::these : region_state::rights_for::all,
+        [](void*, std::size_t) {});
+  }
+  if (chunks_.size() == region_.backings.size()) return;
+  // resume() maps each beside the chunks that stay and the sleeping ones at lower offsets.
+  std::map<std::size_t, mapped_sizes> sizes;  // by reservation
+  for (const auto& [offset, held] : region_.backings)
+    if (chunks_.count(offset) == 0)
+      sizes[region_.addresses->part_start(offset)].add(offset, held.bytes());
+  for (const auto& [offset, one] : chunks_) {
+    mapped_sizes& beside = sizes[region_.addresses->part_start(offset)];
+    beside.add(offset, one.bytes);
+    if (!rights_setting::can_add_to(beside))
+      throw unsupported{
+          "the " + format_bytes(one.bytes) + " at offset " + std::to_string(offset) +
+          " could be granted no rights beside chunks of other sizes that stay behind "
+          "a hole: let only the first chunks stay, or those of a region of their own"};
   }
 }
 
@@ -312,6 +345,17 @@ void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
   }
   release_all(resumed_, *region_.addresses, region_.cache());
   reclaim_pinned();
+}
+
+void region_sleep::apply_rights() {
+  for (const auto& [offset, one] : chunks_) {
+    if (!one.opens_late) continue;
+    region_.change_access(
+        region_.mapped_here(&resumed_), offset, one.bytes, region_state::rights_for::these,
+        [&, &chunk = one](void* start, std::size_t length) {
+          set_rights(start, length, *chunk.own_rights, chunk.device, &region_.rights);
+        });
+  }
 }
 
 void region_sleep::finish_waking() noexcept {
