@@ -143,7 +143,7 @@ class slot_allocator final : sleep_participant, idle_holder {
     return rows_.chunks().held_bytes();
   }
   void prepare_to_sleep(const sleep_plan& plan) override;
-  void stay_awake() noexcept override;
+  void be_awake() noexcept override;
   void wait_for_work() override { rows_.chunks().wait_for_work(); }
   void each_asleep(const std::function<void(memory_location, std::size_t)>& found) const override {
     rows_.chunks().each_asleep(found);
@@ -165,7 +165,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   void map_for_resume(const mapped_again& each, memory_to_make& left) override;
   void stay_asleep(bool may_be_in_use) noexcept override;
   void apply_rights() override { rows_.chunks().apply_rights(); }
-  void finish_waking() noexcept override;
+  void finish_waking() noexcept override { rows_.chunks().finish_waking(); }
   [[nodiscard]] given_memory give_idle(const idle_request& asked) override;
   [[nodiscard]] std::size_t idle_bytes() override;
   /// Throws: std::logic_error while the memory sleeps; as sleep_participant::map_again().

@@ -386,22 +386,17 @@ bool slot_allocator::wait_for_spare() {
 
 void slot_allocator::prepare_to_sleep(const sleep_plan& plan) {
   is_asleep_ = true;
-  try {
-    const pause stopped{*this};
-    do {
-      while (unclaim_spare(asker::owner, spare::any)) {
-      }
-    } while (plan.waits() && wait_for_spare());
-    rows_.decommit_unclaimed();
-    rows_.trim_kept(0);
-    rows_.chunks().prepare_to_sleep(plan);
-  } catch (...) {
-    stay_awake();
-    throw;
-  }
+  const pause stopped{*this};
+  do {
+    while (unclaim_spare(asker::owner, spare::any)) {
+    }
+  } while (plan.waits() && wait_for_spare());
+  rows_.decommit_unclaimed();
+  rows_.trim_kept(0);
+  rows_.chunks().prepare_to_sleep(plan);
 }
 
-void slot_allocator::stay_awake() noexcept {
+void slot_allocator::be_awake() noexcept {
   is_asleep_ = false;
   may_prefetch_ = true;
   // Prefetches again, for released rows and requests that came meanwhile.
@@ -428,11 +423,6 @@ void slot_allocator::map_torn_again() {
   const pause stopped{*this};
   rows_.chunks().map_again();
   may_be_torn_ = false;
-}
-
-void slot_allocator::finish_waking() noexcept {
-  rows_.chunks().finish_waking();
-  stay_awake();
 }
 
 bool slot_allocator::may_unmap_all() {

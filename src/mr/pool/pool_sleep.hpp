@@ -61,19 +61,11 @@ class pool_sleep final : detail::sleep_participant {
     return with_chunks([](detail::sleep_participant& held) { return held.held_bytes(); });
   }
   void prepare_to_sleep(const detail::sleep_plan& plan) override {
-    blocks_.begin_sleep(refusal_);
-    try {
-      blocks_.release_idle(plan.function(), plan.waits());
-      participant().prepare_to_sleep(plan);
-    } catch (...) {
-      blocks_.wake();
-      throw;
-    }
+    begin_asleep();
+    blocks_.release_idle(plan.function(), plan.waits());
+    participant().prepare_to_sleep(plan);
   }
-  void stay_awake() noexcept override {
-    participant().stay_awake();
-    blocks_.wake();
-  }
+  void be_awake() noexcept override { blocks_.wake(); }
   void wait_for_work() override { participant().wait_for_work(); }
   void each_asleep(const std::function<void(memory_location, std::size_t)>& found) const override {
     participant().each_asleep(found);
@@ -118,10 +110,7 @@ class pool_sleep final : detail::sleep_participant {
     participant().stay_asleep(may_be_in_use);
   }
   void apply_rights() override { participant().apply_rights(); }
-  void finish_waking() noexcept override {
-    participant().finish_waking();
-    blocks_.wake();
-  }
+  void finish_waking() noexcept override { participant().finish_waking(); }
 
   /// The region's, which is another region after a release of all memory with its addresses.
   [[nodiscard]] detail::sleep_participant& participant() const {

@@ -172,7 +172,7 @@ std::size_t tag_state::end_torn_sleep(turn& mine) {
   std::size_t bytes = 0;
   for (const member& each : members_) {
     bytes += each.who->sleeping_bytes();
-    each.who->stay_awake();
+    each.who->be_awake();
   }
   mine.enter(tag_phase::awake);
   return bytes;
@@ -213,12 +213,12 @@ void tag_state::read_awake(const char* function, const std::optional<stream_ref>
   const turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal(function)};
   const sleep_plan plan = sleep_plan::to_read();
-  const auto awake = [](sleep_participant* who) { who->stay_awake(); };
+  const auto awake = [](sleep_participant* who) { who->be_awake(); };
   std::vector<std::unique_ptr<sleep_participant, decltype(awake)>> prepared;
   prepared.reserve(members_.size());
   for (const member& each : members_) {
-    each.who->prepare_to_sleep(plan);
     prepared.emplace_back(each.who, awake);
+    each.who->prepare_to_sleep(plan);
   }
   if (stream) stream->synchronize();
   for (const member& each : members_)
@@ -260,8 +260,9 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
   keeps_streams_ = plan.may_copy() && keeps_host_bytes;
   slow_copies slow;
   auto prepared = members_.begin();
+  bool may_be_unmapped = false;
   try {
-    for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(plan);
+    while (prepared != members_.end()) (prepared++)->who->prepare_to_sleep(plan);
     if (options.stream) options.stream->synchronize();
     for (member& each : members_)
       if (plan.waits() && !options.stream) each.who->wait_for_work();
@@ -271,6 +272,7 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
     } else if (plan.may_copy()) {
       save_contents(options.storage, is_unchanged, slow.jobs);
     }
+    may_be_unmapped = true;
     unmap_all(slow.jobs);
   } catch (...) {
     slow.jobs.cancel();
@@ -282,8 +284,8 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
       each.copied.clear();
       each.forget();
     }
-    if (prepared == members_.end()) map_all_again(mine, std::current_exception());
-    while (prepared != members_.begin()) (--prepared)->who->stay_awake();
+    if (may_be_unmapped) map_all_again(mine, std::current_exception());
+    while (prepared != members_.begin()) (--prepared)->who->be_awake();
     mine.enter(tag_phase::awake);
     throw;
   }
@@ -427,6 +429,7 @@ std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_poin
   is_half_resumed_ = false;
   for (member& each : members_) {
     each.who->finish_waking();
+    each.who->be_awake();
     if (each.bytes_kept != 0) each.copied = std::move(each.contents);
     each.forget();
   }

@@ -74,8 +74,27 @@ struct chunks_that_stay_mapped {
   std::size_t bytes = 0;                   ///< of memory, which several ranges may show
 };
 
-/// A carrier of a tag, as its suspend() and resume() see it. Each of them calls the same step of
-/// all carriers before the next step of any.
+/// A carrier of a tag. The tag calls the same step of all carriers before the next step of any:
+///
+///   call                 steps in their order                      after a failure
+///   -------------------  ----------------------------------------  ----------------------------
+///   suspend(), evict()   prepare_to_sleep, wait_for_work (*),      be_awake
+///                        staying, contents
+///                        unmap_to_sleep                            map_again, then be_awake
+///                        finish_suspend
+///   resume()             reacquire_addresses, each_asleep          nothing: it sleeps
+///                        map_for_resume, apply_rights              stay_asleep (+)
+///                        finish_waking, be_awake
+///   resume() if torn     map_again, be_awake                       nothing: it sleeps, torn
+///   save_checkpoint()    prepare_to_sleep, wait_for_work (*),      be_awake
+///                        staying, contents, be_awake
+///   bytes_to_evict()     held_bytes, staying                       nothing
+///   a carrier is made    begin_asleep, if the tag sleeps
+///
+/// `be_awake` and `stay_asleep` go backwards, from the carrier whose step has failed.
+/// (*) Not in evict(), nor if a stream is given: the tag waits for that instead.
+/// (+) Not if some contents are on the device alone: all stays mapped, and a later resume() goes on
+/// behind map_for_resume().
 class sleep_participant {
  public:
   virtual ~sleep_participant() = default;
@@ -85,17 +104,16 @@ class sleep_participant {
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
   /// The device that its memory was asked for.
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
-  /// Called if the carrier is made while the tag sleeps.
   virtual void begin_asleep() noexcept {}
   /// The most bytes of memory that it could release. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::size_t held_bytes() = 0;
-  /// Checks that all of it can sleep. Throws: as suspend(); then nothing is to be undone.
+  /// Checks that all of it can sleep, and refuses requests from then on. Throws: as suspend().
   virtual void prepare_to_sleep(const sleep_plan& plan) = 0;
-  /// Undoes prepare_to_sleep().
-  virtual void stay_awake() noexcept {}
+  /// Serves requests again.
+  virtual void be_awake() noexcept {}
   /// Waits for all work that may use it.
   virtual void wait_for_work() = 0;
-  /// Calls `found(where, bytes)` for each chunk that it releases, known from prepare_to_sleep() on.
+  /// Calls `found(where, bytes)` for each chunk that sleeps, known from prepare_to_sleep() on.
   virtual void each_asleep(
       const std::function<void(memory_location, std::size_t)>& found) const = 0;
   [[nodiscard]] std::size_t sleeping_bytes() const {
@@ -109,10 +127,10 @@ class sleep_participant {
   /// The chunks that the plan leaves mapped. Throws: std::bad_alloc.
   [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
   /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
-  /// it, and keeps the chunks. Throws: hip_error, and as `saved`; then call map_again().
+  /// it, and keeps the chunks. Throws: hip_error, and as `saved`.
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
-  /// Undoes unmap_to_sleep(). Throws: out_of_memory, hip_error, which name the bytes that are not
-  /// mapped; they are held, and a later call goes on.
+  /// Throws: out_of_memory, hip_error, which name the bytes that are not mapped; they are held, and
+  /// a later call goes on.
   virtual void map_again() = 0;
   /// Releases the unmapped memory.
   virtual void finish_suspend() noexcept = 0;
@@ -121,14 +139,13 @@ class sleep_participant {
   virtual void reacquire_addresses() = 0;
   /// Makes the memory again and maps it, and calls `each` for each part. Subtracts its bytes from
   /// `left`; a request that lacks memory asks others for all that is left. Throws: as resume(), and
-  /// as `each`; then call stay_asleep().
+  /// as `each`.
   virtual void map_for_resume(const mapped_again& each, memory_to_make& left) = 0;
-  /// Undoes map_for_resume(), even if that failed. `may_be_in_use`: copies to the memory may be
-  /// running, because HIP refused to wait for them.
+  /// `may_be_in_use`: copies to the memory may be running, because HIP refused to wait for them.
   virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
-  /// Called when the contents are there: sets the rights that had to wait. Throws: hip_error; then
-  /// call stay_asleep().
+  /// Sets the rights that had to wait for the contents. Throws: hip_error.
   virtual void apply_rights() {}
+  /// Makes the memory part of the carrier again.
   virtual void finish_waking() noexcept = 0;
 };
 
