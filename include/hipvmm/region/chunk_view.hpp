@@ -16,16 +16,16 @@ struct ihipMemGenericAllocationHandle;
 
 namespace hipvmm {
 
-/// A chunk of a region, as region::chunks() lists it: the facts that registration with a
-/// communication library, or another process, needs. It owns nothing.
+/// A chunk as region::chunks() lists it, for communication libraries and other processes. It owns
+/// nothing.
 struct chunk_view {
   std::size_t offset;                      ///< of its first byte in the region
   std::size_t bytes;                       ///< its size
   void* address;                           ///< of its first byte
   device_ref device;                       ///< the owner; for memory of the host, the region's
   ihipMemGenericAllocationHandle* handle;  ///< HIP's handle, which the region owns
-  /// A chunk gets a new one, greater than all that this process gave before, when it is backed and
-  /// when it moves to this offset. No two have the same.
+  /// Greater than all that this process gave before; new when the chunk is backed and when it moves
+  /// to this offset.
   std::uint64_t serial;
   memory_location location = device;             ///< the place of the memory
   chunk_memory memory = chunk_memory::standard;  ///< how caches treat it
@@ -38,23 +38,23 @@ struct chunk_access {
   access_list rights;  ///< names every device of the process, those without a right too
 };
 
-/// A chunk of a region as another process gets it: the descriptor, to be sent by any transport
-/// together with the other values. See region::export_chunks() and region::adopt().
+/// A chunk for another process: send the descriptor by any transport together with the other
+/// values. See region::export_chunks() and region::adopt().
 struct exported_chunk {
   std::size_t offset;       ///< as chunk_view::offset
   std::uint64_t serial;     ///< as chunk_view::serial
   shareable_handle handle;  ///< owns the descriptor; bytes() is the chunk's size
 };
 
-/// The same as a fabric handle, plain bytes. See region::export_fabric_chunks().
+/// The same as a fabric handle, plain bytes.
 struct exported_fabric_chunk {
   std::size_t offset;    ///< as chunk_view::offset
   std::uint64_t serial;  ///< as chunk_view::serial
   fabric_handle handle;  ///< its `bytes` is the chunk's size
 };
 
-/// Consecutive bytes as another process gets them: the whole chunks that hold them. Byte `offset`
-/// is byte `offset - chunks[0].offset` of the first chunk. See region::export_range(),
+/// Consecutive bytes for another process: the whole chunks that hold them. Byte `offset` is byte
+/// `offset - chunks[0].offset` of the first chunk. See region::export_range(),
 /// mr::vmm_pool_resource::export_block() and imported_blocks; network cards: export_dma_bufs().
 struct exported_range {
   std::size_t offset = 0;              ///< of the first byte, counted as chunk_view::offset

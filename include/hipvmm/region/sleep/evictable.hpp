@@ -16,15 +16,14 @@
 namespace hipvmm {
 
 struct evictable_options {
-  /// Memory of a lower priority is evicted first, and of one priority the memory that was used
-  /// least recently.
+  /// Lower ones are evicted first, and of one priority the least recently used.
   int priority = 0;
-  /// The place of evicted contents, and the ranges treated otherwise. Its stream must be empty.
-  /// `pinned_kept` keeps a copy: if nothing was written since, an eviction copies none.
+  /// The place of evicted contents, and ranges treated otherwise; no stream. `pinned_kept` keeps a
+  /// copy: an eviction after which nothing was written copies nothing.
   suspend_options storage{sleep_storage::pinned_kept};
-  /// Writes the contents by work in the stream, each time an eviction has ended. Then evictions
-  /// keep nothing. It may make calls that need the memory; use(), done() and prefetch() of this
-  /// evictable throw std::logic_error in it. Empty: the contents are copied to `storage`.
+  /// If set, evictions keep nothing, and `fill` writes the contents by work in the stream each time
+  /// memory has returned. It may make calls that need the memory; use(), done() and prefetch() of
+  /// this evictable throw std::logic_error in it.
   std::function<void(stream_ref)> fill = {};
 };
 
@@ -33,7 +32,7 @@ struct evictable_statistics {
   std::uint64_t returns;
   std::size_t evicted_bytes;   ///< of all evictions
   std::size_t returned_bytes;  ///< of all returns
-  // A request that got nothing asks a second time, so it may count twice.
+  // A request that got nothing asks again, and may count twice.
   std::uint64_t refused_in_use;      ///< times that requests met memory in use
   std::uint64_t refused_by_failure;  ///< times that requests met memory that could not sleep
   std::string reason;                ///< the last such failure
@@ -41,14 +40,12 @@ struct evictable_statistics {
 
 /// Memory of a tag that leaves its device if a request of this process, or another process of its
 /// budget, lacks memory there, and returns to the same addresses when it is used. Idle memory of
-/// other objects goes first.
+/// other objects goes first, and nothing goes for a request that would fail even if all went.
 /// - All calls that need the memory (commit, append, allocate, copies to the host), and all work
 ///   that uses it, are between use() and done(). Otherwise regions, vectors, arenas and pools throw
 ///   std::logic_error. Other calls wait for an eviction under way in another thread.
-/// - Nothing is evicted for a request that would fail even if everything evictable left the device.
-/// - Nothing that an eviction does waits for work, so that memory is evicted only if all work
-///   before each done() has ended. Unless `storage` is prepared (prepare_suspend()), the first
-///   eviction pins it.
+/// - No eviction waits for work: memory goes only if all work before each done() has ended. The
+///   first one pins `storage`, unless prepare_suspend() did.
 /// - Memory that cannot sleep, see suspend(), stays; statistics() has the reason.
 /// - suspend() and resume() of the tag may be called too; use() wakes it.
 /// - Thread-safe, but for moves. In a child of fork() all throw unsupported.
@@ -58,25 +55,25 @@ class evictable {
   /// std::invalid_argument if there is no such device or the tag has an evictable, and for a stream
   /// in `storage`; hip_error; std::bad_alloc.
   evictable(const memory_tag& tag, device_ref device, evictable_options options = {});
-  /// Leaves the memory as it is: awake, or asleep until resume() of its tag.
+  /// Leaves the memory awake, or asleep until resume() of its tag.
   ~evictable();
   evictable(evictable&& other) noexcept;
   evictable& operator=(evictable&& other) noexcept;
 
-  /// Brings the memory back, if it was evicted, before it returns; work in `stream` from now on may
-  /// use it, until done(). `right`: access_right::read promises that the work writes nothing.
-  /// Several uses may be open. If memory is lacking, other evictables leave. If those without work
-  /// do not suffice, the call waits for the work of ended uses. If another request waits for this
-  /// memory, use() lets it go first, for a second at most.
-  /// Throws: std::invalid_argument in a stream that is captured: begin the use before the capture;
-  /// as resume(), then it is asleep with its contents; as `fill`, then the memory is back without
-  /// its contents. In both cases use() may be tried again.
+  /// Brings the memory back; work in `stream` from now on may use it, until done(). `right`:
+  /// access_right::read promises that the work writes nothing. Several uses may be open. If memory
+  /// is lacking, other evictables leave; if those without work do not suffice, waits for the work
+  /// of ended uses. If another request waits for this memory, lets it go first, for a second at
+  /// most.
+  /// Throws (use() may be tried again): std::invalid_argument while `stream` is captured: begin the
+  /// use before the capture; as resume(), then it is asleep with its contents; as `fill`, then the
+  /// memory is back without its contents.
   void use(stream_ref stream, access_right right = access_right::read_write);
-  /// Ends a use: all its work is ordered before this point in `stream`, of device().
-  /// Throws: std::logic_error without a use; std::invalid_argument in a stream that is captured;
-  /// hip_error, then the use is still open.
+  /// Ends a use: all its work is ordered before this point in `stream`, of device(). Throws:
+  /// std::logic_error without a use; std::invalid_argument while `stream` is captured; hip_error,
+  /// then the use is still open.
   void done(stream_ref stream);
-  /// Brings the memory back ahead of its use, as use() and done(), but waits for no work.
+  /// Brings the memory back as use() and done(), but waits for no work.
   void prefetch(stream_ref stream);
 
   [[nodiscard]] const memory_tag& tag() const;
@@ -89,7 +86,6 @@ class evictable {
   std::unique_ptr<state> state_;
 };
 
-/// A use of an evictable, while the object lives.
 class scoped_use {
  public:
   /// Throws: as evictable::use().

@@ -14,7 +14,6 @@ namespace detail {
 class tag_state;
 }  // namespace detail
 
-/// The place of a tag between suspend() and resume().
 enum class tag_phase {
   awake,           ///< the memory is there
   falling_asleep,  ///< suspend() is under way, and may yet fail
@@ -22,7 +21,7 @@ enum class tag_phase {
   waking,          ///< resume() is under way, and may yet fail
 };
 
-/// The present state of a tag's memory, of all carriers together.
+/// Of all carriers together.
 struct tag_statistics {
   bool is_asleep;
   std::size_t regions;        ///< regions, vectors, pools and arenas that carry the tag and live
@@ -35,12 +34,11 @@ struct tag_statistics {
 /// Names memory that sleeps and wakes together: memory made with region_options::tag, in a vector
 /// growth_options::chunks.tag, pool_options::tag or slot_arena_options::tag.
 /// - A copy is the same tag. The tag lives as long as a copy, or memory that carries it.
-/// - Memory made while the tag sleeps carries it too, and can hold nothing before resume().
+/// - Memory made while the tag sleeps can hold nothing before resume().
 /// - Thread-safe, but see suspend().
 class memory_tag {
  public:
-  /// Makes a tag that no memory carries yet. `name` is for messages.
-  /// Throws: std::bad_alloc.
+  /// `name` is for messages. Throws: std::bad_alloc.
   explicit memory_tag(std::string name = {});
   // A move copies too, so that no tag is without its state.
   memory_tag(const memory_tag&) noexcept = default;
@@ -68,69 +66,59 @@ class memory_tag {
 };
 
 /// Releases all memory that carries the tag to the devices and keeps its addresses. Returns the
-/// bytes; 0 if the tag sleeps already.
-/// - Waits for work: see suspend_options::stream. Releases chunks made ahead too, and all chunks of
-///   these devices that the regions' chunk caches keep.
-/// - Until resume() everything that needs the memory throws std::logic_error, and work that uses
-///   its addresses fails on the device, except addresses of chunks that stay. committed_bytes(),
-///   capacity() and size() count all that is backed after resume(). Regions and vectors may be
-///   moved and destroyed.
+/// bytes; 0 if the tag sleeps already. Waits for work (suspend_options::stream). Releases chunks
+/// made ahead too, and all chunks of these devices that the regions' chunk caches keep.
+/// - Until resume() calls that need the memory throw std::logic_error, and work that uses its
+///   addresses fails on the device, but for chunks that stay. Sizes count all that is backed after
+///   resume(). Regions and vectors may be moved and destroyed.
 /// - If memory returns only with its addresses (docs/reference/capability.md), frees these and
 ///   reserves the same again. If others took them in between, the error handler gets a report, and
 ///   resume() throws until they are free.
-/// - The error handler gets failures that cannot be thrown when the call is over: it may use the
-///   tag.
+/// - The error handler is called when the call is over: it may use the tag.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (then all is awake and as before, without the chunks made ahead; but if HIP refuses to
-/// map memory again that was unmapped already, the tag counts as asleep and keeps all of its
-/// memory, and resume() maps it):
+/// Throws (all is awake and as before, without the chunks made ahead; but if HIP refuses to map
+/// memory again that was unmapped already, the tag counts as asleep with all of its memory, and
+/// resume() maps it):
 /// - std::invalid_argument if a region has a chunk that others may use (exported, imported,
-///   retained), or that is mapped at two addresses; if contents are kept and the device of a
-///   chunk has read_write neither to it nor by the region's rights; in a stream that is being
-///   captured; for a range that is null, empty, overlaps another, or is not backed memory of one
-///   object of the tag, or has a part of a chunk that is mapped at several addresses.
-/// - unsupported if the device never returns memory (ROCm 6.4.0 and 6.4.1); if the device
-///   grants rights beside a hole only to chunks of one size, and a region has a hole, or would
-///   have one between chunks that stay, and chunks of several sizes; if memory returns only with
-///   its addresses and some chunks of a region stay, but not all.
-/// - out_of_memory if the host has no room for the contents.
-/// - std::system_error if the folder takes no file, its disk is full or a file of the process
-///   may not be so long (ulimit -f), which is found out before anything is copied; and as reads
-///   and writes of files.
+///   retained), or that is mapped at two addresses; if contents are kept and the device of a chunk
+///   has read_write neither to it nor by the region's rights; while the stream is captured; for a
+///   range that is null, empty, overlaps another, is not backed memory of one object of the tag, or
+///   has a part of a chunk that is mapped at several addresses.
+/// - unsupported if the device never returns memory (ROCm 6.4.0 and 6.4.1); if it grants rights
+///   beside a hole only to chunks of one size, and a region has chunks of several sizes and a hole,
+///   or would have one between chunks that stay; if memory returns only with its addresses and some
+///   chunks of a region stay, but not all.
+/// - out_of_memory if the host has no room for the contents; std::system_error if the folder takes
+///   no file or a write fails, and, before anything is copied, if its disk is full or a file of the
+///   process may not be so long (ulimit -f).
 /// - hip_error, among others if a capture forbids to wait for a device: name a stream.
 std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
                     sleep_storage storage = sleep_storage::pinned);
 
-/// Makes and pins now the memory of the host that suspend() with the same arguments would make.
-/// Then suspend() only copies, and makes more only for memory that is backed in between. Returns
-/// the bytes that the tag has then, which tag_statistics::bytes_on_host counts.
-/// - A suspend() to pinned memory uses it, also after a suspend() that failed. Then resume() frees
-///   it, unless the storage was sleep_storage::pinned_kept, which says how it ends.
-/// - A later call makes or frees only the difference, and all is freed by keep::nothing.
-/// - Waits for no work. May pin more than suspend() copies, because prefetched and idle blocks of
-///   an arena count.
-/// - Threads that make or destroy memory with the tag wait for the call.
+/// Pins now the memory of the host that suspend() with the same arguments would pin, which then
+/// only copies, and pins more only for memory that is backed in between. Returns the bytes that the
+/// tag has then (tag_statistics::bytes_on_host). A later call makes or frees the difference;
+/// keep::nothing frees all. The next suspend() to pinned memory uses it, also after one that
+/// failed, and resume() frees it unless the storage was sleep_storage::pinned_kept. Waits for no
+/// work. Threads that make or destroy memory with the tag wait for the call. May pin more than
+/// suspend() copies, because prefetched and idle blocks of an arena count.
 /// Pre: no other thread uses the regions, vectors and arenas of the tag, nor, if ranges are named,
 /// its pools. Work may use the memory.
-/// Throws (then the tag has the host memory that it had): std::invalid_argument for other storage,
-/// and for a range that is null, empty, overlaps another, or is not in one object of the tag;
-/// std::logic_error while the tag sleeps; std::bad_alloc; out_of_memory, hip_error, which name all
-/// bytes that were to be pinned.
+/// Throws (the tag has the host memory that it had): std::invalid_argument for other storage, and
+/// for ranges as suspend(); std::logic_error while the tag sleeps; std::bad_alloc; out_of_memory,
+/// hip_error, which name all bytes that were to be pinned.
 std::size_t prepare_suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 
 /// Backs all memory of the tag again by new chunks, at the same addresses, with the same sizes,
-/// devices and rights, and copies kept contents back in several streams. Returns the bytes once all
-/// are there; 0 if the tag is awake.
-/// - Graphs that were captured before suspend() may be launched again.
-/// - If others got addresses that suspend() had to free, it reserves these first.
-/// - Chunks have new serials (chunk_view::serial), except those that stayed.
-/// - Frees contents of the host as they are copied, once all memory is there.
+/// devices and rights, and copies kept contents back. Returns the bytes once all are there; 0 if
+/// the tag is awake. Graphs that were captured before suspend() may be launched again. Chunks have
+/// new serials (chunk_view::serial), except those that stayed. Frees contents of the host as they
+/// are copied, once all memory is there.
 /// Pre: as suspend().
-/// Throws (then all is asleep and the contents are kept: on the host or, if a copy failed after
-/// others had ended, some on the device only, and the next call goes on):
-/// out_of_memory, also for addresses that others hold, which it names; hip_error;
-/// std::system_error.
+/// Throws (all is asleep with its contents; but if a copy failed after others had ended, some are
+/// on the device only, and the next call goes on): out_of_memory, also for addresses that others
+/// hold, which it names; hip_error; std::system_error.
 std::size_t resume(const memory_tag& tag);
 
 }  // namespace hipvmm
