@@ -24,13 +24,12 @@ using moment = std::chrono::steady_clock::time_point;
 
 void wait_until(moment when) noexcept;
 
-/// How often callers of wait_until() had to wait in this process.
 [[nodiscard]] std::uint64_t waits_so_far() noexcept;
 
 }  // namespace detail
 
-/// A chunk and its mapping, or a mapping without its chunk that a moved chunk left behind. The
-/// members' order unmaps before it releases.
+/// A chunk and its mapping, or a mapping that a moved chunk left behind. The members' order unmaps
+/// before it releases.
 struct backing {
   physical_chunk chunk;
   mapping map;
@@ -42,8 +41,7 @@ struct backing {
   [[nodiscard]] std::size_t bytes() const noexcept {
     return chunk.empty() ? map.bytes() : chunk.bytes();
   }
-  /// Unmaps the chunk. A mapping that HIP refuses to unmap is reported and kept in `range`, with
-  /// the chunk.
+  /// A mapping that HIP refuses to unmap is reported and kept in `range`, with the chunk.
   void unmap_in(const address_range& range) noexcept {
     range.refused().unmap_or_defer(map, chunk.empty() ? elsewhere : chunk.get(), &chunk);
   }
@@ -64,21 +62,20 @@ template <class Map>
   return std::ranges::subrange{first, map.lower_bound(offset + bytes)};
 }
 
-/// Whether one of `map` is partly in [offset, offset + bytes).
 [[nodiscard]] inline bool has_backing_within(const backing_map& map, std::size_t offset,
                                              std::size_t bytes) noexcept {
   return !backings_within(map, offset, bytes).empty();
 }
 
 /// Unmaps mappings in `range` from the highest address to the lowest. If the range allows that, one
-/// call unmaps 4 to 64 neighbours. Fewer than 4 are not worth it, because a failed call does not
-/// say which are still mapped; more than 64 would hold HIP's lock too long. If HIP refuses the call
-/// with InvalidValue, each mapping is unmapped by its own call.
+/// call unmaps 4 to 64 neighbours: fewer are not worth a failed call, which does not say which are
+/// still mapped; more would hold HIP's lock too long. If HIP refuses the call with InvalidValue,
+/// each is unmapped by its own.
 class downward_unmaps {
  public:
   static constexpr std::size_t fewest = 4;
   static constexpr std::size_t most = 64;
-  /// The treatment of a mapping that no call undoes together with others.
+  /// A mapping that no call undoes together with others is unmapped by its own call, or left.
   enum class alone { unmapped, left };
   explicit downward_unmaps(const address_range& range, alone single = alone::unmapped) noexcept
       : range_{range}, single_{single} {}
@@ -106,8 +103,8 @@ void unmap_runs(Maps& maps, MapOf map_of, const address_range& range) noexcept {
   runs.finish();
 }
 
-/// Unmaps all `backings`, which are mapped in `range`. Mappings that HIP refuses to unmap are
-/// reported and kept in `range`.
+/// Unmaps all `backings`, which are mapped in `range`. Refused mappings are reported and kept
+/// there.
 void unmap_all(backing_map& backings, const address_range& range) noexcept;
 /// The same, and then recycles their chunks to `cache`. If the caller is the last owner of `range`,
 /// its addresses are freed in between, so that they pin no memory.

@@ -37,8 +37,7 @@ class chunk_prefetch {
     is_offered_ = false;
     return ready_.empty() ? 0 : ready_.begin()->second.bytes();
   }
-  /// Returns whether a chunk may be ordered: none is under way or ready, and none has failed since
-  /// allow().
+  /// Whether a chunk may be ordered: none is under way or ready, and none has failed since allow().
   [[nodiscard]] bool is_idle() const noexcept {
     if (task_.pending()) return false;
     const std::lock_guard lock{mutex_};
@@ -55,18 +54,18 @@ class chunk_prefetch {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || !is_offered_ || ready_.empty() ? 0 : ready_.begin()->second.bytes();
   }
-  /// For the owner: bytes of the chunk that is ready; zero while one is under way or leaves by
-  /// give(), and while another thread has the lock.
+  /// For the owner. Zero while a chunk is under way or leaves by give(), and while another thread
+  /// has the lock.
   [[nodiscard]] std::size_t ready_bytes() const noexcept {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();
   }
-  /// Lets give() take the chunk that is ready, if there is one.
+  /// Lets give() take the ready chunk.
   void offer() noexcept {
     const std::lock_guard lock{mutex_};
     is_offered_ = true;
   }
-  /// Calls `take(chunks)` if a chunk is ready and offered; a new chunk is offered. Any thread.
+  /// Calls `take(chunks)` if a chunk is ready and offered. A new chunk is offered. Any thread.
   template <typename Take>
   void give(Take take) {
     const std::lock_guard lock{mutex_};
@@ -74,11 +73,11 @@ class chunk_prefetch {
   }
   [[nodiscard]] std::size_t failures() const noexcept { return failures_; }
 
-  /// The ready chunk, mapped or not, or nothing. No size of the region counts it.
-  /// Pre, for all functions that follow: nothing is pending or offered.
+  /// The ready chunk, mapped or not, or nothing. No size of the region counts it. Pre, for all
+  /// functions that follow: nothing is pending or offered.
   [[nodiscard]] backing_map& ready() noexcept { return ready_; }
   [[nodiscard]] const backing_map& ready() const noexcept { return ready_; }
-  /// Takes the order that was cancelled before a thread began with it.
+  /// The order that was cancelled before a thread began with it.
   std::optional<order> take_cancelled() noexcept { return std::exchange(order_, std::nullopt); }
 
  private:

@@ -15,48 +15,44 @@ namespace hipvmm::detail {
 
 using device_list = std::vector<device_ref>;
 
-/// The devices that may use the memory of several chunks, each of which may have its own rights.
+/// The devices that may use the memory of several chunks with rights of their own.
 struct memory_users {
   device_list devices;  // each has a right to some chunk
   device_list owners;   // each has memory of some chunk
 };
-/// The users of memory with these rights.
 [[nodiscard]] memory_users users_of(const access_map& rights);
 
-/// Returns every device that may have work on the memory: first those with a right, then those
-/// without that the library copied to or from an owner, see runtime/peer_copies.hpp.
+/// Every device that may have work on the memory: those with a right, then those that the library
+/// copied to or from an owner without one, see runtime/peer_copies.hpp.
 [[nodiscard]] device_list devices_of(const memory_users& users);
 
 /// Records in `stream` an event of its device, if that is one of `devices`; empty otherwise. HIP
 /// before 6 does not report the device of a stream, but refuses other devices' events.
 [[nodiscard]] std::optional<event> record_event_in(stream_ref stream, const device_list& devices);
 
-/// Waits for all work of `devices`.
-/// - Returns false if HIP refuses the wait, for example because of a capture: the state of the work
-///   is then unknown, and a later wait may succeed.
-/// - Another failure is reported unless `has_reported`, which becomes true.
+/// Waits for all work of `devices`. Returns false if HIP refuses the wait, for example because of a
+/// capture: a later wait may succeed. Another failure is reported unless `has_reported`, which
+/// becomes true.
 [[nodiscard]] bool wait_for(const device_list& devices, bool& has_reported) noexcept;
 /// The same for devices_of(users).
 [[nodiscard]] bool wait_for(const memory_users& users, bool& has_reported) noexcept;
-/// Waits for all work of devices_of(users).
-/// Throws: hip_error, among others if a capture forbids the wait.
+/// The same, but throws hip_error, among others if a capture forbids the wait.
 void wait_for_users(const memory_users& users);
 
 /// Call before rights to mapped memory change: waits as wait_for_users() if
-/// runtime_rules::wait_before_grant is set, because work may access other pages meanwhile.
-/// Work submitted until the rights have changed is not covered.
-/// Throws: as wait_for_users.
+/// runtime_rules::wait_before_grant is set, because work may access other pages meanwhile. It does
+/// not cover work that is submitted until the rights have changed. Throws: as wait_for_users().
 void wait_before_grant(const memory_users& users);
 
 /// While an object lives, wait_before_grant() in its thread returns at once: the caller has waited,
 /// and holds a lock.
 using waited_before_grant = thread_mark<struct waited_before_grant_kind>;
 
-/// How long callers repeat waits for devices that HIP refuses, as it does during captures.
+/// How long callers repeat waits that HIP refuses, as it does during captures.
 inline constexpr std::chrono::milliseconds capture_patience{100};
 
-/// Waits for all work of `devices`: a device list or memory_users. Repeats the wait
-/// until HIP does not refuse it or capture_patience is over. Returns whether it waited.
+/// Waits for all work of `devices`: a device list or memory_users. Repeats the wait until HIP does
+/// not refuse it or capture_patience is over. Returns whether it waited.
 template <typename Devices>
 [[nodiscard]] bool wait_past_captures(const Devices& devices) noexcept {
   const auto end = std::chrono::steady_clock::now() + capture_patience;

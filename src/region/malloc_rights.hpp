@@ -11,16 +11,16 @@
 
 namespace hipvmm::detail {
 
-/// The rights to memory of hipMalloc. HIP has such rights for all of a device's memory only, and
-/// they are permanent: granting enables a peer's access, revoking is recorded and changes nothing.
+/// The rights to memory of hipMalloc. HIP has them for all of a device's memory only, and for good:
+/// granting enables a peer's access, revoking is recorded and changes nothing.
 class malloc_rights {
  public:
   explicit malloc_rights(device_ref owner) : rights_{owner}, users_{users_of(rights_)} {}
 
-  /// Throws: as access_map::set; unsupported for a right to read only, or none for the owner;
-  /// hip_error; on any exception all rights are as before.
+  /// Throws (all rights are as before): as access_map::set; unsupported for a right to read only,
+  /// or none for the owner; hip_error.
   void grant(device_ref to, access_right right);
-  /// Replaces all rights by those that `wanted` asks for. Throws: as grant().
+  /// Replaces all rights. Throws: as grant().
   void set_access(const access_list& wanted) { change_to(access_map{owner(), wanted}); }
   [[nodiscard]] const access_map& all() const noexcept { return rights_; }
   [[nodiscard]] const memory_users& users() const noexcept { return users_; }
@@ -33,12 +33,11 @@ class malloc_rights {
   memory_users users_;
 };
 
-/// The reason for no chunks on `owner`: a lack of its virtual memory, or the choice of the program,
-/// `chosen`.
+/// Why `owner` has no chunks: it lacks virtual memory, or the program chose so (`chosen`).
 [[nodiscard]] std::string why_no_chunks(device_ref owner, std::string_view chosen);
 
-/// Throws: unsupported unless `shareable` is none, because memory of hipMalloc has no chunks to
-/// export. The message has the name of the option, `option`, and the reason for no chunks, `why`.
+/// Throws: unsupported unless `shareable` is none. The message names the `option` and `why` there
+/// are no chunks.
 void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner,
                            const std::string& why);
 

@@ -9,7 +9,7 @@
 namespace hipvmm::detail {
 
 /// Maps chunks from lower to higher addresses. One call gives neighbours the same rights if HIP
-/// takes several mappings: on AMD that call costs more than a map.
+/// takes several mappings, because on AMD that call costs more than a map.
 class region_state::map_runs {
  public:
   static constexpr std::size_t most = 64;

@@ -21,8 +21,7 @@ namespace {
 
 using file_word = std::uint64_t;
 
-/// The start of a file; `sum` is the checksum of the head. The head follows, and then the contents,
-/// in the order of the head.
+/// `sum` is the checksum of the head, which follows. Then come the contents, in its order.
 struct file_start {
   char magic[16];
   file_word byte_order;
@@ -86,7 +85,6 @@ class head_text {
     for (auto& each : list) part(each);
   }
   void part(char& letter) { bytes(&letter, 1); }
-  /// Returns whether nothing is left to read.
   [[nodiscard]] bool is_done() const noexcept { return done_ == text_.size(); }
 
  private:
@@ -108,7 +106,6 @@ class head_text {
   std::size_t done_ = 0;
 };
 
-/// All but the contents.
 struct checkpoint_head {
   file_word file_bytes = 0;
   file_word contents_sum = 0;
@@ -146,7 +143,7 @@ file_word saved_address(const void* address) noexcept {
 
 void* address_in_file(file_word address) noexcept { return reinterpret_cast<void*>(address); }
 
-/// Everything of one carrier but `contents`, which go to the end of `all`.
+/// Of all but the contents, which go to the end of `all`.
 saved_object record_of(detail::sleep_participant& one, std::vector<detail::sleeping_range>& all) {
   saved_object result;
   const auto [start, bytes] = one.addresses_of();
@@ -214,7 +211,7 @@ void require_fits(const checkpoint_head& head, device_ref device, const region_o
         ", which copies the contents, no read_write: give that, and less after the load"};
 }
 
-/// Returns the sum of the contents.
+/// Returns the checksum of the contents.
 file_word back_and_fill(memory_checkpoint& into, const checkpoint_head& head,
                         const detail::backup_file& file, device_ref device,
                         const region_options& options) {

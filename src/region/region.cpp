@@ -45,8 +45,7 @@ void require_units(const detail::region_state& self, const char* function, std::
   self.require_within(function, offset, bytes);
 }
 
-/// A call that adds or releases memory from `offset` on: its end reports how much the region has
-/// gained or lost, also if it fails.
+/// A call that changes the size: its end reports how much from `offset` on, also if it fails.
 class size_change {
  public:
   size_change(const char* name, detail::region_state& of, std::size_t offset) noexcept
@@ -85,7 +84,6 @@ class size_change {
 constexpr const char* growth_range = "hipvmm region: growth";
 constexpr const char* trim_range = "hipvmm region: trim";
 
-/// Reports the rights that changed, with `details` and the device.
 void report_changes(const detail::region_state& self, const std::vector<access_desc>& changed,
                     detail::event_details details) noexcept {
   for (const access_desc& each : changed) {
@@ -96,8 +94,7 @@ void report_changes(const detail::region_state& self, const std::vector<access_d
   }
 }
 
-/// Returns the result of `read`, which runs while no eviction changes the region; a default value
-/// without a region.
+/// The result of `read`, while no eviction changes the region; a default value without a region.
 template <typename Read>
 auto when_still(const detail::region_state* self, Read read) -> decltype(read(*self)) {
   if (self == nullptr) return {};
@@ -301,7 +298,6 @@ void region::retire() noexcept {
   if (ended && ended->process.is_of_parent()) static_cast<void>(ended.release());
   if (!ended || ended->retire_all()) return;
   if (detail::wait_past_captures(ended->users)) return;
-  // Work may still use the memory.
   const std::size_t bytes = ended->committed;
   keep_mapped(std::move(ended));
   detail::report_exceptions([bytes] {

@@ -18,8 +18,7 @@ namespace hipvmm::detail {
 
 class region_state;
 
-/// Lets a region sleep: releases its memory at suspend() of its tag, and makes it again at the same
-/// addresses.
+/// Lets a region sleep.
 class region_sleep final : public sleep_participant {
  public:
   explicit region_sleep(region_state& of) noexcept : region_{of} {}
@@ -48,7 +47,6 @@ class region_sleep final : public sleep_participant {
  private:
   using sizes_by_chunk = std::map<ihipMemGenericAllocationHandle*, std::size_t>;
 
-  /// A chunk that is to be made again.
   struct sleeping_chunk {
     std::size_t bytes;
     memory_location where;
@@ -56,7 +54,7 @@ class region_sleep final : public sleep_participant {
     chunk_memory memory;
     std::shared_ptr<const access_map> own_rights;
     std::size_t first;  // offset of the first mapping of its memory
-    // It has the region's rights until the contents are there, and its own from then on.
+    // Has the region's rights until the contents are there, then its own.
     bool opens_late = false;
   };
 
@@ -68,13 +66,13 @@ class region_sleep final : public sleep_participant {
   /// Throws: std::invalid_argument unless all ranges of the plan in these addresses are backed.
   void require_backed(const sleep_plan& plan) const;
   [[nodiscard]] bool can_copy(const backing& held) const;
-  /// The offset of the mapping by which each chunk's contents are copied to the host and back.
+  /// The offset of the mapping by which each chunk's contents are copied.
   [[nodiscard]] sizes_by_chunk copied_by() const;
   /// Marks the chunks whose own rights give their device no read_write: they open late. Throws:
-  /// std::invalid_argument if it gets none by the region's rights either.
+  /// std::invalid_argument if the region's rights give it none either.
   void choose_contents(const sleep_plan& plan);
-  /// Throws: unsupported, if HIP would refuse the rights of some chunk when all are mapped again
-  /// in the order of their offsets.
+  /// Throws: unsupported if HIP would refuse the rights of a chunk when all are mapped again in the
+  /// order of their offsets.
   void require_mappable_again() const;
   /// Frees and reserves the addresses if only that returns the memory.
   void reclaim_pinned() noexcept;

@@ -42,7 +42,7 @@ address_reservation reserve_at(void* address, std::size_t bytes, device_ref devi
       .context = "others have some of these, or HIP ignores the address that it is asked for"}};
 }
 
-/// A multiple of the minimum granularity of each device, all of which are powers of two.
+/// All are powers of two, so that the greatest is a multiple of each.
 std::size_t common_granularity(device_ref owner, const chunk_placement& placement) {
   std::size_t result = granularity_of(owner).minimum;
   for (const device_ref each : placement.devices())
@@ -50,8 +50,7 @@ std::size_t common_granularity(device_ref owner, const chunk_placement& placemen
   return result;
 }
 
-/// The records of `owner` and of all devices of the placement. Throws: std::invalid_argument,
-/// unsupported, if a region of `owner` cannot be placed so.
+/// Throws: std::invalid_argument, unsupported, if a region of `owner` cannot be placed so.
 memory_strategy::record_list require_placement(device_ref owner, const capability& found,
                                                const region_options& chosen) {
   const chunk_placement& placement = chosen.placement;
@@ -218,8 +217,8 @@ region_state::~region_state() {
 }
 
 // In clr up to 6.4 a command that used addresses holds their record. The free of addresses waits
-// for HIP's thread that drops finished commands, see address_reservation.cpp; here the devices are
-// waited for first, so that the commands are finished and handed to that thread.
+// for HIP's thread that drops finished commands, see address_reservation.cpp. Waiting for the
+// devices first makes sure that the commands are finished and with that thread.
 bool region_state::frees_late_records() noexcept {
   static const bool late = [] {
     bool found = true;

@@ -32,8 +32,7 @@
 
 namespace hipvmm::detail {
 
-/// The implementation of a region: chunks mapped in reserved addresses, and the steps of its
-/// operations. Its functions take arguments that region has checked.
+/// The implementation of a region. Its functions take arguments that region has checked.
 class region_state final : idle_holder {
  public:
   /// Unless `at` is null, begins there, with all of `max_bytes`. Throws: as region; out_of_memory
@@ -48,13 +47,11 @@ class region_state final : idle_holder {
   void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
-  /// As region::move_chunk() for each chunk that begins in `from`, one behind the other, all or
-  /// none.
+  /// Moves the chunks that begin in `from`, one behind the other, all or none.
   void move_chunks(const std::vector<std::size_t>& from, std::size_t to);
   void end_move(std::size_t from);
   void grant(device_ref to, access_right right);
-  /// Both return the devices whose right to some bytes, present or later, has changed, with the new
-  /// right.
+  /// Both return the devices whose right to some bytes has changed, with the new right.
   std::vector<access_desc> set_access(const access_list& wanted);
   std::vector<access_desc> set_access(std::size_t offset, std::size_t bytes,
                                       const access_list& wanted);
@@ -66,8 +63,7 @@ class region_state final : idle_holder {
                          stream_ref stream);
   /// Pre: both sizes are whole granules, the first no less than the second and than max_bytes().
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
-  /// Reserves more addresses directly after the present ones. Returns false, nothing done, if
-  /// HIP returns other addresses.
+  /// Extends without a new base. Returns false, nothing done, if HIP returns other addresses.
   [[nodiscard]] bool extend_in_place(std::size_t max_bytes, std::size_t commit_bytes);
   /// Pre: nothing is backed before `from`.
   void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
@@ -76,12 +72,10 @@ class region_state final : idle_holder {
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since);
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since);
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
-  /// Takes `chunks`, by offset, all or none. Pre: each is memory of `device` and fits in the
-  /// region.
+  /// All or none. Pre: each chunk is memory of `device` and fits in the region.
   void adopt(std::map<std::size_t, physical_chunk>& chunks);
-  /// Takes everything out, to be released when the devices with access have passed this point.
-  /// Returns false, nothing done, if the caller must wait for them before it destroys this
-  /// object.
+  /// Has everything released when the devices with access have passed this point. Returns false,
+  /// nothing done, if the caller must wait for them before it destroys this object.
   [[nodiscard]] bool retire_all() noexcept;
   [[nodiscard]] void* base() const noexcept { return addresses->base(); }
   [[nodiscard]] std::size_t max_bytes() const noexcept { return addresses->bytes(); }
@@ -94,7 +88,7 @@ class region_state final : idle_holder {
   [[nodiscard]] physical_chunk acquire(memory_location where, std::size_t bytes,
                                        chunk_memory memory) const;
   /// Maps chunks that restore_lost() could not. Throws: out_of_memory, hip_error, which name the
-  /// bytes that are still not mapped.
+  /// bytes that are not mapped.
   void map_again();
   /// For a call that needs the memory. Throws: std::logic_error while it sleeps; as map_again().
   [[nodiscard]] region_state& awake(const char* function) {
@@ -102,7 +96,7 @@ class region_state final : idle_holder {
     map_again();
     return *this;
   }
-  /// See return_pinned_memory().
+  /// See return_pinned_memory() in region/chunks/.
   void return_pinned_memory() noexcept;
   /// Frees the addresses, in which nothing is mapped, and reserves the same again. If another
   /// thread has taken them meanwhile, a warning names `subject` and the `consequence`.
@@ -115,10 +109,10 @@ class region_state final : idle_holder {
   }
   /// Releases the chunk that is prepared or under way, and allows prepare() again.
   void drop_prepared();
-  /// Makes a chunk for each of `old`, of the same size and kind: at `to`, or where the old one is.
+  /// Makes a chunk like each of `old`: at `to`, or where the old one is.
   [[nodiscard]] std::vector<physical_chunk> acquire_like(
       const std::vector<backing_map::iterator>& old, std::optional<memory_location> to) const;
-  /// Copies the bytes of each of `old` to one of `fresh`, in `stream`, and waits for it.
+  /// Copies each of `old` to one of `fresh`, in `stream`, and waits for it.
   void copy_into(std::vector<physical_chunk>& fresh, const std::vector<backing_map::iterator>& old,
                  stream_ref stream);
   /// Puts the chunks of `fresh` in place of those of `moving`, all or none, and recycles the old
@@ -126,7 +120,6 @@ class region_state final : idle_holder {
   /// Pre: `moving` is in the order of addresses.
   void replace_chunks(std::vector<backing_map::iterator>& moving,
                       std::vector<physical_chunk>& fresh);
-  /// Throws: std::out_of_range unless [offset, offset + bytes) is in the region.
   void require_within(const char* function, std::size_t offset, std::size_t bytes) const;
 
   void report(memory_event_kind kind, const event_details& details) const noexcept {
@@ -140,16 +133,15 @@ class region_state final : idle_holder {
  private:
   friend class region_sleep;
 
-  /// Reserves addresses for the region: addresses that nobody else requests, if memory returns only
-  /// with its addresses or the region has a tag. Throws: as address_reservation.
+  /// At addresses that nobody else requests, if memory returns only with its addresses or the
+  /// region has a tag. Throws: as address_reservation.
   [[nodiscard]] address_reservation reserve(std::size_t bytes) const;
-  /// The same as a range that knows how its mappings are undone.
   [[nodiscard]] std::shared_ptr<address_range> make_range(address_reservation reserved) const;
-  /// The place of a new chunk that begins at `offset`, beside the present ones and `additions`.
+  /// For a new chunk at `offset`, beside the present ones and `additions`.
   [[nodiscard]] chunk_place place_at(std::size_t offset,
                                      const backing_map* additions = nullptr) const noexcept;
-  /// A chunk that addresses pin (is_pinned()), from the cache, for a gap of `bytes` bytes, of
-  /// `most` bytes at most; empty if there is none, or without use_pinned_chunks().
+  /// A chunk that addresses pin (is_pinned()), from the cache, for a gap of `bytes` bytes, of at
+  /// most `most`. Empty if there is none, or without use_pinned_chunks().
   [[nodiscard]] physical_chunk take_pinned(memory_location where, std::size_t bytes,
                                            std::size_t most) const;
   /// A chunk for [offset, offset + bytes), with which a gap of `gap` bytes begins. A pinned chunk
@@ -157,19 +149,18 @@ class region_state final : idle_holder {
   [[nodiscard]] physical_chunk make_chunk(const address_range& range, std::size_t offset,
                                           std::size_t bytes, const chunk_place& place,
                                           std::size_t gap, bool is_last_gap) const;
-  /// Of `bytes` bytes of new chunks, those that the cache lacks, so that others must give them.
+  /// Of `bytes` bytes of new chunks, those that the cache lacks.
   [[nodiscard]] std::size_t not_cached(std::size_t bytes) const {
     return bytes - std::min(bytes, cache().statistics(device).bytes);
   }
   /// Throws: unsupported if chunks of this region cannot be memory of the host at `where`.
   static void require_host_chunks(const char* what, const memory_strategy& devices,
                                   handle_type shareable, memory_location where);
-  /// The strategy of a region with these options. Throws: std::invalid_argument, unsupported, if
-  /// there is none.
+  /// Throws: std::invalid_argument, unsupported, if there is none for these options.
   [[nodiscard]] static std::unique_ptr<const memory_strategy> strategy_for(
       device_ref owner, const capability& found, const region_options& chosen);
-  /// The rights that `wanted` asks for: the devices of the placement have read_write unless it
-  /// names them.
+  /// The rights that `wanted` asks for. Devices of the placement that it does not name get
+  /// read_write.
   [[nodiscard]] static access_map rights_of(device_ref owner, const access_list& wanted,
                                             const chunk_placement& placement);
   [[nodiscard]] chunk_cache& cache() const noexcept {
@@ -186,17 +177,15 @@ class region_state final : idle_holder {
   [[nodiscard]] mapped_ranges mapped_here(const backing_map* additions = nullptr) const noexcept {
     return {*addresses, addresses->bytes(), additions};
   }
-  /// Whether rights are set for all mappings of the region alike, or for some of them.
+  /// Rights are set for all mappings of the region alike, or for some of them.
   enum class rights_for { all, these };
   /// Calls `change(address, bytes)`, which sets rights, for a range that HIP accepts and that
-  /// contains the neighbouring mappings of `bytes` bytes at `offset`. The range has others too only
-  /// if those get the same rights.
-  /// Throws: unsupported if HIP accepts none, see rights_setting.
+  /// contains the neighbouring mappings of `bytes` bytes at `offset`. Other mappings are in it only
+  /// if they get the same rights. Throws: unsupported if HIP accepts none, see rights_setting.
   template <class Change>
   void change_access(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
                      rights_for which, Change change) const;
 
-  /// A mapping that gets other rights: those of its chunk alone, or those of the region.
   struct rights_change {
     std::size_t offset;
     backing* held;
@@ -204,54 +193,48 @@ class region_state final : idle_holder {
   };
   using rights_changes = std::vector<rights_change>;
   struct rights_run;
-  /// Neighbours that change from and to the same rights, if HIP takes several mappings.
+  /// Neighbours with the same change of rights, if HIP takes several mappings.
   [[nodiscard]] std::vector<rights_run> runs_of(const rights_changes& changes,
                                                 const access_map& next) const;
   void set_run(const rights_run& run, const access_map& before, const access_map& after) const;
   /// Sets the region's rights to `next` and makes all `changes`. Returns as set_access(). On any
   /// exception all rights are as before. Pre: no chunk is being prepared.
   std::vector<access_desc> change_rights(rights_changes& changes, access_map next);
-  /// The same for all mappings; `own_of(held)` returns the rights_change::own of each.
+  /// The same for all mappings, each with `own_of(held)` as rights_change::own.
   template <class Own>
   std::vector<access_desc> change_all_rights(access_map next, Own own_of);
 
-  /// Gives new mappings at `offset`, of memory of `owner`, the rights `own`, or the region's.
+  /// Gives new mappings, of memory of `owner`, the rights `own`, or the region's.
   void set_first_rights(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
                         device_ref owner, const access_map* own) const;
-  /// Throws: std::invalid_argument unless each device of the rights reaches memory of `owner`.
   static void require_reach(const access_map& of, device_ref owner);
   class map_runs;
-  /// Maps the chunk of `held` at `offset` with the region's rights. On any exception it is not
-  /// mapped.
+  /// Maps with the region's rights. On any exception it is not mapped.
   void map_prepared(std::size_t offset, backing& held);
-  /// The moment from which all work sees a mapping made now.
   [[nodiscard]] moment visible_if_mapped_now() const;
-  /// Waits until all work sees the mappings in [offset, offset + bytes).
   void await_visible(std::size_t offset, std::size_t bytes) const noexcept;
   /// Makes new backings in `range` for all of [offset, offset + bytes) that has none, of at most
   /// `largest_chunk` bytes each, ready to be merged. Its out_of_memory states the bytes that the
   /// region holds.
   [[nodiscard]] backing_map make_missing(const address_range& range, std::size_t offset,
                                          std::size_t bytes, std::size_t largest_chunk);
-  /// Makes `additions` part of the region: each of its chunks gets a new serial.
+  /// Makes `additions` part of the region, with new serials.
   void merge(backing_map& additions) noexcept;
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
-  /// Recycles a chunk without a mapping, unless HIP refused to unmap it.
+  /// Recycles an unmapped chunk. If HIP refused the unmap, the refused mapping keeps it.
   void recycle(physical_chunk chunk) noexcept {
     if (!addresses->refused().take_if_mapped(chunk)) cache().recycle(std::move(chunk));
   }
-  /// The rights to one chunk: its own, or those of the region.
   [[nodiscard]] const access_map& rights_to(const backing& held) const noexcept {
     return held.own_rights ? *held.own_rights : rights;
   }
-  /// Throws: std::invalid_argument, for `function`, unless new chunks may be mapped in [offset,
-  /// offset + bytes) of one reservation, and `offset` is no less than `from`.
+  /// Throws: std::invalid_argument unless new chunks may be mapped in [offset, offset + bytes) of
+  /// one reservation, and `offset` is no less than `from`.
   void require_free(const char* function, std::size_t offset, std::size_t bytes,
                     std::size_t from = 0) const;
-  /// The refusal of a range that is no whole number of chunks.
   [[noreturn]] static void refuse_cut(const char* function, std::size_t offset, std::size_t bytes,
                                       const backing_map::value_type& chunk);
-  /// Throws unless all mappings that moved chunks left behind are outside [offset, offset + bytes).
+  /// Throws if a moved chunk left a mapping behind in the range.
   void require_none_left_behind(const char* function, std::size_t offset, std::size_t bytes) const;
   /// The same for the mappings that `held` left behind.
   void require_not_moving(const char* function, const backing& held) const;
@@ -259,8 +242,8 @@ class region_state final : idle_holder {
   void restore_lost() noexcept;
   void map_lost(const std::vector<backing_map::iterator>& lost);
 
-  /// Mappings of all backings in another range, in their order. The destructor unmaps those that
-  /// are left.
+  /// Mappings of all backings in another range, in order. The destructor unmaps those that are
+  /// left.
   struct mapping_list {
     explicit mapping_list(std::shared_ptr<address_range>& of) noexcept : range{of} {}
     ~mapping_list() {
@@ -273,58 +256,51 @@ class region_state final : idle_holder {
     boost::container::small_vector<mapping, 8> maps;
   };
   void map_all(mapping_list& moved);
-  /// Makes `moved.range` and its mappings those of the region. `moved` gets the old ones.
+  /// `moved` gets the old range and mappings.
   void move_to(mapping_list& moved) noexcept;
-  /// Returns whether the runtime may keep records of used addresses until the commands that used
-  /// them have ended.
+  /// Whether the runtime keeps records of used addresses until the commands have ended.
   [[nodiscard]] static bool frees_late_records() noexcept;
-  /// Waits for the devices with access if used addresses must not be freed before their work ends.
-  /// Returns false if HIP refuses that wait.
+  /// Waits for the devices with access if frees_late_records(). Returns false if HIP refuses.
   [[nodiscard]] bool await_records() const noexcept;
-  /// Returns whether retired or detached chunks may still be mapped in the addresses.
+  /// Whether retired or detached chunks may still be mapped in the addresses.
   [[nodiscard]] bool shares_addresses() const noexcept { return addresses.use_count() > 1; }
-  /// Returns whether addresses that may pin memory must be re-reserved.
   [[nodiscard]] bool must_reclaim_pinned() const noexcept {
     return may_pin_memory && reclaims_pinned();
   }
   [[nodiscard]] bool reclaims_pinned() const noexcept {
     return options.when_empty == empty_policy::re_reserves && strategy->pins_memory;
   }
-  /// Frees and re-reserves the addresses: memory that only they held returns to the device.
-  /// - Backed bytes stay backed; at other addresses if the old ones are no longer available
-  ///   or refuse the mappings.
-  /// - Waits for the devices with access unless nothing is backed and await_records() would not
-  ///   wait.
-  /// Pre: nothing is prepared.
+  /// Frees and re-reserves the addresses: memory that only they held returns to the device. Backed
+  /// bytes stay backed; at other addresses if the old ones are gone or refuse the mappings. Waits
+  /// for the devices with access unless nothing is backed and await_records() would not wait. Pre:
+  /// nothing is prepared.
   void reclaim_pinned() noexcept;
 
-  /// End of the last backing.
   [[nodiscard]] std::size_t end() const noexcept;
   /// If the order of a cancelled prepare() begins in [offset, offset + bytes), makes new backings
   /// for the range and the ordered chunk. Empty if no order begins there, or memory for all of it
   /// is lacking. The order is void in any case.
   [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes,
                                          std::size_t largest_chunk);
-  /// Called before the chunks up to `last` are released. Drops the prepared chunk, unless `last` is
-  /// a chunk that stays: the prepared one is behind it.
+  /// Call before the chunks up to `last` are released. Drops the prepared chunk, unless the chunk
+  /// `last` stays: the prepared one is behind it.
   void drop_prepared_behind(backing_map::const_iterator last);
-  /// Takes out the chunks [first, last), to be released when `stream` has passed this point.
-  /// Returns false, nothing done, if the caller must wait for the stream itself.
+  /// Has the chunks [first, last) released when `stream` has passed this point. Returns false,
+  /// nothing done, if the caller must wait for the stream itself.
   [[nodiscard]] bool retire_chunks(backing_map::iterator first, backing_map::iterator last,
                                    stream_ref stream);
-  /// Returns the end of the chunks from `first` on that end at `end_offset` or before. Throws
+  /// The end of the chunks from `first` on that end at `end_offset` or before. Throws:
   /// std::invalid_argument if one of them is mapped elsewhere too.
   [[nodiscard]] backing_map::iterator require_whole_until(backing_map::iterator first,
                                                           std::size_t end_offset);
-  /// How many of `count` chunks one step maps and then grants: one if HIP grants a mapping only
-  /// together with all others.
+  /// How many chunks one step maps and then grants: one if HIP grants a mapping only with all
+  /// others.
   [[nodiscard]] std::size_t in_one_step(std::size_t count) const noexcept;
   void copy_into(physical_chunk* fresh, const backing_map::iterator* old, std::size_t count,
                  stream_ref stream);
   /// Maps the chunks of `fresh` in place of those at `at`, which `fresh` then has, unmapped. On any
   /// exception the old ones are mapped again.
   void swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count);
-  /// Undoes swap_in().
   void swap_out(backing_map::iterator* at, physical_chunk* old, std::size_t count) noexcept;
   /// The chunks of the range that are not at `to`. Throws: std::invalid_argument.
   [[nodiscard]] std::vector<backing_map::iterator> chunks_to_move(std::size_t offset,
@@ -335,7 +311,7 @@ class region_state final : idle_holder {
   std::unique_ptr<const memory_strategy> add_memory_of(device_ref other);
   /// Forgets users without any right, and owners without a chunk, unless the placement names them.
   void forget_unused() noexcept;
-  /// Replaces the chunk that begins before `end` and reaches beyond it by one that ends at `end`.
+  /// If that pays, replaces the chunk that reaches beyond `end` by one that ends there.
   void replace_tail(std::size_t end, stream_ref stream);
 
  public:
@@ -351,33 +327,31 @@ class region_state final : idle_holder {
   memory_users users;
   std::size_t committed = 0;
   region_options options;
-  // Bytes that rebase() left out in front: the placement counts offsets from there.
+  // Bytes that rebase() left out in front: the placement counts from there.
   std::size_t placement_start = 0;
   bool may_pin_memory = false;  // something was unmapped in `addresses`, which may hold its memory
   bool takes_pinned = false;    // use_pinned_chunks()
   // The order of these two members unmaps everything before the addresses are freed.
   std::shared_ptr<address_range> addresses;
   backing_map backings;
-  // A call that unmapped chunks failed, or suspend() unmaps: some of the backings may have no
-  // mapping. Their chunks are kept, with the contents, and nothing else is done before they are
-  // mapped again.
+  // A call that unmapped chunks failed, or suspend() unmaps: some backings may have no mapping.
+  // Their chunks are kept, with the contents. Nothing else is done before they are mapped again.
   bool is_torn = false;
-  // Mappings that moved chunks left behind, counted in no size. Nothing is prepared while there are
-  // any.
+  // Mappings that moved chunks left behind, in no size. While there are any nothing is prepared.
   backing_map old_mappings;
   region_sleep sleep{*this};
 
  private:
-  /// Makes the prepared chunk part of the region while the object lives, and permanently once kept.
+  /// Makes the prepared chunk part of the region while the object lives, and for good after keep().
   class adoption;
   [[nodiscard]] backing_map make_ahead(const chunk_prefetch::order& wanted);
   [[nodiscard]] given_memory give_idle(const idle_request& wanted) override;
   [[nodiscard]] std::size_t idle_bytes() override { return prefetch.offered_bytes(); }
 
  public:
-  // Declared after all that it uses: it must be cancelled before that is destroyed.
+  // After all that it uses: it must be cancelled before that is destroyed.
   chunk_prefetch prefetch{[this](const auto& wanted) { return make_ahead(wanted); }};
-  // Declared after all that suspend() of another thread may use: it is made later and ends earlier.
+  // After all that suspend() of another thread may use.
   tag_membership membership{options.tag, sleep};
   std::optional<idle_membership> idle;  // since the first prepare()
 };

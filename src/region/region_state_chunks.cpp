@@ -17,8 +17,7 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// The first serial of this process. Processes begin at different serials, because an importer may
-/// meet a process that replaces this one.
+/// Differs between processes, because an importer may meet one that replaces the one it knew.
 std::uint64_t serials_of_process() noexcept {
   std::uint64_t mixed =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
@@ -43,7 +42,7 @@ exported_chunk export_one(const char* function, std::size_t offset, backing& hel
   return {offset, held.serial, shareable_handle{held.chunk}};
 }
 
-/// `export_each(offset, backing)` of each of `some`. If one fails, none counts as exported.
+/// If one export fails, none counts as exported.
 template <typename Exported, typename Range, typename Export>
 std::vector<Exported> export_all(Range&& some, Export export_each) {
   std::vector<Exported> result;
@@ -60,7 +59,6 @@ std::vector<Exported> export_all(Range&& some, Export export_each) {
   return result;
 }
 
-/// The same of all that is newer than `since`, by serial.
 template <typename Exported, typename Export>
 std::vector<Exported> export_since(backing_map& backings, std::uint64_t since, Export export_each) {
   const auto is_newer = [since](const auto& each) { return each.second.serial > since; };
@@ -123,7 +121,6 @@ void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
   if (chunks.empty()) return;
   const std::size_t start = chunks.begin()->first;
   drop_prepared();
-  // Retired chunks may still be mapped there.
   if (shares_addresses()) finish_retired(*addresses, start, end - start);
   backing_map additions;
   try {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The part of region that commits, makes chunks ahead of commit(), moves chunks, and gets more or
-// other addresses.
+// The part of region that backs addresses, also ahead of commit(), and gets more or others.
 #include <iterator>
 #include <stdexcept>
 #include <utility>
@@ -67,7 +66,6 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
       const chunk_place place = place_at(offset, &additions);
       const std::size_t size =
           std::min({gap, range.longest_at(offset), place.bytes, largest_chunk});
-      // Retired chunks may still be mapped there.
       if (shares_addresses()) finish_retired(range, offset, size);
       physical_chunk chunk =
           make_chunk(range, offset, size, place, gap,
@@ -203,7 +201,7 @@ bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   }
 
   prefetch.cancel_or_wait();
-  // Not if HIP refuses copies across the border of two reservations: the program may submit such.
+  // Not if HIP refuses copies across the border of two reservations.
   if (strategy->extends_in_place && extend_in_place(max_bytes, commit_bytes)) return false;
 
   rebase(0, max_bytes, commit_bytes);
@@ -255,7 +253,7 @@ void region_state::prepare(std::size_t bytes, prefetch_level how) {
     idle.emplace(static_cast<idle_holder&>(*this), device, idle_membership::price::prepared);
   prefetch.offer();
   const std::size_t from = end();
-  // If retired chunks are still mapped, the worker would have to wait for them.
+  // The worker would have to wait for retired chunks.
   if (bytes == 0 || from == max_bytes() || !prefetch.is_idle() || shares_addresses() ||
       !old_mappings.empty())
     return;

@@ -15,8 +15,7 @@
 namespace hipvmm::detail {
 namespace {
 
-/// `rights` with read_write for each device that may make a copy to memory of `target`; nothing if
-/// they have that already.
+/// With read_write for each device that may copy to memory of `target`; nothing if they have it.
 std::optional<access_map> widened_for_copy(const access_map& rights, device_ref target) {
   access_map result = rights;
   for (const access_desc& each : rights.entries())
@@ -25,7 +24,7 @@ std::optional<access_map> widened_for_copy(const access_map& rights, device_ref 
   return result == rights ? std::nullopt : std::optional{std::move(result)};
 }
 
-/// Throws: std::invalid_argument if a device that may have to copy the chunk cannot read it.
+/// `device` may have to copy the chunk.
 void require_readable(const access_map& rights, std::size_t offset, device_ref device) {
   if (rights.get(device) != access_right::none) return;
   throw std::invalid_argument{"region::move_range: device " + std::to_string(device.ordinal()) +
@@ -202,7 +201,7 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
     require_readable(kept, at->first, at->second.chunk.device());
     if (to.device()) require_readable(kept, at->first, *to.device());
   }
-  // A wait that HIP refuses, as during captures, is refused before anything was submitted.
+  // Before anything is submitted, because HIP may refuse the wait, as during captures.
   {
     const relaxed_captures others;
     stream.synchronize();

@@ -32,7 +32,7 @@ using releasing = thread_mark<struct releasing_kind>;
 
 enum class work { pending, passed, not_to_be_waited_for };
 
-/// The known state of the work that uses the chunks. Pre: they have a mark.
+/// Pre: the item has a mark.
 work work_on(retired_item& item) noexcept {
   bool passed = false;
   const bool known = report_exceptions([&] {
@@ -60,8 +60,7 @@ std::string stuck_text(std::size_t bytes) {
 }
 
 /// The retired memory of the process and the threads that release it. One thread queries all events
-/// in turn, so that no stream delays another's memory; one thread for each device waits for the
-/// device.
+/// in turn, so that no stream delays another's memory; one for each device waits for the device.
 class retirement_queue {
  public:
   retirement_queue() { set_retired_bytes_function(retired_bytes); }
@@ -73,8 +72,8 @@ class retirement_queue {
     const std::lock_guard lock{mutex_};
     return statistics_;
   }
-  /// Waits while anything retired before this call `matters`. Throws: hip_error when captures
-  /// forbid the waits for all that is left, for longer than capture_patience.
+  /// Waits while anything retired before this call `matters`. Throws: hip_error if captures forbid
+  /// the waits for all that is left, for longer than capture_patience.
   template <typename Predicate>
   void wait_while_any(Predicate matters);
   bool wait_for_one(const out_of_memory& shortage, std::uint64_t seen);
@@ -82,8 +81,8 @@ class retirement_queue {
  private:
   using lock_type = std::unique_lock<std::mutex>;
 
-  /// The items that one thread releases. The thread alone takes items out, so that it may use one
-  /// while the lock is open.
+  /// The items that one thread releases. It alone takes items out, so that it may use one while the
+  /// lock is open.
   struct lane {
     template <typename Work>
     explicit lane(Work work) : thread{std::move(work)} {}
@@ -99,13 +98,12 @@ class retirement_queue {
 
   lane& lane_of(device_ref device);
   bool pass_on(retired_list::iterator item) noexcept;
-  /// The sum of of(item) over all items; for a predicate, the number that it accepts.
   template <typename Of>
   std::size_t sum(Of of) const;
   template <typename Predicate>
   std::size_t bytes_of(Predicate matters) const;
-  /// Waits until no more than `most` of those that matter are left. Returns false when captures
-  /// have forbidden the waits for all of these for capture_patience.
+  /// Waits until at most `most` of those that matter are left. Returns false if captures have
+  /// forbidden the waits for all of these for capture_patience.
   template <typename Predicate>
   bool wait_until_left(lock_type& lock, std::size_t most, Predicate matters);
   void poll_events(const std::stop_token& stop);
@@ -133,7 +131,7 @@ bool retirement_queue::add(retired_list& one) noexcept {
     const std::lock_guard lock{mutex_};
     if (!open_) return false;
     if (!closes_at_exit_) {
-      // It runs before HIP's own handlers, because the first use of HIP registered those earlier.
+      // Runs before HIP's own handlers, which the first use of HIP registered earlier.
       if (std::atexit([] { only<retirement_queue>().close(); }) != 0) return false;
       closes_at_exit_ = true;
     }
@@ -263,7 +261,7 @@ bool retirement_queue::wait_for_one(const out_of_memory& shortage, std::uint64_t
   throw out_of_memory{shortage, stuck_text(stuck)};
 }
 
-// The lock is open while HIP and error handlers run, so that handlers may use the library.
+// The lock is open while HIP and error handlers run: handlers may use the library.
 void retirement_queue::release_item(lane& own, retired_list::iterator item, lock_type& lock) {
   lock.unlock();
   item->release();
@@ -329,7 +327,6 @@ void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) 
     if (!passed) {
       for (retired_item& each : items) note_refusal(each);
       changed_.notify_all();
-      // After close() the remaining items stay mapped.
       if (stop.stop_requested()) return;
       changed_.wait_for(lock, stop, delay, [] { return false; });
       delay = std::min(2 * delay, longest);
@@ -358,15 +355,14 @@ void retirement_queue::close() {
   }
   events_.thread.stop();
   for (device_lane& each : devices_) each.thread.stop();
-  // The rest stays mapped, because work may still use it while the process ends.
   if (left != 0)
     warn("retired memory", format_bytes(left) +
                                " stay mapped while the process exits, because HIP refuses to "
                                "wait for devices, as it does while a stream is being captured");
 }
 
-/// Takes over `what` as the member `of` of `item`. Returns false and does not change `what` if that
-/// is impossible, also for lack of host memory: then the caller waits for the work itself.
+/// Takes over `what` as the member `of` of `item`. Returns false, nothing done, if that is
+/// impossible, also for lack of host memory: then the caller waits for the work itself.
 template <typename Held>
 bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
   try {

@@ -22,12 +22,11 @@
 
 namespace hipvmm::detail {
 
-/// Retired memory: chunks that have left their region and are still mapped, or an allocation of
-/// hipMalloc, together with the work that must be done before they are released.
+/// Chunks that have left their region and are still mapped, or an allocation of hipMalloc, together
+/// with the work that must be done before they are released.
 struct retired_item {
   /// `around` outlives the mappings in it. `passed` is done when nothing uses the chunks any more.
-  /// Without it, all work of `using_devices` must have finished: the thread of device `waits`
-  /// waits.
+  /// Without it, the thread of device `waits` waits for all work of `using_devices`.
   retired_item(std::shared_ptr<address_range> around, const chunk_cache& destination,
                std::optional<event> passed, device_list using_devices, device_ref waits)
       : addresses{std::move(around)},
@@ -42,61 +41,57 @@ struct retired_item {
   std::shared_ptr<address_range> addresses;
   backing_map backings;
   device_allocation allocation;
-  // State of a cache that may be destroyed. Its chunks are then released with the last reference to
-  // the state.
+  // Of a cache that may be destroyed; its chunks are then released with the last reference.
   std::shared_ptr<chunk_cache::state> cache_state;
   std::optional<event> mark;
   device_list devices;
   device_ref owner;  // its thread waits
-  // In place of memory: destroyed when the work has finished.
+  // In place of memory.
   std::shared_ptr<void> token;
 
-  // Set by retirement_queue::add(), for queries of other threads while chunks are released.
+  // Set by retirement_queue::add(), for queries while chunks are released.
   const address_range* range = nullptr;
   std::size_t first = 0;
   std::size_t end = 0;
   std::size_t bytes = 0;
   bool has_token = false;
-  // The part of `bytes` that is memory of each device.
+  // The part of `bytes` on each device.
   std::map<device_ref, std::size_t> of_devices;
   std::uint64_t number = 0;
   [[nodiscard]] std::size_t bytes_of(device_ref device) const noexcept {
     const auto found = of_devices.find(device);
     return found == of_devices.end() ? 0 : found->second;
   }
-  // Since when HIP refuses to wait for the work that uses the chunks, as it does during captures.
+  // Since when HIP refuses to wait, as it does during captures.
   std::optional<std::chrono::steady_clock::time_point> refused_since;
   bool has_reported = false;  // a failure of HIP to wait
 };
 
-/// Takes over `backings`, which are not empty, and releases them asynchronously: see
-/// retired_item. The thread of `owner` waits. Returns false and does not change `backings` if that
-/// is impossible, such as while the process exits: the caller must then wait itself.
+/// Takes over `backings`, which are not empty, and has a thread release them: see retired_item.
+/// Returns false, nothing done, if that is impossible, such as while the process exits: the caller
+/// must then wait itself.
 [[nodiscard]] bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
                                    const chunk_cache& destination, std::optional<event> passed,
                                    device_list using_devices, device_ref owner) noexcept;
 
-/// Frees `allocation` once `mark` and all work of `devices` are done. A thread of the library calls
-/// hipFree, because hipFree waits for the whole device. Returns false, nothing done, if there is
-/// no such thread: then ~device_allocation waits in the caller.
+/// Frees `allocation` once `mark` and all work of `devices` are done, in a thread of the library,
+/// because hipFree waits for the whole device. Returns false, nothing done, if there is no such
+/// thread: then ~device_allocation waits in the caller.
 [[nodiscard]] bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                                      device_list devices) noexcept;
-/// Frees an allocation that only work of `devices` uses: in the same thread of the library, or else
-/// in the caller.
+/// Frees an allocation that only work of `devices` uses: in that thread, or else in the caller.
 void release_when_unused(device_allocation unused, device_list devices = {}) noexcept;
 
 /// Destroys `token` once all work that `devices` have now has finished. Returns false, nothing
 /// done, if no thread waits for that.
 [[nodiscard]] bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept;
 
-/// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`.
-/// Throws: hip_error if captures forbid the wait for longer than capture_patience.
+/// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`. Throws:
+/// hip_error if captures forbid the wait for longer than capture_patience.
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
 
-/// Bytes of `device` that wait to be released.
 [[nodiscard]] std::size_t retired_bytes(device_ref device);
 
-/// Number of retirements released so far.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
 
 /// The same, plus the times that idle holders gave memory, to any thread, and that wait_by_free()
@@ -105,14 +100,12 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
   return retired_so_far() + times_given + waits_by_free();
 }
 
-/// Has idle_holders give memory for `shortage`, as ask_idle_holders(). If none does, waits until
-/// something that was retired and may relieve it has been released, or a wait_by_free() has
-/// ended.
-/// - Returns true at once when any of these has happened since reclaimed_so_far() returned `seen`.
-/// - When nothing waits to be released and a limit on chunks is the shortage, has other processes
-///   make room (make_room_within_limit()).
-/// - Else returns false at once when nothing waits.
-/// Throws: out_of_memory if captures forbid the waits for longer than capture_patience.
+/// Has idle holders give memory for `shortage` (ask_idle_holders()). If none does, waits until a
+/// piece of retired memory that may relieve it has been released. If there is none, returns true if
+/// reclaimed_so_far() is no longer `seen`; else waits for a wait_by_free() under way, or has other
+/// processes make room within a limit on chunks (make_room_within_limit()). Returns whether any of
+/// this gave memory. Throws: out_of_memory if captures forbid the waits for longer than
+/// capture_patience.
 [[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen,
                                    const idle_request& asks = {});
 
@@ -120,8 +113,8 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// descriptors, something can be released, and retry_rounds finds that this may help. The order:
 /// 1) memory that HIP refused to release or to unmap;
 /// 2) the chunks in chunk_cache::shared(), which costs no wait;
-/// 3) idle memory of other holders, which goes to the taker that `asks` names; a holder
-///    without idle chunks may free addresses; the cache then releases the chunks that these pinned;
+/// 3) idle memory of other holders, for the taker that `asks` names; a holder without idle chunks
+///   may free addresses, and the cache then releases the chunks that these pinned;
 /// 4) retired memory;
 /// 5) memory that HIP refused to free, and whose end may wait for a device.
 template <typename Make>

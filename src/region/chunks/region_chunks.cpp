@@ -72,7 +72,7 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
   replaced.reserve(offsets.size());
   for (const std::size_t offset : offsets) replaced.push_back(chunk_at(self, offset));
   std::ranges::sort(replaced, [](const auto& a, const auto& b) { return a->first < b->first; });
-  // A wait that HIP refuses, as during captures, is refused before anything was submitted.
+  // Before anything is submitted, because HIP may refuse the wait, as during captures.
   {
     const relaxed_captures others;
     stream.synchronize();

@@ -17,13 +17,13 @@
 // Calls by which vectors, pools, arenas and importers use the chunks of a region.
 namespace hipvmm::detail {
 
-/// A chunk, or a mapping that a moved chunk left behind, that was taken out of its region and is
-/// still mapped. To the region its addresses are free; they must not be backed before release().
+/// A chunk, or a mapping that a moved chunk left behind, taken out of its region and still mapped.
+/// To the region its addresses are free; they must not be backed before release().
 class detached_chunk {
  public:
   detached_chunk(std::shared_ptr<address_range> addresses, backing what)
       : addresses_{std::move(addresses)}, what_{std::move(what)} {}
-  /// Unmaps it if it is still mapped; the address range keeps mappings that HIP refuses to unmap.
+  /// Unmaps it if it is still mapped; the range keeps mappings that HIP refuses to unmap.
   ~detached_chunk() {
     if (addresses_) what_.unmap_in(*addresses_);
   }
@@ -34,9 +34,9 @@ class detached_chunk {
   /// Pre: release() has not succeeded.
   [[nodiscard]] const address_range& addresses() const noexcept { return *addresses_; }
 
-  /// Unmaps it, if unmap_runs() has not; gives the chunk to the taker of `asked`, or releases it.
-  /// Returns the bytes that the taker got. Thread-safe with all use of the region.
-  /// Throws: hip_error; then it is still mapped.
+  /// Unmaps it, if unmap_runs() has not, and gives the chunk to the taker of `asked`, or releases
+  /// it. Returns the bytes that the taker got. Thread-safe with all use of the region. Throws:
+  /// hip_error; then it is still mapped.
   std::size_t release(const idle_request* asked = nullptr) {
     what_.map.deregister();
     what_.map.unmap();
@@ -54,8 +54,8 @@ class detached_chunk {
   backing what_;
 };
 
-/// Mappings that HIP refused to unmap when an operation of a region failed, taken out of the
-/// region. To the region their addresses are free; they must not be backed before release().
+/// Mappings that HIP refused to unmap when an operation of a region failed, taken out of it as a
+/// detached_chunk is.
 class refused_mappings {
  public:
   refused_mappings() = default;
@@ -74,7 +74,7 @@ class refused_mappings {
     for (const refused_unmaps::entry& each : entries_) sum += each.chunk.bytes();
     return sum;
   }
-  /// Unmaps and releases like detached_chunk::release().
+  /// As detached_chunk::release().
   void release() {
     while (!entries_.empty()) {
       entries_.front().unmap();
@@ -88,36 +88,32 @@ class refused_mappings {
   refused_unmaps::list entries_;
 };
 
-/// Takes out the refused mappings that are partly in [offset, offset + bytes).
+/// Those that are partly in [offset, offset + bytes).
 [[nodiscard]] refused_mappings take_refused(region& from, std::size_t offset,
                                             std::size_t bytes) noexcept;
 
-/// Takes the chunk that begins at `offset` out of its region.
-/// Pre: nothing in flight uses it.
-/// Throws: std::invalid_argument unless a chunk begins there; std::bad_alloc.
+/// Takes out the chunk that begins at `offset`. Pre: nothing in flight uses it. Throws:
+/// std::invalid_argument unless a chunk begins there; std::bad_alloc.
 [[nodiscard]] detached_chunk detach_chunk(region& from, std::size_t offset);
-/// The same for the mapping that region::move_chunk() left at `offset`, instead of
-/// region::end_move().
+/// The same for the mapping that region::move_chunk() left at `offset`, instead of end_move().
 [[nodiscard]] detached_chunk detach_old_mapping(region& from, std::size_t offset);
 
-/// Moves the chunks that begin at the offsets `from` to neighbouring addresses from `to` on, all or
-/// none. As region::move_chunk(), but neighbours get their rights by one call.
+/// As region::move_chunk() for the chunks that begin at `from`, to neighbouring addresses from `to`
+/// on, all or none. Neighbours get their rights by one call.
 void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
 
-/// As region::adopt() for each of `chunks`, by offset, all or none: neighbours get their rights by
-/// one call. Takes the chunks only when it succeeds.
+/// As region::adopt() for each of `chunks`, by offset, all or none. Neighbours get their rights by
+/// one call.
 void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 
-/// Makes another owner of the chunk that begins at `offset`, to be adopted at another one. See
-/// reference_to().
-/// Throws: std::invalid_argument unless a chunk begins there; std::bad_alloc.
+/// Another owner of the chunk that begins at `offset`, to be adopted at another one: see
+/// reference_to(). Throws: std::invalid_argument unless a chunk begins there; std::bad_alloc.
 [[nodiscard]] physical_chunk reference_chunk(region& of, std::size_t offset);
 
-/// Replaces the chunks that begin at `offsets` by new ones with the same bytes and rights, all or
-/// none: copies them in `stream`, waits for it, and maps the new ones in place of the old ones.
-/// Pre: all work that uses these addresses is ordered before this call in `stream`, of a device
-/// with access, and none is submitted before it returns. Throws: std::invalid_argument unless
-/// chunks begin there; out_of_memory; hip_error.
+/// Replaces the chunks that begin at `offsets` by copies, with the same rights, all or none. Copies
+/// in `stream`, and waits for it. Pre: all work that uses these addresses is ordered before this
+/// call in `stream`, of a device with access, and none is submitted before it returns. Throws:
+/// std::invalid_argument unless chunks begin there; out_of_memory; hip_error.
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
 
 /// Lets commit() back a gap with pinned chunks of the cache (is_pinned()) before it creates one:
@@ -125,18 +121,17 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
 /// For a region that is backed from one offset on without holes.
 void use_pinned_chunks(region& of);
 
-/// If nothing is backed: frees the addresses and reserves the same again, so that memory returns
-/// that only they pinned. Waits for memory that was retired from them, and on ROCm 6 for the
-/// devices with access. A failure is reported.
-/// - If others took the addresses in between, the next commit() reserves them, or throws
-///   out_of_memory with exhausted::addresses.
+/// If nothing is backed: frees the addresses and reserves the same again, because only that returns
+/// memory that they pinned. Waits for memory that was retired from them, and on ROCm 6 for the
+/// devices with access. A failure is reported. If others took the addresses in between, the next
+/// commit() reserves them, or throws out_of_memory with exhausted::addresses.
 void return_pinned_memory(region& of) noexcept;
 
-/// A region without a tag, for an object that carries one and lets it sleep, at addresses that
-/// nobody else gets by chance (reserve_private_range()), if there are any.
+/// A region without a tag, for an object that carries one, at addresses that nobody else gets by
+/// chance (reserve_private_range()), if there are any.
 [[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
                                   const region_options& options);
-/// A region that begins at `address`, with all of `max_bytes`. Throws: as region_state's.
+/// Begins at `address`, with all of `max_bytes`. Throws: as region_state's.
 [[nodiscard]] region region_at(void* address, device_ref device, std::size_t max_bytes,
                                const region_options& options);
 

@@ -20,8 +20,8 @@ class copy_jobs {
   ~copy_jobs() { cancel(); }
   copy_jobs& operator=(copy_jobs&&) = delete;
 
-  /// Adds a copy. If the system refuses a thread it runs in the call; behind a copy that failed it
-  /// does not run. Throws: std::bad_alloc, and as the job in the call.
+  /// If the system refuses a thread the job runs in the call; behind a job that failed none runs.
+  /// Throws: std::bad_alloc, and as the job in the call.
   void add(std::function<void()> job);
   [[nodiscard]] std::size_t added() const noexcept { return added_; }
   /// Waits for the first `count` of those that were added. Throws: as one of them.

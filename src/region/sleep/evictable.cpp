@@ -23,7 +23,7 @@
 namespace hipvmm {
 namespace {
 
-/// The time for which a use lets the requests that wait for the memory go first.
+/// So long a use lets requests that wait for the memory go first.
 constexpr std::chrono::milliseconds use_patience{1000};
 
 /// The right of one evictable to evict the memory of a tag.
@@ -49,12 +49,11 @@ struct evictable::state final : detail::idle_holder {
         idle{*this, owner, detail::idle_membership::price::evicted, options.priority} {}
   struct call;
 
-  /// Returns whether no use is open, and the work of all has ended.
   bool is_unused() {
     return open == 0 && std::ranges::all_of(ends, &event::is_done) &&
            (!filled || filled->is_done());
   }
-  /// Returns whether a use would take the memory away from a request that waits for it.
+  /// Whether a use would take the memory from a request that waits for it.
   [[nodiscard]] bool is_awaited() const noexcept {
     return open == 0 && idle.is_awaited() && !claimed.tag.is_asleep();
   }

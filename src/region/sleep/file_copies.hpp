@@ -24,11 +24,11 @@ class backup_file {
   backup_file() noexcept = default;
   /// A file without a name. Throws: std::invalid_argument if no folder is named; std::system_error.
   backup_file(const std::string& folder, std::size_t bytes);
-  /// A file beside `path`, which ends with the object unless it takes that name.
-  /// Throws: std::system_error.
+  /// A file beside `path`, which ends with the object unless take_name() is called. Throws:
+  /// std::system_error.
   [[nodiscard]] static backup_file beside(const std::string& path, std::size_t bytes);
-  /// The file of that name, to be read. Throws: std::system_error; std::invalid_argument if others
-  /// than this user may have written it.
+  /// To be read. Throws: std::system_error; std::invalid_argument if others than this user may have
+  /// written it.
   [[nodiscard]] static backup_file open(const std::string& path);
   backup_file(backup_file&& other) noexcept { swap(other); }
   backup_file& operator=(backup_file&& other) noexcept {
@@ -44,8 +44,8 @@ class backup_file {
   void write(const void* from, std::size_t bytes, std::size_t offset) const;
   void read(void* to, std::size_t bytes, std::size_t offset) const;
   /// Flushes the file of beside() to the disk, names it `path`, in place of any other, and flushes
-  /// the name if the folder may be read. Throws: std::system_error; after a failure of that last
-  /// flush the file has the name.
+  /// the name if the folder may be read. Throws: std::system_error; if that last flush fails, the
+  /// file has the name.
   void take_name(const std::string& path);
 
  private:
@@ -54,7 +54,7 @@ class backup_file {
     std::swap(bytes_, other.bytes_);
     name_.swap(other.name_);
   }
-  /// Makes a new file by `make`, which opens it in `folder`, and takes room for all bytes.
+  /// `make` opens the new file in `folder`.
   template <class Make>
   void take(const std::string& folder, std::size_t bytes, Make make);
 
@@ -63,8 +63,8 @@ class backup_file {
   std::string name_;  // to be removed
 };
 
-/// Copies between devices and files, in pieces by way of two pinned buffers: one is copied by the
-/// device while the other is written or read.
+/// Copies between devices and files, in pieces by way of two pinned buffers: the device copies one
+/// while the other is written or read.
 class file_copies {
  public:
   file_copies() = default;
@@ -81,7 +81,7 @@ class file_copies {
             std::size_t offset);
   /// Waits for all copies, and writes the rest. Throws: hip_error, std::system_error.
   void finish();
-  /// Waits for all copies, also if some have failed. Returns false if HIP refused a wait.
+  /// Waits for all copies, also failed ones. Returns false if HIP refused a wait.
   [[nodiscard]] bool drain() noexcept;
 
  private:
@@ -97,7 +97,7 @@ class file_copies {
     std::size_t offset = 0;
     std::size_t bytes = 0;
   };
-  /// A buffer of so many bytes that nothing uses, with a stream of `device`.
+  /// An unused buffer of so many bytes, with a stream of `device`.
   [[nodiscard]] buffer& next_buffer(device_ref device, std::size_t bytes);
   void finish(buffer& one);
   void add(const buffer& one, std::size_t bytes) const noexcept;

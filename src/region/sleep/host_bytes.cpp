@@ -9,7 +9,7 @@
 namespace hipvmm::detail {
 
 void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
-  // Each block but the last that a call adds has so many bytes.
+  // The size of the blocks that a call adds, but for the last.
   constexpr std::size_t block_bytes = 64 * MiB;
   const std::size_t before = end();
   try {
@@ -17,8 +17,7 @@ void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
       block one{end(), std::min(bytes, end() + block_bytes), {}, {}};
       const std::size_t here = one.end - one.start;
       if (user) {
-        // On ROCm 6 the device that is current here makes the copies, and needs a right to the
-        // memory.
+        // On ROCm 6 the current device makes the copies, and needs a right to the memory.
         const scoped_device scope{*user};
         one.pinned = pinned_memory{here};
       } else {

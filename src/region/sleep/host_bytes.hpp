@@ -13,11 +13,11 @@
 
 namespace hipvmm::detail {
 
-/// Owns memory of the host for contents, in blocks that are freed one by one, from the first on.
+/// Memory of the host for contents, in blocks that are freed one by one, from the first on.
 class host_bytes {
  public:
-  /// Adds blocks until there are so many bytes: of memory that is pinned for copies of `user`, or
-  /// of operator new. Throws: out_of_memory, hip_error; then none is added.
+  /// Adds blocks until there are so many bytes: pinned for copies of `user`, or of operator new.
+  /// Throws: out_of_memory, hip_error; then none is added.
   void grow(std::size_t bytes, std::optional<device_ref> user);
   /// Frees the blocks behind the first `bytes`.
   void shrink(std::size_t bytes) noexcept;
@@ -35,12 +35,10 @@ class host_bytes {
   [[nodiscard]] std::size_t longest_before(std::size_t end) const noexcept {
     return end <= this->end() ? end - block_of(end - 1)->start : no_bound;
   }
-  /// Whether a block ends there.
   [[nodiscard]] bool ends_at(std::size_t offset) const noexcept {
     return offset != 0 && offset <= end() && block_of(offset - 1)->end == offset;
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return end() - freed(); }
-  /// Bytes in front that were freed.
   [[nodiscard]] std::size_t freed() const noexcept {
     const auto first = std::ranges::find_if_not(blocks_, &block::is_freed);
     return first == blocks_.end() ? end() : first->start;
@@ -50,7 +48,7 @@ class host_bytes {
   }
   /// Frees the blocks that begin before `offset`.
   void free_until(std::size_t offset) noexcept;
-  /// Never frees it: a copy may be under way.
+  /// Never frees it, because a copy may be under way.
   void abandon() noexcept;
 
  private:

@@ -35,7 +35,6 @@ class region;
 
 namespace hipvmm::detail {
 
-/// Contents of memory that sleeps and wakes.
 struct sleeping_range {
   void* address;
   std::size_t bytes;
@@ -49,14 +48,12 @@ template <class Range>
   return sum;
 }
 
-/// Whether `address` is in the range `of`, a start and a size.
 [[nodiscard]] inline bool has_address(std::pair<const void*, std::size_t> of,
                                       const void* address) noexcept {
   const auto* const first = static_cast<const std::byte*>(of.first);
   return std::less_equal<>{}(first, address) && std::less<>{}(address, first + of.second);
 }
 
-/// Called with memory that is mapped again and may be used.
 using mapped_again = std::function<void(void* address, std::size_t bytes)>;
 
 /// Memory that resume() has not made yet.
@@ -65,10 +62,9 @@ struct memory_to_make {
   std::chrono::steady_clock::time_point evicts_until = {};      ///< as idle_request
 };
 
-/// Returns when the contents from that address on are saved, so that the memory may be unmapped.
+/// Returns when the contents from that address on are saved.
 using wait_until_saved = std::function<void(void* address)>;
 
-/// Chunks that stay mapped while their tag sleeps.
 struct chunks_that_stay_mapped {
   std::vector<suspend_range> ranges = {};  ///< by address; nothing of them is copied
   std::size_t bytes = 0;                   ///< of memory, which several ranges may show
@@ -100,20 +96,19 @@ class sleep_participant {
   virtual ~sleep_participant() = default;
   sleep_participant& operator=(sleep_participant&&) = delete;
 
-  /// All addresses that it may back.
+  /// All that it may back.
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
   /// The device that its memory was asked for.
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
   virtual void begin_asleep() noexcept {}
-  /// The most bytes of memory that it could release. Throws: std::bad_alloc.
+  /// The most bytes that it could release. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::size_t held_bytes() = 0;
   /// Checks that all of it can sleep, and refuses requests from then on. Throws: as suspend().
   virtual void prepare_to_sleep(const sleep_plan& plan) = 0;
   /// Serves requests again.
   virtual void be_awake() noexcept {}
-  /// Waits for all work that may use it.
   virtual void wait_for_work() = 0;
-  /// Calls `found(where, bytes)` for each chunk that sleeps, known from prepare_to_sleep() on.
+  /// Calls `found` for each chunk that sleeps. Known from prepare_to_sleep() on.
   virtual void each_asleep(
       const std::function<void(memory_location, std::size_t)>& found) const = 0;
   [[nodiscard]] std::size_t sleeping_bytes() const {
@@ -121,16 +116,15 @@ class sleep_participant {
     each_asleep([&sum](memory_location, std::size_t bytes) { sum += bytes; });
     return sum;
   }
-  /// The parts with contents, by address, those that stay mapped too. Before prepare_to_sleep(),
-  /// which may release some, they may be more. Throws: std::bad_alloc.
+  /// By address, with the parts that stay mapped; before prepare_to_sleep(), which may release
+  /// some, possibly more. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::vector<sleeping_range> contents() = 0;
   /// The chunks that the plan leaves mapped. Throws: std::bad_alloc.
   [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
   /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
   /// it, and keeps the chunks. Throws: hip_error, and as `saved`.
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
-  /// Throws: out_of_memory, hip_error, which name the bytes that are not mapped; they are held, and
-  /// a later call goes on.
+  /// Throws: out_of_memory, hip_error, which name what is not mapped; a later call goes on.
   virtual void map_again() = 0;
   /// Releases the unmapped memory.
   virtual void finish_suspend() noexcept = 0;
@@ -145,23 +139,21 @@ class sleep_participant {
   virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
   /// Sets the rights that had to wait for the contents. Throws: hip_error.
   virtual void apply_rights() {}
-  /// Makes the memory part of the carrier again.
   virtual void finish_waking() noexcept = 0;
 };
 
-/// Throws: std::logic_error if `address` is of memory that sleeps; unsupported in a child of a
-/// process that has such. Costs nothing while none sleeps.
+/// Throws: std::logic_error if memory sleeps at `address`; unsupported in a child of a process that
+/// has such. Costs nothing while none sleeps.
 void require_awake_at(const void* address, const char* function);
 
-/// The participant of a region without a tag: the object that carries the tag forwards its calls to
-/// it.
+/// The participant of a region without a tag: the carrier forwards calls to it.
 [[nodiscard]] sleep_participant& sleep_participant_of(region& of);
 
-/// The state that copies of one memory_tag share.
+/// Shared by copies of a memory_tag. Calls that change carriers have the turn, one at a time.
 class tag_state {
  public:
-  /// A point after some copies of one member: in suspend() those of one batch, of memory below
-  /// `end`; in resume() those of all saved bytes before the offset `until`, known by `jobs` alone.
+  /// A point after some copies of one member: in suspend() those of memory below `end`; in resume()
+  /// those of all saved bytes before the offset `until`, known by `jobs` alone.
   struct copies_mark {
     const std::byte* end;
     std::vector<event> events;
@@ -179,20 +171,19 @@ class tag_state {
     backup_file file = {};                      // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
-    /// Whether `saved` already has the contents to save, those of `copied`.
+    /// Whether `saved` has the contents to save already.
     [[nodiscard]] bool has_copy() const noexcept {
       return std::ranges::equal(copied, contents, [](const auto& a, const auto& b) {
         return a.address == b.address && a.bytes == b.bytes;
       });
     }
-    /// Calls copy(device, from, bytes, offset) for each piece of the contents, from the end;
-    /// `offset` is its place in `saved` or in `file`.
+    /// Calls copy(device, from, bytes, offset) for each piece of the contents, from the end.
+    /// `offset`: in `saved` or in `file`.
     template <class Copy>
     void cut(Copy copy) const;
     void submit(parallel_copies& copies);
-    /// Waits for the copies of memory at `address` and behind it.
+    /// Waits for the copies of memory from `address` on.
     void wait_for_copies(const void* address, copy_jobs& jobs);
-    /// Ends the saved contents.
     void forget() noexcept {
       contents.clear();
       zeros.clear();
@@ -200,7 +191,7 @@ class tag_state {
       file = {};
       saved.shrink(bytes_kept);
     }
-    // For statistics() and has(), which do not wait for suspend() and resume().
+    // For statistics() and has(), which wait for no turn.
     chunks_that_stay_mapped staying = {};
     std::size_t bytes_asleep = 0;
     std::size_t bytes_on_host = 0;
@@ -212,60 +203,53 @@ class tag_state {
   tag_state& operator=(tag_state&&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Whether the memory is not there: asleep, or waking.
   [[nodiscard]] bool is_asleep() const noexcept {
     const tag_phase now = phase();
     return now == tag_phase::asleep || now == tag_phase::waking;
   }
   [[nodiscard]] tag_phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
   [[nodiscard]] tag_statistics statistics();
-  /// Whether `address` is memory of a carrier of the tag, and of no chunk that stays mapped.
+  /// Whether a carrier has `address`, but for chunks that stay mapped.
   [[nodiscard]] bool has(const void* address);
-  /// The text of the refusal while it sleeps.
   [[nodiscard]] std::string refusal(const char* function) const;
   /// Throws: std::logic_error while it sleeps, and while it may be evicted.
   void require_awake(const char* function) const;
-  /// From now on evict() may be called at any time. Returns false if another caller did this.
+  /// From now on evict() may be called. Returns false if another caller did this.
   [[nodiscard]] bool begin_evictions() noexcept {
     eviction expected = eviction::never;
     return eviction_.compare_exchange_strong(expected, eviction::possible);
   }
-  /// `may_be`: no use is open. Called between begin_evictions() and end_evictions().
+  /// `may_be`: no use is open. Pre: between begin_evictions() and end_evictions().
   void let_evict(bool may_be) noexcept {
     eviction_ = may_be ? eviction::possible : eviction::later;
   }
   void end_evictions() noexcept { eviction_ = eviction::never; }
   std::size_t prepare_suspend(keep what, const suspend_options& options);
   std::size_t suspend(keep what, const suspend_options& options);
-  /// As suspend(), but waits for no work. Returns nothing if another thread's suspend() or resume()
-  /// is under way. `is_unchanged`: memory that the host has a copy of is as resume() left it.
-  /// Pre: no work uses the memory.
+  /// As suspend(), but waits for no work. Returns nothing if a turn is under way. `is_unchanged`:
+  /// memory that the host has a copy of is as resume() left it. Pre: no work uses the memory.
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
-  /// As hipvmm::resume(). If memory is lacking, waits for work on evictable memory, until
-  /// `evicts_until`.
+  /// If memory is lacking, waits for work on evictable memory, until `evicts_until`.
   std::size_t resume(std::chrono::steady_clock::time_point evicts_until = {});
-  /// Waits for work as suspend() with that stream would, and calls `body` with all carriers. The
-  /// memory stays awake meanwhile, and nobody releases any of it. Throws: std::logic_error while it
+  /// Waits for work as suspend() with that stream would, and calls `body` with all carriers, which
+  /// stay awake; nobody releases memory of theirs meanwhile. Throws: std::logic_error while the tag
   /// sleeps; as sleep_participant::prepare_to_sleep(), and as `body`.
   void read_awake(const char* function, const std::optional<stream_ref>& stream,
                   const std::function<void(const member_list&)>& body);
-  /// Waits for all work that may use the memory, unless it sleeps. Throws: hip_error.
+  /// Does nothing if the tag sleeps. Throws: hip_error.
   void wait_for_work();
-  /// Returns whether the resume() to come restores no contents.
+  /// Whether the resume() to come restores no contents.
   [[nodiscard]] bool restores_nothing() const noexcept { return restores_nothing_; }
-  /// The most bytes that evict() with these ranges could release; 0 while another thread's
-  /// suspend() or resume() is at work.
+  /// The most bytes that evict() could release; 0 while a turn is under way.
   [[nodiscard]] std::size_t bytes_to_evict(const suspend_options& options);
-  /// While the result lives, no suspend(), resume() or evict() changes a carrier: waits for one
-  /// under way. Not nested.
+  /// While the result lives, no turn begins. Waits for one under way. Not nested.
   [[nodiscard]] std::unique_lock<std::mutex> hold_still();
 
   [[nodiscard]] member_list::iterator join(sleep_participant& who);
   void leave(member_list::iterator at) noexcept;
 
  private:
-  /// The one suspend() or resume() that is under way. Others wait for its end, and so do threads
-  /// that make or end carriers of the tag. It holds no lock.
+  /// Other calls, and threads that make or end carriers, wait for its end. It holds no lock.
   class turn;
 
   /// Copies that run while chunks are mapped and unmapped, and fills with zeros.
@@ -285,27 +269,25 @@ class tag_state {
   template <class Found>
   static void each_content(member& one, const sleep_plan& plan,
                            const chunks_that_stay_mapped& staying, Found found);
-  /// Chooses the contents of each member to copy, and the chunks that stay.
   void choose_contents(const sleep_plan& plan);
-  /// Gives each member as much pinned memory as its contents need. Returns the bytes.
+  /// Gives each member pinned memory for its contents. Returns the bytes.
   std::size_t pin_host_memory(const sleep_plan& plan);
   /// Submits the copies of all contents, but for those that pinned memory has if `is_unchanged`.
   /// Waits for them if events may pass before them (runtime_rules::events_cover_copies).
   void save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs);
   void save_to_files(const std::string& folder, slow_copies& slow);
-  /// Unmaps all while copies of memory that is still mapped run, and waits for them.
+  /// Unmaps each part when it is copied, and waits for all copies.
   void unmap_all(copy_jobs& jobs);
-  /// Undoes unmap_all(), even if that failed, for `cause`. Throws: as
-  /// sleep_participant::map_again(); then it sleeps, torn.
+  /// Undoes unmap_all(), which may have failed, for `cause`. Throws: as
+  /// sleep_participant::map_again(); then the tag sleeps, torn.
   void map_all_again(turn& mine, const std::exception_ptr& cause);
-  /// Wakes the memory that map_all_again() left. Returns its bytes. Throws: as map_all_again().
+  /// Wakes what map_all_again() left. Returns its bytes. Throws: as map_all_again().
   std::size_t end_torn_sleep(turn& mine);
   /// Makes the memory of one member again, unless a resume() that failed has left it, and submits
   /// the copies of its contents.
   void wake(member& one, slow_copies& slow, memory_to_make& left);
   /// Waits for these copies, and frees the host bytes that they have read.
   void free_copied(member& one, slow_copies& slow);
-  /// The body of resume().
   std::size_t wake_all(turn& mine, std::chrono::steady_clock::time_point evicts_until = {});
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
@@ -317,15 +299,13 @@ class tag_state {
   std::atomic<tag_phase> phase_{tag_phase::awake};
   enum class eviction { never, possible, later };
   std::atomic<eviction> eviction_{eviction::never};
-  // The thread of a turn alone uses both; the parts of a member that statistics() and has() read
-  // are changed with the mutex held.
+  // Used by the thread of a turn alone; it holds the mutex to change the parts of a member that
+  // statistics() and has() read.
   member_list members_;
   parallel_copies copies_;
-  // A suspend() failed and could not be undone: the tag counts as asleep, and holds its memory,
-  // some of it unmapped.
+  // A suspend() could not be undone: the tag counts as asleep, with all memory, some unmapped.
   bool is_torn_ = false;
-  // A resume() failed when some contents were on the device alone: the tag counts as asleep, and
-  // all is mapped.
+  // A resume() failed when some contents were on the device alone: asleep, but all is mapped.
   bool is_half_resumed_ = false;
   std::atomic<bool> restores_nothing_{false};  // of the last suspend() or evict()
   bool keeps_streams_ = false;                 // of the copies, until the next turn
@@ -341,13 +321,13 @@ class tag_membership {
   ~tag_membership() { end(); }
   tag_membership& operator=(tag_membership&&) = delete;
 
-  /// Waits for a suspend() or resume() under way. Kept contents go.
+  /// Waits for a turn under way. Kept contents go.
   void end() noexcept {
     if (state_) state_->leave(at_);
     state_.reset();
   }
   [[nodiscard]] bool is_asleep() const noexcept { return state_ && state_->is_asleep(); }
-  /// Throws: std::logic_error while the tag sleeps, and while it may be evicted.
+  /// As tag_state::require_awake().
   void require_awake(const char* function) const {
     if (state_) state_->require_awake(function);
   }
@@ -355,7 +335,7 @@ class tag_membership {
   [[nodiscard]] std::unique_lock<std::mutex> hold_still() const {
     return state_ ? state_->hold_still() : std::unique_lock<std::mutex>{};
   }
-  /// The text of the refusal. Pre: the object carries a tag.
+  /// Pre: the object carries a tag.
   [[nodiscard]] std::string refusal(const char* function) const {
     return state_->refusal(function);
   }

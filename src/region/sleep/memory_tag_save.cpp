@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The part of tag_state that chooses the contents for suspend() to save, makes room for them, and
-// copies them to the host.
+// The part of tag_state that saves contents.
 #include <stdexcept>
 
 #include <hipvmm/core/bytes.hpp>
@@ -162,7 +161,7 @@ void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_job
 }
 
 void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
-  // All room first.
+  // All room first: a full disk is found before anything is copied.
   for (member& each : members_) {
     each.file = backup_file{folder, bytes_of(each.contents)};
   }

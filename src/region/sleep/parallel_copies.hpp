@@ -12,30 +12,29 @@
 
 namespace hipvmm::detail {
 
-/// Waits for a stream in which copies may have failed. Returns false if HIP refuses the wait.
+/// Waits for a stream in which copies may have failed. Returns false if HIP refuses.
 [[nodiscard]] bool waits_for(const stream& copies) noexcept;
 
-/// Copies between devices and host that run at the same time, in several streams of each device.
+/// Copies between devices and host, at the same time in several streams of each device.
 class parallel_copies {
  public:
   ~parallel_copies() { static_cast<void>(drain()); }
   parallel_copies& operator=(parallel_copies&&) = delete;
 
-  /// Submits a copy, in pieces, in streams of `device`. Throws: out_of_memory, hip_error.
+  /// In pieces, in streams of `device`. Throws: out_of_memory, hip_error.
   void add(device_ref device, void* to, const void* from, std::size_t bytes);
-  /// Submits a fill with zeros, in one piece. Throws: as add().
+  /// In one piece. Throws: as add().
   void fill_zeros(device_ref device, void* to, std::size_t bytes);
-  /// The most bytes that add() copies in one piece.
   static constexpr std::size_t piece_bytes = std::size_t{32} << 20U;
   /// Events behind all copies that were added since the last call. Throws: out_of_memory,
   /// hip_error, std::bad_alloc.
   [[nodiscard]] std::vector<event> mark();
   /// Waits for all copies. Throws: hip_error; then some may be running.
   void finish();
-  /// Waits for all copies, also if some have failed. Returns false if HIP refused a wait: copies
-  /// may be running then.
+  /// Waits for all copies, also failed ones. Returns false if HIP refused a wait: copies may be
+  /// running then.
   [[nodiscard]] bool drain() noexcept;
-  /// Ends the streams, which otherwise serve the copies that are added next. Waits as drain().
+  /// Ends the streams, which else serve the next copies. Waits as drain().
   void end_streams() noexcept;
   void swap(parallel_copies& other) noexcept {
     of_devices_.swap(other.of_devices_);
@@ -43,7 +42,6 @@ class parallel_copies {
   }
 
  private:
-  /// The streams of one device, in turn.
   struct copy_streams {
     std::vector<stream> all;
     std::size_t next = 0;

@@ -10,7 +10,7 @@
 
 namespace hipvmm::detail {
 
-/// The action of suspend() for each byte: its range's, or `rest` if no range has it.
+/// The action of suspend() for each byte: its range's, or `rest`.
 class sleep_plan {
  public:
   /// Throws: std::invalid_argument for a range that is null, empty, too long, or overlaps another.
@@ -23,17 +23,15 @@ class sleep_plan {
   }
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
-  /// Whether suspend() waits for work that may use the memory. If not, no work uses it. If released
-  /// memory still waits for work, a region refuses, and a pool keeps it.
+  /// Whether suspend() waits for work that may use the memory; if not, none does. If released
+  /// memory still waits for work, a region then refuses, and a pool keeps it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
-  /// The name of the call in the messages of its users.
+  /// For messages.
   [[nodiscard]] const char* function() const noexcept {
     return only_reads_ ? "save_checkpoint" : "suspend";
   }
-  /// Whether some bytes may be copied to the host.
   [[nodiscard]] bool may_copy() const noexcept;
-  /// Whether all bytes are dropped.
   [[nodiscard]] bool restores_nothing() const noexcept;
   /// Whether `what` applies to all of these bytes.
   [[nodiscard]] bool is_all(keep what, const void* address, std::size_t bytes) const;
@@ -61,7 +59,6 @@ class sleep_plan {
   [[nodiscard]] static std::uintptr_t end_of(const suspend_range& range) noexcept {
     return start_of(range) + range.bytes;
   }
-  /// The first range that ends behind `at`.
   [[nodiscard]] std::vector<suspend_range>::const_iterator first_behind(std::uintptr_t at) const;
 
   keep rest_;

@@ -84,10 +84,8 @@ class memory_tag {
 ///   has read_write neither to it nor by the region's rights; while the stream is captured; for a
 ///   range that is null, empty, overlaps another, is not backed memory of one object of the tag, or
 ///   has a part of a chunk that is mapped at several addresses.
-/// - unsupported if the device never returns memory (ROCm 6.4.0 and 6.4.1); if it grants rights
-///   beside a hole only to chunks of one size, and a region has chunks of several sizes and a hole,
-///   or would have one between chunks that stay; if memory returns only with its addresses and some
-///   chunks of a region stay, but not all.
+/// - unsupported if the memory would not return, or HIP could not map it again, as beside some
+///   chunks that stay: docs/reference/sleep.md#what-is-refused.
 /// - out_of_memory if the host has no room for the contents; std::system_error if the folder takes
 ///   no file or a write fails, and, before anything is copied, if its disk is full or a file of the
 ///   process may not be so long (ulimit -f).
