@@ -47,7 +47,7 @@ struct backing {
   }
 };
 
-/// By offset in the region. Adjacent backings may touch, never overlap.
+/// By offset in the region. None overlap.
 using backing_map = std::map<std::size_t, backing>;
 
 /// Those of `map` that are partly in [offset, offset + bytes).
@@ -67,10 +67,11 @@ template <class Map>
   return !backings_within(map, offset, bytes).empty();
 }
 
-/// Unmaps mappings in `range` from the highest address to the lowest. If the range allows that, one
-/// call unmaps 4 to 64 neighbours: fewer are not worth a failed call, which does not say which are
-/// still mapped; more would hold HIP's lock too long. If HIP refuses the call with InvalidValue,
-/// each is unmapped by its own.
+/// Unmaps mappings in `range` from the highest address to the lowest, because HIP might refuse the
+/// rights of a mapping beside a new hole if it is mapped again. If the range allows that, one call
+/// unmaps 4 to 64 neighbours: fewer are not worth a failed call, which does not say which are still
+/// mapped; more would hold HIP's lock too long. If HIP refuses the call with InvalidValue, each is
+/// unmapped by its own.
 class downward_unmaps {
  public:
   static constexpr std::size_t fewest = 4;
@@ -82,7 +83,7 @@ class downward_unmaps {
   /// Pre: `next` is below all before.
   /// Throws: hip_error, but not with alone::left; then `next` or some before are still mapped.
   void add(mapping& next);
-  /// Unmaps the rest. Throws: as add().
+  /// Throws: as add().
   void finish();
 
  private:

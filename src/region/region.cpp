@@ -23,7 +23,7 @@
 namespace hipvmm {
 namespace {
 
-/// Keeps memory until the process ends, because work may still use it.
+/// Until the process ends, because work may still use it.
 void keep_mapped(std::unique_ptr<detail::region_state> ended) noexcept {
   static detail::never_destroyed<std::vector<std::unique_ptr<detail::region_state>>> kept;
   static std::mutex mutex;

@@ -19,8 +19,8 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// If contents are copied meanwhile, so many bytes are mapped or unmapped at once: their copy takes
-/// about as long as the slowest call.
+/// So many bytes are mapped or unmapped at once while contents are copied: their copy takes about
+/// as long as the slowest call.
 constexpr std::size_t least_overlap = 8 * MiB;
 
 }  // namespace
@@ -217,8 +217,6 @@ chunks_that_stay_mapped region_sleep::staying(const sleep_plan& plan) {
 
 void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
   if (!chunks_.empty()) region_.may_pin_memory = true;
-  // From the end, so that no mapping is beside a new hole: HIP might refuse its rights when it is
-  // mapped again.
   downward_unmaps unmaps{*region_.addresses};
   std::size_t pending = 0;
   for (auto at = region_.backings.end(); at != region_.backings.begin();) {
@@ -254,7 +252,7 @@ void region_sleep::finish_suspend() noexcept {
 
 void region_sleep::reclaim_pinned() noexcept {
   if (!region_.may_pin_memory || !region_.strategy->pins_memory) return;
-  // If something is still mapped, the addresses cannot be freed.
+  // Addresses with a mapping cannot be freed.
   if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
       region_.shares_addresses())
     return;

@@ -50,7 +50,6 @@ std::size_t common_granularity(device_ref owner, const chunk_placement& placemen
   return result;
 }
 
-/// Throws: std::invalid_argument, unsupported, if a region of `owner` cannot be placed so.
 memory_strategy::record_list require_placement(device_ref owner, const capability& found,
                                                const region_options& chosen) {
   const chunk_placement& placement = chosen.placement;
@@ -182,8 +181,6 @@ address_reservation region_state::reserve(std::size_t bytes) const {
 
 std::shared_ptr<address_range> region_state::make_range(address_reservation reserved) const {
   auto made = address_range::make(std::move(reserved));
-  // ROCm before 7.0 keeps a reservation busy after an unmap that spans several mappings
-  // (ROCm/ROCR-Runtime#285).
   for (const auto& [owner, record] : strategy->owners())
     if (strategy->unmaps_runs(owner)) made->note_unmaps_many(owner);
   return made;
@@ -216,9 +213,8 @@ region_state::~region_state() {
   recycle_all(backings, std::move(addresses), cache());
 }
 
-// In clr up to 6.4 a command that used addresses holds their record. The free of addresses waits
-// for HIP's thread that drops finished commands, see address_reservation.cpp. Waiting for the
-// devices first makes sure that the commands are finished and with that thread.
+// A free waits for HIP's thread that drops finished commands, see address_reservation.cpp. So the
+// commands are finished first, by a wait for the devices.
 bool region_state::frees_late_records() noexcept {
   static const bool late = [] {
     bool found = true;

@@ -35,8 +35,8 @@ namespace hipvmm::detail {
 /// The implementation of a region. Its functions take arguments that region has checked.
 class region_state final : idle_holder {
  public:
-  /// Unless `at` is null, begins there, with all of `max_bytes`. Throws: as region; out_of_memory
-  /// if others have some of these addresses.
+  /// `at`: unless null, all of `max_bytes` begins there. Throws: as region; out_of_memory if others
+  /// have some of these addresses.
   region_state(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                const capability& found, void* at = nullptr);
   ~region_state();
@@ -47,7 +47,6 @@ class region_state final : idle_holder {
   void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
-  /// Moves the chunks that begin in `from`, one behind the other, all or none.
   void move_chunks(const std::vector<std::size_t>& from, std::size_t to);
   void end_move(std::size_t from);
   void grant(device_ref to, access_right right);
@@ -61,18 +60,15 @@ class region_state final : idle_holder {
   std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail);
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
                          stream_ref stream);
-  /// Pre: both sizes are whole granules, the first no less than the second and than max_bytes().
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
   /// Extends without a new base. Returns false, nothing done, if HIP returns other addresses.
   [[nodiscard]] bool extend_in_place(std::size_t max_bytes, std::size_t commit_bytes);
-  /// Pre: nothing is backed before `from`.
   void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
   void prepare(std::size_t bytes, prefetch_level how);
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since);
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since);
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
-  /// All or none. Pre: each chunk is memory of `device` and fits in the region.
   void adopt(std::map<std::size_t, physical_chunk>& chunks);
   /// Has everything released when the devices with access have passed this point. Returns false,
   /// nothing done, if the caller must wait for them before it destroys this object.
@@ -96,7 +92,6 @@ class region_state final : idle_holder {
     map_again();
     return *this;
   }
-  /// See return_pinned_memory() in region/chunks/.
   void return_pinned_memory() noexcept;
   /// Frees the addresses, in which nothing is mapped, and reserves the same again. If another
   /// thread has taken them meanwhile, a warning names `subject` and the `consequence`.
@@ -109,7 +104,7 @@ class region_state final : idle_holder {
   }
   /// Releases the chunk that is prepared or under way, and allows prepare() again.
   void drop_prepared();
-  /// Makes a chunk like each of `old`: at `to`, or where the old one is.
+  /// At `to`, or where the old ones are.
   [[nodiscard]] std::vector<physical_chunk> acquire_like(
       const std::vector<backing_map::iterator>& old, std::optional<memory_location> to) const;
   /// Copies each of `old` to one of `fresh`, in `stream`, and waits for it.
@@ -153,14 +148,12 @@ class region_state final : idle_holder {
   [[nodiscard]] std::size_t not_cached(std::size_t bytes) const {
     return bytes - std::min(bytes, cache().statistics(device).bytes);
   }
-  /// Throws: unsupported if chunks of this region cannot be memory of the host at `where`.
   static void require_host_chunks(const char* what, const memory_strategy& devices,
                                   handle_type shareable, memory_location where);
   /// Throws: std::invalid_argument, unsupported, if there is none for these options.
   [[nodiscard]] static std::unique_ptr<const memory_strategy> strategy_for(
       device_ref owner, const capability& found, const region_options& chosen);
-  /// The rights that `wanted` asks for. Devices of the placement that it does not name get
-  /// read_write.
+  /// Devices of the placement that `wanted` does not name get read_write.
   [[nodiscard]] static access_map rights_of(device_ref owner, const access_list& wanted,
                                             const chunk_placement& placement);
   [[nodiscard]] chunk_cache& cache() const noexcept {
@@ -193,7 +186,7 @@ class region_state final : idle_holder {
   };
   using rights_changes = std::vector<rights_change>;
   struct rights_run;
-  /// Neighbours with the same change of rights, if HIP takes several mappings.
+  /// Neighbours with the same change, if HIP takes several mappings.
   [[nodiscard]] std::vector<rights_run> runs_of(const rights_changes& changes,
                                                 const access_map& next) const;
   void set_run(const rights_run& run, const access_map& before, const access_map& after) const;
@@ -213,9 +206,9 @@ class region_state final : idle_holder {
   void map_prepared(std::size_t offset, backing& held);
   [[nodiscard]] moment visible_if_mapped_now() const;
   void await_visible(std::size_t offset, std::size_t bytes) const noexcept;
-  /// Makes new backings in `range` for all of [offset, offset + bytes) that has none, of at most
-  /// `largest_chunk` bytes each, ready to be merged. Its out_of_memory states the bytes that the
-  /// region holds.
+  /// New backings in `range` for all of [offset, offset + bytes) that has none, of at most
+  /// `largest_chunk` bytes each, to be merged. Its out_of_memory states the bytes that the region
+  /// holds.
   [[nodiscard]] backing_map make_missing(const address_range& range, std::size_t offset,
                                          std::size_t bytes, std::size_t largest_chunk);
   /// Makes `additions` part of the region, with new serials.
@@ -270,16 +263,15 @@ class region_state final : idle_holder {
   [[nodiscard]] bool reclaims_pinned() const noexcept {
     return options.when_empty == empty_policy::re_reserves && strategy->pins_memory;
   }
-  /// Frees and re-reserves the addresses: memory that only they held returns to the device. Backed
-  /// bytes stay backed; at other addresses if the old ones are gone or refuse the mappings. Waits
-  /// for the devices with access unless nothing is backed and await_records() would not wait. Pre:
-  /// nothing is prepared.
+  /// Frees and re-reserves the addresses, which returns memory that only they held. Backed bytes
+  /// stay backed; at other addresses if the old ones are gone or refuse the mappings. Waits for the
+  /// devices with access, unless nothing is backed and await_records() would not. Pre: nothing is
+  /// prepared.
   void reclaim_pinned() noexcept;
 
   [[nodiscard]] std::size_t end() const noexcept;
-  /// If the order of a cancelled prepare() begins in [offset, offset + bytes), makes new backings
-  /// for the range and the ordered chunk. Empty if no order begins there, or memory for all of it
-  /// is lacking. The order is void in any case.
+  /// If the order of a cancelled prepare() begins in [offset, offset + bytes): new backings for the
+  /// range and the ordered chunk, or none if memory is lacking. The order is void in any case.
   [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes,
                                          std::size_t largest_chunk);
   /// Call before the chunks up to `last` are released. Drops the prepared chunk, unless the chunk
@@ -302,7 +294,6 @@ class region_state final : idle_holder {
   /// exception the old ones are mapped again.
   void swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count);
   void swap_out(backing_map::iterator* at, physical_chunk* old, std::size_t count) noexcept;
-  /// The chunks of the range that are not at `to`. Throws: std::invalid_argument.
   [[nodiscard]] std::vector<backing_map::iterator> chunks_to_move(std::size_t offset,
                                                                   std::size_t bytes,
                                                                   memory_location to);
@@ -358,7 +349,7 @@ class region_state final : idle_holder {
 
 class region_state::adoption {
  public:
-  /// Cancels or waits for the preparation, and maps the chunk if it is not yet mapped.
+  /// Cancels or waits for the preparation, and maps the chunk if it is not.
   explicit adoption(region_state& owner);
   ~adoption();
   adoption& operator=(adoption&&) = delete;

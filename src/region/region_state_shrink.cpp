@@ -25,8 +25,6 @@ std::size_t region_state::decommit(std::size_t offset, std::size_t bytes) {
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
   if (first != last) may_pin_memory = true;
-  // From the end, so that a chunk that is mapped again after a failure is not beside a new hole:
-  // HIP might refuse its rights there.
   try {
     downward_unmaps unmaps{*addresses};
     for (auto at = last; at != first;) unmaps.add((--at)->second.map);

@@ -59,8 +59,8 @@ std::string stuck_text(std::size_t bytes) {
          "devices, as it does while a stream is being captured; end the capture and try again";
 }
 
-/// The retired memory of the process and the threads that release it. One thread queries all events
-/// in turn, so that no stream delays another's memory; one for each device waits for the device.
+/// One thread queries all events in turn, so that no stream delays another's memory; one for each
+/// device waits for the device.
 class retirement_queue {
  public:
   retirement_queue() { set_retired_bytes_function(retired_bytes); }
@@ -361,8 +361,8 @@ void retirement_queue::close() {
                                "wait for devices, as it does while a stream is being captured");
 }
 
-/// Takes over `what` as the member `of` of `item`. Returns false, nothing done, if that is
-/// impossible, also for lack of host memory: then the caller waits for the work itself.
+/// `what` becomes the member `of` of `item`. Returns false, nothing done, if that is impossible,
+/// also for lack of host memory: then the caller waits for the work itself.
 template <typename Held>
 bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
   try {

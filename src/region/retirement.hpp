@@ -45,17 +45,15 @@ struct retired_item {
   std::shared_ptr<chunk_cache::state> cache_state;
   std::optional<event> mark;
   device_list devices;
-  device_ref owner;  // its thread waits
-  // In place of memory.
-  std::shared_ptr<void> token;
+  device_ref owner;             // its thread waits
+  std::shared_ptr<void> token;  // in place of memory
 
-  // Set by retirement_queue::add(), for queries while chunks are released.
+  // Set by retirement_queue::add().
   const address_range* range = nullptr;
   std::size_t first = 0;
   std::size_t end = 0;
   std::size_t bytes = 0;
   bool has_token = false;
-  // The part of `bytes` on each device.
   std::map<device_ref, std::size_t> of_devices;
   std::uint64_t number = 0;
   [[nodiscard]] std::size_t bytes_of(device_ref device) const noexcept {
@@ -79,11 +77,11 @@ struct retired_item {
 /// thread: then ~device_allocation waits in the caller.
 [[nodiscard]] bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                                      device_list devices) noexcept;
-/// Frees an allocation that only work of `devices` uses: in that thread, or else in the caller.
+/// The same without a mark; if there is no thread, the caller waits.
 void release_when_unused(device_allocation unused, device_list devices = {}) noexcept;
 
-/// Destroys `token` once all work that `devices` have now has finished. Returns false, nothing
-/// done, if no thread waits for that.
+/// Destroys `token` once all present work of `devices` has finished. Returns false, nothing done,
+/// if no thread waits for that.
 [[nodiscard]] bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept;
 
 /// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`. Throws:

@@ -47,7 +47,6 @@ class region {
   /// even one granule is refused; unsupported on a device without usable virtual memory; as
   /// access_map::set.
   region(device_ref device, std::size_t max_bytes, const region_options& options = {});
-  /// Unmaps and releases all chunks and frees the addresses.
   /// Pre: nothing in flight uses the bytes; see retire().
   ~region();
   region(region&& other) noexcept;
@@ -82,9 +81,9 @@ class region {
   /// has imported them. Throws: std::invalid_argument if a chunk was made without
   /// region_options::shareable fabric or posix_fd_and_fabric.
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
-  /// Exports the chunks that hold [offset, offset + bytes), of any alignment. The receiver reaches
-  /// whole chunks, bytes beside the range too. Throws: as export_chunks(); std::invalid_argument
-  /// for no bytes, or if not all of them are backed.
+  /// Exports the chunks that hold [offset, offset + bytes), of any alignment: the receiver reaches
+  /// all of their bytes. Throws: as export_chunks(); std::invalid_argument for no bytes, or if not
+  /// all are backed.
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
 
   /// Has a background thread make the chunk that begins at the end of the last one, of `bytes`
@@ -103,9 +102,8 @@ class region {
   /// Failed preparations: HIP refused, or the system refused a thread.
   [[nodiscard]] std::size_t failed_preparations() const noexcept;
 
-  /// Unmaps and releases every chunk that is wholly in [offset, offset + bytes). Returns their
-  /// bytes.
-  /// Pre: nothing in flight uses the bytes.
+  /// Releases every chunk that is wholly in [offset, offset + bytes). Returns their bytes. Pre:
+  /// nothing in flight uses the bytes.
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   /// The same once `stream` has passed this point: the chunks are mapped until then, and a commit()
   /// of their addresses waits for that (drain_retired_memory()). Waits for `stream` if trim() with
@@ -167,9 +165,9 @@ class region {
   /// The rights to the chunk that contains `offset`: its own, or rights(). Throws:
   /// std::invalid_argument if nothing is backed.
   [[nodiscard]] const access_map& rights_at(std::size_t offset) const;
-  /// Asks HIP for the rights to each chunk that is partly in [offset, offset + bytes), by offset.
-  /// If they differ from rights_at(), other code changed them. Cost: hipMemGetAccess for each chunk
-  /// and device.
+  /// Asks HIP for the rights to each chunk that is partly in [offset, offset + bytes), by offset:
+  /// they differ from rights_at() if other code changed them. Cost: a call for each chunk and
+  /// device.
   [[nodiscard]] std::vector<chunk_access> effective_access(std::size_t offset,
                                                            std::size_t bytes) const;
 

@@ -44,8 +44,8 @@ struct region_options {
   /// Gives and takes chunks; nullptr: chunk_cache::shared().
   chunk_cache* cache = nullptr;
   empty_policy when_empty = empty_policy::re_reserves;
-  /// The rights to all chunks from the start: by default the owner's alone. Waits of the region for
-  /// work of the owner are also for work of the named devices.
+  /// The rights to all chunks from the start: by default the owner's alone. If the region waits for
+  /// work of the owner, it also waits for work of the named devices.
   access_list access = {};
   /// The devices on which commit() and prepare() make chunks.
   /// - Striped: the region's device must be one of them. Each gets read_write, so every two must

@@ -13,12 +13,11 @@ struct retained_chunk {
   physical_chunk chunk;  ///< has as many bytes as are mapped there
 };
 
-/// Takes a reference to the chunk that is mapped at `address`, which may be any byte of it: memory
-/// of another library that uses virtual memory management. Map it by a mapping or by
-/// region::adopt(), with rights of its own. The memory lives until both sides have released it, in
-/// either order.
-/// - Bytes written at one address are read at the other once the work that wrote them has passed:
-///   the caller and the owner order their work as two users of one buffer.
+/// Takes a reference to the chunk that is mapped at `address`, any byte of it: memory of another
+/// library that uses virtual memory management. Map it by a mapping or region::adopt(), with rights
+/// of its own. The memory lives until both sides have released it, in either order.
+/// - Bytes written at one address are read at the other once that work has passed: the caller and
+///   the owner order their work as two users of one buffer.
 /// - physical_chunk::shared() is true: the chunk is never cached, and trim() does not replace it.
 /// - The owner may unmap its side, and map other memory there, without notice. Keep the chunk while
 ///   it is mapped, as region::adopt() does: then no region of this process gives the memory to
@@ -27,9 +26,9 @@ struct retained_chunk {
 /// granule of a chunk that has neighbours there.
 /// Pre: the chunk stays mapped there until the call returns. On CUDA a chunk that is mapped several
 /// times in one reservation is found at the wrong size.
-/// Throws: std::invalid_argument, with the address, if no chunk is mapped: no memory of HIP, memory
-/// of the host, of hipMalloc or of HIP's own pools; unsupported, with the probe's answer, if HIP
-/// gives no reference by an address (ROCm up to 6.4, and 7.2), or the device shows other bytes at a
+/// Throws: std::invalid_argument, with the address, if no chunk is mapped there, as in memory of
+/// the host, of hipMalloc or of HIP's own pools; unsupported, with the probe's answer, if HIP gives
+/// no reference by an address (ROCm up to 6.4, and 7.2), or the device shows other bytes at a
 /// second address (docs/reference/capability.md); hip_error.
 [[nodiscard]] retained_chunk retain_chunk(const void* address);
 

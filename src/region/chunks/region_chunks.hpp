@@ -23,7 +23,7 @@ class detached_chunk {
  public:
   detached_chunk(std::shared_ptr<address_range> addresses, backing what)
       : addresses_{std::move(addresses)}, what_{std::move(what)} {}
-  /// Unmaps it if it is still mapped; the range keeps mappings that HIP refuses to unmap.
+  /// The range keeps a mapping that HIP refuses to unmap.
   ~detached_chunk() {
     if (addresses_) what_.unmap_in(*addresses_);
   }
@@ -36,7 +36,7 @@ class detached_chunk {
 
   /// Unmaps it, if unmap_runs() has not, and gives the chunk to the taker of `asked`, or releases
   /// it. Returns the bytes that the taker got. Thread-safe with all use of the region. Throws:
-  /// hip_error; then it is still mapped.
+  /// hip_error, then it is still mapped.
   std::size_t release(const idle_request* asked = nullptr) {
     what_.map.deregister();
     what_.map.unmap();
@@ -68,7 +68,7 @@ class refused_mappings {
   refused_mappings& operator=(refused_mappings&&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
-  /// Bytes of the chunks that nothing else holds.
+  /// Of chunks that nothing else holds.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
     std::size_t sum = 0;
     for (const refused_unmaps::entry& each : entries_) sum += each.chunk.bytes();
@@ -88,7 +88,7 @@ class refused_mappings {
   refused_unmaps::list entries_;
 };
 
-/// Those that are partly in [offset, offset + bytes).
+/// Those partly in [offset, offset + bytes).
 [[nodiscard]] refused_mappings take_refused(region& from, std::size_t offset,
                                             std::size_t bytes) noexcept;
 
@@ -102,8 +102,7 @@ class refused_mappings {
 /// on, all or none. Neighbours get their rights by one call.
 void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
 
-/// As region::adopt() for each of `chunks`, by offset, all or none. Neighbours get their rights by
-/// one call.
+/// As region::adopt(), by offset, all or none. Neighbours get their rights by one call.
 void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 
 /// Another owner of the chunk that begins at `offset`, to be adopted at another one: see

@@ -24,7 +24,7 @@ class copy_jobs {
   /// Throws: std::bad_alloc, and as the job in the call.
   void add(std::function<void()> job);
   [[nodiscard]] std::size_t added() const noexcept { return added_; }
-  /// Waits for the first `count` of those that were added. Throws: as one of them.
+  /// Waits for the first `count` jobs. Throws: as one of them.
   void wait_for(std::size_t count);
   /// Waits for the one that runs. No other begins.
   void cancel() noexcept;

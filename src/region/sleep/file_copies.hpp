@@ -54,7 +54,6 @@ class backup_file {
     std::swap(bytes_, other.bytes_);
     name_.swap(other.name_);
   }
-  /// `make` opens the new file in `folder`.
   template <class Make>
   void take(const std::string& folder, std::size_t bytes, Make make);
 
@@ -70,7 +69,6 @@ class file_copies {
   file_copies() = default;
   /// Adds all bytes to this checksum, in the order of the calls and in pieces of 32 MiB.
   explicit file_copies(std::uint64_t& sum) noexcept : sum_{&sum} {}
-  /// Waits as drain().
   ~file_copies();
   file_copies& operator=(file_copies&&) = delete;
 
@@ -97,7 +95,6 @@ class file_copies {
     std::size_t offset = 0;
     std::size_t bytes = 0;
   };
-  /// An unused buffer of so many bytes, with a stream of `device`.
   [[nodiscard]] buffer& next_buffer(device_ref device, std::size_t bytes);
   void finish(buffer& one);
   void add(const buffer& one, std::size_t bytes) const noexcept;

@@ -19,7 +19,6 @@ class host_bytes {
   /// Adds blocks until there are so many bytes: pinned for copies of `user`, or of operator new.
   /// Throws: out_of_memory, hip_error; then none is added.
   void grow(std::size_t bytes, std::optional<device_ref> user);
-  /// Frees the blocks behind the first `bytes`.
   void shrink(std::size_t bytes) noexcept;
   /// Pre: its block was not freed.
   [[nodiscard]] std::byte* at(std::size_t offset) const noexcept {

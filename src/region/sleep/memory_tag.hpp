@@ -98,7 +98,6 @@ class sleep_participant {
 
   /// All that it may back.
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
-  /// The device that its memory was asked for.
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
   virtual void begin_asleep() noexcept {}
   /// The most bytes that it could release. Throws: std::bad_alloc.
@@ -119,7 +118,7 @@ class sleep_participant {
   /// By address, with the parts that stay mapped; before prepare_to_sleep(), which may release
   /// some, possibly more. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::vector<sleeping_range> contents() = 0;
-  /// The chunks that the plan leaves mapped. Throws: std::bad_alloc.
+  /// Throws: std::bad_alloc.
   [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
   /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
   /// it, and keeps the chunks. Throws: hip_error, and as `saved`.
@@ -238,7 +237,6 @@ class tag_state {
                   const std::function<void(const member_list&)>& body);
   /// Does nothing if the tag sleeps. Throws: hip_error.
   void wait_for_work();
-  /// Whether the resume() to come restores no contents.
   [[nodiscard]] bool restores_nothing() const noexcept { return restores_nothing_; }
   /// The most bytes that evict() could release; 0 while a turn is under way.
   [[nodiscard]] std::size_t bytes_to_evict(const suspend_options& options);
@@ -270,7 +268,7 @@ class tag_state {
   static void each_content(member& one, const sleep_plan& plan,
                            const chunks_that_stay_mapped& staying, Found found);
   void choose_contents(const sleep_plan& plan);
-  /// Gives each member pinned memory for its contents. Returns the bytes.
+  /// Returns the bytes.
   std::size_t pin_host_memory(const sleep_plan& plan);
   /// Submits the copies of all contents, but for those that pinned memory has if `is_unchanged`.
   /// Waits for them if events may pass before them (runtime_rules::events_cover_copies).
@@ -311,7 +309,7 @@ class tag_state {
   bool keeps_streams_ = false;                 // of the copies, until the next turn
 };
 
-/// Membership of one object in a tag, or none.
+/// Of one object in a tag, or in none.
 class tag_membership {
  public:
   tag_membership(const std::optional<memory_tag>& tag, sleep_participant& who)
@@ -327,7 +325,6 @@ class tag_membership {
     state_.reset();
   }
   [[nodiscard]] bool is_asleep() const noexcept { return state_ && state_->is_asleep(); }
-  /// As tag_state::require_awake().
   void require_awake(const char* function) const {
     if (state_) state_->require_awake(function);
   }

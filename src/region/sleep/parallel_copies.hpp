@@ -31,8 +31,8 @@ class parallel_copies {
   [[nodiscard]] std::vector<event> mark();
   /// Waits for all copies. Throws: hip_error; then some may be running.
   void finish();
-  /// Waits for all copies, also failed ones. Returns false if HIP refused a wait: copies may be
-  /// running then.
+  /// As finish(), also after failures. Returns false if HIP refused a wait: copies may be running
+  /// then.
   [[nodiscard]] bool drain() noexcept;
   /// Ends the streams, which else serve the next copies. Waits as drain().
   void end_streams() noexcept;

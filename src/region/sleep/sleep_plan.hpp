@@ -27,13 +27,11 @@ class sleep_plan {
   /// memory still waits for work, a region then refuses, and a pool keeps it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
-  /// For messages.
   [[nodiscard]] const char* function() const noexcept {
     return only_reads_ ? "save_checkpoint" : "suspend";
   }
   [[nodiscard]] bool may_copy() const noexcept;
   [[nodiscard]] bool restores_nothing() const noexcept;
-  /// Whether `what` applies to all of these bytes.
   [[nodiscard]] bool is_all(keep what, const void* address, std::size_t bytes) const;
   /// Whether a range has some of these bytes.
   [[nodiscard]] bool names(const void* address, std::size_t bytes) const;

@@ -41,12 +41,12 @@ struct evictable_statistics {
 /// Memory of a tag that leaves its device if a request of this process, or another process of its
 /// budget, lacks memory there, and returns to the same addresses when it is used. Idle memory of
 /// other objects goes first, and nothing goes for a request that would fail even if all went.
-/// - All calls that need the memory (commit, append, allocate, copies to the host), and all work
-///   that uses it, are between use() and done(). Otherwise regions, vectors, arenas and pools throw
-///   std::logic_error. Other calls wait for an eviction under way in another thread.
+/// - Calls that need the memory (commit, append, allocate, copies to the host) and work that uses
+///   it are between use() and done(): else such calls throw std::logic_error. Other calls wait for
+///   an eviction under way in another thread.
 /// - No eviction waits for work: memory goes only if all work before each done() has ended. The
 ///   first one pins `storage`, unless prepare_suspend() did.
-/// - Memory that cannot sleep, see suspend(), stays; statistics() has the reason.
+/// - Memory that cannot sleep (suspend()) stays; statistics() has the reason.
 /// - suspend() and resume() of the tag may be called too; use() wakes it.
 /// - Thread-safe, but for moves. In a child of fork() all throw unsupported.
 class evictable {
@@ -60,11 +60,10 @@ class evictable {
   evictable(evictable&& other) noexcept;
   evictable& operator=(evictable&& other) noexcept;
 
-  /// Brings the memory back; work in `stream` from now on may use it, until done(). `right`:
-  /// access_right::read promises that the work writes nothing. Several uses may be open. If memory
-  /// is lacking, other evictables leave; if those without work do not suffice, waits for the work
-  /// of ended uses. If another request waits for this memory, lets it go first, for a second at
-  /// most.
+  /// Brings the memory back; work in `stream` from now on may use it, until done(). `right`: read
+  /// promises that the work writes nothing. Several uses may be open. If memory is lacking, other
+  /// evictables leave; if those without work do not suffice, waits for the work of ended uses. If
+  /// another request waits for this memory, lets it go first, for a second at most.
   /// Throws (use() may be tried again): std::invalid_argument while `stream` is captured: begin the
   /// use before the capture; as resume(), then it is asleep with its contents; as `fill`, then the
   /// memory is back without its contents.

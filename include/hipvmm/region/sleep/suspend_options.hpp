@@ -10,6 +10,7 @@
 
 namespace hipvmm {
 
+/// The action of suspend() for bytes.
 enum class keep {
   contents,  ///< copies them to the host; resume() copies them back
   nothing,   ///< drops them: after resume() the bytes are undefined
@@ -34,8 +35,8 @@ enum class sleep_storage {
   pageable,  ///< memory of operator new, which the system may swap out: copies are slower
   /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend() to
   /// pinned memory, because HIP takes longer to pin than to copy. Both last as long as memory
-  /// carries the tag, or until a suspend() that keeps nothing or has another storage.
-  /// prepare_suspend() pins it ahead.
+  /// carries the tag, or until a suspend() that keeps nothing or pins nothing. prepare_suspend()
+  /// pins it ahead.
   pinned_kept,
   /// A file without a name in suspend_options::folder: it ends with its last use, even if the
   /// process is killed. Copies go through 64 MiB of pinned memory.
