@@ -182,19 +182,23 @@ ihipMemPoolHandle_t* hip_async_resource::current_pool(device_ref device) {
 }
 
 void hip_async_resource::make_current() const {
+  require_own_process();
   check(hipDeviceSetMemPool(device().ordinal(), get()), "hipDeviceSetMemPool");
 }
 
 std::size_t hip_async_resource::release_threshold() const {
+  require_own_process();
   return bytes_of(get(), hipMemPoolAttrReleaseThreshold);
 }
 
 void hip_async_resource::set_release_threshold(std::size_t bytes) {
+  require_own_process();
   check(set_attribute(get(), hipMemPoolAttrReleaseThreshold, std::uint64_t{bytes}),
         "hipMemPoolSetAttribute");
 }
 
 pool_reuse hip_async_resource::reuse() const {
+  require_own_process();
   pool_reuse result;
   for (const reuse_switch each : reuse_switches) {
     int value = 0;
@@ -334,10 +338,12 @@ void hip_async_resource::grant(device_ref device, access_right right) {
 }
 
 access_right hip_async_resource::access(device_ref device) const {
+  require_own_process();
   return detail::pool_right(get(), device);
 }
 
 void hip_async_resource::require_shareable() const {
+  require_own_process();
   if (shareable_ != handle_type::posix_fd)
     throw std::invalid_argument{
         "the export of a pool that this hip_async_resource did not make to be shared: set "
@@ -345,7 +351,6 @@ void hip_async_resource::require_shareable() const {
 }
 
 shareable_handle hip_async_resource::export_handle() {
-  require_own_process();
   require_shareable();
   const std::lock_guard lock{exporting_};
   if (exported_.empty()) {

@@ -88,6 +88,7 @@ void imported_pool::deleter::operator()(ihipMemPoolHandle_t* pool) const noexcep
 
 device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
                                                 std::size_t bytes) const {
+  pool_.get_deleter().process.require_own();
   hipMemPoolPtrExportData data{};
   std::memcpy(&data, pointer.data.data(), sizeof(data));
   void* address = nullptr;
@@ -119,7 +120,7 @@ device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
 
 void imported_pool::release(stream_ref stream, device_allocation&& block) const noexcept {
   device_allocation freed = std::move(block);
-  if (freed.get() == nullptr) return;
+  if (freed.get() == nullptr || pool_.get_deleter().process.is_of_parent()) return;
   // ROCm 7.2.4 crashes for hipFreeAsync in a stream that is gone, and not every hipFree waits.
   detail::report_exceptions([&] {
     if (detail::captured_unless_gone(stream, freed.bytes()).has_value())
@@ -129,10 +130,12 @@ void imported_pool::release(stream_ref stream, device_allocation&& block) const 
 }
 
 void imported_pool::grant(device_ref device, access_right right) const {
+  pool_.get_deleter().process.require_own();
   detail::set_pool_right(get(), device_, {device, right});
 }
 
 access_right imported_pool::access(device_ref device) const {
+  pool_.get_deleter().process.require_own();
   return detail::pool_right(get(), device);
 }
 

@@ -13,6 +13,7 @@
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
+#include <hipvmm/mr/resource/pool_sharing.hpp>
 #include "mr/mr_test.hpp"
 #include "mr/pool/random_program.hpp"
 #include "support/device_bytes.hpp"
@@ -385,6 +386,31 @@ TEST_CASE("resources: in a child of fork() requests are refused, and memory ends
            reported.count() == 0;
   }));
   for (std::size_t i = 0; i < all.size(); ++i) all[i]->deallocate(used, memory[i], 1000);
+}
+
+TEST_CASE("hip_async_resource, imported_pool: in a child of fork() no function calls HIP") {
+  if (test::pools_are_missing()) return;
+  hip_async_resource pool{first_device, {.shareable = handle_type::posix_fd}};
+  const imported_pool imported{pool.export_handle(), first_device};
+  CHECK(test::succeeds_in_forked_child([&] {
+    const test::call_counter calls{nullptr};
+    const auto is_refused = [](auto call) {
+      return test::text_thrown_by<unsupported>(call).find("a child of fork()") != std::string::npos;
+    };
+    return is_refused([&] { pool.make_current(); }) &&
+           is_refused([&] { return pool.release_threshold(); }) &&
+           is_refused([&] { pool.set_release_threshold(0); }) &&
+           is_refused([&] { return pool.reuse().allow_opportunistic; }) &&
+           is_refused([&] { pool.set_reuse({}); }) &&
+           is_refused([&] { return pool.access(first_device); }) &&
+           is_refused([&] { pool.grant(first_device, access_right::read_write); }) &&
+           is_refused([&] { return pool.export_handle(); }) &&
+           is_refused([&] { return pool.export_pointer(nullptr).data.size(); }) &&
+           is_refused([&] { pool.reset_peaks(); }) &&
+           is_refused([&] { return imported.import_pointer({}, 1).bytes(); }) &&
+           is_refused([&] { imported.grant(first_device); }) &&
+           is_refused([&] { return imported.access(first_device); }) && calls.count() == 0;
+  }));
 }
 
 TEST_CASE("resources: in a child of fork() what an adaptor has collected stays") {
