@@ -21,13 +21,11 @@ namespace {
 
 using vector = growable_device_vector<unsigned char>;
 
-/// Runs `body` with the vector behind a handle, while no other call uses it.
 template <typename Body>
 hipvmm_status with_buffer(const char* function, hipvmm_buffer buffer, Body body) noexcept {
   return with_locked<buffer_object>(function, buffer, [&](buffer_object& of) { body(of.bytes); });
 }
 
-/// The same in a stream.
 template <typename Body>
 hipvmm_status with_buffer_in(const char* function, hipvmm_buffer buffer, void* stream,
                              Body body) noexcept {

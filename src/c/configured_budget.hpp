@@ -15,12 +15,12 @@ struct named_limit {
   std::size_t bytes;
 };
 
-/// Takes part in `named` on `device`, from the first call until the process ends; does nothing
-/// without a name. Call it before the device's first memory that must count. Thread-safe, as all
-/// functions here.
+/// Takes part in `named` on `device` from the first call until the process ends; does nothing
+/// without a name. Call it before the device's first memory that must count. Both functions are
+/// thread-safe.
 void join_configured_budget(device_ref device, const std::optional<named_limit>& named);
 
-/// The rest of that budget on `device`; nullopt if the process takes no part in it.
+/// The bytes left in that budget; nullopt if the process takes no part in it.
 [[nodiscard]] std::optional<std::size_t> left_of_configured_budget(device_ref device);
 
 }  // namespace hipvmm::c

@@ -34,7 +34,6 @@ static_assert(std::is_trivially_destructible_v<kept_failure>);
 
 thread_local constinit kept_failure failure_of_thread;
 
-// Frees the text with the thread.
 struct text_owner {
   text_owner& operator=(text_owner&&) = delete;
   ~text_owner() {
@@ -93,7 +92,6 @@ bool is_of_word(char each) noexcept {
   return (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') || each == '_';
 }
 
-// C has the same order, from 1 on.
 static_assert(static_cast<int>(exhausted::alignment) + 1 == HIPVMM_EXHAUSTED_ALIGNMENT);
 
 }  // namespace

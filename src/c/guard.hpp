@@ -13,7 +13,6 @@
 // Parts of every function of the C interface: no exception leaves one.
 namespace hipvmm::c {
 
-/// A text does not fit in the room for it.
 class too_small : public std::length_error {
  public:
   using std::length_error::length_error;
@@ -25,24 +24,22 @@ class bad_argument : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// A sentence of the C++ library in the words of the C interface: options by the names that their
-/// texts have, behind `section`, such as "pool."; values without the enumeration.
-/// Throws: std::bad_alloc.
+/// A message of the C++ library in the words of the C interface: members become options behind
+/// `section`, such as "pool."; enumerators lose their enumeration. Throws: std::bad_alloc.
 [[nodiscard]] std::string with_option_names(std::string_view sentence,
                                             std::string_view section = {});
 
-/// The calling thread's failures so far.
 [[nodiscard]] std::uint64_t count_of_failures() noexcept;
 
-/// A callback of the program returned a status other than HIPVMM_OK.
 struct callback_failed {
   hipvmm_status status;
   const char* callback;           ///< in messages
   std::uint64_t failures_before;  ///< count_of_failures()
 };
 
-/// Runs a callback that returns a status. Throws: callback_failed, and the status is the call's.
-/// hipvmm_last_error() then has the message of the call that failed in the callback, if any.
+/// Throws callback_failed if the callback returns another status than HIPVMM_OK: the call then
+/// returns that status, and hipvmm_last_error() has the message of a call that failed in the
+/// callback, if any.
 template <typename Callback>
 void require_ok(const char* name, Callback callback) {
   const std::uint64_t before = count_of_failures();
@@ -54,7 +51,6 @@ void require_ok(const char* name, Callback callback) {
 /// status. `function` begins the message of an exception of this layer.
 hipvmm_status keep_failure(const char* function) noexcept;
 
-/// Runs the body of `function`.
 template <typename Body>
 hipvmm_status guarded(const char* function, Body body) noexcept {
   try {
@@ -65,13 +61,11 @@ hipvmm_status guarded(const char* function, Body body) noexcept {
   }
 }
 
-/// Throws: bad_argument when it is null.
 inline std::string path_of(const char* path) {
   if (path == nullptr) throw bad_argument{"path is null"};
   return path;
 }
 
-/// Returns the target of a result. Throws: bad_argument when it is null.
 template <typename T>
 T& out(T* result, const char* name) {
   if (result == nullptr)
@@ -79,13 +73,11 @@ T& out(T* result, const char* name) {
   return *result;
 }
 
-/// Writes a result that a caller may do without, by a null pointer.
 template <typename T>
 void out_if_wanted(T* result, T value) noexcept {
   if (result != nullptr) *result = value;
 }
 
-/// Throws: bad_argument when memory of some bytes is null.
 void require_memory(const void* memory, std::size_t bytes, const char* name);
 
 /// Copies a text as hipvmm.h says. Throws: bad_argument, too_small.

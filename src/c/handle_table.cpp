@@ -14,7 +14,7 @@ namespace {
 
 static_assert(sizeof(void*) == 8, "handles are 64 bits wide");
 
-// No address of a user's program has the highest bit set and the next ones not.
+// No address of a user's program has bit 63 set and bit 62 clear.
 constexpr std::uint64_t handle_tag = 0xa5;
 constexpr unsigned tag_bit = 56;
 constexpr unsigned generation_bit = 24;
@@ -50,8 +50,8 @@ handle_table& handle_table::shared() {
   return table;
 }
 
-// A child of fork() destroys handles, and has none of the threads that may have had the lock.
-// Without memory for the handlers, it may wait for such a thread.
+// A child of fork() destroys handles, but has none of the threads that may have had the lock. If
+// there is no memory for the handlers, it may wait for such a thread.
 void handle_table::register_fork_handlers() noexcept {
   static_cast<void>(::pthread_atfork([] { shared().mutex_.lock(); },
                                      [] { shared().mutex_.unlock(); },

@@ -34,7 +34,6 @@ void call_program_handler(const char* call, int code, const char* message) noexc
   if (const hipvmm_error_handler handler = program_handler.load()) handler(call, code, message);
 }
 
-// In the order of log_level.
 constexpr std::array<const char*, 7> level_names{"trace", "debug",    "info", "warn",
                                                  "error", "critical", "off"};
 
@@ -46,7 +45,6 @@ log_level level_of(const char* level) {
                      "'; allowed: trace, debug, info, warn, error, critical, off"};
 }
 
-/// Copies by `call`, for `function`.
 hipvmm_status copy_by(void (*call)(stream_ref, void*, const void*, std::size_t),
                       const char* function, void* destination, const void* source,
                       std::size_t bytes, void* stream) noexcept {
@@ -112,7 +110,7 @@ hipvmm_status hipvmm_live_handles(size_t* count) {
 
 hipvmm_status hipvmm_set_error_handler(hipvmm_error_handler handler) {
   return guarded(__func__, [&] {
-    // Both or none, whichever thread comes first. Handlers run without the lock.
+    // Two threads must not mix their halves. Handlers run without the lock.
     static std::mutex mutex;
     const std::lock_guard lock{mutex};
     program_handler = handler;

@@ -16,7 +16,6 @@ std::mutex& resource_object::bins_mutex() noexcept {
   return mutex;
 }
 
-// Deep as the program has nested its resources; without circles it ends.
 bool resource_object::uses(const resource_object& other) const noexcept {
   return this == &other || (upstream != nullptr && upstream->uses(other)) ||
          std::ranges::any_of(bins, [&](const auto& each) { return each->uses(other); });

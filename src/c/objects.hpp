@@ -36,7 +36,6 @@
 // The objects behind the handles of the C interface.
 namespace hipvmm::c {
 
-/// A memory resource with its upstreams and bins.
 struct resource_object {
   static constexpr handle_kind handle = handle_kind::resource;
 
@@ -50,7 +49,6 @@ struct resource_object {
   resource_object(const char* name, std::shared_ptr<resource_object> from,
                   std::unique_ptr<mr::memory_resource> made) noexcept
       : kind{name}, upstream{std::move(from)}, owned{std::move(made)}, resource{owned.get()} {}
-  /// For a resource that the program keeps alive.
   resource_object(const char* name, mr::memory_resource& others) noexcept
       : kind{name}, resource{&others} {}
   resource_object& operator=(resource_object&&) = delete;
@@ -59,13 +57,12 @@ struct resource_object {
     if (process.is_of_parent()) static_cast<void>(owned.release());
   }
 
-  /// Guards the bins of all resources. The upstreams of a bin are read with it held, so that no two
-  /// threads make a circle of their resources.
+  /// Guards the bins of all resources, and is held while uses() reads them, so that no two threads
+  /// make a circle of their resources.
   [[nodiscard]] static std::mutex& bins_mutex() noexcept;
-  /// Returns whether this is `other`, or allocates from it. Pre: the bins are locked.
   [[nodiscard]] bool uses(const resource_object& other) const noexcept;
 
-  /// The resource as one of a class of its own. Throws: invalid_handle, which names both kinds.
+  /// Throws: invalid_handle, which names both kinds, if the resource is no `Resource`.
   template <typename Resource>
   [[nodiscard]] Resource& as(const char* expected) const {
     if (auto* const found = dynamic_cast<Resource*>(resource)) return *found;
@@ -77,17 +74,16 @@ struct resource_object {
 [[nodiscard]] std::shared_ptr<resource_object> pool_object(device_ref device,
                                                            const mr::pool_options& options);
 
-/// The lock of an object that serves one call at a time.
-/// - A call within a call of the same thread, from a callback or the error handler, would wait for
-///   itself: lock() throws bad_argument.
-/// - In a child of fork() the calls of the parent's other threads never end, and HIP does not know
-///   the memory: lock() throws unsupported. The end of an object needs no lock.
+/// The lock of an object that serves one call at a time. lock() throws
+/// - bad_argument if the calling thread has the lock: a call from a callback or the error handler
+///   would wait for itself;
+/// - unsupported in a child of fork(): the calls of the parent's other threads never end there, and
+///   HIP does not know the memory. To destroy an object needs no lock.
 class call_mutex {
  public:
   void lock();
   [[nodiscard]] bool try_lock_for(std::chrono::milliseconds patience);
   void unlock() noexcept;
-  /// Returns whether the calling thread has locked it, in this process.
   [[nodiscard]] bool is_of_caller() const noexcept {
     return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id() &&
            !process_.is_of_parent();
@@ -113,7 +109,6 @@ struct buffer_object {
       : source{std::move(from)}, bytes{device, options} {}
 };
 
-/// An object of the library that serves any calls at a time.
 template <typename Owned, handle_kind Kind>
 struct shared_object {
   static constexpr handle_kind handle = Kind;
@@ -128,7 +123,6 @@ using budget_object = shared_object<memory_budget, handle_kind::budget>;
 using pressure_object = shared_object<pressure_subscription, handle_kind::pressure>;
 using evictable_object = shared_object<evictable, handle_kind::evictable>;
 
-/// An object of the library that serves one call at a time.
 template <typename Value, handle_kind Kind>
 struct locked_object {
   static constexpr handle_kind handle = Kind;
@@ -164,20 +158,19 @@ struct checkpoint_object {
   }
 };
 
-/// A memory_tag by its name, with the locks of the objects that carry it: these calls wait while it
+/// A memory_tag by its name, with the locks of the objects that carry it: their calls wait while it
 /// goes to sleep and wakes. Lives as long as the process.
 class named_tag {
  public:
   explicit named_tag(const std::string& name) : tag_{name} {}
 
-  /// The tag of that name, created if there is none. Throws: bad_argument for no name.
+  /// Creates the tag if there is none of that name. Throws: bad_argument for an empty name.
   [[nodiscard]] static named_tag& of(const std::string& name);
-  /// The tag of that name. Throws: bad_argument, which names all, if there is none.
+  /// Throws: bad_argument, which lists all tags, if there is none of that name.
   [[nodiscard]] static named_tag& find(const char* name);
 
   [[nodiscard]] const memory_tag& get() const noexcept { return tag_; }
 
-  /// Returns the object that `make` makes, which carries the tag.
   template <typename Make>
   [[nodiscard]] auto add(Make make) {
     const detail::callbacks_wait until_unlocked;
@@ -194,8 +187,9 @@ class named_tag {
     constexpr std::chrono::milliseconds patience{100};
     const detail::callbacks_wait until_unlocked;
     for (std::shared_ptr<call_mutex> busy;;) {
-      // Nothing is locked meanwhile: a callback of the call that has it may need the others. Short
-      // calls are waited for below, or objects that are always in use would keep this out.
+      // Waits for `busy` with nothing locked: a callback of the call that has it may need the other
+      // locks. Short calls are waited for below; otherwise objects that are always in use would
+      // keep this thread out.
       if (busy) const std::lock_guard passed{*busy};
       const std::lock_guard lock{mutex_};
       const auto objects = alive();
@@ -213,7 +207,6 @@ class named_tag {
 
  private:
   void forget_ended();
-  /// The locks of the objects.
   [[nodiscard]] std::vector<std::shared_ptr<call_mutex>> alive();
 
   const memory_tag tag_;
@@ -221,7 +214,6 @@ class named_tag {
   std::vector<std::weak_ptr<call_mutex>> objects_;
 };
 
-/// Returns the object of a handle. Throws: invalid_handle.
 template <typename Object>
 [[nodiscard]] std::shared_ptr<Object> find(const void* handle) {
   return std::static_pointer_cast<Object>(handle_table::shared().find(Object::handle, handle));
@@ -230,13 +222,11 @@ template <typename Object>
   return find<resource_object>(handle);
 }
 
-/// Runs `body` with the resource behind a handle.
 template <typename Body>
 hipvmm_status with_resource(const char* function, hipvmm_resource handle, Body body) noexcept {
   return guarded(function, [&] { body(*find(handle)); });
 }
 
-/// Runs `body` with the object behind a handle, while no other call uses it.
 template <typename Object, typename Body>
 hipvmm_status with_locked(const char* function, const void* handle, Body body) noexcept {
   return guarded(function, [&] {
@@ -256,35 +246,32 @@ void create(Handle* handle, const char* name, Make make) {
   *handle = static_cast<Handle>(handle_table::shared().insert(type::handle, std::move(object)));
 }
 
-/// The same as the whole call of `function`.
 template <typename Handle, typename Make>
 hipvmm_status create(const char* function, Handle* handle, const char* name, Make make) noexcept {
   return guarded(function, [&] { create(handle, name, make); });
 }
 
-/// Makes a handle stale. The object ends here, unless calls for it are under way or others need it.
 template <typename Object>
 void destroy(const void* handle) {
   static_cast<void>(handle_table::shared().take(Object::handle, handle));
 }
 
-/// Returns the device of a resource's memory; the current one if it belongs to none.
+/// The current device if the memory belongs to none.
 [[nodiscard]] inline device_ref device_of(const mr::memory_resource& resource) {
   const std::optional<device_ref> owner = resource.device();
   return owner ? *owner : device_ref::current();
 }
 
-/// Returns the device of that ordinal. Throws: std::invalid_argument unless it exists.
+/// Throws: std::invalid_argument if there is no such device.
 [[nodiscard]] inline device_ref device_of(int ordinal) {
   require_device(device_ref{ordinal});
   return device_ref{ordinal};
 }
 
-/// The resource in use for `device`. Throws: as mr::get_per_device_resource().
 [[nodiscard]] std::shared_ptr<resource_object> resource_of(device_ref device);
 
-/// A stream as the C interface has it. Null is the legacy default stream.
-/// Throws: bad_argument for a handle, which C converts to void* without a warning.
+/// Null is the legacy default stream. Throws: bad_argument for a handle of hipvmm, which C converts
+/// to void* without a warning.
 [[nodiscard]] inline stream_ref stream_of(void* stream) {
   if (handle_table::has_tag(stream))
     throw bad_argument{
@@ -293,8 +280,8 @@ void destroy(const void* handle) {
   return static_cast<ihipStream_t*>(stream);
 }
 
-/// Makes `device` current while `stream` is used, if that is a default stream: each device has its
-/// own, and a call means the object's. Does nothing for other streams, or without a device.
+/// Makes `device` current if `stream` is a default stream: each device has its own, and the
+/// object's is meant. Does nothing for other streams, or without a device.
 class default_stream_scope {
  public:
   default_stream_scope(std::optional<device_ref> device, void* stream) {
@@ -306,7 +293,7 @@ class default_stream_scope {
   std::optional<scoped_device> current_;
 };
 
-/// Rights of the C interface. Throw: bad_argument.
+/// Throws: bad_argument for an unknown right.
 [[nodiscard]] access_right right_of(hipvmm_right right);
 [[nodiscard]] hipvmm_right right_of(access_right right) noexcept;
 [[nodiscard]] access_list list_of(const hipvmm_access* access, std::size_t count);

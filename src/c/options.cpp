@@ -21,7 +21,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(spaces) - first + 1);
 }
 
-/// Calls `each` with the parts of `text` between separators.
 template <typename Each>
 void for_each_part(std::string_view text, char separator, Each each) {
   for (;;) {

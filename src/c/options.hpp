@@ -17,7 +17,6 @@
 // Options as text: "release_threshold=4GiB,maximum=80%".
 namespace hipvmm::c {
 
-/// An option's name and the function that sets it.
 struct option {
   std::string name;
   std::string allowed;  ///< the allowed values, in messages
@@ -25,10 +24,10 @@ struct option {
   std::function<void(std::string_view value)> set;
 };
 
-/// Sets the options that `text` names: "name=value" separated by commas, with optional spaces
-/// around each. `of` names their object in messages, such as "a pool".
-/// Throws: bad_argument, which names the option, the value and the nearest or the allowed ones, if
-/// a name is not in the table or comes twice, or a value is refused.
+/// Sets the options in `text`, with optional spaces around each name and value. `of` names their
+/// object in messages, such as "a pool". Throws: bad_argument, which names the option, the value
+/// and the nearest or the allowed ones, if a name is not in the table or comes twice, or a value is
+/// refused.
 void apply_options(const std::string& of, std::string_view text, const std::vector<option>& table);
 
 /// Whether `text` names an option, even if parts of it are invalid.
@@ -36,7 +35,7 @@ void apply_options(const std::string& of, std::string_view text, const std::vect
 
 // Parsers of values. Each throws std::invalid_argument or std::length_error for an invalid one.
 
-/// A number from 0 to 100, with a percent sign behind it.
+/// A number from 0 to 100 and a percent sign.
 [[nodiscard]] double percentage_value(std::string_view value);
 
 inline constexpr const char* size_allowed =
@@ -72,7 +71,6 @@ inline constexpr const char* right_allowed = "none, read or read_write";
 
 [[noreturn]] void refuse_value(const std::string& why);
 
-/// One of a few names.
 /// Throws: std::invalid_argument that names the nearest of them.
 template <typename Value>
 [[nodiscard]] Value choice_value(std::string_view value,
@@ -86,7 +84,6 @@ template <typename Value>
   refuse_value("it is none of the names" + (nearest.empty() ? "" : ", the nearest is " + nearest));
 }
 
-/// An option that takes one of a few names.
 template <typename Choice>
 [[nodiscard]] option choice_option(const char* name, Choice& to,
                                    std::vector<std::pair<std::string_view, Choice>> choices) {

@@ -20,7 +20,6 @@
 namespace hipvmm::c {
 namespace {
 
-/// Calls `body` with the resource behind a handle, which is a `Resource`.
 template <typename Resource, typename Body>
 hipvmm_status with_kind(const char* function, hipvmm_resource handle, const char* kind,
                         Body body) noexcept {
@@ -33,7 +32,6 @@ hipvmm_status with_pool(const char* function, hipvmm_resource pool, Body body) n
   return with_kind<mr::vmm_pool_resource>(function, pool, "pool", body);
 }
 
-/// The same with a pool, or one of the `Others`.
 template <typename... Others, typename Body>
 hipvmm_status with_pool_or(const char* function, hipvmm_resource pool, Body body) noexcept {
   return with_resource(function, pool, [&](const resource_object& object) {
@@ -46,7 +44,6 @@ hipvmm_status with_pool_or(const char* function, hipvmm_resource pool, Body body
   });
 }
 
-/// With a pool, an arena or blocks of one size.
 template <typename Body>
 hipvmm_status with_any_pool(const char* function, hipvmm_resource pool, Body body) noexcept {
   return with_pool_or<mr::arena_resource, mr::fixed_size_resource>(function, pool, body);

@@ -21,8 +21,8 @@ std::size_t alignment_of(std::size_t alignment) {
   return alignment == 0 ? mr::memory_resource::default_alignment : alignment;
 }
 
-/// The resources that the C interface has set for devices, which live as long as they are set.
-/// Never destroyed, because static objects that end last may still allocate.
+/// Resources live as long as they are set. Never destroyed, because static objects that end last
+/// may still allocate.
 struct device_resources {
   std::mutex mutex;
   std::map<int, std::shared_ptr<resource_object>> set;
@@ -34,7 +34,6 @@ struct device_resources {
   }
 };
 
-/// Sets the resource of `device`; null restores the initial one.
 void set_resource_of(device_ref device, std::shared_ptr<resource_object> resource) {
   device_resources& all = device_resources::shared();
   all.process.require_own();

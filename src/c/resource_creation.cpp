@@ -41,14 +41,12 @@ resource_pointer make(const char* kind, Args&&... args) {
                                            std::make_unique<Resource>(std::forward<Args>(args)...));
 }
 
-/// Makes an adaptor, which keeps `upstream` alive.
 template <typename Resource, typename... Args>
 resource_pointer adapt(const char* kind, const resource_pointer& upstream, Args&&... args) {
   return std::make_shared<resource_object>(
       kind, upstream, std::make_unique<Resource>(upstream->resource, std::forward<Args>(args)...));
 }
 
-/// Writes the handle of the resource that `make` makes over `upstream`, or null.
 template <typename Make>
 hipvmm_status create_on(const char* function, hipvmm_resource upstream, hipvmm_resource* resource,
                         Make make, const char* name = "resource") noexcept {
@@ -117,7 +115,7 @@ hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,
     const arena_options settings = arena_settings(device_of(*from->resource), options);
     auto made =
         adapt<mr::arena_resource>("arena", from, settings.maximum_bytes, settings.dumps_log);
-    // It allocates only on demand; memory that was freed stays.
+    // The arena allocates only on demand, and keeps memory that was freed.
     made->resource->deallocate_sync(made->resource->allocate_sync(settings.initial_bytes),
                                     settings.initial_bytes);
     return made;

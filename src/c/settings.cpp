@@ -27,8 +27,6 @@ using text = std::string_view;
 
 text text_of(const char* options) { return options == nullptr ? text{} : text{options}; }
 
-// Options of several tables.
-
 option shareable_option(handle_type& to) {
   return choice_option("shareable", to,
                        {{"none", handle_type::none}, {"posix_fd", handle_type::posix_fd}});
@@ -73,7 +71,6 @@ void add_reuse(std::vector<option>& table, mr::pool_reuse& to) {
   table.push_back(flag_option("reuse_internal_dependencies", to.allow_internal_dependencies));
 }
 
-/// A number up to `most`; `allowed` says which.
 template <typename Number>
 option number_option(const char* name, const char* allowed, Number& to, std::uint64_t most) {
   return {name, allowed,
@@ -143,7 +140,6 @@ std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
   return table;
 }
 
-/// The chunk_placement of a buffer, which two options set together.
 struct placement_choice {
   std::vector<device_ref> devices;
   std::size_t stripe_bytes = 0;
@@ -192,7 +188,6 @@ std::vector<option> buffer_table(growth_options& to, placement_choice& placement
   return table;
 }
 
-/// The defaults that HIPVMM_CONF sets.
 struct defaults {
   mr::pool_options pool;
   growth_options buffer;

@@ -18,13 +18,13 @@
 #include <hipvmm/vmm/idle/memory_pressure.hpp>
 #include "c/configured_budget.hpp"
 
-// The options of each kind of object, from their text; null is no text. Those of pools and buffers
-// begin with the environment variable HIPVMM_CONF, read each time:
+// The options of each kind of object, from their text; null counts as empty. Those of pools and
+// buffers begin with the environment variable HIPVMM_CONF, read each time:
 // "pool.maximum=80%,buffer.step_limit=64MiB". A mistake in it, about either, is an error for both.
 // All throw std::invalid_argument, as apply_options().
 namespace hipvmm::c {
 
-/// `unconfigured`: the defaults without either.
+/// `unconfigured`: the values of options that neither text has.
 [[nodiscard]] mr::pool_options pool_settings(device_ref device, const char* text,
                                              mr::pool_options unconfigured = {});
 [[nodiscard]] growth_options buffer_settings(device_ref device, const char* text);
@@ -50,30 +50,26 @@ struct fixed_size_options {
 };
 [[nodiscard]] fixed_size_options fixed_size_settings(device_ref device, const char* text);
 
-/// Exponents of the least and the greatest bin; both or none.
+/// Both or none.
 struct binning_options {
   std::optional<int> min_exponent;
   std::optional<int> max_exponent;
 };
 [[nodiscard]] binning_options binning_settings(const char* text);
 
-/// A resource with one option that is on or off.
 [[nodiscard]] bool flag_setting(const char* of, const char* name, const char* text);
-/// The option `alignment` of a limiting adaptor.
 [[nodiscard]] std::size_t alignment_setting(const char* text);
 
-/// The slots and their bytes too: as slot_arena for none.
+/// `slots` and `bytes_per_slot` may be missing: slot_arena refuses their values of 0.
 [[nodiscard]] slot_arena_options slot_settings(device_ref device, const char* text);
-/// Without a stream.
 [[nodiscard]] suspend_options suspend_settings(const char* text);
-/// Without a function.
 [[nodiscard]] evictable_options evictable_settings(const char* text);
 
 struct joining_settings {
   std::size_t limit;
   budget_options options;
 };
-/// Without a callback. The limit is all memory of the device unless it is named.
+/// The limit is all memory of the device unless it is named.
 [[nodiscard]] joining_settings budget_settings(device_ref device, const char* text);
 
 [[nodiscard]] pressure_options pressure_settings(device_ref device, const char* text);

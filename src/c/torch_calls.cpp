@@ -37,13 +37,13 @@ struct torch_pools {
   std::array<std::atomic<torch_pool*>, most_devices> made{};
   std::mutex mutex;
   std::atomic<bool> is_used{false};  // since the first pool was begun
-  // A child of fork() has none of the memory, and locks of threads that it lacks may be taken.
+  // A child of fork() has none of the memory, and threads that it lacks may hold the locks.
   std::atomic<bool> is_in_child{false};
   std::atomic<named_tag*> tag{nullptr};
 
   using numbered = std::array<torch_pools, 1 + most_tags>;
 
-  /// Those without a tag, then those of each number.
+  /// The first has no tag; the others have the number of theirs.
   static numbered& all() {
     static numbered& made = []() -> numbered& {
       auto& pools = *new numbered;
@@ -58,7 +58,6 @@ struct torch_pools {
   void leave() noexcept {
     if (is_used) is_in_child = true;
   }
-  /// Null: nothing was allocated on that device.
   [[nodiscard]] torch_pool* find(int device) const noexcept {
     if (is_in_child.load(std::memory_order_relaxed)) return nullptr;
     if (device < 0 || static_cast<std::size_t>(device) >= most_devices) return nullptr;
@@ -83,7 +82,8 @@ struct torch_pools {
     entry = std::make_unique<torch_pool>(owner, options).release();
     return *entry;
   }
-  /// Null: no pool's memory. PyTorch names no device when it records a stream.
+  /// Null for memory of no pool. Searches all devices, because PyTorch names none when it records a
+  /// stream.
   [[nodiscard]] torch_pool* owner_of(const void* pointer) {
     torch_pool* owner = nullptr;
     for_each([&](torch_pool& each) {
@@ -204,7 +204,7 @@ void hipvmm_torch_memory_fraction(double fraction, int device) {
     throw bad_argument{"hipvmm_torch_memory_fraction: the fraction " + std::to_string(fraction) +
                        " is not allowed; pass at least 0"};
   const double total = static_cast<double>(c::device_of(device).total_memory());
-  // Many times the memory is no limit, and is a size.
+  // The greatest factor only keeps the product within a size: it limits nothing.
   pools().get(device).set_limit(static_cast<std::size_t>(std::min(fraction, 1000.0) * total));
 }
 

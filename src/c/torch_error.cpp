@@ -13,14 +13,12 @@
 namespace hipvmm::c {
 namespace {
 
-/// c10::SourceLocation.
 struct torch_location {
   const char* function;
   const char* file;
   std::uint32_t line;
 };
-// c10::Error::Error(c10::SourceLocation, std::string message), which all releases of PyTorch 2
-// have.
+// c10::Error::Error(c10::SourceLocation, std::string message): all releases of PyTorch 2 have it.
 using constructor = void (*)(void* self, torch_location where, std::string message);
 constexpr const char* constructor_name =
     "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
@@ -29,7 +27,7 @@ constexpr const char* type_name = "_ZTIN3c1016OutOfMemoryErrorE";
 // c10::Error is 200 bytes in PyTorch 2.11 and OutOfMemoryError adds none.
 constexpr std::size_t room_for_error = 1024;
 
-/// Finds a symbol of PyTorch's libraries, which are loaded already unless this is no PyTorch.
+/// PyTorch has loaded its libraries already.
 void* find_in_torch(const char* symbol) noexcept {
   for (const char* const name :
        {"libc10.so", "libc10_cuda.so", "libc10_hip.so", "libtorch_cpu.so", "libtorch_python.so"}) {
@@ -52,9 +50,9 @@ Function as_function(void* symbol) noexcept {
 
 }  // namespace
 
-// PyTorch's headers are for one release and need its library to link with; this library is for all
-// releases. So the object is made as its compiler would: the base by its constructor, then the
-// derived class's table of virtual functions, whose first entry is the destructor.
+// Throws without PyTorch's headers, which are for one release and need its library to link with.
+// The object is made as a compiler would make it: the base by its constructor, then the derived
+// class's table of virtual functions, whose first entry is the destructor.
 void throw_torch_out_of_memory(const std::string& text) {
   const auto construct = as_function<constructor>(find_in_torch(constructor_name));
   auto* const table = static_cast<void**>(find_in_torch(table_name));

@@ -5,8 +5,8 @@
 
 namespace hipvmm::c {
 
-/// Throws PyTorch's own out-of-memory error with that text, if its library in this process has the
-/// necessary symbols: Python then sees torch.OutOfMemoryError. Returns otherwise.
+/// Throws PyTorch's own out-of-memory error, which is torch.OutOfMemoryError in Python. Returns if
+/// the process has no library of PyTorch with the necessary symbols.
 void throw_torch_out_of_memory(const std::string& text);
 
 }  // namespace hipvmm::c

@@ -37,7 +37,6 @@ bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
   return false;
 }
 
-// While the thread calls filters.
 using filtering = detail::thread_mark<struct filtering_kind>;
 
 mr::pool_options without_waits(mr::pool_options options) {
@@ -85,7 +84,7 @@ void torch_pool::require_below_limit(std::size_t bytes) const {
 }
 
 torch_pool::usage torch_pool::in_use() const noexcept {
-  // The smaller sums first: no allocation can end between the two readings that they lack.
+  // Reads the smaller sums first: a difference is then never negative.
   const std::uint64_t freed_bytes = deallocations_.bytes;
   const std::uint64_t freed = deallocations_.count;
   return {static_cast<std::size_t>(allocations_.bytes - freed_bytes), allocations_.count - freed};
@@ -131,7 +130,7 @@ void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
   const std::optional<graphs_id> taken = graphs_of(stream);
   const locked here{*this};
   retry_put_off();
-  // Another thread may have ended them meanwhile.
+  // Another thread may have ended the graphs meanwhile.
   if (!taken || find_pool_choice(*taken) == pool_choices_.end()) return nullptr;
   const auto owner = graphs_.find(*taken);
   void* const pointer =
@@ -163,7 +162,7 @@ bool torch_pool::deallocate_now(void* pointer, std::size_t bytes, stream_ref str
   const locked here{*this};
   const auto found = recorded_uses_.find(pointer);
   if (found != recorded_uses_.end()) return deallocate_recorded(found, bytes, stream);
-  // A stream that is being captured may not have it back before the capture has ended.
+  // A stream that is being captured may not get the memory before the capture has ended.
   if (!pool_choices_.empty()) return deallocate_after(pointer, bytes, stream, {});
   return pool_.try_deallocate(stream, pointer, bytes);
 }
@@ -216,7 +215,7 @@ bool torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref s
                    "memory that was freed before in a capture is freed again: nothing was done");
       return false;
     }
-    // Without memory for the entry it stays allocated, and is reported.
+    // If there is no memory for the entry, the block stays allocated, and is reported.
     deferred_frees_.push_back({pointer, bytes, stream, users});
     ++entries_;
     return true;

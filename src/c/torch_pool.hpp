@@ -24,17 +24,17 @@
 
 namespace hipvmm::c {
 
-/// PyTorch's allocator for one device, on a pool. Thread-safe.
-/// An allocation that is used in its own stream only, outside of captures, goes to the pool without
-/// a lock or a look-up of this class: PyTorch keeps its stream and its size.
+/// PyTorch's allocator for one device, on a pool. Thread-safe. An allocation that is used in its
+/// own stream only, outside of captures, goes to the pool without a lock or a look-up here, because
+/// PyTorch keeps its stream and size.
 class torch_pool {
  public:
   /// PyTorch's name of the graphs that share memory.
   using graphs_id = std::pair<unsigned long long, unsigned long long>;
   using stream_filter = std::function<bool(ihipStream_t*)>;
 
-  /// The pool does not delay a stream for another one's freed memory: it reuses only memory whose
-  /// work is done.
+  /// The pool does not delay a stream for memory that another one freed: it reuses only memory
+  /// whose work is done.
   torch_pool(device_ref device, const mr::pool_options& options);
   torch_pool& operator=(torch_pool&&) = delete;
 
@@ -42,7 +42,6 @@ class torch_pool {
   [[nodiscard]] std::size_t allocated() const noexcept { return in_use().bytes; }
   [[nodiscard]] std::size_t peak() const noexcept { return peak_; }
   [[nodiscard]] hipvmm_torch_statistics statistics() const noexcept;
-  /// Begins peak() and the peaks of the pool anew.
   void reset_peaks();
 
   /// Throws: as the pool; out_of_memory beyond set_limit().
@@ -52,12 +51,11 @@ class torch_pool {
   void record_stream(void* pointer, stream_ref stream);
   void erase_stream(void* pointer, stream_ref stream) noexcept;
 
-  /// As hipvmm_torch_begin_allocate_to_pool() and so on say. Throw: std::bad_alloc.
+  /// As the functions of torch.h. Throw: std::bad_alloc.
   void begin_graphs(graphs_id id, stream_filter filter);
   void end_graphs(graphs_id id) noexcept;
   void release_graphs(graphs_id id) noexcept;
 
-  /// Limits allocated() from now on, in bytes.
   void set_limit(std::size_t bytes) noexcept { limit_ = bytes; }
   void release_idle();
 
@@ -75,13 +73,12 @@ class torch_pool {
     graphs_id id;
     std::shared_ptr<const stream_filter> filter;  // null: all streams
   };
-  /// An allocation that PyTorch's own record of it is not enough for.
+  /// An allocation whose stream and size, as PyTorch keeps them, do not suffice to free it.
   struct recorded_use {
     graphs_map::iterator owner;  // end(): the pool
     std::vector<stream_ref> users;
   };
   using use_map = std::unordered_map<void*, recorded_use>;
-  /// A deallocation that waits for the end of a capture.
   struct deferred_free {
     void* pointer;
     std::size_t bytes;
@@ -89,7 +86,7 @@ class torch_pool {
     std::vector<stream_ref> users;
   };
 
-  /// The lock. Callbacks run behind it, because they may allocate and deallocate.
+  /// A lock; the library's callbacks run after its end, because they may allocate and deallocate.
   class locked {
    public:
     explicit locked(torch_pool& of) : lock_{of.mutex_} {}
@@ -99,7 +96,7 @@ class torch_pool {
     const std::lock_guard<std::mutex> lock_;
   };
 
-  /// Sums that only grow: the current use is the difference of two, and each call changes one.
+  /// Sums that only grow, so that each call changes one; the current use is the difference of two.
   struct sums {
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<std::uint64_t> count{0};
@@ -144,7 +141,7 @@ class torch_pool {
   std::atomic<std::uint64_t> refusals_{0};
   std::atomic<std::size_t> limit_{no_limit};
 
-  // How many of the members below have entries: none, nearly always.
+  // The number of entries in the members below, nearly always 0.
   std::atomic<std::size_t> entries_{0};
   std::mutex mutex_;
   graphs_map graphs_;

@@ -41,7 +41,7 @@ void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
   try {
     prefetch_async(stream, pointer, bytes, device);
   } catch (const std::invalid_argument&) {
-    // No managed memory: programs prefetch memory of any resource.
+    // Not managed memory: programs prefetch memory of any resource.
   }
 }
 
@@ -99,8 +99,8 @@ device_memory_resource* get_per_device_resource(cuda_device_id device) {
 }
 
 device_memory_resource* set_per_device_resource(cuda_device_id device, memory_resource* resource) {
-  // Made first, because nothing may fail behind the change; another thread may change it in
-  // between.
+  // Makes a wrapper of the present one first, because nothing may fail after the change. Another
+  // thread may change the resource in between.
   with_hipmm_interface(hipvmm::detail::resource_set_for(device));
   return with_hipmm_interface(set_with_interface(device, resource));
 }

@@ -41,7 +41,6 @@ class viz_json {
   char close_;
 };
 
-/// Requested bytes, by the address of the allocation.
 using requested_sizes = std::map<std::uintptr_t, std::size_t>;
 
 const char* viz_state(mr::block_use use) {
@@ -94,7 +93,6 @@ bool is_in(const mr::pool_snapshot::segment& one, std::uintptr_t address) {
   return address - one.address < one.bytes;
 }
 
-/// Returns whether the viewer can show the event together with the snapshot.
 bool belongs_to(const memory_event& event, const mr::pool_snapshot& pool) {
   if (event.time_ns > pool.time_ns || event.device != pool.device) return false;
   if (event.source == memory_event_source::mapping)

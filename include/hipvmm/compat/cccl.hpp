@@ -72,8 +72,6 @@ namespace mr {
 /// both. Copies are handles of the same resource and equal.
 /// - Made of a pointer, it does not own the resource; made of a std::shared_ptr, it shares it.
 /// - Its thread rules, exceptions and alignments are the resource's.
-/// - allocate_sync() and deallocate_sync(), before CCCL 3.1 allocate() and deallocate() without a
-///   stream, are the resource's functions of that name.
 template <typename... Properties>
 class cccl_resource {
  public:
@@ -107,7 +105,7 @@ class cccl_resource {
     resource_->deallocate_sync(pointer, bytes, alignment);
   }
 
-  // The same by the names before CCCL 3.1.
+  // The same by the names before CCCL 3.1, which had no suffix for calls without a stream.
   [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment,
                                      cuda::stream_ref stream) {
     return allocate(stream, bytes, alignment);
@@ -131,10 +129,8 @@ class cccl_resource {
     deallocate_sync(pointer, bytes, alignment);
   }
 
-  /// Never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return resource_.get(); }
 
-  /// Returns whether memory allocated by either may be deallocated by the other.
   friend bool operator==(const cccl_resource& a, const cccl_resource& b) noexcept {
     return a.resource_->is_equal(*b.resource_);
   }
@@ -164,9 +160,8 @@ class cccl_resource {
 /// A resource of CCCL as one of hipvmm. `Resource` satisfies cuda::mr::resource, before CCCL 3.1
 /// async_resource; its properties say whether the host and the device may use the memory. It is
 /// stored by value: pass a cuda::mr::resource_ref to refer to an existing one.
-/// - Calls are made with the given device current.
-/// - Alignments are passed on; many resources of CCCL refuse more than 256. Their exceptions
-///   propagate.
+/// - Calls are made with the given device current, and their exceptions propagate.
+/// - Alignments are passed on; many resources of CCCL refuse more than 256.
 template <typename Resource>
 class from_cccl_resource : public foreign_resource {
  public:

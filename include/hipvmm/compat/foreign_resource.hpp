@@ -17,8 +17,8 @@ enum class foreign_reach {
   host,             ///< host code only
 };
 
-/// Base of resources whose memory is another library's: a class derived from it overrides the two
-/// functions that call that library, and gets the rules of memory_resource from here.
+/// Base of resources whose memory is another library's. A derived class overrides the two functions
+/// that call that library; this class keeps the rules of memory_resource.
 /// - Each call is made with the resource's device current, if it has one.
 /// - An address that is nullptr or not aligned as requested is an error, never returned.
 /// - allocate_sync() allocates in the null stream and waits for that stream.

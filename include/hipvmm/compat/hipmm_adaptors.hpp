@@ -179,7 +179,6 @@ class owning_wrapper final
   [[nodiscard]] Resource& wrapped() const noexcept { return base::wrapped().wrapped(); }
 };
 
-/// Makes an owning_wrapper of a new Resource<Upstreams...> over `upstreams`, or over one.
 template <template <typename...> class Resource, typename... Upstreams, typename... Args>
 [[nodiscard]] auto make_owning_wrapper(std::tuple<std::shared_ptr<Upstreams>...> upstreams,
                                        Args&&... args) {

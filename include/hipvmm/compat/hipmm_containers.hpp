@@ -15,7 +15,6 @@
 // of <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-/// A hipvmm container with its constructors.
 template <typename Container>
 class container_of : public Container {
  public:
@@ -65,8 +64,7 @@ class device_scalar : public container_of<hipvmm::device_scalar<T>> {
 /// not moved. Throws: as hipvmm::prefetch_async for other failures.
 void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
               cuda_stream_view stream);
-/// Prefetches the elements of a container or span. The first parameter exists for hipMM and is not
-/// used.
+/// The same for a container or span. The first template parameter is hipMM's, and not used.
 template <typename = void, typename Elements>
 void prefetch(const Elements& elements, cuda_device_id device, cuda_stream_view stream) {
   prefetch(elements.data(), elements.size() * sizeof(*elements.data()), device, stream);

@@ -50,8 +50,7 @@ inline const cuda_stream_view cuda_stream_default{};
 inline const cuda_stream_view cuda_stream_legacy{};
 inline const cuda_stream_view cuda_stream_per_thread{stream_ref::per_thread_default()};
 
-/// A stream with hipMM's names. As in hipMM, it waits for the null stream unless constructed
-/// otherwise.
+/// A stream; as in hipMM, it waits for the null stream unless constructed otherwise.
 class cuda_stream {
  public:
   enum class flags { sync_default, non_blocking };
@@ -61,7 +60,6 @@ class cuda_stream {
   [[nodiscard]] static constexpr stream_kind kind(flags chosen) noexcept {
     return chosen == flags::sync_default ? stream_kind::blocking : stream_kind::non_blocking;
   }
-  /// False when moved from.
   [[nodiscard]] bool is_valid() const noexcept { return !stream_.empty(); }
   [[nodiscard]] ihipStream_t* value() const noexcept { return stream_.get(); }
   explicit operator ihipStream_t*() const noexcept { return value(); }
@@ -82,7 +80,6 @@ class cuda_stream {
   stream stream_;
 };
 
-/// A stream_pool with hipMM's names.
 class cuda_stream_pool {
  public:
   static constexpr std::size_t default_size = stream_pool::default_size;
@@ -112,8 +109,7 @@ inline constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT = alignof(std::max_align
   return is_pow2(alignment);
 }
 using hipvmm::align_down;
-/// Returns the smallest multiple of `alignment`, a power of two, that is not below `value`; wraps
-/// around when `value` is too large.
+/// The smallest multiple of `alignment`, a power of two, from `value` on; wraps around at the end.
 [[nodiscard]] constexpr std::size_t align_up(std::size_t value, std::size_t alignment) noexcept {
   return align_down(value + alignment - 1, alignment);
 }

@@ -22,15 +22,14 @@ using cuda_error = hip_error;
 
 namespace detail {
 
-/// Checks the result of a HIP call. `call` names the call, a string with static storage.
-/// Throws: hip_error unless `code`, a hipError_t, is success; HIP's last error is cleared then.
+/// Throws hip_error unless `code`, a hipError_t, is success, and clears HIP's last error then.
+/// `call` names the call, a string with static storage.
 void require_success(int code, const char* call, const char* file, unsigned line);
-/// Checks as require_success() a call that allocates `bytes` of the current device's memory.
-/// Throws: also out_of_memory, if HIP reports that.
+/// The same for a call that allocates `bytes` of the current device's memory: throws out_of_memory
+/// if HIP reports that.
 void require_allocation(int code, const char* call, const char* file, unsigned line,
                         std::size_t bytes = 0);
 
-/// Checks as require_success(), but throws `Exception`, constructed from a text.
 template <typename Exception>
 void require_success_as(int code, const char* call, const char* file, unsigned line) {
   try {
@@ -48,8 +47,7 @@ template <typename Exception = logic_error>
 }  // namespace detail
 }  // namespace hipvmm::hipmm
 
-// hipMM's macros, in all their forms. When the last argument is a type, it is the exception to
-// throw.
+// hipMM's macros, in all their forms. A type as last argument is the exception to throw.
 #ifndef RMM_CUDA_TRY
 #define HIPVMM_HIPMM_THIRD(first, second, third, ...) third
 #define HIPVMM_HIPMM_FOURTH(first, second, third, fourth, ...) fourth
@@ -63,7 +61,7 @@ template <typename Exception = logic_error>
   ::hipvmm::hipmm::detail::require_success_as<exception>(static_cast<int>(call), #call, __FILE__, \
                                                          __LINE__)
 
-/// Checks as RMM_CUDA_TRY a call that allocates; a second argument is the number of bytes. Throws
+/// RMM_CUDA_TRY for a call that allocates; a second argument is the number of bytes. Throws
 /// out_of_memory when memory is lacking, else hip_error; hipMM throws bad_alloc then.
 #define RMM_CUDA_TRY_ALLOC(...)                                                     \
   HIPVMM_HIPMM_THIRD(__VA_ARGS__, HIPVMM_HIPMM_TRY_BYTES, HIPVMM_HIPMM_TRY_ALLOC, ) \
@@ -89,7 +87,6 @@ template <typename Exception = logic_error>
 #define HIPVMM_HIPMM_EXPECTS_AS(condition, reason, exception) \
   ((condition) ? static_cast<void>(0) : RMM_FAIL(reason, exception))
 
-/// Throws logic_error with `reason`, its first argument.
 #define RMM_FAIL(...) \
   HIPVMM_HIPMM_THIRD(__VA_ARGS__, HIPVMM_HIPMM_FAIL_AS, HIPVMM_HIPMM_FAIL, )(__VA_ARGS__)
 #define HIPVMM_HIPMM_FAIL(reason) HIPVMM_HIPMM_FAIL_AS(reason, ::hipvmm::hipmm::logic_error)

@@ -35,7 +35,6 @@ class adaptor_of : public resource_of<Resource> {
   hipvmm::mr::memory_resource* upstream_;
 };
 
-/// True for a resource that has an upstream.
 template <typename Resource, typename = void>
 inline constexpr bool is_resource_adaptor = false;
 template <typename Resource>
@@ -62,9 +61,8 @@ class pool_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource>
 template <typename Upstream, typename... Rest>
 pool_memory_resource(Upstream*, Rest&&...) -> pool_memory_resource<Upstream>;
 
-/// A vmm_pool_resource on its upstream's device. Differs from hipMM's: it allocates no memory from
-/// the upstream, but maps memory of the device, remaps it as necessary, and releases it to the
-/// device.
+/// A vmm_pool_resource on its upstream's device. Differs from hipMM's: its memory does not come
+/// from the upstream; it maps memory of the device, remaps it as necessary, and releases it.
 template <>
 class pool_memory_resource<cuda_memory_resource> final
     : public resource_of<hipvmm::mr::vmm_pool_resource> {

@@ -10,11 +10,10 @@
 // hipMM's references to resources; part of <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-/// A reference to a resource, which it does not own; converts to a pointer to a resource.
-/// Never empty. Differs from hipMM's, which are NVIDIA's:
+/// A reference to a resource, which it does not own; converts to a pointer to a resource. Never
+/// empty. Differs from hipMM's, which are NVIDIA's:
 /// - it refers to hipvmm resources only;
-/// - one type serves for all of them: query the resource for its properties (is_host_accessible()),
-///   not the type.
+/// - one type serves for all: query the resource for its properties, as by is_host_accessible().
 class device_async_resource_ref {
   using resource = hipvmm::mr::memory_resource;
   template <typename Resource>
@@ -29,7 +28,6 @@ class device_async_resource_ref {
   // NOLINTNEXTLINE(google-explicit-constructor): all of hipvmm takes pointers
   operator resource*() const noexcept { return resource_; }
 
-  /// As memory_resource::allocate() and deallocate().
   [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment,
                                      cuda_stream_view stream) const {
     return resource_->allocate(stream, bytes, alignment);
@@ -53,7 +51,6 @@ class device_async_resource_ref {
                   std::size_t alignment = resource::default_alignment) const noexcept {
     resource_->deallocate(stream, pointer, bytes, alignment);
   }
-  /// As memory_resource::allocate_sync() and deallocate_sync().
   [[nodiscard]] void* allocate_sync(std::size_t bytes,
                                     std::size_t alignment = resource::default_alignment) const {
     return resource_->allocate_sync(bytes, alignment);
@@ -71,8 +68,7 @@ class device_async_resource_ref {
     resource_->deallocate_sync(pointer, bytes, alignment);
   }
 
-  /// Returns whether memory allocated by either may be deallocated by the other. A pointer is
-  /// compared as the resource it points to.
+  /// As is_equal(). A pointer is compared as the resource it points to.
   friend bool operator==(device_async_resource_ref a, device_async_resource_ref b) noexcept {
     return are_equal(a.resource_, b.resource_);
   }

@@ -43,8 +43,7 @@ class device_memory_resource : public hipvmm::mr::memory_resource {
   void deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream = {}) noexcept {
     memory_resource::deallocate(stream, pointer, bytes);
   }
-  /// Allocates at a multiple of `alignment`, in the null stream. Throws: as
-  /// memory_resource::allocate.
+  /// Allocates at a multiple of `alignment`, in the null stream. Throws: as above.
   void* allocate(std::size_t bytes, std::size_t alignment) {
     return memory_resource::allocate(cuda_stream_legacy, bytes, alignment);
   }
@@ -115,8 +114,7 @@ class forwarding_resource : public device_memory_resource {
   [[nodiscard]] bool do_is_host_accessible() const noexcept final;
 };
 
-/// Such a resource that contains the hipvmm resource; wrapped() returns that with its whole
-/// interface.
+/// A forwarding_resource that contains its target; wrapped() has the target's whole interface.
 template <typename Resource>
 class resource_of : public forwarding_resource {
  public:

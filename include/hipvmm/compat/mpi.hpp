@@ -143,7 +143,7 @@ class mpi_communicator final : public communicator {
     bool is_copying = false;
     void* target = nullptr;
   };
-  /// The pieces of a direction, peer by peer.
+  /// The pieces that are sent, or those that are received.
   struct lane {
     std::vector<std::pair<int, std::pair<std::byte*, std::size_t>>> left;  // the next one is last
     std::deque<staging_buffer*> busy;
@@ -194,8 +194,8 @@ class mpi_communicator final : public communicator {
     }
   }
 
-  /// The pieces by the distance of ranks, which is the same in both directions: the first two ranks
-  /// in this order find each other, so that few buffers suffice.
+  /// Sorts pieces by the distance to their rank. Both ends of a message see the same distance, so
+  /// they reach it in the same order, and few buffers suffice.
   template <typename Piece>
   lane lane_of(std::vector<Piece> pieces, int sign) {
     const auto distance = [&](const Piece& each) {
@@ -308,7 +308,7 @@ class mpi_communicator final : public communicator {
       received.busy.pop_front();
       any = true;
     }
-    // The previous contents of a buffer, from an earlier call too, are copied before it gets more.
+    // A buffer is used again only after the copy of its last contents, perhaps an earlier call's.
     while (!received.left.empty() && !free.empty() && free.back()->copied.is_done()) {
       staging_buffer& buffer = *free.back();
       const piece next = take_piece(received);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The messages of compat/mpi.hpp: nonblocking, polled with a limit, with errors that name the rank;
-// and whether MPI takes device memory.
+// The messages of compat/mpi.hpp, and whether MPI takes device memory.
 #include <mpi.h>
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -72,12 +71,11 @@ inline void require_ranks(const char* who, MPI_Comm ranks) {
                                 "as MPI_Intercomm_merge makes"};
 }
 
-/// Part of an object that uses MPI: knows whether MPI may still be called.
 class mpi_lifetime {
  public:
-  /// The reason why MPI must not be called for the object any more; nullptr if it may. MPI ends a
-  /// process that calls it after MPI_Finalize, and a child of fork() shares the memory by which its
-  /// parent communicates.
+  /// Returns why MPI must not be called for the object; nullptr if it may. MPI ends a process that
+  /// calls it after MPI_Finalize, and a child of fork() shares the memory by which its parent
+  /// communicates.
   [[nodiscard]] const char* end() const noexcept {
     if (::getpid() != made_in_)
       return "this is a child of fork(), and must not call MPI; use it in the parent";
@@ -90,7 +88,6 @@ class mpi_lifetime {
   ::pid_t made_in_ = ::getpid();
 };
 
-/// A message under way.
 struct mpi_message {
   MPI_Request request = MPI_REQUEST_NULL;
   int rank = 0;
@@ -101,11 +98,13 @@ struct mpi_message {
 enum class mpi_function { all_gather, all_to_all, transfer };
 
 /// A duplicate of an MPI communicator, whose errors are returned, and the messages of one call at a
-/// time. A message's tag has the number of the call and its function, so that a rank that calls
-/// another function is found. A rank that fails sends a note to all others, which then fail too. In
-/// rounds a rank may wait for one that waits for another. After half of the limit it asks that rank
-/// for the rank that it waits for, then asks this one, and so on; a rank that does not answer is
-/// late. A rank only waits for earlier rounds, so the chain ends.
+/// time, nonblocking and polled.
+/// - A message's tag has the number of the call and its function, so that a rank that calls another
+///   function is found.
+/// - A rank that fails sends a note to all others, which then fail too.
+/// - In rounds a rank may wait for one that waits for another. After half of the limit it asks the
+///   first for the rank that it waits for, then asks that one, and so on. A rank that does not
+///   answer is late. The chain ends, because a rank waits only for ranks in earlier rounds.
 class mpi_link {
  public:
   /// Collective. Throws: rank_error.
@@ -134,7 +133,7 @@ class mpi_link {
     tag_ = sequence_ * functions + static_cast<int>(which);
   }
 
-  /// This rank cannot do its part of the call: it and the others throw rank_error from then on.
+  /// This rank cannot do its part: it and the others throw rank_error from then on.
   void give_up(const std::string& reason) {
     note_failure({rank_failure::lost, rank_,
                   std::string{name_of(function_)} + ": " + name_ranks({rank_}) +
@@ -165,7 +164,7 @@ class mpi_link {
             "MPI_Isend");
     return result;
   }
-  /// Adds the messages of pieces of at most piece_bytes; of no bytes, one.
+  /// Posts pieces of at most piece_bytes, or one empty message for 0 bytes.
   void post(std::vector<mpi_message>& messages, int rank, std::byte* data, std::size_t bytes,
             bool is_received) {
     std::size_t begin = 0;
@@ -178,7 +177,7 @@ class mpi_link {
     } while (begin < bytes);
   }
 
-  /// Returns whether the message is done; not asked again then.
+  /// Returns whether the message is done. Pre: no earlier call returned true.
   bool is_done(mpi_message& message) {
     int done = 0;
     MPI_Status status;
@@ -250,7 +249,6 @@ class mpi_link {
   static constexpr int question_tag = note_tag + 1;
   static constexpr int answer_tag = note_tag + 2;
 
-  /// The note of a failed rank to the others.
   struct failure_note {
     int reason = 0;
     int rank = 0;
@@ -325,7 +323,7 @@ class mpi_link {
     tell(rank, question_tag, {tag_, -1});
     return rank;
   }
-  /// Of the same call in their order, and of another function.
+  /// Throws if a rank is in the same call by number, but in another function.
   void require_same_function(int rank, int tag) {
     if (tag != tag_ && tag / functions == sequence_)
       refuse(rank, std::string{"called "} + name_of(static_cast<mpi_function>(tag % functions)) +

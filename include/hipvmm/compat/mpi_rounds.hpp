@@ -15,7 +15,7 @@
 
 namespace hipvmm::detail {
 
-/// From so many ranks on, collectives go in rounds. The same on all ranks; tests lower it.
+/// From so many ranks on, collectives go in rounds. Equal on all ranks; tests lower it.
 inline std::atomic<int> mpi_rounds_from{64};
 
 /// One all_gather() or all_to_all() on one rank. The number of its messages is P - 1 each way, or,
@@ -72,7 +72,6 @@ class mpi_collective {
   void copy(void* to, const void* from) const {
     if (bytes_ != 0) std::memcpy(to, from, bytes_);
   }
-  /// A piece from the memory of the caller, and back.
   void put(std::size_t index, const void* mine, std::size_t piece) {
     if (bytes_ != 0)
       std::memcpy(at(index), static_cast<const std::byte*>(mine) + piece * bytes_, bytes_);
@@ -82,7 +81,6 @@ class mpi_collective {
       std::memcpy(static_cast<std::byte*>(theirs) + piece * bytes_, at(index), bytes_);
   }
 
-  /// Runs `action`, which posts messages and waits for them.
   template <typename Action>
   void with_messages(Action action) {
     try {

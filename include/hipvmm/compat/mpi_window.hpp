@@ -24,7 +24,6 @@
 
 namespace hipvmm {
 
-/// The source of the answer whether MPI takes addresses of device memory.
 enum class mpi_device_windows {
   ask,      ///< as MPI says: MPIX_Query_cuda_support, MPIX_Query_rocm_support
   assumed,  ///< yes, for any answer of MPI; if it does not take them, it ends the process
@@ -74,12 +73,11 @@ class mpi_window final : public library_registrar {
     MPI_Comm_free(&ranks_);
   }
 
-  /// For MPI_Put, MPI_Get, MPI_Win_lock and so on.
   [[nodiscard]] MPI_Win get() const noexcept { return window_; }
 
-  /// Collective: every rank learns the attached memory of all ranks, and the address that each
-  /// passes as its base, such as data() of its vector. Call it after growth, before others use the
-  /// new memory; and before memory shrinks, when no rank uses it any more.
+  /// Collective: every rank learns the attached memory of all ranks, and the base that each passes,
+  /// such as data() of its vector. Call it after growth, before others use the new memory; and
+  /// before memory shrinks, when no rank uses it any more.
   /// Throws: std::runtime_error with MPI's text; std::logic_error after MPI_Finalize and in a child
   /// of fork(); std::bad_alloc, and on the other ranks rank_error of remote. All ranks then keep
   /// the previous state.

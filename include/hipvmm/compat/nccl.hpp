@@ -195,7 +195,7 @@ class nccl_communicator final : public communicator {
     failure_.remember(error);
     throw rank_error{error};
   }
-  /// A call that fails by half leaves the ranks out of step.
+  /// Keeps a failure for later calls: a call that fails in part leaves the ranks out of step.
   template <typename Action>
   void guarded(Action action) {
     try {
@@ -232,7 +232,6 @@ class nccl_communicator final : public communicator {
     fail(rank_failure::lost, std::string{call} + " failed: " + text_of(result) +
                                  "; call ncclCommAbort on all ranks and make another communicator");
   }
-  /// Waits until `is_done`, while NCCL has no error.
   template <typename IsDone>
   void wait_until(IsDone is_done) {
     detail::rank_wait wait{limit_};
@@ -259,7 +258,7 @@ class nccl_communicator final : public communicator {
                   detail::nccl_stream{stream}),
          "ncclRecv");
   }
-  /// In a group, which must be ended even after a failure.
+  /// Keeps the first failure for group(), because a group must be ended even after one.
   void note(ncclResult_t result, const char* call) noexcept {
     if (result == ncclSuccess || result == detail::nccl_in_progress || failed_call_ != nullptr)
       return;
@@ -280,7 +279,6 @@ class nccl_communicator final : public communicator {
   [[nodiscard]] std::unique_lock<std::mutex> lock() const {
     return lock_ ? lock_() : std::unique_lock<std::mutex>{};
   }
-  /// The state of NCCL's work for the communicator.
   [[nodiscard]] ncclResult_t state() {
     const auto held = lock();
     ncclResult_t result = ncclSuccess;
@@ -288,7 +286,6 @@ class nccl_communicator final : public communicator {
     return call == ncclSuccess ? result : call;
   }
 
-  /// Of `bytes` bytes each, on the device.
   void gather(const void* from, void* to, std::size_t bytes, stream_ref stream) {
     auto held = lock();
     const ncclResult_t result =
@@ -296,10 +293,10 @@ class nccl_communicator final : public communicator {
     held = {};
     require(result, "ncclAllGather");
   }
-  /// Exchanges `sent` blocks of `mine`, of `bytes` each, by `move` on the device, for a block of
-  /// every rank. Long ones go in pieces, because the buffers never grow: to free the old ones, CUDA
-  /// waits for devices with a lock that a launch needs, and a device may already wait for this
-  /// rank.
+  /// Copies `sent` blocks of `bytes` bytes from `mine` to the device, lets `move` exchange them
+  /// there, and copies a block of every rank to `theirs`. Long blocks go in pieces, because the
+  /// buffers never grow: to free old ones, CUDA waits for devices with a lock that a launch needs,
+  /// and a device may already wait for this rank.
   template <typename Move>
   void collect(const void* mine, std::size_t sent, void* theirs, std::size_t bytes, Move move) {
     guarded([&] {
@@ -318,12 +315,12 @@ class nccl_communicator final : public communicator {
       }
     });
   }
-  /// The first half: copies the bytes of on_host_ to the device, and waits for no rank.
+  /// Copies the bytes of on_host_ to the device, and waits for no rank.
   void put(std::size_t bytes) {
     const scoped_device scope{device_};
     copy_async(*stream_, on_device_.get(), on_host_.data(), bytes);
   }
-  /// Moves the bytes that put() brought, and returns those received, in on_host_.
+  /// Exchanges the bytes of put(), and returns those received, in on_host_.
   template <typename Move>
   const std::byte* get(std::size_t sent, std::size_t received, Move move) {
     const scoped_device scope{device_};

@@ -48,10 +48,9 @@ namespace hipvmm {
 ///   remove_communicator(), then ncclCommAbort.
 class nccl_registration final : public library_registrar {
  public:
-  /// For chunks of such options.
   /// Throws: unsupported if NCCL is older than 2.19, at run time or when this was compiled, or if
-  /// chunks cannot be exported: NCCL passes them to other processes by a handle, and on NVIDIA only
-  /// exportable chunks are accessible to network cards (gpuDirectRDMACapable).
+  /// `chunks` cannot be exported: NCCL passes them to other processes by a handle, and on NVIDIA
+  /// only exportable chunks are accessible to network cards (gpuDirectRDMACapable).
   explicit nccl_registration(const region_options& chunks) {
     if (const ncclResult_t result = ncclGetVersion(&version_); result != ncclSuccess)
       throw_failed("ncclGetVersion", result, nullptr);
@@ -143,7 +142,6 @@ class nccl_registration final : public library_registrar {
   }
 #endif
 
-  /// For calls of NCCL on the communicators, see above.
   [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock{mutex()}; }
   /// Registrations of all communicators now: of chunks, ranges and windows.
   [[nodiscard]] std::size_t count() const {
@@ -196,8 +194,8 @@ class nccl_registration final : public library_registrar {
   }
   static constexpr const char* earlier = "an earlier call";
 
-  /// The final result of a call, which a nonblocking communicator continues after it returned. In
-  /// progress: it has not ended within the limit.
+  /// The final result of a call, which a nonblocking communicator continues after it returned;
+  /// nccl_in_progress if it has not ended within the limit.
   static ncclResult_t result_of(rank& with, ncclResult_t returned) noexcept {
     detail::rank_wait wait{with.limit};
     while (returned == detail::nccl_in_progress) {
@@ -216,12 +214,10 @@ class nccl_registration final : public library_registrar {
     return std::any_of(ranks_.begin(), ranks_.end(),
                        [ranks](const rank& each) { return each.communicator == ranks; });
   }
-  /// Pre: it was added.
   [[nodiscard]] rank& rank_of(ncclComm_t ranks) noexcept {
     return *std::find_if(ranks_.begin(), ranks_.end(),
                          [ranks](const rank& each) { return each.communicator == ranks; });
   }
-  /// The communicator with which all of it can be registered.
   [[nodiscard]] rank& require_mapped(ncclComm_t ranks, void* address, std::size_t bytes) {
     if (!is_added(ranks))
       throw std::invalid_argument{
@@ -244,7 +240,7 @@ class nccl_registration final : public library_registrar {
     if (with.is_stuck)
       throw rank_error{rank_failure::timeout, -1,
                        std::string{name} + ": " + timeout_text(earlier, with.limit)};
-    // NCCL may write it after the wait has ended.
+    // On the heap, because NCCL may write it after the wait has ended.
     auto made = std::make_unique<void*>(nullptr);
     entries_.push_back({with.communicator, static_cast<char*>(address), bytes, is_window});
     const ncclResult_t result = result_of(with, call(made.get()));

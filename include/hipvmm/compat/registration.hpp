@@ -21,16 +21,13 @@ struct registered_bytes {
   std::size_t chunk;  ///< position of the chunk in the list that was cut
 };
 
-/// Cuts [address, address + bytes) at the borders of `chunks`, which are in the order of their
-/// addresses: communication libraries take no access that reaches from one registration into the
-/// next.
-/// Throws: std::out_of_range if not all of it is in `chunks`; the text names the first byte that
-/// is not.
+/// Cuts [address, address + bytes) at the borders of `chunks`, which are in the order of addresses:
+/// communication libraries take no access that reaches from one registration into the next. Throws:
+/// std::out_of_range that names the first byte that is in no chunk.
 [[nodiscard]] std::vector<registered_bytes> cut_by_chunk(
     const std::vector<registered_bytes>& chunks, std::uint64_t address, std::size_t bytes);
 
-/// Base of the registrars of compat/mpi_window.hpp, compat/ucx.hpp and
-/// compat/nccl_registration.hpp: the present mappings, under a lock.
+/// Base of mpi_window, ucx_registration and nccl_registration: the present mappings, under a lock.
 class library_registrar : public memory_registrar {
  public:
   void add(const mapped_memory& memory) final;
@@ -38,7 +35,6 @@ class library_registrar : public memory_registrar {
 
   /// The registered memory, in the order of addresses. Any thread may call it.
   [[nodiscard]] std::vector<mapped_memory> memory() const;
-  /// The same with the addresses as numbers.
   [[nodiscard]] std::vector<registered_bytes> chunks() const;
 
  protected:
@@ -47,15 +43,13 @@ class library_registrar : public memory_registrar {
   [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
   /// By address. Under mutex().
   [[nodiscard]] const std::map<void*, mapped_memory>& known() const noexcept { return known_; }
-  /// Throws: unsupported, in the words of `who`, if device memory is not host memory to a library
-  /// that needs it (only the host provider's is) and `takes_device_memory` is false; `remedy` is
-  /// the advice of the message.
+  /// Pre: `takes_device_memory` says whether the library registers memory of the device. Throws:
+  /// unsupported, with `who` and the advice `remedy`, if it does not and that memory is not host
+  /// memory, as only the host provider's is.
   static void require_reach(const char* who, device_ref device, bool takes_device_memory,
                             const std::string& remedy);
-  /// Throws: unsupported if chunks of `options` cannot be exported, neither as posix_fd nor as
-  /// fabric.
+  /// Throws: unsupported if `options` allow export of chunks neither as posix_fd nor as fabric.
   static void require_exportable(const char* who, const region_options& options);
-  /// Reports to the error handler.
   static void warn(const char* subject, const std::string& sentence) noexcept;
 
  private:

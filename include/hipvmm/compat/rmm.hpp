@@ -2,9 +2,9 @@
 #pragma once
 
 // Resources of hipvmm as those of RMM or hipMM and the reverse, for programs that keep RMM. (In
-// place of RMM: <hipvmm/compat/hipmm.hpp>.) Needs RMM's headers, 24.04 or newer, or hipMM's. The
-// header of its base class decides the form of its interface: RMM up to 26.04 and
-// hipMM have rmm::mr::device_memory_resource, RMM 26.06 and newer have CCCL's concepts instead.
+// place of RMM: <hipvmm/compat/hipmm.hpp>.) Needs RMM's headers, 24.04 or newer, or hipMM's. Two
+// forms: RMM up to 26.04 and hipMM have the base class rmm::mr::device_memory_resource; RMM 26.06
+// and newer have CCCL's concepts instead.
 #include <rmm/resource_ref.hpp>
 
 #if __has_include(<rmm/mr/device_memory_resource.hpp>)
@@ -39,8 +39,6 @@
 namespace hipvmm {
 namespace detail {
 
-/// Returns the result of `allocate`. Converts exceptions for RMM's callers: out_of_memory to
-/// rmm::out_of_memory, any other failure to allocate to rmm::bad_alloc.
 template <typename Allocate>
 void* with_rmm_errors(Allocate allocate) {
   try {
@@ -137,10 +135,10 @@ using rmm_resource = rmm_resource_with<cuda::mr::device_accessible>;
 
 /// A resource of RMM as one of hipvmm: `from_rmm_resource upstream{&pool}`.
 /// - Made of a pointer, it refers to the resource, which must outlive it.
-/// - Made of a resource by value, it has a copy. Since RMM 26.06 copies share what they have; an
-///   rmm::device_async_resource_ref refers.
-/// Calls are made with `device` current, as RMM requires: the device that was current when RMM's
-/// resource was made.
+/// - Made of a resource by value, it has a copy. Since RMM 26.06 copies share their state; a copied
+///   rmm::device_async_resource_ref refers to the same resource.
+/// - Calls are made with `device` current. RMM requires the one that was current when its resource
+///   was made.
 /// Throws: out_of_memory in place of rmm::out_of_memory; unsupported for an alignment above 256;
 /// other exceptions of RMM unchanged, such as rmm::bad_alloc, which is a std::bad_alloc.
 template <typename Resource>

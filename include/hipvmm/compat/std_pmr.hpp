@@ -30,8 +30,8 @@ class std_pmr_adaptor : public std::pmr::memory_resource {
   mr::memory_resource* upstream_;
 };
 
-/// Adapts a std::pmr::memory_resource to a resource of hipvmm, of host memory that kernels may not
-/// use: a monotonic buffer or a pool of the standard library as upstream of an arena_resource.
+/// Adapts a std::pmr::memory_resource to a resource of host memory that kernels may not use, as a
+/// monotonic buffer or a pool of the standard library for an arena_resource.
 /// - It does not own the upstream, which must outlive it and be thread-safe if several threads use
 ///   this.
 /// - It waits before it deallocates as new_delete_resource does. If the wait fails or the upstream

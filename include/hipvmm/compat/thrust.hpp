@@ -2,10 +2,9 @@
 #pragma once
 
 // Support for programs that use Thrust: rocThrust with hipcc, CUDA's with nvcc, and on the host
-// provider Thrust over its CPP system (THRUST_DEVICE_SYSTEM_CPP). The algorithms of the CPP system
-// are host code that accesses the memory. There the resource's memory must be host-accessible as
-// well, and the allocator and the policies wait for their stream. No other header of hipvmm
-// includes Thrust.
+// provider Thrust over its CPP system (THRUST_DEVICE_SYSTEM_CPP). The CPP system's algorithms are
+// host code: the resource's memory must be host-accessible as well, and the allocator and the
+// policies wait for their stream.
 #include <thrust/device_ptr.h>
 #include <thrust/device_reference.h>
 #include <thrust/device_vector.h>
@@ -37,9 +36,8 @@
 namespace hipvmm {
 namespace mr {
 
-/// An allocator for Thrust's containers and algorithms: allocates from a resource in one stream. It
-/// stores the device that was current at construction, and allocates and deallocates with that
-/// device current. Differs from hipMM's:
+/// An allocator for Thrust's containers and algorithms: allocates from a resource in one stream,
+/// with the device current that was current at construction. Differs from hipMM's:
 /// - two allocators are equal only if resource, stream and device are equal;
 /// - containers that move or swap take their allocators along, so that memory is deallocated to its
 ///   own resource.
@@ -113,8 +111,7 @@ class thrust_allocator {
   device_ref device_;
 };
 
-/// Returns whether memory allocated by either allocator may be deallocated by the other at any
-/// time.
+/// Returns whether either allocator may at any time deallocate the other's memory.
 template <typename T, typename U>
 bool operator==(const thrust_allocator<T>& a, const thrust_allocator<U>& b) noexcept {
   return a.stream() == b.stream() && a.device() == b.device() &&
@@ -173,10 +170,9 @@ using thrust_exec_policy_t = decltype(detail::thrust_policy(
 using thrust_exec_policy_nosync_t = decltype(detail::thrust_policy_nosync(
     stream_ref::legacy_default(), static_cast<mr::memory_resource*>(nullptr)));
 
-/// Runs a Thrust algorithm in `stream`, with temporary memory from `resource` in that stream.
-/// Algorithms return when Thrust's do. On the CPP system they are host code: the constructor waits
-/// for `stream`, and the program must wait for work submitted to `stream` later before the next
-/// algorithm.
+/// Runs a Thrust algorithm in `stream`, with temporary memory from `resource` in that stream. On
+/// the CPP system the constructor waits for `stream`; if the program then submits work to `stream`,
+/// it must wait for that before the next algorithm.
 class exec_policy : public thrust_exec_policy_t {
  public:
   /// Throws: std::invalid_argument when `resource` is nullptr or of a device that is not current.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Memory that grows, registered with UCX: remote memory access (ucp_put_nbx and so on) and faster
-// messages.
 #include <ucp/api/ucp.h>
 
 #include <cstddef>

@@ -32,7 +32,6 @@
 namespace hipvmm::c {
 namespace {
 
-/// Forgets a stream in a resource, its upstreams and bins.
 void forget_in(const resource_object& object, stream_ref stream) {
   const auto forget = [&](auto* pool) {
     if (pool != nullptr) pool->forget_stream(stream);
@@ -56,22 +55,21 @@ class device_blocks {
   /// Never destroyed: a library may free after everything else has ended.
   static device_blocks& shared();
 
-  /// Allocates from the resource that was set for `device`, otherwise from pool_of(): in a stream,
-  /// or for any stream and the host, at once.
-  /// Throws: as the resource; std::bad_alloc; unsupported in a child of fork(), as all but
-  /// deallocate() and deallocate_sync(), which do nothing there.
+  /// Allocates in a stream or, without one, for any stream and the host at once; from the resource
+  /// set for `device`, otherwise from pool_of().
+  /// Throws: as the resource; std::bad_alloc. In a child of fork() the deallocations do nothing,
+  /// and all other functions throw unsupported.
   [[nodiscard]] void* allocate(std::optional<stream_ref> stream, std::size_t bytes,
                                device_ref device);
-  /// Both report failures to the error handler: a pointer that is no allocation is one.
+  /// Failures go to the error handler, also that `pointer` is no allocation.
   void deallocate(stream_ref stream, void* pointer) noexcept;
-  /// The same without a stream, as safe as hipFree.
   void deallocate_sync(void* pointer) noexcept;
-  /// Throws: as the first vmm_pool_resource::forget_stream() that throws; a second call is allowed.
+  /// Throws: as vmm_pool_resource::forget_stream(); the call may then be repeated.
   void forget_stream(stream_ref stream);
 
-  /// The pool of a device, made by the first call. It lives as long as the process, or as its
-  /// allocations at exit. It does not delay a stream for another one's freed memory: it reuses only
-  /// memory whose work is done. Throws: as vmm_pool_resource.
+  /// Makes the pool at the first call. It lives as long as the process, or as its allocations at
+  /// exit. It does not delay a stream for memory that another one freed. Throws: as
+  /// vmm_pool_resource.
   [[nodiscard]] std::shared_ptr<resource_object> pool_of(device_ref device);
 
  private:
@@ -87,7 +85,7 @@ class device_blocks {
 
   [[nodiscard]] std::shared_ptr<resource_object> source_of(device_ref device);
   void add(void* pointer, block made);
-  /// Null if `pointer` is null or, after a warning for `function`, no allocation.
+  /// nullopt if `pointer` is null or, after a warning for `function`, no allocation.
   [[nodiscard]] std::optional<block> take(const char* function, void* pointer);
 
   const detail::owner_process process_;

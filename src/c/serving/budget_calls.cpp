@@ -21,8 +21,8 @@
 namespace hipvmm::c {
 namespace {
 
-/// Set in the thread that runs a trim callback. It may not use the budget, for that could end in
-/// the thread that the end waits for.
+/// Set in the thread that runs a trim callback. It may not use the budget, because the budget could
+/// then end in the thread for which its end waits.
 using trimming = detail::thread_mark<struct trimming_kind>;
 
 void require_no_trim() {

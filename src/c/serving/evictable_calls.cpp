@@ -14,7 +14,7 @@
 namespace hipvmm::c {
 namespace {
 
-/// Runs `body` with an evictable, while the default stream that `stream` may be is its device's.
+/// A default stream is that of the evictable's device.
 template <typename Body>
 hipvmm_status with_stream(const char* function, hipvmm_evictable evictable, void* stream,
                           Body body) noexcept {

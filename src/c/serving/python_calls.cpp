@@ -19,7 +19,7 @@ struct managed_tensor {
   void (*deleter)(void*);
 };
 
-/// The functions of the process's Python. They change only while `interpreter` is 0.
+/// Functions change only while `interpreter` is 0.
 struct python {
   int (*ensure)();
   void (*release)(int);

@@ -26,7 +26,6 @@ keep keep_of(hipvmm_keep what) {
   return static_cast<keep>(what);  // the values are the same
 }
 
-/// suspend() or prepare_suspend().
 using suspend_call = std::size_t (*)(const memory_tag&, keep, const suspend_options&);
 
 hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep what,

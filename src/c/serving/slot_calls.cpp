@@ -20,8 +20,7 @@
 namespace hipvmm::c {
 namespace {
 
-/// Runs `body` with the object behind a handle, while no other call uses it, except the commit
-/// whose eviction callback calls.
+/// Waits for other calls, except for the commit whose eviction callback makes this call.
 template <typename Body>
 hipvmm_status with_object(const char* function, hipvmm_slot_arena arena, Body body) noexcept {
   return guarded(function, [&] {
@@ -33,13 +32,11 @@ hipvmm_status with_object(const char* function, hipvmm_slot_arena arena, Body bo
   });
 }
 
-/// The same with its arena.
 template <typename Body>
 hipvmm_status with_arena(const char* function, hipvmm_slot_arena arena, Body body) noexcept {
   return with_object(function, arena, [&](slot_arena_object& of) { body(of.slots); });
 }
 
-/// The same in a stream.
 template <typename Body>
 hipvmm_status with_arena_in(const char* function, hipvmm_slot_arena arena, void* stream,
                             Body body) noexcept {
@@ -157,7 +154,7 @@ hipvmm_status hipvmm_slot_arena_set_eviction(hipvmm_slot_arena arena, hipvmm_evi
                                              void* argument) {
   return with_object(__func__, arena, [&](slot_arena_object& of) {
     if (evict == nullptr) return of.slots.set_eviction(nullptr);
-    // The commit that calls it has the object.
+    // No shared pointer: the commit that calls it keeps the object.
     of.slots.set_eviction([&of, evict, argument](std::size_t missing) {
       const evicting_scope may_call{of};
       require_ok("the eviction callback", [&] { return evict(missing, argument); });
