@@ -5,21 +5,21 @@
  * memory resources, sharing with other processes; <hipvmm/serving.h> has slots that grow and memory
  * that sleeps. C11; docs/guides/c_api.md begins with an example.
  *
- * - Every function that can fail returns a hipvmm_status, except hipvmm_device_allocate and its
- *   like, and never throws. After a failure hipvmm_last_error() has the sentence for the calling
- *   thread; results that are returned by pointer are then null or unchanged.
- * - Handles are values of a table, not addresses. A handle that is null, destroyed, of another type
- *   or not hipvmm's is HIPVMM_ERROR_INVALID_HANDLE, for any value.
+ * - No function throws. Every function that can fail returns a hipvmm_status, except
+ *   hipvmm_device_allocate and its like. After a failure hipvmm_last_error() has a message for the
+ *   calling thread; results that are returned by pointer are then null or unchanged.
+ * - Handles are values of a table, not addresses: any value that is null, destroyed, of another
+ *   type or not hipvmm's is HIPVMM_ERROR_INVALID_HANDLE.
  * - Any thread may call any function. Calls for one buffer, slot arena, publication or attachment
  *   wait for each other; a destroyed object ends when the last call under way for it has. A
  *   callback that uses its own object gets HIPVMM_ERROR_INVALID_ARGUMENT, except
- *   hipvmm_slot_arena_set_eviction's. A call runs error handlers when it uses no object any more.
- * - A child of fork() may destroy the parent's handles, without effect on the parent. Otherwise the
- *   parent's buffers, publications and attachments are HIPVMM_ERROR_UNSUPPORTED there.
+ *   hipvmm_slot_arena_set_eviction's. A call runs error handlers after it has released its objects.
+ * - A child of fork() may destroy the parent's handles, without effect on the parent. Every other
+ *   call for them is HIPVMM_ERROR_UNSUPPORTED there.
  * - Streams are hipStream_t (or cudaStream_t) as void*; null is the legacy default stream, of the
  *   device of the object that it is used with.
  * - Sizes are bytes. `options` are "name=value,name=value", or null for none; a wrong name or value
- *   is HIPVMM_ERROR_INVALID_ARGUMENT and the sentence offers the allowed ones.
+ *   is HIPVMM_ERROR_INVALID_ARGUMENT, and the message offers the allowed ones.
  * - Texts are copied to `text`, which has room for `capacity` bytes, zero-terminated. `*length` is
  *   the length of the text without the zero; `length` may be null. HIPVMM_ERROR_TOO_SMALL if there
  *   is too little room: then only `*length` is written. To get only the length, pass a null `text`
@@ -33,8 +33,8 @@
 extern "C" {
 #endif
 
-/** Version of this interface. It grows by one with every release that adds to it; nothing is taken
- * away or changed under a name. */
+/** Version of this interface. It grows by one with every release that adds to it; no name goes, and
+ * none changes its meaning. */
 #define HIPVMM_C_VERSION 1
 
 /* In C++ each value of the type is one of the enumeration's, so that a wrong one is an error. */
@@ -72,15 +72,15 @@ typedef enum hipvmm_exhausted HIPVMM_C_ENUM {
   HIPVMM_EXHAUSTED_ALIGNMENT = 8      /**< no address of the resource has the alignment */
 } hipvmm_exhausted;
 
-/** The details of a failure. Structs with a `struct_size` are filled as far as that says, so that a
- * program that was compiled with an earlier header goes on: set it to sizeof before the call. */
+/** The details of a failure. Set `struct_size` of a struct to its sizeof before the call: no more
+ * bytes are written, so that programs compiled with an earlier header go on. */
 typedef struct hipvmm_failure {
   size_t struct_size;
   hipvmm_status status;
   hipvmm_exhausted exhausted;
   int hip_code;           /**< hipError_t of HIPVMM_ERROR_HIP, else 0 */
-  int device;             /**< that is out of memory; -1: none */
-  size_t bytes_requested; /**< 0 where that is not known */
+  int device;             /**< the one out of memory; -1: none */
+  size_t bytes_requested; /**< 0 if unknown */
   size_t bytes_free;
 } hipvmm_failure;
 
@@ -113,8 +113,8 @@ int hipvmm_version(void);
 const char* hipvmm_version_text(void);
 /** HIPVMM_OK as "ok", HIPVMM_ERROR_OUT_OF_MEMORY as "out_of_memory" and so on. */
 const char* hipvmm_status_name(hipvmm_status status);
-/** Why the last call of this thread that failed has failed; "" before the first. Valid until the
- * next failure of this thread, or its end. Failures in exit handlers have one, too. */
+/** The message of this thread's last failure; "" before the first. Valid until the next failure of
+ * this thread, or its end. Failures in exit handlers have one, too. */
 const char* hipvmm_last_error(void);
 hipvmm_status hipvmm_last_failure(hipvmm_failure* failure);
 /** Handles that were not destroyed yet, of all types: to find leaks. */
@@ -129,7 +129,6 @@ hipvmm_status hipvmm_set_error_handler(hipvmm_error_handler handler);
 /** The least level of the debug log: trace, debug, info, warn, error, critical or off. */
 hipvmm_status hipvmm_set_logging_level(const char* level);
 hipvmm_status hipvmm_logging_level(const char** level);
-/** Writes a line to the debug log, unless its level is disabled. */
 hipvmm_status hipvmm_log(const char* level, const char* line);
 hipvmm_status hipvmm_flush_log(void);
 
@@ -167,21 +166,19 @@ hipvmm_status hipvmm_per_thread_stream(void** stream);
 /** Makes an event, a point in the order of a stream of the device. It keeps no time. */
 hipvmm_status hipvmm_event_create(int device, hipvmm_event* event);
 hipvmm_status hipvmm_event_destroy(hipvmm_event event);
-/** The hipEvent_t. Recording it by HIP instead of hipvmm_event_record() hides an order from pools.
- */
+/** The hipEvent_t. hipEventRecord() hides an order from pools: call hipvmm_event_record(). */
 hipvmm_status hipvmm_event_get(hipvmm_event event, void** value);
 /** The event is done when all work now in `stream`, of the event's device, has finished. Replaces
  * an earlier record. */
 hipvmm_status hipvmm_event_record(hipvmm_event event, void* stream);
 /** Gets 1 if the last record is done, or there is none, else 0. */
 hipvmm_status hipvmm_event_is_done(hipvmm_event event, int* done);
-/** Waits until the last record is done. */
 hipvmm_status hipvmm_event_synchronize(hipvmm_event event);
 /** Later work of `stream`, of any device, waits for the last record; the host does not. */
 hipvmm_status hipvmm_stream_wait(void* stream, hipvmm_event event);
 
-/** Copies between any two of host and device memory in the order of `stream`; pageable memory of
- * the host has been read or written when it returns. */
+/** Copies between host and device memory, in either direction or within one, in the order of
+ * `stream`. When the call returns, pageable memory of the host has been read or written. */
 hipvmm_status hipvmm_copy_async(void* destination, const void* source, size_t bytes, void* stream);
 /** Copies and waits for `stream`. */
 hipvmm_status hipvmm_copy(void* destination, const void* source, size_t bytes, void* stream);
@@ -204,8 +201,8 @@ typedef struct hipvmm_buffer_statistics {
   size_t copied_bytes; /**< by growth, where there is no virtual memory */
 } hipvmm_buffer_statistics;
 
-/** The chunk that hipvmm_buffer_shrink leaves at the end of a buffer: a partly used one, or a
- * smaller one that replaces it, for which the call waits for `stream`. */
+/** The treatment by hipvmm_buffer_shrink of a last chunk that is used in part. REPLACE: a smaller
+ * chunk takes its place, and the call waits for `stream`. */
 typedef enum hipvmm_tail HIPVMM_C_ENUM {
   HIPVMM_TAIL_KEEP = 0,
   HIPVMM_TAIL_REPLACE = 1
@@ -216,11 +213,11 @@ typedef enum hipvmm_tail HIPVMM_C_ENUM {
  * access, when_empty, stripes, stripe_bytes, spill, memory, sleep_tag, without_vmm
  * (docs/guides/c_api.md). */
 hipvmm_status hipvmm_buffer_create(int device, const char* options, hipvmm_buffer* buffer);
-/** Makes a buffer whose memory is one allocation of `resource`, which growth replaces: for small
- * buffers. The resource lives as long as the buffer. */
+/** Makes a buffer in one allocation of `resource`, which growth replaces by another: for small
+ * buffers. The buffer keeps the resource alive. */
 hipvmm_status hipvmm_buffer_create_on(hipvmm_resource resource, const char* options,
                                       hipvmm_buffer* buffer);
-/** The memory is released when work under way has passed; does not wait for that. */
+/** Does not wait: the memory is released when work under way has passed. */
 hipvmm_status hipvmm_buffer_destroy(hipvmm_buffer buffer);
 hipvmm_status hipvmm_buffer_size(hipvmm_buffer buffer, size_t* bytes);
 /** Bytes backed with memory. */
@@ -243,13 +240,14 @@ hipvmm_status hipvmm_buffer_append(hipvmm_buffer buffer, const void* source, siz
 /** Appends bytes of device memory, which may be the buffer's own. */
 hipvmm_status hipvmm_buffer_append_from_device(hipvmm_buffer buffer, const void* source,
                                                size_t bytes, void* stream);
-/** Removes bytes at the front: the address moves on, no byte does. Memory before it is released
- * when `stream` has passed. Work that uses these bytes is ordered before the call in `stream`. */
+/** Removes bytes at the front: the address of the first byte changes, and nothing is copied. The
+ * memory in front of it is released when `stream` has passed this point: order work that uses it
+ * before the call in `stream`. */
 hipvmm_status hipvmm_buffer_erase_front(hipvmm_buffer buffer, size_t bytes, void* stream);
-/** Inserts bytes of the host or a device before `offset`, which may be the buffer's own. */
+/** Inserts bytes of the host or a device, also of the buffer itself, in front of `offset`. */
 hipvmm_status hipvmm_buffer_insert(hipvmm_buffer buffer, size_t offset, const void* source,
                                    size_t bytes, void* stream);
-/** Removes bytes from `offset` on: those behind them move up, and memory stays. */
+/** Removes bytes from `offset` on: later bytes move to the front, and no memory is released. */
 hipvmm_status hipvmm_buffer_erase(hipvmm_buffer buffer, size_t offset, size_t bytes, void* stream);
 /** Releases memory behind the last byte when `stream` has passed; `released` may be null. */
 hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void* stream,
@@ -257,7 +255,7 @@ hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void*
 /** Copies bytes from `offset` on to the host, and waits for `stream`. */
 hipvmm_status hipvmm_buffer_read(hipvmm_buffer buffer, size_t offset, void* destination,
                                  size_t bytes, void* stream);
-/** Overwrites bytes from `offset` on, in the order of `stream`, which reads pinned memory then. */
+/** Overwrites bytes from `offset` on. Pinned memory is read in the order of `stream`. */
 hipvmm_status hipvmm_buffer_write(hipvmm_buffer buffer, size_t offset, const void* source,
                                   size_t bytes, void* stream);
 hipvmm_status hipvmm_buffer_get_statistics(hipvmm_buffer buffer,
@@ -273,15 +271,16 @@ hipvmm_status hipvmm_buffer_access(hipvmm_buffer buffer, int device, hipvmm_righ
 
 /* ---- Sharing with other processes ---- */
 
-/** Publishes a buffer made with "shareable=posix_fd" at a path; the result may outlive it. Options:
- * patience (milliseconds), max_importers, users (uids, "1000+1001"), tag. */
+/** Publishes a buffer made with "shareable=posix_fd" at a path; the publication may outlive the
+ * buffer. Options: patience (milliseconds), max_importers, users (uids, "1000+1001"), tag. */
 hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, const char* options,
                                     hipvmm_publication* publication);
-/** Keeps the memory published at `from`, at `path`, beyond that process. Options: without tag. */
+/** Publishes at `path` the memory that another process published at `from`, so that it outlives
+ * that process. Options: those above without tag. */
 hipvmm_status hipvmm_publication_keep(const char* from, const char* path, const char* options,
                                       hipvmm_publication* publication);
 hipvmm_status hipvmm_publication_destroy(hipvmm_publication publication);
-/** All bytes of the buffer may be read elsewhere once the work that is in `stream` has passed. */
+/** Lets other processes read all present bytes of the buffer after the present work of `stream`. */
 hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm_buffer buffer,
                                           void* stream);
 hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_t* count);
@@ -289,9 +288,9 @@ hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_
 /** Attaches to another process's publication. Options: right, peers (as `access`), device,
  * other_devices, users, timeout (milliseconds); element_size, element_align and tag of elements. */
 hipvmm_status hipvmm_attach(const char* path, const char* options, hipvmm_attachment* attachment);
-/** Unmaps. Nothing in flight may use the memory. */
+/** Unmaps the memory, which no work in flight may use. */
 hipvmm_status hipvmm_attachment_destroy(hipvmm_attachment attachment);
-/** Maps new chunks. `bytes`, which may be null, gets the number of bytes that may be read then. */
+/** Maps new chunks. `bytes`, which may be null, gets the number of bytes that may now be read. */
 hipvmm_status hipvmm_attachment_refresh(hipvmm_attachment attachment, void* stream, size_t* bytes);
 /** Refreshes until that many bytes may be read. `*reached` is 0 at the timeout, when the owner has
  * gone, and after a failure. */
@@ -313,7 +312,7 @@ hipvmm_status hipvmm_managed_create(hipvmm_resource* resource);
 hipvmm_status hipvmm_pinned_create(const char* options, hipvmm_resource* resource);
 /** Ordinary memory of the host, for devices that reach all of it. */
 hipvmm_status hipvmm_system_create(int device, hipvmm_resource* resource);
-/** The same, and `headroom` bytes of the device's memory stay free for others. */
+/** The same, but `headroom` bytes of the device's memory stay free for others. */
 hipvmm_status hipvmm_sam_headroom_create(int device, size_t headroom, hipvmm_resource* resource);
 /** A view of a hipMemPool_t of that device, which others own and which must outlive it. */
 hipvmm_status hipvmm_async_view_create(int device, void* pool, hipvmm_resource* resource);
@@ -330,8 +329,8 @@ hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,
 /** Equal blocks. Options: block_size, blocks. */
 hipvmm_status hipvmm_fixed_size_create(hipvmm_resource upstream, const char* options,
                                        hipvmm_resource* resource);
-/** By size to other resources. Options: min_exponent and max_exponent, both or none: bins of
- * 2^min to 2^max bytes. */
+/** Serves requests by size from other resources. Options: min_exponent and max_exponent, both or
+ * none: bins of 2^min to 2^max bytes. */
 hipvmm_status hipvmm_binning_create(hipvmm_resource upstream, const char* options,
                                     hipvmm_resource* resource);
 /** Adds a bin of equal blocks for requests of up to `bytes`. */
@@ -344,7 +343,7 @@ hipvmm_status hipvmm_binning_add_bin_resource(hipvmm_resource binning, size_t by
 hipvmm_status hipvmm_logging_create(hipvmm_resource upstream, const char* filename,
                                     const char* options, hipvmm_resource* resource);
 hipvmm_status hipvmm_logging_flush(hipvmm_resource logging);
-/** Counts. */
+/** Counts bytes and allocations: hipvmm_statistics_counters. */
 hipvmm_status hipvmm_statistics_create(hipvmm_resource upstream, hipvmm_resource* resource);
 /** Keeps a list of the allocations. Options: stacks. */
 hipvmm_status hipvmm_tracking_create(hipvmm_resource upstream, const char* options,
@@ -352,7 +351,7 @@ hipvmm_status hipvmm_tracking_create(hipvmm_resource upstream, const char* optio
 /** Refuses requests that would exceed `limit` bytes in all. Options: alignment. */
 hipvmm_status hipvmm_limiting_create(hipvmm_resource upstream, size_t limit, const char* options,
                                      hipvmm_resource* resource);
-/** Is called when the upstream has no memory; returns whether to try again (not 0). */
+/** Called when the upstream has no memory. Returns 1 to try again, or 0. */
 typedef int (*hipvmm_failure_callback)(size_t bytes, void* argument);
 hipvmm_status hipvmm_failure_callback_create(hipvmm_resource upstream,
                                              hipvmm_failure_callback callback, void* argument,
@@ -398,7 +397,7 @@ hipvmm_status hipvmm_deallocate_sync(hipvmm_resource resource, void* pointer, si
 hipvmm_status hipvmm_get_device_resource(int device, hipvmm_resource* resource);
 /** Sets the resource for `device`, and keeps it alive until another is set. */
 hipvmm_status hipvmm_set_device_resource(int device, hipvmm_resource resource);
-/** Restores the initial one, hipMalloc. */
+/** Restores the initial resource, hipMalloc. */
 hipvmm_status hipvmm_reset_device_resource(int device);
 /** The same for the current device of the calling thread. */
 hipvmm_status hipvmm_get_current_device_resource(hipvmm_resource* resource);
@@ -413,20 +412,20 @@ hipvmm_status hipvmm_reset_current_device_resource(void);
 /** Allocates on `device` for work submitted to `stream` afterwards. Null for 0 bytes; else null is
  * a failure, and hipvmm_last_error() says why. */
 void* hipvmm_device_allocate(void* stream, size_t bytes, int device);
-/** Deallocates behind the work that is in `stream`; null is allowed. `device` is not needed. As
- * safe as hipFree, and no less, in the default stream of another thread than the allocation's, and
- * in the allocation's stream once that was forgotten. Failures go to the error handler. */
+/** Deallocates behind the work that is in `stream`; null is allowed. `device` is not needed. The
+ * call ignores `stream`, and is as safe as hipFree, if that is the per-thread default stream and
+ * another thread allocated the memory, or if it is the allocation's stream and was forgotten.
+ * Failures go to the error handler. */
 void hipvmm_device_deallocate(void* stream, void* pointer, int device);
-/** Allocates for any stream and the host, at once. */
+/** As hipvmm_allocate_sync() and hipvmm_deallocate_sync(). */
 void* hipvmm_device_allocate_sync(size_t bytes, int device);
-/** Deallocates without a stream, as safe as hipFree. */
 void hipvmm_device_deallocate_sync(void* pointer);
-/** Declares that `stream` will be destroyed, to all pools, arenas and fixed_size resources of the C
- * interface that hipvmm_device_allocate() has used. */
+/** Declares that `stream` will be destroyed, to every pool, arena and fixed_size resource of the C
+ * interface from which hipvmm_device_allocate() has allocated. */
 hipvmm_status hipvmm_device_forget_stream(void* stream);
-/** The pool of a device: made by the first call that needs it, with the options that HIPVMM_CONF
- * has for pools; devices that reach it have access unless HIPVMM_CONF says otherwise. It does not
- * delay a stream for another one's freed memory. Ends with the process, or with the last of its
+/** The pool of a device, made by the first call that needs it, with the options that HIPVMM_CONF
+ * has for pools. Devices that reach it have access unless HIPVMM_CONF says otherwise. It does not
+ * delay a stream for memory that another one freed. Ends with the process, or with the last of its
  * memory. */
 hipvmm_status hipvmm_device_pool(int device, hipvmm_resource* pool);
 
@@ -448,8 +447,10 @@ typedef struct hipvmm_pool_statistics {
   uint64_t callbacks;
 } hipvmm_pool_statistics;
 
-/** Deallocates by address alone, behind the work in the stream of the allocation. On CUDA as safe
- * as hipFree, and no less, unless the pool has forgets_streams. */
+/** Deallocates by address alone, behind the work in the stream of the allocation. The pool reuses
+ * the memory after all current work of the devices, as hipFree does, if hipvmm_allocate_sync()
+ * allocated it; if its stream was forgotten or is another thread's default stream; and on CUDA,
+ * without the option forgets_streams, if its stream is neither hipvmm's nor a default stream. */
 hipvmm_status hipvmm_pool_deallocate(hipvmm_resource pool, void* pointer);
 /** Releases idle memory until `bytes_to_keep` are held; waits up to `milliseconds` for work that
  * uses free memory. `released` may be null. Arenas and fixed_size too. */
@@ -465,7 +466,6 @@ hipvmm_status hipvmm_pool_explain(hipvmm_resource pool, char* text, size_t capac
 hipvmm_status hipvmm_pool_release_threshold(hipvmm_resource pool, size_t* bytes);
 hipvmm_status hipvmm_pool_set_release_threshold(hipvmm_resource pool, size_t bytes);
 hipvmm_status hipvmm_pool_grant(hipvmm_resource pool, int device, hipvmm_right right);
-/** Replaces the rights of all devices at once. */
 hipvmm_status hipvmm_pool_set_access(hipvmm_resource pool, const hipvmm_access* access,
                                      size_t count);
 hipvmm_status hipvmm_pool_access(hipvmm_resource pool, int device, hipvmm_right* right);

@@ -24,8 +24,8 @@ typedef struct hipvmm_python_owner {
  * PyCapsule_IsValid and PyCapsule_GetPointer. Ends an earlier one, so call it without the GIL. */
 hipvmm_status hipvmm_python_begin(void* ensure, void* release, void* dec_ref, void* is_valid,
                                   void* get_pointer, uint64_t* interpreter);
-/** Before the interpreter is finalised, without the GIL: tensors that end later keep their objects,
- * also those that end while another interpreter of the process runs. */
+/** Call it before the interpreter is finalised, without the GIL. Tensors that end later keep their
+ * objects, also those that end while another interpreter of the process runs. */
 void hipvmm_python_end(void);
 /** The deleter of a tensor, a DLManagedTensor. */
 void hipvmm_python_delete_tensor(void* tensor);

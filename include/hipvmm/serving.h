@@ -53,8 +53,7 @@ typedef struct hipvmm_slot_arena_statistics {
   uint64_t evictions;    /**< calls of the eviction callback */
 } hipvmm_slot_arena_statistics;
 
-/** Makes room for a commit that does not fit and needs `missing_bytes` more. See
- * hipvmm_slot_arena_set_eviction. */
+/** Makes room for a commit that lacks `missing_bytes`. See hipvmm_slot_arena_set_eviction. */
 typedef hipvmm_status (*hipvmm_evict_callback)(size_t missing_bytes, void* argument);
 
 /** Reserves the addresses of all slots and backs none. Options: slots and bytes_per_slot, which are
@@ -62,7 +61,7 @@ typedef hipvmm_status (*hipvmm_evict_callback)(size_t missing_bytes, void* argum
  * (docs/guides/c_api.md).
  * HIPVMM_ERROR_UNSUPPORTED on a device without virtual memory that can be used. */
 hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_slot_arena* arena);
-/** The memory is released when work under way has passed; does not wait for that. */
+/** Does not wait: the memory is released when work under way has passed. */
 hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena);
 /** Takes a free slot, with length zero, for work of `stream`. HIPVMM_ERROR_OUT_OF_MEMORY if all are
  * in use. */
@@ -94,7 +93,7 @@ hipvmm_status hipvmm_slot_arena_length(hipvmm_slot_arena arena, size_t slot, siz
 /** Bytes that the slot can have without another block. */
 hipvmm_status hipvmm_slot_arena_capacity(hipvmm_slot_arena arena, size_t slot, size_t* bytes);
 hipvmm_status hipvmm_slot_arena_in_use(hipvmm_slot_arena arena, size_t slot, int* in_use);
-/** How many free slots could be committed to `length` bytes each, now. */
+/** The number of free slots that could be committed to `length` bytes each, now. */
 hipvmm_status hipvmm_slot_arena_slots_that_fit(hipvmm_slot_arena arena, size_t length,
                                                size_t* slots);
 /** Sets the function that a commit calls, in its thread, if it does not fit. Then the commit is
@@ -169,9 +168,9 @@ hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const 
 hipvmm_status hipvmm_suspend_ranges(const char* tag, hipvmm_keep keep,
                                     const hipvmm_suspend_range* ranges, size_t count,
                                     const char* options, void* const* stream, size_t* bytes);
-/** Makes and pins the memory of the host that such a call with storage=pinned or pinned_kept would,
- * so that it has only to copy, and to make the rest for memory backed in between. `bytes`, which
- * may be null, gets the bytes that are there then, which bytes_on_host counts. HIPVMM_KEEP_NOTHING
+/** Makes and pins host memory ahead of a suspension with storage=pinned or pinned_kept. The
+ * suspension then only copies, and makes the rest for memory backed in between. `bytes`, which may
+ * be null, gets the host memory that is there then, as bytes_on_host counts it. HIPVMM_KEEP_NOTHING
  * frees all. `ranges` may be null if `count` is 0. Calls for buffers and arenas of the tag wait
  * meanwhile. After a failure there is as much as before. */
 hipvmm_status hipvmm_prepare_suspend(const char* tag, hipvmm_keep keep,
@@ -183,8 +182,7 @@ hipvmm_status hipvmm_prepare_suspend(const char* tag, hipvmm_keep keep,
 hipvmm_status hipvmm_resume(const char* tag, size_t* bytes);
 hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* statistics);
 /** HIPVMM_ERROR_INVALID_STATE if `address` is of memory that sleeps; HIPVMM_OK for any other
- * address, also of a chunk that stays mapped. For callers that keep an address and are about to use
- * it. */
+ * address, also of a chunk that stays mapped. Call it before the use of a kept address. */
 hipvmm_status hipvmm_require_awake(const void* address);
 
 /* ---- A checkpoint: memory of a tag in a file, for another process at the same addresses ---- */
@@ -210,14 +208,13 @@ hipvmm_status hipvmm_checkpoint_load(const char* path, int device, const char* t
                                      hipvmm_checkpoint* checkpoint);
 hipvmm_status hipvmm_checkpoint_notes(hipvmm_checkpoint checkpoint, char* text, size_t capacity,
                                       size_t* length);
-/** The memory is released when all work has passed that the devices have now. */
+/** The memory is released when all present work of the devices has finished. */
 hipvmm_status hipvmm_checkpoint_destroy(hipvmm_checkpoint checkpoint);
 
 /* ---- Memory that is evicted ----
- *
- * Memory of a tag that leaves its device if a request of this process, or another process of its
- * budget, lacks memory there, and returns to the same addresses when it is used. Calls that need
- * the memory are HIPVMM_ERROR_INVALID_STATE outside a use; others wait for an eviction under way.
+ * Memory of a tag leaves its device if a request of this process, or another process of its budget,
+ * lacks memory there. It returns to the same addresses when it is used. Calls that need the memory
+ * are HIPVMM_ERROR_INVALID_STATE outside a use; others wait for an eviction under way.
  * docs/reference/sleep.md. */
 
 typedef struct hipvmm_evictable_handle* hipvmm_evictable;
@@ -232,9 +229,9 @@ typedef struct hipvmm_evictable_statistics {
   uint64_t refused_by_failure; /**< times that requests met memory that could not sleep */
 } hipvmm_evictable_statistics;
 
-/** Writes the contents by work in `stream`, each time an eviction has ended. Its failure is that of
- * the call that brings the memory back. It may make calls that need the memory, and none of this
- * evictable. */
+/** Writes the contents by work in `stream` after each eviction, when the memory is back. Its
+ * failure is that of the call that brings the memory back. It may make calls that need the memory,
+ * and none of this evictable. */
 typedef hipvmm_status (*hipvmm_fill_callback)(void* stream, void* argument);
 
 /** Lets the memory of a tag, created if there is none, be evicted from `device`. Options: priority,
@@ -298,10 +295,10 @@ typedef struct hipvmm_budget_holder {
  * HIPVMM_ERROR_UNSUPPORTED for a device without usable virtual memory. */
 hipvmm_status hipvmm_budget_join(int device, const char* name, const char* options,
                                  hipvmm_trim_callback trim, void* argument, hipvmm_budget* budget);
-/** Takes part no longer. Waits for a call of `trim` under way; none comes after it, unless another
- * thread is in a call for this budget, which then ends with that. */
+/** Ends the membership. Waits for a call of `trim` under way; none comes after it. If another
+ * thread is in a call for this budget, both hold only when that call has ended. */
 hipvmm_status hipvmm_budget_leave(hipvmm_budget budget);
-/** Sets the limit for all processes, now and later. Holders beyond it are asked to trim. */
+/** Sets the limit for all processes, also later ones. Holders beyond it are asked to trim. */
 hipvmm_status hipvmm_budget_set_limit(hipvmm_budget budget, size_t bytes);
 /** Has other processes make room ahead of a request. `has_room` gets whether so many bytes fit now;
  * another process may take them first. Waits as long as a request would. */
@@ -343,8 +340,9 @@ typedef struct hipvmm_graph_pool_statistics {
 
 /** The upstream is a pool, an arena or an adaptor of one. */
 hipvmm_status hipvmm_graph_pool_create(hipvmm_resource upstream, hipvmm_resource* graph_pool);
-/** Returns all memory to the upstream, also what is allocated, which reuses it after all present
- * work of the devices. No capture or launch may use it any more. So does the resource's end. */
+/** Returns all memory to the upstream, allocated blocks too. The upstream reuses it after all
+ * present work of the devices. No capture or launch may use it any more. The end of the resource
+ * does the same. */
 hipvmm_status hipvmm_graph_pool_release(hipvmm_resource graph_pool);
 hipvmm_status hipvmm_graph_pool_get_statistics(hipvmm_resource graph_pool,
                                                hipvmm_graph_pool_statistics* statistics);
@@ -396,8 +394,8 @@ typedef struct hipvmm_pressure_note {
   size_t total_bytes;     /**< of that bound */
   size_t free_bytes;      /**< of that bound */
   size_t held_bytes;      /**< chunks that this process has of the device */
-  size_t idle_bytes;      /**< of these, most that others would release for a request */
-  size_t largest_request; /**< that would fit, if all of that is released */
+  size_t idle_bytes;      /**< of these, the most that a request could get */
+  size_t largest_request; /**< that would fit if all idle bytes are released */
   hipvmm_memory_change reason;
 } hipvmm_pressure_note;
 
@@ -411,12 +409,12 @@ typedef void (*hipvmm_pressure_callback)(const hipvmm_pressure_note* note, void*
 hipvmm_status hipvmm_pressure_subscribe(int device, const char* options,
                                         hipvmm_pressure_callback callback, void* argument,
                                         hipvmm_pressure* pressure);
-/** No call of the callback begins any more. Waits for one in another thread. */
+/** Waits for a call of the callback in another thread; none begins after it. */
 hipvmm_status hipvmm_pressure_end(hipvmm_pressure pressure);
-/** Measures, and writes what holds now. */
+/** Measures, and writes the present state. */
 hipvmm_status hipvmm_pressure_now(hipvmm_pressure pressure, hipvmm_pressure_note* note);
-/** Waits for a note that was not taken; 0 milliseconds: takes one, or none. `came` gets whether
- * there was one. Ends early if another thread ends the subscription. */
+/** Waits for a note that no call has taken; with 0 milliseconds it does not wait. `came` gets
+ * whether there was one. Ends early if another thread ends the subscription. */
 hipvmm_status hipvmm_pressure_wait(hipvmm_pressure pressure, unsigned milliseconds,
                                    hipvmm_pressure_note* note, int* came);
 /** Writes up to `capacity` changes of the device, the newest first, of the last 64 of all devices;

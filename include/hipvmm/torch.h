@@ -9,8 +9,8 @@
  *   HIPVMM_CONF has for pools. All devices that can reach it have access, unless an option `access`
  *   says otherwise: copies between GPUs need it.
  * - The pools live as long as the process, so that tensors may end at any time of its exit.
- * - A child of fork() of a process that has used it cannot use it, as CUDA and HIP themselves: an
- *   allocation is refused there, and the end of an inherited tensor does nothing.
+ * - A child of fork() cannot use it if the parent has, as CUDA and HIP themselves: the child's
+ *   allocations are refused, and the end of an inherited tensor does nothing.
  * - Addresses are as aligned as those of a pool: to 256 bytes.
  */
 
@@ -23,14 +23,14 @@
 extern "C" {
 #endif
 
-/** Allocates in the order of `stream`; null for 0 bytes. While begin_allocate_to_pool() sends the
- * stream's allocations elsewhere, from there.
+/** Allocates in the order of `stream`; null for 0 bytes. The memory is that of graphs while
+ * hipvmm_torch_begin_allocate_to_pool() sends allocations of the stream there.
  * Throws C++ exceptions, which PyTorch turns into Python's: torch.OutOfMemoryError with the pool's
  * report if PyTorch's own class can be found in the process; RuntimeError otherwise. */
 void* hipvmm_torch_alloc(size_t bytes, int device, void* stream);
 /** Deallocates in the order of `stream`, that of the allocation, and of all recorded streams.
- * Neither the caller nor a known stream waits. During a capture of that stream the memory is kept
- * until the capture has ended. */
+ * Neither the caller nor a known stream waits. If one of them is being captured, the memory is kept
+ * until the capture has ended, unless the graphs' own memory serves it. */
 void hipvmm_torch_free(void* pointer, size_t bytes, int device, void* stream);
 /** Declares that work in `stream`, too, uses an allocation, up to its hipvmm_torch_free(). Null is
  * the default stream of the allocation's device, because PyTorch passes no device. No effect on

@@ -57,12 +57,11 @@ int hipvmm_host_fault_struck(void);
 
 /** Replaces the plan of HIPVMM_HOST_FAULTS by another in the same language, which
  * providers/host/docs/environment.md describes; NULL or "" removes it. The call of
- * hipvmm_host_fail_call stays. Gives NULL, or a sentence that says what is wrong, and the plan
- * stays; valid until the thread's next call of this.
- */
+ * hipvmm_host_fail_call stays. Returns NULL; or, with the plan unchanged, a sentence about the
+ * mistake, which is valid until the thread's next call of this. */
 const char* hipvmm_host_set_faults(const char* plan);
 
-/** Ends the time for which `visible_after` hides mappings, for those that there are now. */
+/** Makes visible all present mappings that `visible_after` hides. */
 void hipvmm_host_show_mappings(void);
 
 /** Calls of `function`, or of all HIP functions when NULL, since start. */
@@ -93,19 +92,19 @@ int hipvmm_host_note_allocate(void* pointer, size_t bytes, void* stream);
  * bytes is reported. Returns hipErrorInvalidValue unless exactly these bytes were allocated. */
 int hipvmm_host_note_deallocate(void* pointer, size_t bytes, void* stream);
 
-/** The same where the sub-allocator itself orders all work on the bytes: they may be used in any
+/** The same if the sub-allocator itself orders all work on the bytes: they may be used in any
  * stream at once, or were freed without naming a stream. */
 int hipvmm_host_note_allocate_sync(void* pointer, size_t bytes);
 int hipvmm_host_note_deallocate_sync(void* pointer, size_t bytes);
-/** A sub-allocator returns bytes to where it had them from: what it allocated there is forgotten.
- * Not what the sub-allocator below it has noted. */
+/** A sub-allocator returns bytes to its upstream: its notes of allocations there are forgotten.
+ * Notes of a sub-allocator below it stay. */
 int hipvmm_host_note_return(void* pointer, size_t bytes);
 
 /** Work submitted to `stream` at this point reads `bytes` at `pointer`, or writes them unless
- * `writes` is 0: what a kernel does, which cannot be seen otherwise. Returns a hipError_t, with
- * nothing noted: hipErrorInvalidHandle for an unknown stream; hipErrorInvalidValue where a byte is
- * no memory that the stream's device may use so; hipErrorStreamCaptureUnsupported while the stream
- * is captured, for a graph's work is noted at its launch. */
+ * `writes` is 0, as a kernel does, whose accesses the checker cannot see. Returns a hipError_t, and
+ * notes nothing unless that is 0: hipErrorInvalidHandle for an unknown stream; hipErrorInvalidValue
+ * if the stream's device may not use all bytes so; hipErrorStreamCaptureUnsupported while the
+ * stream is captured, because a graph's work is noted at its launch. */
 int hipvmm_host_note_use(const void* pointer, size_t bytes, void* stream, int writes);
 
 /** Whether the checker is on. */
