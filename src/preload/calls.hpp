@@ -4,12 +4,12 @@
 #include <cstddef>
 
 // The interface between the two libraries of the preload. libhipvmm_preload.so is in every process
-// that LD_PRELOAD reaches and needs nothing but the C library; with the first replaced call it
-// loads libhipvmm_preload_core.so, which has hipvmm and a provider.
+// that LD_PRELOAD reaches and needs nothing but the C library. At the first replaced call it loads
+// libhipvmm_preload_core.so, which has hipvmm and a provider.
 namespace hipvmm::preload {
 
-/// The functions that the program would call without us, of HIP or of CUDA's driver: their
-/// arguments and the codes used here are the same. 0 is success.
+/// The functions that the program would call without us, of HIP or of CUDA's driver, whose
+/// arguments and codes are the same here. 0 is success.
 struct real_calls {
   int (*allocate)(void** pointer, std::size_t bytes);
   int (*free)(void* pointer);
@@ -20,8 +20,8 @@ struct real_calls {
   int (*ipc_handle)(void* handle, void* pointer);
 };
 
-/// The functions of libhipvmm_preload_core.so for them. All are thread-safe and throw nothing. They
-/// pass other calls to the real function, and return its result.
+/// The core's functions for them. All are thread-safe and throw nothing. They pass a call that they
+/// do not serve to the real function, and return its result.
 struct core_calls {
   int (*allocate)(const real_calls& real, void** pointer, std::size_t bytes);
   int (*free)(const real_calls& real, void* pointer);
@@ -38,7 +38,7 @@ struct core_calls {
   void (*note_pool)(int device);
   /// After the program has made a context of its own on CUDA.
   void (*note_context)();
-  /// The hipFree that the core itself calls: a program's HIP must be the same library.
+  /// The hipFree that the core itself calls: the program's must be of the same library.
   void* (*own_free)();
 };
 

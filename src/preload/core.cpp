@@ -25,7 +25,7 @@
 namespace hipvmm::preload {
 namespace {
 
-/// That of the process. An atomic in place of a static variable: see core_loader.hpp.
+/// An atomic in place of a static variable: see core_loader.hpp.
 std::atomic<replacement*> shared{nullptr};
 
 /// Pre: hipvmm_preload_core() has returned.
@@ -65,7 +65,6 @@ constexpr core_calls calls{
     .own_free = own_free,
 };
 
-/// After the program's exit handlers and its static objects.
 [[gnu::destructor]] void end() {
   if (replacement* const made = shared.load()) made->write_statistics();
 }
@@ -95,7 +94,7 @@ extern "C" const hipvmm::preload::core_calls* hipvmm_preload_core(const char* ve
 }
 
 /// The reason why HIPVMM_PRELOAD or HIPVMM_CONF cannot be obeyed on device 0; null if they can, or
-/// if the device cannot be used. For hipvmm-run, which asks before the program starts.
+/// if the device cannot be used. hipvmm-run calls it before the program starts.
 extern "C" const char* hipvmm_preload_problem() {
   using namespace hipvmm;
   static std::string why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// No function of the C++ library: a program may bring one of its own, and this library is loaded
+// Calls nothing of the C++ library: a program may bring one of its own, and this library is loaded
 // before it.
 #include "preload/core_loader.hpp"
 
@@ -24,7 +24,6 @@ std::atomic<const core_calls*> loaded{nullptr};
 std::atomic<bool> is_known{false};  // whether `loaded` is final
 using loading = detail::thread_mark<struct loading_kind>;
 
-/// The library that contains an address; null if none does.
 link_map* library_of(const void* address) noexcept {
   Dl_info info{};
   void* map = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// CUDA's driver. Nearly no program is linked with it: the CUDA runtime, within a program or as a
-// library, and others load it and ask dlsym for cuGetProcAddress and that for all else. So these
-// two are replaced, and their results for the functions below.
+// CUDA's driver. Nearly no program is linked with it. The CUDA runtime, within a program or as a
+// library, and others load it and ask dlsym for cuGetProcAddress, and cuGetProcAddress for all
+// else. So these two are replaced, and their results for the functions below.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace hipvmm::preload {
 namespace {
 
-// Set when programs look them up; the core calls only those that a replaced function was called
-// for.
+// Set when programs look them up; the core calls only those of the replaced function that called
+// it.
 real_calls real;
 real_calls real_per_thread;
 int (*destroy_stream)(void*) = nullptr;
@@ -26,7 +26,6 @@ void* const per_thread_stream = reinterpret_cast<void*>(std::uintptr_t{2});
 // CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 constexpr std::uint64_t per_thread_flag = 2;
 
-/// A function of the core, or the real one if there is no core.
 template <auto Replaced, auto Passed>
 struct redirected;
 template <typename... Arguments, int (*core_calls::*Replaced)(const real_calls&, Arguments...),
@@ -39,7 +38,8 @@ struct redirected<Replaced, Passed> {
   }
 };
 
-/// The real functions take null for the thread's stream here, and the others know it by its number.
+/// In the functions for per-thread streams null is the thread's stream, which all others know by
+/// its number.
 int allocate_async_per_thread(void** pointer, std::size_t bytes, void* stream) {
   const core_calls* const core = load_core();
   if (core == nullptr) return real_per_thread.allocate_async(pointer, bytes, stream);
@@ -68,12 +68,12 @@ int set_device_pool(int device, void* pool) {
   return result;
 }
 
-// cuCtxCreate, by its version: up to five arguments, each a whole number or a pointer.
+// cuCtxCreate, by its version: up to five arguments, each a whole number or a pointer. From the
+// program's first call on nothing is replaced; the CUDA runtime makes none.
 using word = std::uintptr_t;
 using create_context_type = int (*)(word, word, word, word, word);
 create_context_type create_context[5] = {};
 
-/// From the first context of the program's own on nothing is replaced. The CUDA runtime makes none.
 template <int Version>
 int begin_context(word a, word b, word c, word d, word e) {
   const int result = create_context[Version](a, b, c, d, e);
@@ -88,8 +88,7 @@ using get_address_v2 = int (*)(const char* name, void** function, int version, s
 get_address real_get_address = nullptr;
 get_address_v2 real_get_address_v2 = nullptr;
 
-/// The driver's function `symbol` of its library, for a program that has looked it up as `found`:
-/// ours, or `found` itself.
+/// Our function for `symbol` of the driver, which a program has looked up as `found`; else `found`.
 void* replace_driver_function(const char* symbol, void* found) noexcept;
 void replace_answer(const char* name, void** function, int version, std::uint64_t flags);
 
@@ -125,7 +124,6 @@ replaced_name redirect(const char* symbol, const char* base) {
 
 bool is(const char* a, const char* b) { return std::strcmp(a, b) == 0; }
 
-/// Ours for the first entry that `matches`, else `found`.
 template <typename Matches>
 void* replace(void* found, Matches matches) noexcept {
   const replaced_name names[] = {
@@ -155,7 +153,6 @@ void* replace(void* found, Matches matches) noexcept {
   };
   for (const replaced_name& each : names) {
     if (!matches(each)) continue;
-    // The same for all callers.
     if (found != each.function) __atomic_store_n(each.real, found, __ATOMIC_RELEASE);
     return each.function;
   }
@@ -189,8 +186,8 @@ void* replace_driver_function(const char* symbol, void* found) noexcept {
   return replace(found, [symbol](const replaced_name& each) { return is(symbol, each.symbol); });
 }
 
-// dlsym. Its result for RTLD_NEXT depends on the caller: it jumps to the real function, with the
-// caller's return address, for all names but those of the driver.
+// The result of dlsym for RTLD_NEXT depends on the caller. So our dlsym jumps to the real one, with
+// the caller's return address, for all names but the driver's.
 
 using dlsym_type = void* (*)(void* handle, const char* name);
 
@@ -216,7 +213,6 @@ void* dlsym_of_driver(void* handle, const char* name) noexcept {
 
 using namespace hipvmm::preload;
 
-/// The function that dlsym continues with.
 extern "C" [[gnu::visibility("hidden")]] dlsym_type hipvmm_preload_dlsym(
     void* handle, const char* name) noexcept {
   // Idempotent, and before the second thread.

@@ -19,7 +19,7 @@ struct hip_calls {
   const core_calls* core = nullptr;  // null: nothing is replaced
 };
 
-// Found by the first call that finds HIP, and written once.
+// Written once, by the first call that finds HIP.
 hip_calls known;
 enum class progress : unsigned char { open, writing, done };
 std::atomic<progress> finding{progress::open};
@@ -41,7 +41,7 @@ hip_calls find(const void* caller) noexcept {
   set(found.destroy_stream, "hipStreamDestroy", caller);
   set(found.reset_device, "hipDeviceReset", caller);
   set(found.set_pool, "hipDeviceSetMemPool", caller);
-  // A program without HIP that has looked our name up.
+  // A program without HIP may have looked our name up.
   if (found.real.free == nullptr) return found;
   keep_library_of(reinterpret_cast<const void*>(found.real.free));
   const core_calls* const core = load_core();
@@ -50,12 +50,11 @@ hip_calls find(const void* caller) noexcept {
   return found;
 }
 
-/// The functions for a call; `own` is room for them.
 const hip_calls& calls_for(const void* caller, hip_calls& own) noexcept {
   if (finding.load(std::memory_order_acquire) == progress::done) return known;
   own = find(caller);
   progress before = progress::open;
-  // A caller without HIP, or a dependency of the core itself, says nothing about later calls.
+  // A caller without HIP, or a dependency of the core, does not decide for later calls.
   if (own.real.free == nullptr || is_loading_core() ||
       !finding.compare_exchange_strong(before, progress::writing))
     return own;
@@ -66,7 +65,6 @@ const hip_calls& calls_for(const void* caller, hip_calls& own) noexcept {
   return known;
 }
 
-/// Calls the core's function, or the real one if there is no core.
 template <typename... Arguments>
 int call(int (*core_calls::*replaced)(const real_calls&, Arguments...),
          int (*real_calls::*real)(Arguments...), const void* caller, Arguments... arguments) {

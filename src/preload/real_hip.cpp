@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The library's own calls of functions that are replaced. The linker sends them here (--wrap), for
-// by their names they would reach the replacement again, in threads of the library too.
+// The library's own calls of replaced functions. The linker sends them here (--wrap): by their
+// names they would reach the replacement again, in threads of the library too.
 #include "preload/real_hip.hpp"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 namespace hipvmm::preload {
 namespace {
 
-/// A function of the provider, which this library is linked with: its own handle leads there first.
+/// Searches this library's own handle, which reaches the provider before any other HIP.
 void* look_up(const char* name) noexcept {
   Dl_info own{};
   void* handle = nullptr;
@@ -28,7 +28,7 @@ void* look_up(const char* name) noexcept {
   return found;
 }
 
-/// The same, once. A static variable would hold a lock meanwhile, see core_loader.hpp.
+/// Looked up once. A static variable would hold a lock meanwhile, see core_loader.hpp.
 template <typename Function>
 class real_function {
  public:

@@ -23,19 +23,17 @@ namespace {
 // hipErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY
 constexpr int out_of_memory_code = 2;
 
-// For work that still uses idle memory, in a thread that others of the library need.
+// Short, because others of the library need the thread.
 constexpr std::chrono::milliseconds quiet_patience{5};
-// Of the time after which it is tried again.
 constexpr unsigned most_doublings = 6;
 
-/// No memory of any device, so that HIP refuses it.
 void* never_allocated() noexcept {
   static char byte;
   return &byte;
 }
 
-/// The bytes for HIP's own call. Over a budget: more than any device has, so that the program gets
-/// HIP's code and last error.
+/// Over a budget the size is more than any device has, so that the program gets HIP's own code and
+/// last error.
 std::size_t asked_of_hip(passed why, std::size_t bytes) noexcept {
   constexpr std::size_t too_much = std::size_t{1} << 60;
   return why == passed::over_budget ? too_much : bytes;
@@ -45,8 +43,8 @@ std::uintptr_t number(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// CUDA's own function would give a context to a thread without one; a request served from the pool
-/// makes no such call. Once in each thread.
+/// Gives the thread a context, as CUDA's own function would: the pool may serve a request without a
+/// call of CUDA.
 void bind_thread() noexcept {
   thread_local bool is_bound = false;
   if (is_bound) return;
@@ -54,8 +52,7 @@ void bind_thread() noexcept {
   detail::report_exceptions(detail::bind_context);
 }
 
-/// The reason to pass a call for a stream to HIP; nullopt for the pool's. If the query fails, HIP's
-/// own function then reports the error.
+/// nullopt if the pool serves the call. If the query fails, HIP's own function reports the error.
 std::optional<passed> reason_of_stream(stream_ref stream) noexcept {
   try {
     return stream.is_capturing() ? std::optional{passed::captured} : std::nullopt;
@@ -82,7 +79,7 @@ std::optional<passed> replacement::reason_to_pass(void** pointer,
   if (has_context_) return passed::own_context;
   if (pointer == nullptr || bytes == 0) return passed::argument;
   if (bytes < settings_.threshold) return passed::too_small;
-  // If the program has hipvmm itself, that waits by the free of such an allocation.
+  // A program that has hipvmm itself waits by the free of an allocation of this size.
   if (bytes == detail::bytes_of_wait_by_free && !settings_.free_waits) return passed::too_small;
   if (bytes > settings_.most) return passed::too_large;
   return std::nullopt;
@@ -137,10 +134,10 @@ void replacement::release_when_quiet(served_device& of) noexcept {
       of.memory.trim_to(0, std::chrono::steady_clock::now() + quiet_patience);
       chunk_cache::shared().trim(of.memory.device());
     } catch (const std::exception&) {
-      // Nothing is lost: it is tried again.
+      // It is tried again.
     }
     const mr::pool_usage now = of.memory.usage();
-    // Else work still uses it, or a part of a chunk is in use.
+    // Otherwise work still uses memory, or a part of a chunk is in use.
     if (now.reserved_current == now.used_current) return;
   }
   of.tries = is_quiet ? std::min(of.tries + 1, most_doublings) : 0;
@@ -156,7 +153,7 @@ int replacement::pass(passed why, Call call) noexcept {
   if (result != out_of_memory_code || why == passed::out_of_memory) return result;
   release_idle();
   const int again = call();
-  // Of the first call, whose failure the program does not see.
+  // Clears that of the first call, whose failure the program does not see.
   if (again == 0) detail::clear_last_error();
   return again;
 }
@@ -239,7 +236,7 @@ int replacement::free_async(const real_calls& real, void* pointer, stream_ref st
   served_device* const owner = found.empty() ? nullptr : find_device(found.mapped().device);
   if (owner == nullptr) return free_unknown(pointer, free);
   if (const std::optional<passed> why = reason_of_stream(stream)) {
-    // The memory of no graph, or no such stream: its node returns to the table.
+    // No graph has the memory, or there is no such stream: the table gets its node back.
     try {
       static_cast<void>(allocations_.put(std::move(found), pointer));
     } catch (const std::exception& error) {
@@ -309,13 +306,13 @@ int replacement::address_range(const real_calls& real, void** base, std::size_t*
     return real.address_range(base, bytes, pointer);
   try {
     std::pair<const void*, allocation> found{pointer, {}};
-    // Most queries are for the start of an allocation, which needs no order.
+    // Most queries are for the start of an allocation: find() needs no order of addresses.
     if (const std::optional<allocation> begun = allocations_.find(pointer)) {
       found.second = *begun;
     } else if (const auto last = allocations_.last_not_above(pointer)) {
       found = *last;
     }
-    // HIP knows the range of unallocated memory of the pool.
+    // HIP would report the pool's own range for unallocated memory.
     if (number(pointer) - number(found.first) >= found.second.bytes)
       return real.address_range(base, bytes, never_allocated());
     if (base != nullptr) *base = const_cast<void*>(found.first);
@@ -344,7 +341,7 @@ void replacement::end_stream(stream_ref stream) noexcept {
 }
 
 void replacement::write_statistics() noexcept {
-  // A child's are its parent's until then, and would overwrite them.
+  // A child's counts are its parent's until fork(), and would overwrite them.
   if (is_child_ || (settings_.statistics.empty() && settings_.json.empty())) return;
   detail::report_exceptions([&] {
     std::vector<statistics::pool_line> lines;

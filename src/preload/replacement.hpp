@@ -26,12 +26,12 @@ namespace hipvmm::preload {
 
 /// Serves a program's calls for memory from a pool for each device. Thread-safe.
 /// - Calls that the pool does not serve go to the real function; the program gets its code and
-///   HIP's last error. For a refusal HIP gets an address that it never allocated.
+///   HIP's last error. To refuse a call it passes an address that HIP never allocated.
 /// - Lives as long as the process: a program may free memory at any time of its exit.
 class replacement {
  public:
   explicit replacement(settings chosen) : settings_{std::move(chosen)} {}
-  /// For tests: the process's own has no end.
+  /// Only tests end one.
   ~replacement();
   replacement& operator=(replacement&&) = delete;
 
@@ -48,12 +48,12 @@ class replacement {
   /// Ends the pool of a device and forgets its allocations.
   void reset_device(std::optional<device_ref> device) noexcept;
 
-  /// From now on requests pass: the program has a context of its own, possibly of another device
-  /// than HIP's current one, and HIP's waits do not cover its work.
+  /// From now on requests pass to HIP: the program has a context of its own, possibly of another
+  /// device than HIP's current one, and HIP's waits do not cover its work.
   void note_context() noexcept { has_context_ = true; }
-  /// After the program has set the pool of a device: requests in stream order pass until the
-  /// default pool is the current one again, which a set or the destruction of the other brings
-  /// about. The program may set rights of its own, and export from it.
+  /// Call it after the program has set the pool of a device: requests in stream order then pass,
+  /// because the program may set rights of its own, and export from its pool. They are served again
+  /// when the default pool is current again, set by the program or by the destruction of its pool.
   void note_pool(device_ref device) noexcept;
   /// From now on everything passes, and frees of the parent's memory do nothing.
   void become_child() noexcept { is_child_ = true; }
@@ -66,13 +66,13 @@ class replacement {
   };
   using table = detail::address_table<allocation>;
   using pool = mr::vmm_pool_resource;
-  /// A device's pool, with the state for frees that have waited.
+  /// A device's pool.
   struct served_device {
     /// `has_threshold`: the pool releases idle memory as its options say.
     served_device(replacement& of, device_ref device, const mr::pool_options& options,
                   bool has_threshold);
-    /// Frees memory that any stream may use. Waits for all devices with access, unless the caller
-    /// leaves that to the pool, or a capture forbids it.
+    /// Frees memory that any stream may use. Waits for all devices with access if `waits`, unless a
+    /// capture forbids that: then the pool orders the reuse.
     void free(void* pointer, std::size_t bytes, bool waits) noexcept;
 
     pool memory;
@@ -100,12 +100,12 @@ class replacement {
     std::atomic<bool> own_pool{false};
   };
 
-  /// The size of a request to the pool: a multiple of the alignment of addresses, because the
-  /// blocks of a pool are so aligned if all its requests are such multiples.
+  /// Rounds up to the alignment of addresses: the blocks of a pool are so aligned if all its
+  /// requests are multiples of it.
   [[nodiscard]] static std::size_t in_pool(std::size_t bytes) noexcept {
     constexpr std::size_t alignment = 512;  // that of textures on NVIDIA, the most of all
     const std::size_t rounded = align_down(bytes + (alignment - 1), alignment);
-    return rounded < bytes ? bytes : rounded;  // of which no pool has as many
+    return rounded < bytes ? bytes : rounded;  // more than any pool has
   }
   static void say(const char* what, const char* why) noexcept;
 
@@ -114,12 +114,11 @@ class replacement {
   /// Null for a device beyond most_devices.
   [[nodiscard]] device_pool* find_entry(int device) const noexcept;
   [[nodiscard]] served_device* find_device(int device) const noexcept;
-  /// Returns whether the program has set a pool of its own for a device.
   [[nodiscard]] bool has_own_pool(device_ref device) noexcept;
   /// Null if no pool can be made. Throws: out_of_memory; std::out_of_range for a device beyond
   /// most_devices.
   [[nodiscard]] served_device* serve_device(device_ref device);
-  /// Allocates by `from_pool` and records the allocation. Returns the reason for a failure.
+  /// Returns the reason for a failure.
   template <typename Allocate>
   std::optional<passed> serve(void** pointer, std::size_t bytes, device_ref device,
                               Allocate from_pool) noexcept;
@@ -127,14 +126,11 @@ class replacement {
   template <typename Call>
   int pass(passed why, Call call) noexcept;
   void release_idle() noexcept;
-  /// After a free: has idle memory released when the program is quiet.
   void expect_quiet(served_device& of) noexcept;
   void release_when_quiet(served_device& of) noexcept;
 
-  /// Returns whether an address lies between the lowest and the highest that were allocated.
   [[nodiscard]] bool may_be_ours(const void* pointer) const noexcept;
   [[nodiscard]] bool is_in_a_pool(const void* pointer) const noexcept;
-  /// A free of memory that is not in the table.
   template <typename Free>
   int free_unknown(const void* pointer, Free free) noexcept;
   void note_range(const void* pointer, std::size_t bytes) noexcept;
@@ -147,8 +143,8 @@ class replacement {
   mutable std::array<device_pool, most_devices> pools_{};
   std::mutex making_;
   std::mutex noting_;  // the current pool, as HIP reports it
-  // Shared while pools are visited, so that none ends meanwhile by a reset of its device. A call
-  // for one device takes none: HIP allows none of that device beside its reset.
+  // Shared while all pools are visited, so that none ends by a reset of its device. A call for one
+  // device does not take it: HIP allows no call for a device beside its reset.
   mutable std::shared_mutex visiting_;
   std::atomic<std::uintptr_t> lowest_{UINTPTR_MAX};
   std::atomic<std::uintptr_t> highest_{0};

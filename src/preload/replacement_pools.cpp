@@ -26,7 +26,7 @@
 namespace hipvmm::preload {
 namespace {
 
-// If HIPVMM_CONF does not set one; "unlimited" is another value.
+// Stands for no value in HIPVMM_CONF; "unlimited" is another one.
 constexpr std::size_t no_threshold = std::numeric_limits<std::size_t>::max() - 1;
 
 }  // namespace
@@ -99,7 +99,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
   } catch (const out_of_memory&) {
     throw;
   } catch (const std::exception& error) {
-    // Another process may have the budget's file for a moment: the next request joins again.
+    // Another process may have locked the budget's file for a moment: the next request joins again.
     if (const auto* const passing = dynamic_cast<const ipc_error*>(&error);
         passing != nullptr && passing->reason() == ipc_failure::timeout)
       throw;
@@ -121,7 +121,7 @@ void replacement::note_pool(device_ref device) noexcept {
   if (is_child_ || entry == nullptr) return;
   using pools = mr::hip_async_resource;
   detail::report_exceptions([&] {
-    // The result of one thread must not overwrite a newer setting of another.
+    // Held while HIP is asked, so that an older answer does not overwrite a newer one.
     const std::lock_guard lock{noting_};
     entry->own_pool = pools::current_pool(device) != pools::default_pool(device);
   });
@@ -160,7 +160,7 @@ void replacement::reset_device(std::optional<device_ref> device) noexcept {
       counts_.count_free(taken.mapped().bytes, false);
     }
     ended.reset();
-    // Nothing of the device is kept or released later: a reset may end it.
+    // A reset may end memory of the device that is kept, or is to be released later.
     drain_retired_memory();
     chunk_cache::shared().trim(device_ref{ordinal});
   });

@@ -42,7 +42,7 @@ std::string row(const char* name, const std::string& value) {
   return line;
 }
 
-/// Appends to an open JSON object or array, with a comma behind another value.
+/// Adds a comma behind another value.
 std::string& next_in(std::string& json) {
   if (!json.empty() && json.back() != '{' && json.back() != '[') json += ',';
   return json;

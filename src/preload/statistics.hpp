@@ -10,7 +10,6 @@
 
 namespace hipvmm::preload {
 
-/// Why a call went to the real function.
 enum class passed : std::uint8_t {
   argument,   ///< null or zero bytes
   too_small,  ///< below the threshold
@@ -65,8 +64,8 @@ class statistics {
   counter refused_handles_{0};
 };
 
-/// Writes `text` to the place that a setting names: a file, in which %p is this process, or
-/// "stderr". A failure is one line on standard error.
+/// Writes `text` to a file, with the process ID in place of %p, or to "stderr". A failure is one
+/// line on standard error.
 void write_to(const std::string& place, const std::string& text) noexcept;
 
 }  // namespace hipvmm::preload

@@ -10,7 +10,6 @@
 namespace hipvmm::tool {
 namespace {
 
-/// Those that hold most first.
 std::vector<budget_holder> sorted(std::vector<budget_holder> holders) {
   std::ranges::stable_sort(holders, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return holders;

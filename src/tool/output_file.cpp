@@ -24,14 +24,13 @@ namespace {
 constexpr mode_t new_file_mode = 0666;
 constexpr mode_t mode_bits = 0777;
 
-/// The target of a path after all symbolic links.
 struct place {
   std::string path;
   std::optional<int> descriptor;  ///< of this process, which the path stands for
 };
 
-/// The canonical folder of `path`, with a slash, and the last name in it. Without such a folder:
-/// the path as it is.
+/// The canonical folder of `path` with a slash, and its last name; without such a folder the path
+/// as it is.
 std::pair<std::string, std::string> split(const std::string& path) {
   const std::size_t name = path.rfind('/') + 1;  // of npos: 0
   const std::string folder = name == 0 ? "." : path.substr(0, name);
@@ -56,7 +55,7 @@ place follow(std::string path) {
   for (int i = 0; i < most_links; ++i) {
     const auto [folder, name] = split(path);
     path = folder + name;
-    // These links name files that no rename must replace: a pipe, or the file behind standard
+    // These links name files that a rename must not replace: a pipe, or the file of standard
     // output.
     if (folder == own_descriptors) return {path, number_in(name)};
     std::error_code error;
@@ -67,7 +66,7 @@ place follow(std::string path) {
   return {path, std::nullopt};
 }
 
-/// A new file beside another one, gone again unless it takes the other's name.
+/// A new file beside `target`, removed unless it takes the name of `target`.
 class temporary_beside {
  public:
   explicit temporary_beside(const std::string& target) : target_{target} {
@@ -91,7 +90,6 @@ class temporary_beside {
 
   [[nodiscard]] bool exists() const noexcept { return descriptor_ >= 0; }
 
-  /// Takes owner, group and mode of the file that is to be replaced, if there is one.
   [[nodiscard]] bool take_rights() {
     struct stat old {
     }, now{};
@@ -120,8 +118,8 @@ class temporary_beside {
   int descriptor_ = -1;
 };
 
-/// Returns whether `error` may concern replacing a file and not the file itself: its folder is
-/// read-only, it is another user's, in a sticky folder or not, or it is a mount of its own.
+/// Returns whether `error` may concern the replacement of a file, not the file itself: its folder
+/// is read-only, it is another user's, or it is a mount of its own.
 bool is_refusal_to_replace(int error) {
   return error == EACCES || error == EPERM || error == EROFS || error == EBUSY || error == EXDEV;
 }
@@ -152,7 +150,7 @@ output_file::output_file(std::string path) : path_{std::move(path)} {
     if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) errno = EBADF;
     if (errno == 0) descriptor_ = ::fcntl(*found.descriptor, F_DUPFD_CLOEXEC, 0);
   } else if (struct stat about{}; ::stat(found.path.c_str(), &about) == 0) {
-    // Opened in any case: a rename would replace what this user must not write.
+    // Opens it in any case: a rename would replace even a file that this user must not write.
     descriptor_ = ::open(found.path.c_str(), O_WRONLY | O_CLOEXEC);
     if (descriptor_ >= 0 && S_ISREG(about.st_mode)) {
       ::close(std::exchange(descriptor_, -1));
@@ -188,7 +186,6 @@ bool output_file::replace(std::string_view text) const {
 
 namespace {
 
-/// The identity of the file behind a path.
 struct identity {
   std::string name;  ///< as messages name it
   std::optional<int> descriptor;

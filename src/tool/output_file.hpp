@@ -7,7 +7,7 @@
 
 namespace hipvmm::tool {
 
-/// A file that a program writes one result to, when all work is done.
+/// The file for one result, written when all work is done.
 /// - A regular file is replaced whole, by a temporary file beside it and a rename: a failure before
 ///   or during the write leaves the old file. Symbolic links are followed; owner, group and mode
 ///   stay. If it cannot be replaced (the folder takes no file, the owner would change, it is a
@@ -15,13 +15,13 @@ namespace hipvmm::tool {
 /// - Devices, pipes and descriptors (/dev/stdout, /dev/fd/3) are written directly.
 class output_file {
  public:
-  /// Checks that it can be written, before work whose result would be lost. Leaves a regular file
-  /// unchanged, and creates none. Throws: std::system_error that names `path`.
+  /// Checks that it can be written, before work whose result would be lost. Changes and creates no
+  /// file. Throws: std::system_error that names `path`.
   explicit output_file(std::string path);
   ~output_file();
   output_file& operator=(output_file&&) = delete;
 
-  /// Writes the whole result; once. Throws: std::system_error that names the path.
+  /// Call it once. Throws: std::system_error that names the path.
   void write(std::string_view text);
 
  private:
@@ -32,14 +32,13 @@ class output_file {
   int descriptor_ = -1;  ///< of anything but a regular file
 };
 
-/// A file on a command line.
 struct named_file {
   std::string option;  ///< as messages name it: "--json", "TRACE"
   std::string path;    ///< "-" is standard input or output
 };
 
-/// Returns a message if an output, standard output among them, is the same regular file or pipe as
-/// an input or another output, by any name; else an empty string. Opens nothing.
+/// Returns a message if an output, or standard output, is by any name the same regular file or pipe
+/// as an input or another output; else an empty string. Opens nothing.
 [[nodiscard]] std::string clash_of(const std::vector<named_file>& inputs,
                                    const std::vector<named_file>& outputs);
 

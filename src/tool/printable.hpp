@@ -24,10 +24,9 @@ inline std::size_t character_at(std::string_view text, std::size_t at) noexcept 
   return is_none ? 0 : length;
 }
 
-/// Escapes foreign text, such as a name of a file or a value in a trace, for a terminal: control
-/// characters, marks that change the direction of text, and bytes that are no UTF-8 become \xNN.
-/// `kept` are control characters that stay.
-/// Note: everything that programs of this folder write goes through it.
+/// Escapes text for a terminal: control characters other than `kept`, marks that change the
+/// direction of text, and bytes that are no UTF-8 become \xNN. Programs of this folder write no
+/// text without it, because names of files and values in traces are foreign.
 inline std::string printable(std::string_view text, std::string_view kept = {}) {
   constexpr const char* digits = "0123456789abcdef";
   std::string result;

@@ -27,22 +27,19 @@
 #include "tool/output_file.hpp"
 #include "tool/printable.hpp"
 
-// Common parts of the programs for the shell. In a header, because each of them compiles CLI11 as
-// it is.
+// Common parts of the programs for the shell. A header, because each program compiles CLI11.
 namespace hipvmm::tool {
 
-/// Exit codes beside 0.
 inline constexpr int failed = 1;
 inline constexpr int misused = 2;
 
-/// The signal handlers that a program changes at its start; a program that it becomes inherits
-/// them.
+/// The handlers before change(), for a program that this process becomes.
 struct inherited_signals {
   void (*broken_pipe)(int) = SIG_DFL;
   void (*file_size)(int) = SIG_DFL;
 
   void change() {
-    // A reader that went away, or a limit on the length of files, shows as a failed write.
+    // Without a reader, or beyond the limit of a file's length, a write then fails.
     broken_pipe = std::signal(SIGPIPE, SIG_IGN);
     file_size = std::signal(SIGXFSZ, SIG_IGN);
   }
@@ -63,7 +60,6 @@ inline std::string size_or_zero_in_bytes(const std::string& text) {
   }
 }
 
-/// The same for options that do not mean zero.
 inline std::string size_in_bytes(const std::string& text) {
   std::string bytes = size_or_zero_in_bytes(text);
   if (bytes == "0")
@@ -71,19 +67,19 @@ inline std::string size_in_bytes(const std::string& text) {
   return bytes;
 }
 
-/// The file for a result, created before the work; null without a file, or for standard output.
+/// Null without a file, or for standard output.
 inline std::unique_ptr<output_file> file_for_result(const std::string& path) {
   return path.empty() || path == "-" ? nullptr : std::make_unique<output_file>(path);
 }
 
-/// Before any file is opened: none that is read, and none of another result, is written to.
+/// Call it before any file is opened: no result may overwrite an input or another result.
 inline void require_different(const std::vector<named_file>& inputs,
                               const std::vector<named_file>& outputs) {
   if (const std::string clash = clash_of(inputs, outputs); !clash.empty())
     throw CLI::ValidationError{clash};
 }
 
-/// None if the text is not exactly one number.
+/// nullopt if the text is not exactly one number.
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
   Number value{};
@@ -92,7 +88,6 @@ std::optional<Number> number_in(std::string_view text) {
                                                                   : std::nullopt;
 }
 
-/// The check of an option that takes one of a few names.
 inline auto one_of(std::vector<std::string> names) {
   return [names = std::move(names)](const std::string& text) -> std::string {
     if (std::find(names.begin(), names.end(), text) != names.end()) return {};
@@ -100,7 +95,6 @@ inline auto one_of(std::vector<std::string> names) {
   };
 }
 
-/// The option for a device; device_of checks that it exists.
 template <typename Ordinal>
 CLI::Option* add_device_option(CLI::App& app, Ordinal& ordinal, const char* meaning) {
   const auto whole_number = [](const std::string& text) -> std::string {
@@ -110,8 +104,7 @@ CLI::Option* add_device_option(CLI::App& app, Ordinal& ordinal, const char* mean
   return app.add_option("--device", ordinal, meaning)->check(whole_number)->type_name("N");
 }
 
-/// Throws: CLI::ValidationError when there is no such device; unsupported when there is none at
-/// all.
+/// Throws: CLI::ValidationError if there is no such device; unsupported if there is none at all.
 inline device_ref device_of(int ordinal) {
   const device_ref device{ordinal};
   try {
@@ -122,12 +115,11 @@ inline device_ref device_of(int ordinal) {
   return device;
 }
 
-/// Refuses an empty value, such as that of a variable that is not set.
+/// A variable that is not set leaves an empty value.
 inline auto not_empty(const char* remedy) {
   return [remedy](const std::string& value) { return std::string{value.empty() ? remedy : ""}; };
 }
 
-/// An option that names the file of a result, or '-'.
 inline CLI::Option* add_result_option(CLI::App& app, const char* name, std::string& path,
                                       const char* meaning) {
   return app.add_option(name, path, meaning)
@@ -135,8 +127,8 @@ inline CLI::Option* add_result_option(CLI::App& app, const char* name, std::stri
       ->type_name("FILE");
 }
 
-/// Escapes characters that cannot be written to a terminal. If the reader has ended, as `head`
-/// does, this process ends as others do: by SIGPIPE, without a message.
+/// If the reader has ended, as `head` does, this process ends as others do: by SIGPIPE, without a
+/// message.
 inline void write_to_standard_output(const std::string& text) {
   errno = 0;
   if (std::cout << printable(text, "\n\t") << std::flush) return;
@@ -149,22 +141,19 @@ inline void write_to_standard_output(const std::string& text) {
                           "cannot write the result to standard output"};
 }
 
-/// To the file of file_for_result().
 inline void write_result(const std::unique_ptr<output_file>& file, const std::string& text) {
   file ? file->write(text) : write_to_standard_output(text);
 }
 
-/// A sentence, in one line.
 inline void write_error(const std::string& program, const std::string& text) {
   std::cerr << program << ": " << printable(text) << '\n';
 }
 
-/// Whether a program writes its result to standard output.
 enum class needs_output { yes, no };
 
-/// Opens missing descriptors of 0 to 2 for the opposite direction: a file or memory of HIP that is
-/// opened later must not take the place of standard output, and use of the missing one must fail.
-/// They are missing again in a program that this process becomes.
+/// Opens missing descriptors of 0 to 2 for the opposite direction, so that use of them fails, and
+/// no file or memory of HIP that is opened later takes their place. They are missing again in a
+/// program that this process becomes.
 inline void occupy_standard_descriptors(needs_output output) {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) != -1) continue;
@@ -175,8 +164,8 @@ inline void occupy_standard_descriptors(needs_output output) {
   }
 }
 
-/// CLI11 takes the next word for the value that `--json=` lacks, for example with an empty
-/// variable. The words of another program are as it wants them.
+/// CLI11 takes the next word for the value that `--json=` lacks, as it does with an empty variable.
+/// Words behind the name of another program are not checked.
 inline void refuse_missing_values(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) {
     const std::string word = argv[i];
@@ -209,8 +198,8 @@ inline std::string unknown_word(const CLI::App& app, const std::string& word) {
              : "there is no subcommand '" + word + "'; " + detail::name_advice(word, subcommands);
 }
 
-/// A sentence about the words that no option took, in their order. It leaves out words that may be
-/// the value of an unknown option.
+/// A message about the words that no option took, in their order, without words that may be the
+/// value of an unknown option.
 inline std::string unknown_words(const CLI::App& app) {
   if (app.get_prefix_command()) return {};  // they are another program's
   std::string options;
@@ -221,7 +210,6 @@ inline std::string unknown_words(const CLI::App& app) {
     for (const std::string& word : each->remaining()) {
       if (word == "--") continue;
       const bool is_option = word.size() > 1 && word.front() == '-';
-      // The rest is that of the subcommand.
       if (!is_option && options.empty() && !each->get_subcommands({}).empty())
         return unknown_word(*each, word);
       std::string& text = is_option ? options : words;
@@ -232,8 +220,8 @@ inline std::string unknown_words(const CLI::App& app) {
   return options.empty() ? words : options;
 }
 
-/// Parses the command line and works. A failure is one sentence on standard error, behind the
-/// program's name, and one of the exit codes above.
+/// Parses the command line and runs `work`. A failure is one line on standard error, and one of the
+/// exit codes above.
 template <typename Work>
 int run_program(CLI::App& app, int argc, char** argv, Work work,
                 needs_output output = needs_output::yes) {

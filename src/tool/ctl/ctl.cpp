@@ -48,7 +48,7 @@ hipvmm::device_uuid uuid_of(const std::string& device) {
   throw std::runtime_error{"there is no device '" + device + "'; hipvmm-info shows their UUIDs"};
 }
 
-/// The device of the budget. A named device need not exist.
+/// A named device need not exist.
 hipvmm::device_uuid device_of_budget(const options& chosen, const char* advice = "") {
   std::vector<hipvmm::device_uuid> found;
   for (const hipvmm::budget_report& each : hipvmm::memory_budget::all()) {
@@ -92,7 +92,6 @@ int remove(const options& chosen) {
   return 0;
 }
 
-/// Until a signal ends it.
 int keep(const options& chosen) {
   // Each chunk costs a descriptor.
   rlimit descriptors{};
@@ -102,7 +101,8 @@ int keep(const options& chosen) {
   }
   ::sigset_t ends;
   ::sigemptyset(&ends);
-  // Those that its parent has it ignore, as nohup and shells do, would come too once blocked.
+  // Leaves out signals that the parent had it ignore, as nohup and shells do: once blocked, they
+  // would come.
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction inherited {};
     if (::sigaction(each, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN)

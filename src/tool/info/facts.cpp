@@ -52,7 +52,6 @@ std::optional<std::size_t> mappings_allowed() {
   return std::nullopt;
 }
 
-/// The largest power of two, in bytes, that can be reserved at once.
 std::optional<std::size_t> largest_reservation() {
   // No processor that runs HIP gives a process more than 128 TiB.
   for (std::size_t bytes = 128 * TiB; bytes >= MiB; bytes /= 2) {

@@ -13,7 +13,6 @@
 
 namespace hipvmm::tool {
 
-/// The data of hipvmm-info about one device.
 struct device_facts {
   device_ref device;
   std::string name;
@@ -25,7 +24,6 @@ struct device_facts {
   capability memory;
 };
 
-/// A device that was not to be described, and why.
 struct failed_device {
   device_ref device;
   std::string why;
@@ -55,11 +53,11 @@ struct facts {
 
 enum class record_source { at_hand, probed_anew };
 
-/// Gathers the known data about `devices` and this process. The failure of a device is reported,
-/// not thrown. Throws: std::invalid_argument when HIPVMM_CAPABILITY is malformed.
+/// The failure of a device is reported, not thrown. Throws: std::invalid_argument when
+/// HIPVMM_CAPABILITY is malformed.
 facts gather(const std::vector<device_ref>& devices, record_source source);
 
-/// A version as people write it: "7.1.0" of HIP's 70100000, "13.0" of CUDA's 13000.
+/// "7.1.0" of HIP's 70100000, "13.0" of CUDA's 13000.
 std::string version_text(int number);
 
 }  // namespace hipvmm::tool

@@ -54,7 +54,6 @@ std::vector<hipvmm::device_ref> devices_of(const options& chosen) {
   return all;
 }
 
-/// Without a call of HIP, unless a device is named.
 std::string budgets_of(const options& chosen) {
   std::vector<hipvmm::budget_report> all = hipvmm::memory_budget::all();
   if (chosen.device) {

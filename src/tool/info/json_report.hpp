@@ -7,7 +7,7 @@
 
 namespace hipvmm::tool {
 
-/// The facts as one JSON object and a line end; docs/guides/rocm.md lists its members.
+/// One JSON object and a line end; docs/guides/rocm.md lists its members.
 std::string json_report(const facts& known);
 
 }  // namespace hipvmm::tool

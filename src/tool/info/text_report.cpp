@@ -95,7 +95,6 @@ std::string costs_text(const call_costs& ns) {
          microseconds(ns.free) + " us";
 }
 
-/// The prices of a chunk, and the decisions that follow from them.
 std::string prices_text(const capability& memory) {
   const detail::call_prices prices{memory.costs()};
   return "a new chunk takes " + microseconds(prices.growth.count()) + " us, an unmap " +
@@ -187,8 +186,8 @@ std::string flag_text(const std::optional<bool>& flag) {
   return *flag ? "yes" : "no";
 }
 
-/// A row for each of `devices` and a column for each device of the process, with `text` of the link
-/// between them; one line if HIP reports no link.
+/// A row for each of `devices` and a column for each device of the process, with `text` of their
+/// link; one line if HIP reports no link.
 template <class Text>
 void put_matrix(std::string& page, std::string_view title, const std::vector<device_facts>& devices,
                 Text text) {

@@ -9,7 +9,7 @@ namespace hipvmm::tool {
 
 enum class detail_level { plain, explained };
 
-/// The facts for people, on a page of 80 columns: ready to be pasted into a bug report.
+/// A page of 80 columns, ready to be pasted into a bug report.
 std::string text_report(const facts& known, detail_level level);
 
 }  // namespace hipvmm::tool

@@ -6,16 +6,15 @@
 
 namespace hipvmm::tool {
 
-/// A line on standard error that is rewritten at most ten times a second. Nothing unless standard
-/// error is a terminal. Destruction wipes the line, so that the next text, an error too, stands
-/// alone.
+/// A line on standard error that is rewritten at most ten times a second; nothing unless that is a
+/// terminal. Destruction wipes the line, so that later text, an error too, stands alone.
 class progress_line {
  public:
   progress_line();
   ~progress_line();
   progress_line& operator=(progress_line&&) = delete;
 
-  /// Returns whether the line should be shown again: ask before making a text.
+  /// Call it before making a text.
   [[nodiscard]] bool is_due() const;
   void show(const std::string& text);
 
@@ -26,7 +25,7 @@ class progress_line {
   clock::time_point next_ = clock::now();
 };
 
-/// A bar that is full by `part`, from 0 to 1, and the percentage.
+/// `part` is from 0 to 1.
 [[nodiscard]] std::string progress_bar(double part);
 
 }  // namespace hipvmm::tool

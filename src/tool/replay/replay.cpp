@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Replays a recorded trace of allocations on a memory resource and reports the cost: peak
-// memory, latencies, driver calls; with --check also whether the memory was ever allocated twice.
+// Replays a recorded trace of allocations on a memory resource and reports the cost: peak memory,
+// latencies, driver calls; with --check also blocks that share memory.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -124,7 +124,6 @@ void declare(CLI::App& app, options& chosen) {
   app.set_version_flag("--version", "hipvmm-replay " HIPVMM_VERSION_STRING);
 }
 
-/// Checks of options that depend on each other.
 void complete(const options& chosen, const CLI::App& app) {
   if (app.count("--check-bytes") != 0 && !chosen.check)
     throw CLI::ValidationError{"--check-bytes", "there is nothing to check without --check"};

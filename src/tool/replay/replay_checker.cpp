@@ -17,10 +17,9 @@ constexpr std::size_t half_bytes = block_checker::staging_bytes / 2;
 constexpr std::size_t word_bytes = sizeof(std::uint32_t);
 constexpr std::size_t pieces = 4;
 
-/// Different for every block, for an odd factor loses nothing.
+/// Different for every block, because multiplication by an odd factor is one-to-one.
 std::uint32_t word_of(std::uint32_t number) { return (number + 1) * 0x9E3779B1U; }
 
-/// A word at a multiple of 4, and the first bytes of one at the end of a block.
 std::array<unsigned char, word_bytes> bytes_of(std::uint32_t number) {
   std::array<unsigned char, word_bytes> result{};
   const std::uint32_t word = word_of(number);
@@ -32,7 +31,8 @@ std::size_t first_difference(const unsigned char* found, std::size_t bytes, std:
   const auto expected = bytes_of(number);
   const std::size_t head = std::min(bytes, word_bytes);
   if (std::memcmp(found, expected.data(), head) == 0) {
-    // Equal to itself one word on: the library's comparison is much faster than a loop.
+    // All words are equal if the block equals itself shifted by one word. memcmp is much faster
+    // than a loop.
     if (bytes <= word_bytes || std::memcmp(found, found + word_bytes, bytes - word_bytes) == 0)
       return bytes;
   }
@@ -172,7 +172,7 @@ void block_checker::compare_in_background(half& full) {
 void block_checker::collect(half& compared) {
   if (!compared.wrong.valid()) return;
   for (std::string& text : compared.wrong.get()) failures_.add(std::move(text));
-  // Nothing is left to wait for; it orders later work of this thread behind the copy.
+  // Does not wait any more: it orders later work of this thread behind the copy.
   copies_to_host_.synchronize();
   compared.used = 0;
   compared.pieces.clear();

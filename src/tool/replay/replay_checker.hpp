@@ -18,7 +18,6 @@
 
 namespace hipvmm::tool {
 
-/// A block that a resource has allocated.
 struct checked_block {
   void* pointer;
   std::size_t bytes;
@@ -27,31 +26,28 @@ struct checked_block {
 };
 
 /// Finds blocks that share memory with others, at the same time or out of stream order: no two may
-/// have an address in common, and each is filled with words of its own right behind its allocation
+/// have an address in common, and each is filled with words of its own right after its allocation
 /// and copied aside right before its free, both in its stream. The host waits for neither, so that
-/// work is in flight when memory changes hands. Another thread compares the copies.
-/// Failures are added by the calling thread only.
+/// work is in flight when memory is reused. Another thread compares the copies. The calling thread
+/// adds the failures.
 class block_checker {
  public:
-  /// Of larger blocks `budget` bytes are looked at: pieces at both ends and evenly between.
+  /// Of larger blocks `budget` bytes are checked: pieces at both ends and evenly between.
   static constexpr std::size_t default_budget = std::size_t{64} << 10;
   static constexpr std::size_t least_budget = 64;
   /// Device memory taken for copies.
   static constexpr std::size_t staging_bytes = std::size_t{32} << 20;
-  /// Fills of one stream that may be in flight. AMD's runtime 6.4.3 keeps the patterns of fills in
-  /// a ring of 1 MiB for each stream, and overwrites some that are still to be read when the ring
-  /// comes round: after about 1360 fills.
+  /// Fills of one stream that may be in flight. AMD's runtime 6.4.3 keeps patterns of fills in a
+  /// ring of 1 MiB for each stream, and overwrites patterns that are still to be read when the ring
+  /// is full: after about 1360 fills.
   static constexpr std::size_t fills_in_flight = 256;
 
   block_checker(device_ref device, std::size_t budget, replay_failures& failures);
   ~block_checker();
   block_checker& operator=(block_checker&&) = delete;
 
-  /// The block was allocated in `stream`.
   void fill(stream_ref stream, const checked_block& block);
-  /// The block is about to be freed in `stream`.
   void copy_aside(stream_ref stream, const checked_block& block);
-  /// Compares the remaining copies.
   void finish();
 
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
@@ -63,14 +59,12 @@ class block_checker {
     std::size_t offset;  // in the block, a multiple of 4
     std::size_t bytes;
   };
-  /// A piece, or a part of one, that lies in a half of the staging memory.
   struct copied {
     std::size_t at;  // in the half
     piece of;
     std::uint32_t number;
     std::uint32_t row;
   };
-  /// Takes copies while the other is compared.
   struct half {
     std::size_t start;  // in the staging memory
     std::size_t used = 0;
@@ -82,7 +76,7 @@ class block_checker {
 
   [[nodiscard]] std::vector<piece> pieces_of(std::size_t bytes) const;
   void require_apart(const checked_block& block);
-  /// Waits for the fills of `stream` before the last half of those that may be in flight.
+  /// Waits until at most fills_in_flight fills of `stream` are in flight.
   void note_fill(stream_ref stream);
   void put(stream_ref stream, const checked_block& block, piece part);
   void compare_in_background(half& full);
@@ -94,7 +88,6 @@ class block_checker {
   device_allocation staging_;
   stream copies_to_host_;
   event order_;
-  /// The fills of a stream since one that has passed.
   struct stream_fills {
     std::size_t since_mark = 0;
     std::optional<event> mark = std::nullopt;  // before those

@@ -23,7 +23,7 @@ namespace hipvmm::tool {
 namespace {
 
 /// Collects the library's reports while it lives, from any thread; reports that were not taken go
-/// to the former handler. One at a time.
+/// to the former handler. At most one exists at a time.
 class report_recorder {
  public:
   report_recorder() : previous_{set_error_handler(record)} {}
@@ -65,8 +65,8 @@ class report_recorder {
 
 constexpr std::size_t events_between_progress = 256;
 
-/// The events behind which a picture of `windows` windows needs samples: the highest and the last
-/// of each, so that no peak is lost between two.
+/// The events after which to sample: the highest and the last of each window, so that no peak is
+/// lost.
 std::vector<std::size_t> events_to_sample(const trace& recorded, std::size_t windows) {
   std::vector<std::size_t> result;
   const std::size_t width =

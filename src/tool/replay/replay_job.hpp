@@ -17,7 +17,6 @@
 
 namespace hipvmm::tool {
 
-/// How many HIP streams stand for those of a trace.
 enum class replay_streams { real, one };
 
 struct replay_options {
@@ -25,26 +24,23 @@ struct replay_options {
   replay_streams streams = replay_streams::real;
   /// Bytes to check of each block; none: no check.
   std::optional<std::size_t> check_bytes = std::nullopt;
-  /// The number of windows of the trace in which held memory is sampled, at the highest and the
-  /// last event of each; 0: none.
+  /// Windows of the trace, in each of which held memory is sampled at the highest and the last
+  /// event; 0: none.
   std::size_t sample_windows = 0;
-  /// The number of replays of the whole trace; at least 1.
+  /// Replays of the whole trace; at least 1.
   std::size_t epochs = 1;
   /// Bytes of each block that its stream fills right after the allocation, so that work is in
   /// flight when memory is deallocated and reused; none: streams have no work.
   std::optional<std::size_t> busy_bytes = std::nullopt;
-  /// Called with the number of events replayed, in all epochs so far.
   std::function<void(std::size_t events)> on_progress = {};
 };
 
-/// The held memory at one moment of a trace.
 struct replay_sample {
   double seconds;  ///< of recorded time
   std::size_t requested;
   memory_held held;
 };
 
-/// The number and duration of the calls of one kind.
 struct call_latency {
   std::size_t calls = 0;
   std::uint64_t total_ns = 0;
@@ -53,7 +49,6 @@ struct call_latency {
   std::uint64_t longest_ns = 0;
 };
 
-/// One pass through the whole trace.
 struct replay_epoch {
   call_latency allocate = {};
   call_latency deallocate = {};  ///< of the blocks that the trace frees
@@ -72,7 +67,7 @@ struct replay_epoch {
   return ascending[std::clamp<std::size_t>(rank, 1, ascending.size()) - 1];
 }
 
-/// Sorts `nanoseconds`, one value for each call, and summarizes them; all zero without calls.
+/// All zero without calls.
 [[nodiscard]] inline call_latency summarize_calls(std::vector<std::uint64_t>& nanoseconds) {
   std::sort(nanoseconds.begin(), nanoseconds.end());
   return {nanoseconds.size(),
@@ -101,18 +96,18 @@ struct replay_result {
   std::optional<replay_coverage> checked = std::nullopt;
   std::vector<replay_sample> samples = {};
 
-  /// The latency that `part` of the pairs do not exceed; 0 without pairs.
+  /// 0 without pairs.
   [[nodiscard]] std::uint64_t pair_percentile(double part) const;
   [[nodiscard]] std::uint64_t driver_call_count() const;
   [[nodiscard]] double driver_seconds() const;
 };
 
 /// Sends the requests of the trace to the subject, in the order of its rows, as fast as it goes,
-/// from one thread. A block that is freed in another stream than it was allocated in is handed over
-/// by an event. Blocks alive after the last row of an epoch are freed then, and all streams are
-/// synchronized before the next epoch. Requests that are out of memory are failures, and so are the
-/// library's reports to the error handler.
-/// Throws: std::runtime_error that names the row when anything else fails.
+/// from one thread. If a block is freed in another stream than its own, an event orders the two.
+/// Blocks alive after the last row of an epoch are freed then, and all streams are synchronized
+/// before the next epoch. Requests that are out of memory are failures, and so are the library's
+/// reports to the error handler. Throws: std::runtime_error that names the row when anything else
+/// fails.
 [[nodiscard]] replay_result replay(const trace& recorded, replay_subject& subject,
                                    const replay_options& options);
 

@@ -19,13 +19,12 @@ struct replay_thresholds {
   std::optional<double> driver_share = std::nullopt;  ///< time in the driver by recorded time
 };
 
-/// The input and the result of a replay.
 struct replay_report {
   const trace& recorded;
   std::string resource;
   std::string device;
   const replay_result& result;
-  /// Most bytes that were filled of each block (--busy); none: streams had no work.
+  /// Most bytes that were filled of each block (--busy); nullopt: streams had no work.
   std::optional<std::size_t> busy_bytes = std::nullopt;
 };
 
@@ -45,7 +44,7 @@ struct replay_report {
 /// "1 call", "2 calls".
 [[nodiscard]] std::string plural(std::size_t count, const char* noun);
 
-/// Nanoseconds between two readings of the clock, which is part of each of the two calls of a pair.
+/// Nanoseconds between two readings of the clock: a part of each measured call.
 [[nodiscard]] std::uint64_t clock_ns();
 
 }  // namespace hipvmm::tool

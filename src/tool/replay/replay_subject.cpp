@@ -23,7 +23,6 @@
 namespace hipvmm::tool {
 namespace {
 
-/// A resource with one driver call for each allocation and each deallocation.
 class timed_resource final : public mr::memory_resource {
  public:
   timed_resource(mr::memory_resource& upstream, const char* allocates, const char* frees)
@@ -71,7 +70,7 @@ class timed_resource final : public mr::memory_resource {
   driver_calls frees_;
 };
 
-/// hipMalloc does not report its use of memory: the device's free memory does.
+/// Measures use by the device's free memory, because hipMalloc does not report it.
 class hip_subject final : public replay_subject {
  public:
   explicit hip_subject(const subject_options& options)
@@ -167,7 +166,6 @@ class pool_subject : public replay_subject {
   std::vector<driver_calls> before_;
 };
 
-/// Bins over the pool.
 class binning_subject final : public pool_subject {
  public:
   explicit binning_subject(const subject_options& options)
@@ -190,7 +188,7 @@ class binning_subject final : public pool_subject {
   std::unique_ptr<mr::binning_resource> bins_;
 };
 
-/// An arena over hipMalloc. Its statistics have one peak, of its whole life.
+/// An arena's statistics have one peak, of its whole life.
 class arena_subject final : public replay_subject {
  public:
   explicit arena_subject(const subject_options& options)
@@ -243,7 +241,6 @@ std::unique_ptr<replay_subject> make_unlimited(const subject_options& options) {
   return std::make_unique<Subject>(options);
 }
 
-/// A refusal names the option that the caller gave.
 template <typename Subject>
 std::unique_ptr<replay_subject> make_limited(const subject_options& options) {
   try {

@@ -22,19 +22,17 @@ struct memory_held {
   std::optional<std::size_t> mapped;  ///< with an address; none if equal or unknown
 };
 
-/// A resource that traces are replayed on, with its description.
 class replay_subject {
  public:
   virtual ~replay_subject() = default;
   [[nodiscard]] virtual mr::memory_resource& resource() noexcept = 0;
-  /// Called once, when nothing but the replay will take memory of the device from now on.
+  /// Called once. From then on only the replay takes memory of the device.
   virtual void begin() {}
   /// Called before each epoch but the first, with nothing allocated: peak_physical() starts anew.
   virtual void begin_epoch() {}
-  /// Called, outside of all measured calls, whenever more bytes are requested than ever before in
-  /// the epoch.
+  /// Called, outside of measured calls, whenever more bytes are requested than before in the epoch.
   virtual void look() {}
-  /// Called when no more work of `stream` is to come, before the stream is destroyed.
+  /// Called before `stream`, which has no more work, is destroyed.
   virtual void forget(stream_ref) {}
   /// Most physical memory it held from HIP in this epoch, in bytes.
   [[nodiscard]] virtual std::size_t peak_physical() const = 0;
@@ -42,7 +40,6 @@ class replay_subject {
   [[nodiscard]] virtual std::vector<driver_calls> calls() const = 0;
 };
 
-/// How a subject is to be made.
 struct subject_options {
   device_ref device;
   std::optional<std::size_t> limit_bytes;  ///< most that it may hold from HIP
@@ -50,7 +47,6 @@ struct subject_options {
   std::string settings = {};
 };
 
-/// A subject by its name on the command line. Another resource joins by a row in the table.
 struct subject_kind {
   std::string_view name;
   std::string_view meaning;
@@ -59,7 +55,7 @@ struct subject_kind {
 
 [[nodiscard]] std::span<const subject_kind> subject_kinds() noexcept;
 
-/// Throws: std::invalid_argument that lists the names if there is none of this name, if the kind
+/// Throws: std::invalid_argument if there is no such name (the message lists all), if the kind
 /// takes no limit, or for unknown settings; unsupported if the device lacks a necessary property.
 [[nodiscard]] std::unique_ptr<replay_subject> make_subject(std::string_view name,
                                                            const subject_options& options);

@@ -37,7 +37,6 @@ temporary file_with(const std::string& text) {
   return file;
 }
 
-/// The picture that gnuplot draws by a script.
 std::string run_gnuplot(const std::string& script) {
   const temporary input = file_with(script);
   const temporary output = file_with("");

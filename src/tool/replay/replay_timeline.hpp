@@ -12,19 +12,17 @@ namespace hipvmm::tool {
 /// Samples of a picture: about as many as it has columns.
 inline constexpr std::size_t timeline_windows = 1000;
 
-/// Throws: std::runtime_error if gnuplot cannot be started: before a replay rather than after it.
+/// Throws: std::runtime_error if gnuplot cannot be started. Call it before the replay.
 void require_gnuplot();
 
 /// Draws requested and held memory of a replay, by gnuplot as SVG. gnuplot never sees `title`,
-/// which has a file's name: its texts may run commands.
-/// Throws: std::runtime_error when gnuplot fails.
+/// which has a file's name, because its texts may run commands. Throws: std::runtime_error when
+/// gnuplot fails.
 [[nodiscard]] std::string draw_timeline(const std::string& title,
                                         const std::vector<replay_sample>& samples);
 
-/// The input of gnuplot.
 [[nodiscard]] std::string timeline_script(const std::vector<replay_sample>& samples);
 
-/// The output of gnuplot with a title in it.
 [[nodiscard]] std::string with_title(std::string picture, const std::string& title);
 
 }  // namespace hipvmm::tool

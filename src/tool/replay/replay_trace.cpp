@@ -32,8 +32,8 @@ namespace {
 /// behind the packed data.
 class unpacked_file final : public io::ByteSourceBase {
  public:
-  /// `ends_with_row`: whether the bytes read so far do. The parser may end this object before its
-  /// last row.
+  /// Sets `ends_with_row` to whether the bytes read so far end with a row. The caller has the
+  /// variable, because the parser may end this object before its last row.
   unpacked_file(const std::string& path, bool& ends_with_row)
       : ends_with_row_{ends_with_row},
         descriptor_{path == "-" ? ::dup(STDIN_FILENO)
@@ -46,8 +46,7 @@ class unpacked_file final : public io::ByteSourceBase {
   ~unpacked_file() override { ::inflateEnd(&stream_); }
   unpacked_file& operator=(unpacked_file&&) = delete;
 
-  /// To the parser less than `size` is the end.
-  int read(char* buffer, int size) override {
+  int read(char* buffer, int size) override {  // less than `size`: the end
     stream_.next_out = reinterpret_cast<unsigned char*>(buffer);
     stream_.avail_out = static_cast<unsigned>(size);
     while (stream_.avail_out != 0 && has_input()) form_ == form::plain ? copy() : unpack();
@@ -59,8 +58,7 @@ class unpacked_file final : public io::ByteSourceBase {
  private:
   enum class form : std::uint8_t { unknown, plain, packed, between_packed };
 
-  /// Makes sure of at least two bytes, by which packed data begins, unless there are no more. False
-  /// at the end.
+  /// Reads until there are two bytes, by which packed data begins, or no more. False at the end.
   bool has_input() {
     while (stream_.avail_in < magic.size() && !at_end_) {
       std::copy_n(stream_.next_in, stream_.avail_in, input_.data());
@@ -115,7 +113,6 @@ class unpacked_file final : public io::ByteSourceBase {
   std::array<unsigned char, 1U << 17> input_;
 };
 
-/// A value that does not fit its column.
 struct bad_value : std::runtime_error {
   bad_value(const char* column, std::string_view found, const char* expected)
       : std::runtime_error{std::string{column} + " is '" + std::string{found} + "', expected " +
@@ -172,7 +169,6 @@ recorded_time time(std::string_view text) {
   return {static_cast<std::int64_t>(result), true};
 }
 
-/// Checks the rows and refuses those that contradict earlier ones.
 class trace_builder {
  public:
   explicit trace_builder(std::string name) { built_.name = std::move(name); }
@@ -239,7 +235,7 @@ class trace_builder {
     return streams_.try_emplace(stream, static_cast<std::uint32_t>(streams_.size())).first->second;
   }
 
-  /// Of a row that another thread's has overtaken: the time of that one.
+  /// The time of a row that another thread's has overtaken is the time of that one.
   std::int64_t time_since_first(const char* text) {
     const recorded_time found = time(text);
     if (!first_) first_ = found;
@@ -261,8 +257,8 @@ class trace_builder {
     return last_ = std::max(last_, since);
   }
 
-  /// Past midnight the time of day starts again, but for rows that were overtaken by those of the
-  /// next day.
+  /// After midnight the time of day starts again, except in rows that rows of the next day have
+  /// overtaken.
   std::int64_t since_first_day(std::int64_t since) {
     constexpr std::int64_t day = 86'400'000'000;
     since += midnights_ * day;

@@ -8,7 +8,6 @@
 
 namespace hipvmm::tool {
 
-/// One row of a trace that asks something of a resource.
 struct trace_event {
   enum class action : std::uint8_t { allocate, free };
 
@@ -19,7 +18,6 @@ struct trace_event {
   std::int64_t microseconds;  ///< since the first event
 };
 
-/// The request of one allocation of a trace.
 struct trace_block {
   std::size_t bytes;
   std::uint32_t row;  ///< of the allocation
@@ -39,10 +37,9 @@ struct trace {
   std::int64_t latest_microseconds = 0;  ///< most that one is before
 };
 
-/// Reads a CSV file, gzip'ed or not, '-' for standard input. It needs the columns Time, Action,
-/// Pointer, Size and Stream, found by their names, and skips others. docs/reference/replay.md has
-/// the forms. Throws: std::runtime_error that names the file, the row, the text found and the text
-/// expected.
+/// Reads a CSV file, gzip'ed or not, '-' for standard input, by the columns Time, Action, Pointer,
+/// Size and Stream; docs/reference/replay.md has the forms. Throws: std::runtime_error that names
+/// the file, the row, the text found and the text expected.
 [[nodiscard]] trace read_trace(const std::string& path);
 
 }  // namespace hipvmm::tool

@@ -77,7 +77,7 @@ void declare(CLI::App& app, options& chosen) {
       "docs/guides/preload.md.");
 }
 
-/// HIPVMM_PRELOAD as the options have it; empty if none is given.
+/// Empty if no option is given.
 std::string settings_of(const options& chosen) {
   std::string text;
   const auto add = [&](const char* name, const std::string& value) {
@@ -102,7 +102,6 @@ std::string settings_of(const options& chosen) {
   return "off";
 }
 
-/// The library beside this program: installed, and in the build.
 path library_of(const options& chosen) {
   if (!chosen.library.empty()) return std::filesystem::absolute(chosen.library);
   const path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -126,7 +125,7 @@ void* open_library(const path& file) {
 }
 
 /// Throws: std::runtime_error unless both libraries can be loaded here, with their provider, and
-/// are of this version. ld.so would only warn, and the program run as without.
+/// are of this version. ld.so would only warn, and the program would run without them.
 void require_fit(const path& library) {
   if (library.string().find_first_of(" :") != std::string::npos)
     throw std::runtime_error{"LD_PRELOAD cannot name " + library.string() +
@@ -140,9 +139,9 @@ void require_fit(const path& library) {
   static_cast<void>(open_library(library.parent_path() / "libhipvmm_preload_core.so"));
 }
 
-/// The same, and CLI::ValidationError unless HIPVMM_PRELOAD and HIPVMM_CONF can be obeyed on device
-/// 0: the program would run as without. In a child, so that nothing that libraries and HIP do in a
-/// process reaches the program.
+/// Throws also CLI::ValidationError, unless HIPVMM_PRELOAD and HIPVMM_CONF can be obeyed on device
+/// 0: the program would run without them. A child checks, so that nothing that libraries and HIP do
+/// in a process reaches the program.
 void require_fit_in_child(const path& library) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
@@ -213,7 +212,6 @@ int start(const CLI::App& app, const options& chosen) {
   arguments.push_back(nullptr);
   tool::inherited.restore();
   ::execvp(arguments.front(), arguments.data());
-  // As of a shell.
   const int error = errno;
   tool::write_error("hipvmm-run", words.front() + ": " + std::generic_category().message(error));
   return error == ENOENT ? not_found : not_executable;
