@@ -7,7 +7,7 @@
 
 namespace hipvmm::provider {
 
-/// Carries a HIP error from deep inside a call to its entry point, which returns it.
+/// Carries a HIP error to the entry point, which returns it.
 class failure : public std::exception {
  public:
   explicit failure(hipError_t code) noexcept : code_{code} {}
@@ -18,7 +18,6 @@ class failure : public std::exception {
   hipError_t code_;
 };
 
-/// Throws `code` unless `holds`: the form every argument rule takes.
 inline void require(bool holds, hipError_t code = hipErrorInvalidValue) {
   if (!holds) throw failure{code};
 }

@@ -18,7 +18,7 @@ extern "C" [[gnu::visibility("default")]] hipError_t hipMemAdvise_v2(const void*
 
 namespace hipvmm::provider {
 
-/// The device's ordinal or hipCpuDeviceId, whichever node of the host is named.
+/// The device's ordinal, or hipCpuDeviceId for any node of the host.
 inline int ordinal_of(const hipMemLocation& location) {
   int type = 0;  // it need not be one of the header's enumerators
   std::memcpy(&type, &location.type, sizeof(type));

@@ -9,8 +9,8 @@
 
 namespace hipvmm::provider {
 
-/// Sets the fields that have an attribute: `attribute(number)` is the value of
-/// hipDeviceGetAttribute. The caller sets name and size of the memory, which have none.
+/// Sets the fields that have an attribute; `attribute(number)` is the value of
+/// hipDeviceGetAttribute. The caller sets name and memory size, which have none.
 template <class Attribute>
 void set_properties(hipDeviceProp_t& properties, const hipUUID& uuid, const Attribute& attribute) {
   properties.major = attribute(hipDeviceAttributeComputeCapabilityMajor);

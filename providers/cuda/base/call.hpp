@@ -11,15 +11,14 @@
 
 namespace hipvmm::cuda_provider {
 
-/// Sets the calling thread's last error unless `code` is success or "not ready"; gives `code` back.
+/// Sets the calling thread's last error unless `code` is success or "not ready"; returns `code`.
 hipError_t remember(hipError_t code) noexcept;
 
-/// Throws if the driver could not be initialized.
 driver& ready_driver();
 /// Throws "no device" if there is none, as libamdhip64 does from 5.7 on.
 driver& driver_with_device();
 
-/// Runs `body()` as a HIP function, with every failure turned into a code. The context that `body`
+/// Runs `body()` as a HIP function, and returns a failure as its code. The context that `body`
 /// leaves current in the thread stays current.
 template <class Body>
 hipError_t call_bare(Body&& body) noexcept {
@@ -45,8 +44,8 @@ hipError_t call(Body&& body) noexcept {
   });
 }
 
-/// The same for calls that do not depend on the device: no device gets a context for it that the
-/// process has not used, such as device 0 in a thread of a process that uses another.
+/// The same for calls that do not depend on the device: a device that the process has not used gets
+/// no context by it, such as device 0 in a process that uses another.
 template <class Body>
 hipError_t call_anywhere(Body&& body) noexcept {
   return call_bare([&] {
@@ -56,8 +55,8 @@ hipError_t call_anywhere(Body&& body) noexcept {
   });
 }
 
-/// Runs `body(driver&)` with the context of `stream` as the current one: CUDA takes some work for a
-/// stream only there, HIP takes it anywhere.
+/// Runs `body(driver&)` with the context of `stream` current, because CUDA takes some work for a
+/// stream only there, while HIP takes it anywhere.
 template <class Body>
 hipError_t call_on(hipStream_t stream, Body&& body) noexcept {
   return call_bare([&] {

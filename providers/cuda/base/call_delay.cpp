@@ -20,7 +20,6 @@ namespace hipvmm::cuda_provider {
 namespace {
 
 constexpr const char* variable = "HIPVMM_CUDA_DELAYS";
-// In the order of priced_call.
 constexpr std::array<std::string_view, 6> names{"hipMemCreate", "hipMemMap",     "hipMemSetAccess",
                                                 "hipMemUnmap",  "hipMemRelease", "hipMalloc"};
 using delay_list = std::array<std::chrono::nanoseconds, names.size()>;

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-// The one file that knows CUDA header versions: 12.0 to 13.x. The driver that answers may be newer
-// or older than the header; it refuses calls that it lacks.
+// The one file that knows CUDA header versions: 12.0 to 13.x. The driver may be newer or older than
+// the header, and refuses calls that it lacks.
 namespace hipvmm::cuda_provider::cuda_compat {
 
 // From 13.0 on, advice and prefetches name a location; before, a device, with the host as
@@ -71,8 +71,8 @@ inline bool set_max_bytes(CUmemPoolProps& properties, std::size_t bytes) {
 inline bool set_max_bytes(CUmemPoolProps&, std::size_t bytes) { return bytes == 0; }
 #endif
 
-// From 13.0 on, an edge of a graph has data, which HIP has no place for. The driver refuses to tell
-// of edges without theirs unless it is the usual one.
+// From 13.0 on an edge of a graph has data, for which HIP has no parameter. Without a parameter for
+// data the driver describes only edges with the usual data.
 struct capture_info {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;

@@ -12,8 +12,8 @@ namespace {
 // Trivial, so that they can be used until the very end of the thread.
 thread_local hipError_t thread_last_error = hipSuccess;
 thread_local int thread_device = 0;
-// Whether set_current_device() set the current context in a thread that had none and whose HIP
-// device was 0, as the CUDA runtime's is in such a thread.
+// set_current_device() has set a context in a thread that had none and whose HIP device was 0, as
+// the CUDA runtime's is in such a thread.
 thread_local bool had_no_context = false;
 
 /// HIP's current device if `context` is the current one; null: none is.
@@ -52,7 +52,7 @@ void set_current_device(int device) {
     had_no_context = thread_device == 0;
   else if (machine.owner_of(context) != thread_device)
     had_no_context = false;
-  // As it was, for the CUDA runtime too: no context is made to restore that.
+  // As the thread was before, for the CUDA runtime too. No context is made to restore that state.
   if (device == 0 && had_no_context && !machine.has_primary(device)) {
     if (context != nullptr) check(cuCtxSetCurrent(nullptr));
     thread_device = device;

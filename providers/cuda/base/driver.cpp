@@ -10,7 +10,7 @@ namespace hipvmm::cuda_provider {
 namespace {
 
 /// Waits for all work of the current context. cuCtxSynchronize crashes beside captures of other
-/// threads (driver 580), and costs them.
+/// threads (driver 580), and invalidates them.
 void wait_by_free() {
   CUdeviceptr device_memory = 0;
   const CUresult made = cuMemAlloc(&device_memory, 1);
@@ -65,7 +65,7 @@ CUcontext driver::primary(int ordinal) {
   check(cuDevicePrimaryCtxRetain(&fresh, wanted));
   CUcontext expected = nullptr;
   if (!kept.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel)) {
-    // Another thread was first; there is one primary context, so only the count differs.
+    // Another thread was first. There is one primary context: only its count is one too high.
     static_cast<void>(cuDevicePrimaryCtxRelease(wanted));
   }
   return fresh;
@@ -94,8 +94,8 @@ int driver::owner_of(CUcontext context) {
     const CUcontext known = primaries_[static_cast<std::size_t>(i)].load(std::memory_order_acquire);
     if (known == context) return i;
   }
-  // A primary context that others have made, such as the CUDA runtime. One that is not active
-  // cannot be the current one, and asking for it here would make it.
+  // The context may be a primary one that others have made, such as the CUDA runtime. Only an
+  // active one can be current, and a query of another would make it.
   CUdevice device = 0;
   if (cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
   unsigned flags = 0;

@@ -39,8 +39,8 @@ void* find_function(const std::string& name, int version) {
 
 using namespace hipvmm::cuda_provider;
 
-// Headers before 6 lack it, and later ones declare the last parameter as a pointer to an
-// enumeration: named by its symbol, so that any header will do.
+// Declared by its symbol, because headers before 6 lack it, and later ones declare the last
+// parameter as a pointer to an enumeration.
 extern "C" [[gnu::visibility("default")]] hipError_t get_proc_address(
     const char* symbol, void** function, int version, uint64_t flags,
     int* status) __asm__("hipGetProcAddress");

@@ -68,7 +68,6 @@ constexpr std::array translations{
     translation{CUDA_ERROR_MISALIGNED_ADDRESS, hipErrorLaunchFailure},
     translation{CUDA_ERROR_INVALID_ADDRESS_SPACE, hipErrorLaunchFailure},
     translation{CUDA_ERROR_INVALID_PC, hipErrorLaunchFailure},
-    // CUDA's answer inside a host function; the host provider says the same.
     translation{CUDA_ERROR_NOT_PERMITTED, hipErrorIllegalState},
     translation{CUDA_ERROR_NOT_SUPPORTED, hipErrorNotSupported},
     translation{CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, hipErrorNotSupported},

@@ -11,10 +11,8 @@ namespace hipvmm::cuda_provider {
 using provider::failure;
 using provider::require;
 
-/// HIP's code for an answer of the CUDA driver.
 hipError_t error_of(CUresult result) noexcept;
 
-/// Throws HIP's code for `result` unless it is success.
 inline void check(CUresult result) {
   if (result != CUDA_SUCCESS) throw failure{error_of(result)};
 }

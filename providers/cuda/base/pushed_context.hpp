@@ -5,10 +5,10 @@
 
 namespace hipvmm::cuda_provider {
 
-/// The calling thread's current context; null if there is none.
+/// Null if there is none.
 CUcontext current_context();
 
-/// Makes a context current, unless it is, and the former one again at the end.
+/// Makes a context current, and at its end the former one.
 class pushed_context {
  public:
   explicit pushed_context(CUcontext context);

@@ -12,8 +12,8 @@
 
 namespace hipvmm::cuda_provider {
 
-// Handles and addresses pass by identity. Both kinds of handle are pointers to structs that neither
-// header defines, and the values that name a stream rather than point to one are the same.
+// Handles and addresses are passed unchanged: both sides' handles are pointers to structs that
+// neither header defines, and special streams have the same values.
 inline CUstream to_cuda(hipStream_t stream) noexcept { return reinterpret_cast<CUstream>(stream); }
 inline CUevent to_cuda(hipEvent_t event) noexcept { return reinterpret_cast<CUevent>(event); }
 inline CUmemoryPool to_cuda(hipMemPool_t pool) noexcept {
@@ -26,7 +26,6 @@ inline CUgraphExec to_cuda(hipGraphExec_t exec) noexcept {
 inline CUgraphNode to_cuda(hipGraphNode_t node) noexcept {
   return reinterpret_cast<CUgraphNode>(node);
 }
-/// A list to be filled.
 inline CUgraphNode* to_cuda(hipGraphNode_t* nodes) noexcept {
   return reinterpret_cast<CUgraphNode*>(nodes);
 }
@@ -51,7 +50,6 @@ inline hipGraphExec_t to_hip(CUgraphExec exec) noexcept {
 inline hipGraphNode_t to_hip(CUgraphNode node) noexcept {
   return reinterpret_cast<hipGraphNode_t>(node);
 }
-/// A list that the driver keeps.
 inline const hipGraphNode_t* to_hip(const CUgraphNode* nodes) noexcept {
   return reinterpret_cast<const hipGraphNode_t*>(nodes);
 }
@@ -67,8 +65,8 @@ inline bool is_special(hipStream_t stream) noexcept {
   return reinterpret_cast<std::uintptr_t>(stream) <= 2;
 }
 
-/// The number in an enumeration that a C program passed. It may be no value of the enumeration, so
-/// it must not be read as one before it is known to be.
+/// The number in an enumeration that a C program passed. It may be no enumerator, so it must be
+/// checked before it is read as one.
 template <class Enum>
 int value_of(const Enum& passed) noexcept {
   static_assert(std::is_enum_v<Enum> && sizeof(Enum) == sizeof(int));
@@ -77,7 +75,7 @@ int value_of(const Enum& passed) noexcept {
   return value;
 }
 
-/// Bytes that one side wrote for itself and the other only carries: handles between processes.
+/// Opaque bytes, such as handles between processes.
 template <class To, class From>
 To same_bytes(const From& from) noexcept {
   static_assert(sizeof(To) == sizeof(From));
@@ -86,15 +84,15 @@ To same_bytes(const From& from) noexcept {
   return to;
 }
 
-/// An access right; throws "invalid value" for none that HIP knows.
+/// Throws "invalid value" for a right that HIP does not know.
 CUmemAccess_flags access_of(int flags);
 hipMemAccessFlags access_to_hip(unsigned long long flags);
 
 /// None or a POSIX descriptor; throws `unknown` for another type.
 CUmemAllocationHandleType handle_type_of(int type, hipError_t unknown);
 
-/// An operating system's handle as CUDA takes it, from that of a HIP program: the value of the
-/// descriptor from ROCm 7.1 on, a pointer to it before.
+/// A HIP program's handle of the operating system as CUDA takes it: from ROCm 7.1 on the value of
+/// the descriptor, before that a pointer to it.
 void* descriptor_from(void* os_handle);
 /// Makes a descriptor close on exec, as the other providers' do.
 void close_on_exec(int descriptor) noexcept;

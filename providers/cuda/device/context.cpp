@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "base/call.hpp"
 
-// hipCtxGetApiVersion, whose second parameter is a pointer to another type in newer headers: named
-// by its symbol, so that any header will do.
+// Declared by its symbol, because the type of the second parameter differs between headers.
 extern "C" [[gnu::visibility("default")]] hipError_t get_api_version(
     hipCtx_t context, void* version) __asm__("hipCtxGetApiVersion");
 
@@ -12,7 +11,7 @@ namespace {
 
 hipCtx_t context_to_hip(CUcontext context) noexcept { return reinterpret_cast<hipCtx_t>(context); }
 
-/// Throws: failure with "invalid context" if it is no device's primary context.
+/// Throws "invalid context" if it is no device's primary context.
 CUcontext context_to_cuda(driver& machine, hipCtx_t context) {
   const auto found = reinterpret_cast<CUcontext>(context);
   require(found != nullptr && machine.owner_of(found) >= 0, hipErrorInvalidContext);

@@ -22,7 +22,7 @@ hipError_t hipDriverGetVersion(int* version) {
 hipError_t hipRuntimeGetVersion(int* version) {
   return call_bare([&] {
     require(version != nullptr);
-    // As NVIDIA's own HIP: CUDA's number, by which programs tell the platforms apart.
+    // CUDA's number, as in NVIDIA's own HIP: programs distinguish the platforms by it.
     *version = CUDA_VERSION;
     return hipSuccess;
   });

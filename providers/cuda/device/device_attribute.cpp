@@ -7,7 +7,7 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
-// Those that HIP names after CUDA's and that fit a number. Both lists are numbered on their own.
+// HIP's attributes that are CUDA's by name and are one number. The numbering differs.
 CUdevice_attribute device_attribute_of(int attribute) {
   if (attribute == hip_compat::virtual_memory_management_supported) {
     return CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;

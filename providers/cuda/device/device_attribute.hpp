@@ -5,7 +5,7 @@
 
 namespace hipvmm::cuda_provider {
 
-/// HIP's device attribute `attribute` of a device; throws "invalid value" if CUDA has none such.
+/// Throws "invalid value" for an attribute that CUDA lacks.
 int attribute_value(int attribute, CUdevice device);
 
 }  // namespace hipvmm::cuda_provider

@@ -110,7 +110,7 @@ hipError_t hipSetDeviceFlags(unsigned int flags) {
     constexpr unsigned resize = hipvmm::hip_compat::local_memory_resize_to_max;
     require((flags & ~(hipDeviceScheduleMask | hipDeviceMapHost | resize)) == 0);
     unsigned wanted = schedule_for_cuda(flags & hipDeviceScheduleMask);
-    // Mapped host memory is always to be had; the driver refuses that wish (H200).
+    // Memory of the host can always be mapped; the driver refuses the flag for that (H200).
     if ((flags & resize) != 0) wanted |= CU_CTX_LMEM_RESIZE_TO_MAX;
     check(cuDevicePrimaryCtxSetFlags(machine.device(current_device()), wanted));
     return hipSuccess;
@@ -149,7 +149,7 @@ hipError_t hipDeviceSetCacheConfig(hipFuncCache_t config) {
   });
 }
 
-// Every GPU that CUDA 12 knows has banks of four bytes; newer drivers have no call to ask.
+// Every GPU that CUDA 12 knows has banks of four bytes; newer drivers have no query for it.
 hipError_t hipDeviceGetSharedMemConfig(hipSharedMemConfig* config) {
   return call([&](driver&) {
     require(config != nullptr);

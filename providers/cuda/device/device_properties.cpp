@@ -12,8 +12,7 @@ hipUUID uuid_of(CUdevice device) {
   return same_bytes<hipUUID>(found);
 }
 
-// Fields without an attribute, or with one that CUDA lacks, stay 0: the architecture's name is
-// AMD's.
+// Fields that CUDA lacks stay 0; the architecture's name is AMD's.
 hipDeviceProp_t properties_of(CUdevice device) {
   hipDeviceProp_t told{};
   check(cuDeviceGetName(told.name, sizeof(told.name), device));
@@ -23,7 +22,7 @@ hipDeviceProp_t properties_of(CUdevice device) {
   return told;
 }
 
-/// How many of the wishes that hipChooseDevice looks at a device meets.
+/// How many of the wishes of hipChooseDevice a device meets.
 int wishes_met(const hipDeviceProp_t& device, const hipDeviceProp_t& wanted) noexcept {
   int met = 0;
   const auto count = [&met](auto has, auto wish) { met += has >= wish ? 1 : 0; };

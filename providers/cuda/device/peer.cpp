@@ -54,7 +54,7 @@ hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr attribute, int 
   });
 }
 
-// CUDA tells neither; AMD's checks come first.
+// CUDA reports neither. AMD's checks come first.
 hipError_t hipExtGetLinkTypeAndHopCount(int device, int peer, uint32_t* type, uint32_t* hops) {
   return call_bare([&] {
     const driver& machine = driver_with_device();

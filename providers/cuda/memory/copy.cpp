@@ -12,7 +12,7 @@ struct copy_arguments {
   std::size_t bytes;
 };
 
-// A direction that is named is the driver's to check; else it looks at the addresses.
+// The driver checks a direction that is given; otherwise it finds it by the addresses.
 CUresult submit(const copy_arguments& what, int kind, CUstream stream) {
   const CUdeviceptr to = to_cuda(what.destination);
   const CUdeviceptr from = to_cuda(what.source);

@@ -5,7 +5,7 @@
 
 namespace hipvmm::cuda_provider {
 
-/// The flags of pinned host memory, in HIP's terms, as far as the driver tells them.
+/// HIP's flags of pinned host memory, as far as the driver reports them.
 CUresult get_host_flags(void* pointer, unsigned& flags);
 
 }  // namespace hipvmm::cuda_provider

@@ -38,7 +38,7 @@ hipError_t hipFreeAsync(void* pointer, hipStream_t stream) {
     if (is_captured(stream) || is_stream_ordered(start)) {
       check(cuMemFreeAsync(start, to_cuda(stream)));
     } else {
-      // In HIP this frees as hipFree does; CUDA would not wait for work that uses it.
+      // HIP frees this as hipFree does; cuMemFreeAsync would not wait for work that uses it.
       free_now(machine, start);
     }
     return hipSuccess;

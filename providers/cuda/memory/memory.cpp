@@ -11,12 +11,12 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
-// Of hipExtMallocWithFlags: how far devices see each other's writes is AMD's choice alone. Memory
-// for signals is 8 bytes of the host.
+// Flags of hipExtMallocWithFlags. Only AMD lets a program choose how far devices see each other's
+// writes. Memory for signals is 8 bytes of the host.
 constexpr unsigned most_extended_flags = 4;
 constexpr std::size_t signal_bytes = 8;
 
-/// Memory for signals, which hipFree frees though it is the host's. Thread-safe.
+/// Memory for signals: host memory that hipFree frees. Thread-safe.
 class signal_list {
  public:
   /// Throws: std::bad_alloc; the memory has been freed then.
@@ -56,8 +56,8 @@ bool is_stream_ordered(CUdeviceptr start) {
   CUmemoryPool pool = nullptr;
   check(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, start));
   if (pool != nullptr) return true;
-  // A graph's memory has no pool to tell. It is neither memory of cuMemAlloc, the one kind that has
-  // a legacy IPC handle, nor managed.
+  // The driver reports no pool for a graph's memory. It is neither managed nor of cuMemAlloc, the
+  // one kind with a legacy IPC handle.
   unsigned plain = 0;
   unsigned managed = 0;
   check(cuPointerGetAttribute(&plain, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, start));

@@ -7,8 +7,8 @@ namespace hipvmm::cuda_provider {
 
 class driver;
 
-/// Whether the address is of memory that a stream frees in its turn, a pool's or a graph's; throws
-/// if the driver does not know it.
+/// Whether the memory is freed in stream order: a pool's or a graph's. Throws if the driver does
+/// not know it.
 bool is_stream_ordered(CUdeviceptr start);
 
 /// Frees memory of hipMalloc, hipMallocManaged, a pool or a graph, after all work that may use it.

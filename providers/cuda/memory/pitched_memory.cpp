@@ -2,15 +2,16 @@
 #include "base/call.hpp"
 #include "core/hip_compat.hpp"
 
-// Its header needs kernels' types; it declares the same.
+// The header that declares it needs kernels' types.
 extern "C" [[gnu::visibility("default")]] hipChannelFormatDesc hipCreateChannelDesc(
     int x, int y, int z, int w, hipChannelFormatKind kind);
 
 namespace hipvmm::cuda_provider {
 namespace {
 
-/// One side of a copy of rows. HIP lets rows and slices begin anywhere; CUDA refuses rows that end
-/// behind the height of a slice, so the provider names the first byte instead of its place.
+/// One side of a copy of rows. HIP lets rows and slices begin anywhere. CUDA refuses rows that end
+/// behind the height of a slice, so the provider passes the address of the first byte instead of
+/// its coordinates.
 struct rows_of_side {
   CUmemorytype type;
   const void* start;
@@ -48,7 +49,7 @@ types_of_copy types_of(int kind) {
   }
 }
 
-// The functions below return whether they have submitted work: no bytes are none.
+// The functions below return whether they have submitted work: not for 0 bytes.
 
 bool copy_rows(const rows_of_side& to, const rows_of_side& from, const hipExtent& extent,
                hipStream_t stream) {
@@ -85,7 +86,7 @@ bool fill_rows(const hipPitchedPtr& to, int value, const hipExtent& extent, hipS
   return true;
 }
 
-// Of functions that wait: CUDA's own return early.
+// CUDA's own functions return early.
 template <class Submit>
 hipError_t submit_and_wait(Submit submit) {
   return call([&](driver&) {

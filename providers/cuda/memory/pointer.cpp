@@ -8,7 +8,7 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
-// The driver's facts about an address; everything is zero if it knows nothing.
+// All zero if the driver does not know the address.
 struct pointer_facts {
   CUmemorytype type{};
   unsigned managed = 0;
@@ -34,7 +34,7 @@ pointer_facts facts_of(CUdeviceptr address) {
 unsigned allocation_flags(const pointer_facts& facts, const void* pointer) {
   unsigned flags = 0;
   if (facts.managed == 0 && facts.type == CU_MEMORYTYPE_HOST) {
-    // Of registered memory the driver may refuse to tell them, which leaves them 0, the default.
+    // For registered memory the driver may refuse: then the flags stay 0, the default.
     static_cast<void>(get_host_flags(const_cast<void*>(pointer), flags));
   }
   return flags;
@@ -45,7 +45,7 @@ struct address_range {
   std::size_t bytes = 0;
 };
 
-// The driver's own question for this knows nothing of mapped chunks; their attributes do.
+// cuMemGetAddressRange does not know mapped chunks; their attributes do.
 address_range range_of(CUdeviceptr address) {
   address_range range;
   if (cuMemGetAddressRange(&range.start, &range.bytes, address) == CUDA_SUCCESS) return range;
@@ -72,7 +72,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
     const bool managed = facts.managed != 0;
     const bool on_host = managed || facts.type == CU_MEMORYTYPE_HOST;
     hipPointerAttribute_t answer{};
-    // Reserved addresses with nothing behind them are known as a device's, too.
+    // The driver reports reserved addresses that are not mapped as a device's, too.
     if (!on_host && (facts.type != CU_MEMORYTYPE_DEVICE || facts.mapped == 0)) {
       hipvmm::hip_compat::memory_type(answer) = hipvmm::hip_compat::unregistered_memory_type;
       answer.device = hipInvalidDeviceId;

@@ -34,7 +34,6 @@ room ask(CUpointer_attribute attribute, CUdeviceptr pointer) {
   return answer;
 }
 
-/// The answer of hipDrvPointerGetAttributes if there is none.
 void answer_with_nothing(void* data, int attribute) noexcept {
   switch (attribute) {
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:

@@ -12,14 +12,13 @@ namespace {
 // CU_MEM_HANDLE_TYPE_FABRIC is newer than 12.2 and has the same number.
 constexpr int exported_kinds = hipMemHandleTypePosixFileDescriptor | hip_compat::fabric_handle_kind;
 
-// The kinds that a chunk may be exported as.
 CUmemAllocationHandleType chunk_handle_types(int kinds) {
   require((kinds & ~exported_kinds) == 0, hipErrorNotSupported);
   return static_cast<CUmemAllocationHandleType>(kinds);
 }
 
-// Network cards may read and write memory that other processes may, if the device can do that:
-// HIP's older headers have no place for the wish.
+// Memory that other processes may use is open to network cards too if the device can do that,
+// because HIP's older headers have no field to request it.
 bool is_for_network_cards(const driver& machine, const hipMemAllocationProp& wanted) {
   if (hip_compat::handle_kinds(wanted) == hipMemHandleTypeNone ||
       value_of(wanted.location.type) != hipMemLocationTypeDevice)
@@ -186,7 +185,7 @@ hipError_t hipMemUnmap(void* pointer, size_t bytes) {
   });
 }
 
-// CUDA maps sparse arrays with this; there are no arrays on this surface to map.
+// CUDA maps sparse arrays by this; the provider has no arrays.
 hipError_t hipMemMapArrayAsync(hipArrayMapInfo* maps, unsigned int count, hipStream_t stream) {
   return call_on(stream, [&](driver&) {
     require(maps != nullptr && count != 0);

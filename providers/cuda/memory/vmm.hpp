@@ -8,8 +8,8 @@ namespace hipvmm::cuda_provider {
 
 class driver;
 
-/// The location of memory of a device; throws `missing` for a device that does not exist and
-/// "invalid value" for another kind of place, of which older HIP has none.
+/// Throws `missing` for a device that does not exist and "invalid value" for another kind of place,
+/// of which older HIP has none.
 CUmemLocation device_location(const driver& machine, const hipMemLocation& location,
                               hipError_t missing);
 

@@ -46,7 +46,6 @@ hipStreamCaptureStatus status_to_hip(CUstreamCaptureStatus status) {
   }
 }
 
-// Null and 0 if the driver leaves a result alone.
 cuda_compat::capture_info describe(hipStream_t stream) {
   cuda_compat::capture_info found;
   check(cuda_compat::get_capture_info(to_cuda(stream), found));
@@ -65,8 +64,8 @@ bool is_captured(hipStream_t stream) {
 
 using namespace hipvmm::cuda_provider;
 
-// None of these asks for the stream's context: the driver does not tell that of a stream in an
-// invalidated capture, which has to be told of and ended all the same.
+// None of these asks for the stream's context: the driver does not report that of a stream in an
+// invalidated capture, which must still be described and ended.
 
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
   return call([&](driver&) {
@@ -96,8 +95,8 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* stat
     require(status != nullptr);
     CUstreamCaptureStatus found = CU_STREAM_CAPTURE_STATUS_NONE;
     const auto ask = [&] { return cuStreamIsCapturing(to_cuda(stream), &found); };
-    // A context costs as much as the question, which allocators ask for each request, and only the
-    // default streams are named by the current one.
+    // A context costs as much as the query, which allocators make for each request, and only a
+    // default stream needs the current one.
     CUresult result = is_special(stream) ? CUDA_ERROR_INVALID_CONTEXT : ask();
     if (result == CUDA_ERROR_INVALID_CONTEXT) {
       const pushed_context scope{bound_primary()};

@@ -5,7 +5,7 @@
 
 namespace hipvmm::cuda_provider {
 
-/// Whether `stream` is in a capture, be it an invalidated one.
+/// Also for an invalidated capture.
 bool is_captured(hipStream_t stream);
 
 }  // namespace hipvmm::cuda_provider

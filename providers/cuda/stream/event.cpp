@@ -12,7 +12,8 @@ constexpr unsigned visibility_flags =
 constexpr unsigned event_flags =
     hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | visibility_flags;
 
-// How far a record makes writes visible is AMD's; CUDA's events always reach the system.
+// Only AMD lets a program choose how far a record makes writes visible; CUDA's always reach the
+// system.
 unsigned event_flags_for_cuda(unsigned flags) {
   unsigned wanted = CU_EVENT_DEFAULT;
   if ((flags & hipEventBlockingSync) != 0) wanted |= CU_EVENT_BLOCKING_SYNC;

@@ -79,8 +79,7 @@ hipError_t hipGraphInstantiate(hipGraphExec_t* exec, hipGraph_t source, hipGraph
     CUDA_GRAPH_INSTANTIATE_PARAMS wanted{};
     const CUresult result = cuGraphInstantiateWithParams(&made, to_cuda(source), &wanted);
     if (error_node != nullptr) *error_node = to_hip(wanted.hErrNode_out);
-    // The driver writes none any more.
-    if (log != nullptr && log_bytes != 0) *log = '\0';
+    if (log != nullptr && log_bytes != 0) *log = '\0';  // the driver writes no log any more
     check(result);
     *exec = to_hip(made);
     return hipSuccess;

@@ -12,7 +12,8 @@ struct callback_of_program {
   void* user_data;
 };
 
-// CUDA names the thread's own stream by a handle of its own; the program gets the handle it passed.
+// CUDA passes another handle for the thread's own stream; the program gets the handle that it
+// passed.
 void CUDA_CB call_back(CUstream, CUresult status, void* passed) {
   const std::unique_ptr<callback_of_program> callback{static_cast<callback_of_program*>(passed)};
   callback->function(callback->stream, error_of(status), callback->user_data);
@@ -30,7 +31,7 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
     auto passed =
         std::make_unique<callback_of_program>(callback_of_program{callback, stream, user_data});
     check(cuStreamAddCallback(to_cuda(stream), call_back, passed.get(), 0));
-    // The stream runs it, even after an error, and that deletes it.
+    // The stream runs it, even after an error, and call_back() deletes it.
     static_cast<void>(passed.release());
     return hipSuccess;
   });

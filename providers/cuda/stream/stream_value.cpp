@@ -12,7 +12,7 @@ static_assert(hipStreamWaitValueGte == CU_STREAM_WAIT_VALUE_GEQ &&
               hipStreamWaitValueAnd == CU_STREAM_WAIT_VALUE_AND &&
               hipStreamWaitValueNor == CU_STREAM_WAIT_VALUE_NOR);
 
-// CUDA looks at every bit.
+// CUDA compares every bit.
 template <class Number>
 void require_wait(const void* pointer, unsigned flags, Number mask) {
   require(pointer != nullptr && flags <= hipStreamWaitValueNor);

@@ -7,7 +7,6 @@
 
 namespace hipvmm::host_provider {
 
-/// Owns a file descriptor; -1 when empty.
 class descriptor {
  public:
   descriptor() = default;

@@ -6,8 +6,8 @@
 
 namespace hipvmm::host_provider {
 
-/// The number in an enumeration that a C program passed. It may be no value of the enumeration, so
-/// it must not be read as one before it is known to be.
+/// The number in an enumeration that a C program passed. It may be no enumerator, so it must be
+/// checked before it is read as one.
 template <class Enum>
 int value_of(const Enum& passed) noexcept {
   static_assert(std::is_enum_v<Enum> && sizeof(Enum) == sizeof(int));

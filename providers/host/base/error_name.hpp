@@ -8,10 +8,10 @@
 
 namespace hipvmm::host_provider {
 
-/// The error that HIP calls so; success is none.
+/// nullopt for success and for unknown names.
 std::optional<hipError_t> error_named(std::string_view name);
 
-/// HIP's name and text of an error; of an unknown number, those that HIP has for any such.
+/// HIP's name and text; unknown numbers get HIP's for any such number.
 const char* name_of_error(int code) noexcept;
 const char* text_of_error(int code) noexcept;
 

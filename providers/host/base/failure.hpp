@@ -10,8 +10,7 @@ namespace hipvmm::host_provider {
 using provider::failure;
 using provider::require;
 
-/// The HIP error for a failed system call's errno.
-/// ROCm reports a process that is out of descriptors as out of memory, so this does too.
+/// A process that is out of descriptors is out of memory, as ROCm reports it.
 hipError_t error_of_errno(int number) noexcept;
 
 }  // namespace hipvmm::host_provider

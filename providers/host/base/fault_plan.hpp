@@ -9,19 +9,19 @@
 
 namespace hipvmm::host_provider {
 
-/// The faults that are to happen in this process: rules of HIPVMM_HOST_FAULTS or
-/// hipvmm_host_set_faults, and the one call of hipvmm_host_fail_call. Thread-safe.
+/// The planned faults of this process: rules of HIPVMM_HOST_FAULTS or hipvmm_host_set_faults, and
+/// the one call of hipvmm_host_fail_call. Thread-safe.
 class fault_plan {
  public:
-  /// Never destroyed: calls made while the process ends must still find it.
+  /// Never destroyed, because HIP may be called while the process ends.
   static fault_plan& get();
 
   void replace(fault_settings planned);
-  /// Replaces the one planned call; `nth` 0 removes it.
+  /// `nth` 0 removes it.
   void fail_call(const char* function, std::uint64_t nth, hipError_t error);
   [[nodiscard]] bool struck() const noexcept { return struck_.load(std::memory_order_relaxed); }
 
-  /// The error that this call of `function` must return, if any. Delays the call and kills first.
+  /// The error that this call must return, if any. Delays the call and kills before it returns.
   std::optional<hipError_t> strike(const char* function) noexcept {
     if (!armed_.load(std::memory_order_acquire)) return std::nullopt;
     return strike_armed(function);

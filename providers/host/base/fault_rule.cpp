@@ -25,7 +25,7 @@ constexpr std::array functions{
 // Not `quoted`: with <iomanip> included, a std::string argument would find std::quoted.
 std::string in_quotes(std::string_view text) { return std::string{"\""}.append(text).append("\""); }
 
-// A rule while it is read, with the text that messages quote.
+// Reads a rule, with the text that messages quote.
 class rule_reader {
  public:
   rule_reader(std::string_view text, fault_settings& plan) : text_{text}, plan_{plan} {}
@@ -126,7 +126,7 @@ class rule_reader {
     return number && *number > 0 ? number : std::nullopt;
   }
 
-  // Refuses 0 and 1, and numbers that would turn into a group of processes as a pid_t.
+  // Refuses 0 and 1, and numbers that are negative as a pid_t: those name a group of processes.
   static std::optional<std::size_t> process(std::string_view text) {
     const std::optional<std::size_t> number = parse_number(text);
     constexpr auto most = static_cast<std::size_t>(std::numeric_limits<pid_t>::max());
@@ -143,7 +143,7 @@ class rule_reader {
 bool fault_rule::strikes(std::string_view called) {
   if (!function.empty() && function != called) return false;
   if (nth != 0) {
-    // Spent rules stay at a number that counting down never reaches again.
+    // A spent rule has a number that counting down never reaches again.
     constexpr std::uint64_t spent = std::numeric_limits<std::uint64_t>::max();
     if (nth == spent) return false;
     --nth;

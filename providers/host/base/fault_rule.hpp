@@ -16,7 +16,7 @@
 
 namespace hipvmm::host_provider {
 
-/// Calls that fail, and how: the one numbered `nth`, or each with a probability.
+/// Calls that fail, and how: call number `nth`, or each with a probability.
 struct fault_rule {
   std::string function;   // empty: any that can fail
   std::uint64_t nth = 0;  // counted down from now on; 0: by probability
@@ -27,7 +27,7 @@ struct fault_rule {
   bool aborts = false;
   std::optional<hipError_t> error;
 
-  /// Counts a call of `called`; whether it is one that the rule is about.
+  /// Counts a call, and returns whether the rule applies to it.
   bool strikes(std::string_view called);
 };
 
@@ -38,17 +38,16 @@ struct fault_settings {
   std::size_t device_bytes = std::numeric_limits<std::size_t>::max();
   /// Chunks alive in the process, as if each took a file descriptor.
   std::size_t chunks = std::numeric_limits<std::size_t>::max();
-  /// For how long copies and fills do not reach a new mapping.
+  /// So long copies and fills do not reach a new mapping.
   std::chrono::nanoseconds unseen{0};
-  /// Whether a further address of a chunk misses bytes written at another.
+  /// A second address of a chunk misses bytes written at another.
   bool incoherent_aliases = false;
-  /// Whether reservations begin elsewhere than at the address that they are asked for.
+  /// Reservations do not begin at the requested address.
   bool ignored_hints = false;
 };
 
-/// Reads a plan, in the language that providers/host/docs/environment.md describes.
-/// Throws: std::invalid_argument with a sentence that quotes the rule and names the accepted
-/// values.
+/// Reads a plan in the language of providers/host/docs/environment.md. Throws:
+/// std::invalid_argument that quotes the rule and names the accepted values.
 fault_settings parse_faults(std::string_view text);
 
 }  // namespace hipvmm::host_provider

@@ -11,9 +11,9 @@
 
 namespace hipvmm::host_provider {
 
-/// Opaque handles are numbers, looked up and never followed, so a stale or forged one is found out.
-/// The top byte is the kind and makes the value a non-canonical address on x86-64: a
-/// program that follows a handle faults at once.
+/// Opaque handles are numbers, looked up and never followed, so that a stale or forged one is
+/// found. The top byte is the kind and makes the value a non-canonical address on x86-64: a program
+/// that follows a handle faults at once.
 enum class handle_kind : std::uint64_t {
   chunk = 0xC1,
   stream = 0xC2,
@@ -24,7 +24,6 @@ enum class handle_kind : std::uint64_t {
   graph_node = 0xC7,
 };
 
-/// Makes values of one kind, never the same twice.
 class handle_source {
  public:
   explicit constexpr handle_source(handle_kind kind) noexcept
@@ -36,8 +35,8 @@ class handle_source {
   std::uint64_t next_;
 };
 
-/// Whether the handle of an object that is gone comes again. Allocators give the address that was
-/// freed last, and so do HIP runtimes, whose handles are addresses.
+/// Reuse of the handle of an object that has ended. HIP runtimes, whose handles are addresses, give
+/// the one that was freed last.
 enum class handle_reuse {
   none,        ///< a stale handle is always found out
   last_first,  ///< a stale handle names the next object as soon as there is one
@@ -66,21 +65,20 @@ class handle_table {
     return handle;
   }
 
-  /// The object behind `handle`, or null when there is none.
   [[nodiscard]] std::shared_ptr<Object> find(std::uint64_t handle) const {
     const std::lock_guard lock{mutex_};
     const auto at = entries_.find(handle);
     return at == entries_.end() ? nullptr : at->second.object;
   }
 
-  /// Takes the object behind `handle` out, or gives null when there is none.
+  /// Null when there is none.
   [[nodiscard]] std::shared_ptr<Object> extract(std::uint64_t handle) {
     const std::lock_guard lock{mutex_};
     const auto at = entries_.find(handle);
     return at == entries_.end() ? nullptr : take_out(at);
   }
 
-  /// Takes `object` out; false when it is not behind `handle`, or not any more.
+  /// False when `object` is not, or not any more, behind `handle`.
   [[nodiscard]] bool extract(std::uint64_t handle, const Object& object) {
     std::shared_ptr<Object> last;  // dies after the lock
     const std::lock_guard lock{mutex_};
@@ -90,7 +88,7 @@ class handle_table {
     return true;
   }
 
-  /// Takes all objects out that `leaves` is true of. Throws nothing once the first is out.
+  /// Throws nothing once the first object is out.
   template <class Predicate>
   [[nodiscard]] std::vector<std::shared_ptr<Object>> extract_if(Predicate&& leaves) {
     const std::lock_guard lock{mutex_};
@@ -111,7 +109,7 @@ class handle_table {
  private:
   struct entry;
   using named_entry = std::pair<const std::uint64_t, entry>;
-  /// Stays when its handle may come again, so that to destroy an object needs no memory.
+  /// Kept if its handle may be reused, so that to destroy an object needs no memory.
   struct entry {
     std::shared_ptr<Object> object;  ///< null: the handle is free
     named_entry* next_free;          ///< the one that became free before

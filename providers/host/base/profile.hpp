@@ -25,13 +25,13 @@ enum class access_range {
   whole_mappings,
   any_end,  ///< the last mapping may be named in part, and changes whole
   /// Whole ones, and the range must be as long as the first mappings of the reservation together:
-  /// by address here, whereas clr 7.0 to 7.2 count them by the heap addresses of its own objects.
+  /// by address here. clr 7.0 to 7.2 count them by the heap addresses of its own objects.
   sums_from_first
 };
 enum class access_order { all_or_none, one_by_one };
 /// A copy, a fill or an unmap of whole mappings from one reservation into the next.
 enum class border_crossing { carried_out, refused };
-/// Which device copies between memory of two devices, of which one side at least is mapped.
+/// The device that copies between memory of two devices, at least one side of which is mapped.
 enum class copy_engine {
   of_stream,
   of_stream_opening,  ///< the same; the first such copy opens a mapping to all devices
@@ -47,8 +47,8 @@ enum class copy_links {
   of_all,     ///< with each other, and of the stream's device with both
   of_stream   ///< of the stream's device with both
 };
-/// A device that is granted a mapping which its owner may use already, in a call or by an entry
-/// that does not name the owner afterwards.
+/// The effect of a grant to a device, if the mapping's owner has its right from an earlier call, or
+/// an earlier entry, and no later entry names the owner.
 enum class late_grant { harmless, corrupts_mapping };
 /// The members of a location that are checked.
 enum class entry_check { type_and_id, id_only };
@@ -56,7 +56,7 @@ enum class attribute_answers { of_host, of_amd_5, of_amd_6 };  // hipDeviceGetAt
 enum class pointer_export { of_pools, of_hip_malloc_too };
 enum class context_pointer { not_supported, of_hip_malloc };
 enum class coherency_range { any_allocation, managed_only };
-/// Host code may touch all memory that a device may, or only memory granted to the host itself.
+/// The memory that host code may touch: all that a device may, or only memory granted to the host.
 enum class host_touch { as_devices, if_granted };
 enum class chunk_descriptor { of_shareable, of_each };
 enum class host_place { refused, any_memory, host_memory_only };
@@ -86,21 +86,20 @@ enum class reuse_value { any_bit, lowest_bit };
 enum class reported_flags { as_given, always_mapped };
 enum class chunk_range { mapping, reservation };
 enum class inside_allocation { refused, taken };
-/// More bytes in a fill of elements than there are.
+/// A fill of more elements than there are bytes.
 enum class fill_size { checked, wraps };
-/// Whether copies look at their kind: against both addresses, or only between host memory alone.
+/// Copies compare their kind with both addresses, or only between host memory alone.
 enum class kind_check { of_all, of_host_memory };
-/// Which copies refuse a kind that is no enumerator.
+/// Copies that refuse a kind that is no enumerator.
 enum class unknown_kind {
   refused,            ///< those of bytes
   refused_in_stream,  ///< those of bytes, and hipMemcpyAsync of none
   taken,              ///< as if it were another one than hipMemcpyHostToHost and hipMemcpyDefault
 };
-/// Whether hipMemcpyPeer compares the devices it names with those of the memory.
 enum class peer_devices { compared, any };
 /// The device whose memory hipMemCreate takes.
 enum class creation_device { named, current };
-/// A capture that another stream or thread tries to end: is it lost?
+/// The effect of an attempt of another stream or thread to end a capture.
 enum class foreign_end { refused, costs_capture };
 /// The captures that a refused call costs.
 enum class refusal_cost {
@@ -108,7 +107,7 @@ enum class refusal_cost {
   first_kind,     ///< the same, but those of other threads only if no capture of this one refuses
   nothing
 };
-/// Does a lost capture refuse calls until its end?
+/// A lost capture until its end.
 enum class lost_capture { is_over, refuses };
 /// Calls beside a capture that are no part of it.
 enum class beside_capture { refused, taken };
@@ -129,11 +128,11 @@ enum class capture_check {
 enum class pool_check { allocation_by_mode, beside_blocking_stream, none };
 /// Captures that forbid to wait for a device.
 enum class device_wait { no_capture, own_captures, any_capture };
-/// A stream whose hipStreamDestroy has begun: do waits for its device still count it?
+/// A stream whose hipStreamDestroy has begun, in waits for its device.
 enum class ending_stream { counted, overlooked };
 enum class reuse_limit { an_eighth, none_in_own_stream };
 enum class internal_dependencies { used, ignored };
-/// Which streams get an idle block of a pool without a wait.
+/// Streams that get an idle block of a pool without a wait.
 enum class block_owner { freeing_stream, allocating_stream_too };
 /// The result of hipFreeAsync on a block that was lent before its earlier free had passed.
 enum class repeated_free { returns, waits_for_earlier };
@@ -148,12 +147,12 @@ enum class dead_event {
 enum class peer_fill { as_peers_may, any_owner };
 /// The device whose rights to mapped memory a copy from or to pageable memory needs.
 enum class host_copy { by_stream, by_owner };
-/// The stream of a copy that names memory of one device, submitted to a stream of another: that
-/// stream, or the null stream of the memory's device, behind and before the work of that stream.
+/// The stream of a copy of one device's memory that is submitted to a stream of another device:
+/// that stream, or the null stream of the memory's device, after and before work of that stream.
 enum class foreign_copy { in_stream, in_null_stream_of_owner };
-/// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked
-/// at, or a captured stream does them at once and the others do not matter. CUDA compares with
-/// wraparound.
+/// hipStreamWaitValue and hipStreamWriteValue: `checked` checks captures, flags of writes and
+/// alignment; as_amd does the call at once in a captured stream and checks neither flags nor
+/// alignment; as_cuda compares with wraparound.
 enum class value_calls { checked, as_amd, as_cuda };
 /// The bytes that hipPointerGetAttribute writes for the size of a range.
 enum class reported_size { eight_bytes, four_bytes };
@@ -164,8 +163,8 @@ enum class link_report { type_and_hops, none };
 enum class self_peer { device_checked, always_zero };
 
 /// The behaviour of a release of HIP, as far as releases differ: one table for each in profile.cpp.
-/// The values here are those of `strict`. providers/host/docs/profile_answers.md has all of them
-/// side by side. Q1 to Q28 there and here are the questions by which releases differ.
+/// The values here are those of `strict`. providers/host/docs/profile_answers.md shows all side by
+/// side, and has the questions Q1 to Q28 by which releases differ.
 struct profile {
   std::string_view name = "strict";
   int version = HIP_VERSION;  // of hipRuntimeGetVersion and hipDriverGetVersion

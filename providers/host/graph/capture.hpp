@@ -30,7 +30,7 @@ struct capture_sequence {
   bool valid = true;
 };
 
-/// The record of hipEventRecord in an event, if its stream is captured.
+/// hipEventRecord in a captured stream.
 struct captured_mark {
   std::weak_ptr<capture_sequence> sequence;  // gone when the capture is over
   std::vector<const graph_node*> last;
@@ -38,14 +38,14 @@ struct captured_mark {
 
 enum class pool_step { allocate, allocate_from_pool, free };
 
-/// The number of this thread; a std::thread::id may come again after its thread has ended.
+/// Not a std::thread::id, which may be reused after its thread has ended.
 std::uint64_t calling_thread() noexcept;
 
-/// The calls that a thread may make while others capture: hipThreadExchangeStreamCaptureMode's.
+/// As hipThreadExchangeStreamCaptureMode sets it.
 hipStreamCaptureMode& thread_capture_mode() noexcept;
 
-/// The captures that go on, and the calls that they forbid. Thread-safe, and free of cost if nobody
-/// captures. Functions called refuse_... throw if a capture forbids the call, and invalidate the
+/// The captures under way, and the calls that they forbid. Thread-safe, and free of cost without a
+/// capture. The refuse_... functions throw if a capture forbids the call, and invalidate the
 /// captures that do; the graph of an invalidated one is lost.
 class capture_set {
  public:
@@ -55,7 +55,7 @@ class capture_set {
 
   void begin(stream_queue& origin, hipStreamCaptureMode mode);
   hipGraph_t end(stream_queue& origin);
-  /// The stream is no more. A capture that began in it is over.
+  /// The stream has ended, and with it a capture that began in it.
   void forget(const stream_queue& leaving);
 
   struct description {
@@ -65,13 +65,13 @@ class capture_set {
     const hipGraphNode_t* last = nullptr;  // until the stream is used again
     std::size_t last_count = 0;
   };
-  /// Throws: failure with hipErrorStreamCaptureImplicit for the null stream while it cannot be
-  /// used.
+  /// Throws: failure with hipErrorStreamCaptureImplicit for the null stream if a capture forbids
+  /// its use.
   description describe(const stream_queue& queue);
 
   [[nodiscard]] bool is_capturing(const stream_queue& queue) const;
 
-  /// Each records its arguments instead of a submission, and is false or empty when `queue` is not
+  /// Each records its arguments instead of submitting them; false or empty if `queue` is not
   /// captured.
   [[nodiscard]] bool record(stream_queue& queue, const operation& work);
   [[nodiscard]] bool record_event(stream_queue& queue, event_state& recorded);
@@ -81,19 +81,18 @@ class capture_set {
                                                          std::size_t bytes);
   [[nodiscard]] bool record_free(stream_queue& queue, address start);
 
-  /// A call that graphs have no node for.
   void refuse_unrecorded(const stream_queue& queue);
-  /// A call that may wait for a device, by the modes of the captures and of the thread.
+  /// May wait for a device; by the modes of the captures and of the thread.
   void refuse_unsafe();
   void refuse_waiting_copy();
   void refuse_managed();
-  /// A call for memory of pools in a stream that is not captured.
+  /// `queue` is not captured.
   void refuse_pool_call(const stream_queue& queue, pool_step step);
   void refuse_wait_for(const stream_queue& queue);
   void refuse_wait_for_device(int device);
   void refuse_wait_for(const event_state& event);
   void refuse_question(const event_state& event);
-  /// A question about an event that may be part of a capture.
+  /// A query of an event that may be part of a capture.
   void refuse_captured(const event_state& event);
 
  private:
@@ -115,7 +114,7 @@ class capture_set {
   template <class Forbids>
   void refuse_where(Forbids&& forbids, hipError_t code);
   void refuse(capture_check check, hipError_t code);
-  /// The capture is lost, if the profile has a refusal cost that.
+  /// Ends the capture if the profile says that a refusal does.
   void lose(capture_sequence& refusing) const noexcept;
   void refuse_null_stream(const stream_queue& queue);
   void append(participant& to, graph_form form);

@@ -16,8 +16,8 @@
 
 namespace hipvmm::host_provider {
 
-/// The work of an executable graph. Nodes were recorded after those they depend on, so their order
-/// of recording is one in which they may run.
+/// The work of an executable graph, in the order of recording: nodes were recorded after those that
+/// they depend on.
 struct graph_program {
   std::vector<graph_form> steps;
 };
@@ -31,7 +31,6 @@ struct graph_node {
 class graph;
 class graph_exec;
 
-/// Graphs, executable graphs and nodes by handle.
 class graph_set {
  public:
   handle_table<graph> graphs{handle_kind::graph};
@@ -41,14 +40,14 @@ class graph_set {
   graph_memory_count memory;
 };
 
-/// Launches behind each other, even in different streams.
+/// Launches run one after another, even in different streams.
 struct launch_order {
   std::mutex mutex;
   std::optional<position> last;
   stream_observer::point finished;  // by then, with the order checker
 };
 
-/// Nodes and their predecessors. Thread-safe. Changes only while a capture records it.
+/// Thread-safe. Changes only while a capture records it.
 class graph {
  public:
   enum class state { recording, complete };
@@ -58,13 +57,11 @@ class graph {
   ~graph();
 
   const graph_node& add(graph_form form, std::vector<const graph_node*> after);
-  /// Ends the recording. Calls may name memory allocated in it again once a launch allocates it.
+  /// Ends the recording. Memory allocated in it may be used again after a launch allocates it.
   void complete();
   [[nodiscard]] bool is_recording() const;
 
-  /// In order of their recording.
   [[nodiscard]] std::vector<const graph_node*> nodes() const;
-  /// Whether every node comes before one of `last` or is one of them.
   [[nodiscard]] bool leads_to(const std::vector<const graph_node*>& last) const;
   [[nodiscard]] bool frees(const graph_memory& memory) const;
 
@@ -83,14 +80,13 @@ class graph {
   const std::shared_ptr<launch_order> order_ = std::make_shared<launch_order>();
 };
 
-/// Work that can be launched any number of times. Thread-safe.
 class graph_exec {
  public:
   graph_exec(graph_program program, unsigned long long flags, std::shared_ptr<launch_order> order);
 
-  /// Submits the work behind everything in the stream and all launches so far. Throws: failure with
+  /// Submits the work after everything in the stream and all launches so far. Throws: failure with
   /// hipErrorInvalidValue when memory it allocates is still held, or memory it frees is not; with
-  /// hipErrorOutOfMemory when the device has not enough for its allocations.
+  /// hipErrorOutOfMemory when the device lacks memory for it.
   hipError_t launch(stream_owner& owner, stream_queue& queue);
 
  private:

@@ -36,14 +36,13 @@ class graph_memory_count {
   std::atomic<std::uint64_t> held_{0};
 };
 
-/// The objects that memory of graphs needs.
 struct graph_memory_support {
   address_map& addresses;
   graph_memory_count& count;
   race_checker* checker;  // null unless HIPVMM_HOST_CHECK asks for it
 };
 
-/// The device of a graph's memory, and the devices that may use it: as a pool has them now.
+/// A graph's device, and the devices that may use its memory: those of the device's pool now.
 struct graph_memory_place {
   device_memory& memory;
   int device;
@@ -51,7 +50,7 @@ struct graph_memory_place {
   device_set writers;
 };
 
-/// When a graph's memory may be named and touched. Belongs to its addresses, as those of a pool's
+/// The times at which a graph's memory may be used. Belongs to its addresses, as those of a pool's
 /// block do. Thread-safe.
 class graph_tenancy final : public tenancy {
  public:
@@ -71,7 +70,7 @@ class graph_tenancy final : public tenancy {
 
   mutable std::mutex mutex_;
   std::weak_ptr<graph_memory> owner_;
-  /// The owner while any launch has its bytes: the graph may be destroyed before they are freed.
+  /// Set while any launch has its bytes: the graph may be destroyed before they are freed.
   std::shared_ptr<graph_memory> kept_;
   std::uint64_t recorder_ = 0;  // the capture that allocates it and has not freed it yet
   std::size_t launches_ = 0;    // allocations launched whose free has not run
@@ -79,16 +78,15 @@ class graph_tenancy final : public tenancy {
   bool reached_ = false;        // allocated by work executed so far
 };
 
-/// Memory that a graph allocates: its addresses from the capture on, for as long as a graph, an
-/// executable graph or a holder knows them, and bytes of the device from a launch until the free
-/// has run. Thread-safe.
+/// Memory that a graph allocates. Its addresses last from the capture until no graph, executable
+/// graph or holder knows them; it has bytes of the device from a launch until its free has run.
+/// Thread-safe.
 class graph_memory : public std::enable_shared_from_this<graph_memory> {
  public:
-  /// Addresses for the capture `recorder`.
   static std::shared_ptr<graph_memory> reserve(const graph_memory_support& support,
                                                const graph_memory_place& place, std::size_t bytes,
                                                std::uint64_t recorder);
-  /// The memory at a range of kind graph_allocation; null when it is going.
+  /// Null when the memory is ending.
   static std::shared_ptr<graph_memory> at(const tracked_range& found);
   explicit graph_memory(std::shared_ptr<graph_tenancy> tenant) noexcept;
   graph_memory& operator=(graph_memory&&) = delete;
@@ -96,19 +94,18 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
 
   [[nodiscard]] address start() const noexcept { return start_; }
 
-  /// Whether this capture has allocated it and not freed it.
   [[nodiscard]] bool is_recorded_by(std::uint64_t recorder) const;
   void end_recording();
 
   [[nodiscard]] bool is_held() const;
-  /// Submitting an allocation: charges the device. Throws: failure with hipErrorInvalidValue while
-  /// it is held, with hipErrorOutOfMemory when the device has not enough.
+  /// The submission of an allocation: charges the device. Throws: failure with hipErrorInvalidValue
+  /// while it is held, with hipErrorOutOfMemory when the device lacks memory.
   void take();
   void undo_take();
-  /// Submitting a free. Throws: failure with hipErrorInvalidValue unless it is held.
+  /// The submission of a free. Throws: failure with hipErrorInvalidValue unless it is held.
   void drop();
   void undo_drop();
-  /// Executing the allocation and the free.
+  /// The execution of both.
   void open();
   void close();
 
@@ -120,7 +117,6 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   address start_ = 0;
 };
 
-/// Memory of a graph, from its allocation to its free.
 enum class graph_memory_step { allocate, free };
 class graph_memory_operation final : public operation {
  public:
@@ -138,7 +134,6 @@ class graph_memory_operation final : public operation {
   std::shared_ptr<graph_memory> memory_;
   graph_memory_step step_;
 };
-/// As a node of a graph.
 graph_form graph_memory_node(std::shared_ptr<graph_memory> memory, graph_memory_step step);
 
 /// Frees graph memory now, when no work uses it any more, or in stream order. Throws: failure with

@@ -17,18 +17,19 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// Code objects of ROCm call the processor of the host so: no kernel was ever compiled for it.
+// ROCm's code objects have this name for the processor of the host: no kernel was ever compiled for
+// it.
 constexpr std::string_view architecture = "gfx000";
-// A capability that promises nothing; 0 is taken for "no device" by many programs.
+// A low capability; many programs take 0 for "no device".
 constexpr int capability_major = 1;
 constexpr int capability_minor = 0;
 // The clock of the device is the host's steady clock, in nanoseconds.
 constexpr int clock_khz = 1000000;
-// A domain of no machine's own, so that no real device is taken for this one.
+// No machine has this domain, so that no real device is taken for this one.
 constexpr int pci_domain = 0xFFFF;
 
-// Nothing is launched here. Programs size launches by these before something else emulates them, so
-// they are numbers that every AMD GPU takes, not a zero to divide by; threads run each by itself.
+// The provider launches no kernels. Programs compute launches by these before something else
+// emulates them, so they are numbers that every AMD GPU takes, not a zero to divide by.
 constexpr int warp_size = 1;
 constexpr int most_threads = 1024;
 constexpr std::array<int, 3> most_blocks{std::numeric_limits<int>::max(), 65536, 65536};
@@ -37,8 +38,7 @@ int processors() noexcept {
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1U << 16U));
 }
 
-// The answer of AMD's runtimes, the same for any device: 6.4.3 and 7.2.4, and 5.7.1, which knows
-// fewer.
+// The answer of AMD's runtimes for any device: 6.4.3 and 7.2.4, and 5.7.1, which has fewer.
 struct amd_answer {
   bool is_known = true;
   int value = 0;

@@ -18,7 +18,7 @@ namespace {
 
 // The status of a process that LeakSanitizer ends for the same reason.
 constexpr int leak_status = 23;
-// As other sanitizers end one; goes before the other.
+// The status of other sanitizers; comes before leak_status.
 constexpr int race_status = 66;
 constexpr std::size_t most_listed = 8;
 
@@ -93,7 +93,7 @@ std::string leaks_of(runtime& machine) {
     leaks.add("of hipMemCreate or import", item.str());
   }
   std::vector<address_map::live_range> ranges = machine.addresses().live_ranges();
-  // Not a stable sort: it warns of itself with Clang 19 and the library of g++ 12.
+  // Not std::stable_sort, in which Clang 19 warns with the library of g++ 12.
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
     return std::tie(a.kind, a.start) < std::tie(b.kind, b.start);
   });
@@ -110,8 +110,7 @@ std::string leaks_of(runtime& machine) {
   return leaks.take();
 }
 
-// The library's own end comes after the program's exit handlers and static objects, which may give
-// things back.
+// Runs after the program's exit handlers and static objects, which may free memory.
 [[gnu::destructor]] void report_the_end() {
   runtime* const machine = runtime::existing();
   if (machine == nullptr) return;

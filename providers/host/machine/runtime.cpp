@@ -45,8 +45,8 @@ const environment& process_environment() {
   return once;
 }
 
-// Workers and locks do not survive fork, so a child starts afresh: it does not touch inherited
-// objects, and their handles are unknown.
+// Workers and locks do not survive fork. So a child uses no inherited object, and their handles are
+// unknown.
 void forget_in_child() {
   instance.store(nullptr, std::memory_order_relaxed);
   leave_thread_streams();

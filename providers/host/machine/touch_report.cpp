@@ -44,8 +44,8 @@ class signal_safe_line {
   std::size_t used_ = 0;
 };
 
-/// Returns the memory at `at`. Another thread may hold the map's lock, and this one if the provider
-/// failed.
+/// Gives up after a time, because another thread may hold the map's lock, or this one if the
+/// provider failed.
 std::optional<address_map::touched> find_touched(address at) noexcept {
   runtime* const machine = runtime::existing();
   if (machine == nullptr) return std::nullopt;
@@ -74,7 +74,7 @@ void tell(address at, const address_map::touched& around) noexcept {
   line.write();
 }
 
-// A framework of tests reports the signal and raises it once more, without an address.
+// A test framework reports the signal and raises it once more, without an address.
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   const bool is_raised = info->si_code <= 0;
   if (!is_raised && !has_told.load()) {
@@ -90,7 +90,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     const bool has_info = (handler_before.sa_flags & SA_SIGINFO) != 0;
     return has_info ? handler_before.sa_sigaction(signal, info, context) : handler(signal);
   }
-  // The instruction is repeated, and the signal ends the process.
+  // The instruction runs again, and the signal ends the process.
   struct sigaction by_system {};
   by_system.sa_handler = SIG_DFL;
   ::sigaction(signal, &by_system, nullptr);

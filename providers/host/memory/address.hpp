@@ -22,19 +22,18 @@ inline void* pointer_to(address at) noexcept {
   return reinterpret_cast<void*>(at);  // NOLINT(performance-no-int-to-ptr)
 }
 
-/// The memory that an address belongs to, from a copy's point of view.
+/// Memory by the rules of copies.
 enum class memory_class {
   pageable,  ///< host memory the provider knows nothing of
   pinned,    ///< hipHostMalloc, hipHostRegister or hipMallocManaged: at home on both sides
   device,    ///< hipMalloc, memory of a pool, or any address inside a reservation
 };
 
-/// A use of memory, and its user.
 struct access_request {
   right needed;
   int device;
-  /// Owners whose hipMalloc memory the device may use: every one for a copy, which the runtime
-  /// stages; for anything else itself and the peers it enabled.
+  /// Owners whose hipMalloc memory the device may use: all in a copy, which the runtime stages;
+  /// otherwise itself and the peers that it enabled.
   device_set owners;
 };
 
@@ -45,7 +44,7 @@ struct access_change {
   device_set writers = 0;
   std::optional<int> host = std::nullopt;  // PROT_ bits
 
-  /// Adds a later change, which wins if both name a device.
+  /// The later change wins if both name a device.
   void then(const access_change& later) noexcept {
     named |= later.named;
     readers = (readers & ~later.named) | later.readers;

@@ -39,7 +39,7 @@ address round_up(address value, std::size_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// `behind` bytes behind the reservation are free then, for the next wish.
+// Leaves `behind` bytes after the reservation free, for the next hint.
 address reserve_aligned(std::size_t bytes, std::size_t alignment, std::size_t behind) {
   if (behind == 0) {
     const address direct = map_anonymous(0, bytes, PROT_NONE, reserve_flags);
@@ -66,8 +66,8 @@ address reserve_anywhere(std::size_t bytes, std::size_t alignment, std::size_t b
     return other;
   }
   if (hint != 0 && hint % alignment == 0) {
-    // A wish to the kernel as well: with MAP_FIXED_NOREPLACE it would give a privileged process
-    // addresses below vm.mmap_min_addr, and ThreadSanitizer would turn a wish beyond the address
+    // Only a hint to the kernel: with MAP_FIXED_NOREPLACE it would give a privileged process
+    // addresses below vm.mmap_min_addr, and ThreadSanitizer would turn a hint beyond the address
     // space into address 0.
     void* const at = mmap(pointer_to(hint), bytes, PROT_NONE, reserve_flags, -1, 0);
     if (at == pointer_to(hint)) return hint;
@@ -197,7 +197,7 @@ tracked_range address_map::free_allocation(memory_kind kind, address start) {
     require(at != ranges_.end() && at->second->kind == kind && !at->second->changing);
     tracked_range* const leaving = at->second.get();
     retire(lock, {&leaving, 1});
-    // Out of the map before the addresses go back: another thread may get them at once.
+    // Removed before the addresses are free: another thread may get them at once.
     freed = ranges_.extract(start);
     --live(kind);
     if (kind == memory_kind::host_allocation || kind == memory_kind::managed_allocation)

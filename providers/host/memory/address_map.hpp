@@ -20,9 +20,9 @@
 
 namespace hipvmm::host_provider {
 
-/// Everything the provider knows about addresses, with the system calls that make it true.
-/// Thread-safe. System calls and waits for pins run outside its lock, so mapping new memory never
-/// waits for a running copy, nor for another thread's unmap.
+/// All addresses that the provider knows, and the system calls that map them. Thread-safe. System
+/// calls and waits for pins run outside its lock, so mapping new memory never waits for a running
+/// copy, nor for another thread's unmap.
 class address_map {
  public:
   explicit address_map(const settings& limits) noexcept
@@ -32,18 +32,17 @@ class address_map {
         address_space_{limits.address_space_bytes},
         host_memory_{limits.host_bytes} {}
 
-  /// Reserves addresses, at `hint` if they are free there. The start is a multiple of `alignment`.
+  /// Tries `hint` first. The start is a multiple of `alignment`.
   address reserve(std::size_t bytes, std::size_t alignment, address hint);
   void free_reservation(address start, std::size_t bytes);
   void map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory);
-  /// Returns: how many bytes from `start` on went, which profiles make more or less than `bytes`.
-  /// If holes are allowed, each run of neighbours goes by itself.
+  /// Returns how many bytes from `start` on were unmapped, which profiles make more or less than
+  /// `bytes`. If holes are allowed, each run of neighbours is unmapped by itself.
   std::size_t unmap(address start, std::size_t bytes);
-  /// Start and bytes of the reservation around a mapping.
   [[nodiscard]] std::pair<address, std::size_t> reservation_around(address mapped);
-  /// Returns: how many bytes from `start` on have changed, as above.
-  /// Throws: failure with hipErrorInvalidDevice when a device gains rights to memory of an owner
-  /// that `links` does not connect it with; nothing has changed then.
+  /// Returns how many bytes from `start` on have changed, as above. Throws: failure with
+  /// hipErrorInvalidDevice when a device gains rights to memory of an owner to which `links` has no
+  /// link; nothing has changed then.
   std::size_t set_access(address start, std::size_t bytes, const access_change& change,
                          const std::vector<device_set>& links);
 
@@ -52,20 +51,20 @@ class address_map {
 
   /// Memory that the host and all devices may use, as much as the machine has.
   address allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags);
-  /// Gives memory that is lent in stream order its addresses.
+  /// Maps memory that is lent in stream order.
   address place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
                       const file_backing& pages, memory_kind kind = memory_kind::pool_block);
-  /// The same over a chunk: a device allocation, of this process or imported.
+  /// Maps a chunk as a device allocation, of this process or imported.
   address allocate_from(memory_kind kind, std::shared_ptr<chunk> memory, unsigned flags = 0);
-  /// Makes the caller's own memory known. Throws: failure with hipErrorHostMemoryAlreadyRegistered
-  /// when some of it is pinned already, with hipErrorInvalidValue when it is memory of HIP's.
+  /// Registers memory of the caller. Throws: failure with hipErrorHostMemoryAlreadyRegistered when
+  /// some of it is pinned already, with hipErrorInvalidValue when it is HIP's.
   void register_host(address start, std::size_t bytes, int device, unsigned flags, bool writable);
-  /// Frees the allocation, or forgets the registration, at `start`; gives its former range.
+  /// Frees the allocation, or the registration, at `start`, and returns its range.
   tracked_range free_allocation(memory_kind kind, address start);
 
   [[nodiscard]] memory_class classify(address at) const;
-  /// The range around `at`, which must be one of its usable bytes. Of a block of a pool `bytes` is
-  /// the number that its holder asked for; a block without a holder is not found.
+  /// The range that has `at` among its usable bytes. `bytes` of a pool's block is the size that its
+  /// holder requested; a block without a holder is not found.
   [[nodiscard]] std::optional<tracked_range> find(address at) const;
   /// A mapping, or a part of a reservation without any.
   struct touched {
@@ -73,18 +72,15 @@ class address_map {
     int device;
     std::size_t bytes;
   };
-  /// Finds what is at `at`, in a handler of a signal. Returns nothing at once while the lock is
-  /// held.
+  /// For handlers of signals: returns nullopt at once while the lock is held.
   [[nodiscard]] std::optional<std::optional<touched>> try_find_touched(address at) const noexcept;
-  /// Whether calls that wait for copies do so for copies of the memory at `at` within a device, and
-  /// for fills of it.
+  /// Whether synchronous calls wait for copies of this memory within a device, and for fills of it.
   [[nodiscard]] bool is_synchronous(address at) const;
-  /// Returns: whether there is memory at `at`.
   bool set_synchronous(address at, bool synchronous);
-  /// Whether `request` is allowed on every byte. Pageable memory is allowed to everybody.
+  /// Whether `request` is allowed for every byte. Every request is allowed for pageable memory.
   [[nodiscard]] bool allows(address start, std::size_t bytes, const access_request& request) const;
 
-  /// Keeps a piece of memory as it is while a copy or fill touches it.
+  /// Keeps a piece of memory mapped, with its rights, while a copy or fill uses it.
   class pin {
    public:
     pin() = default;
@@ -100,21 +96,21 @@ class address_map {
           stale_{other.stale_} {}
     pin& operator=(pin&&) = delete;
     ~pin();
-    /// Bytes pinned, counted from the end of the request that hold was asked to begin with.
+    /// Bytes pinned, from the end of the request at which hold() began.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-    /// False while a new mapping is to be missed: reads give zeros and writes are lost.
+    /// False while a new mapping is hidden: reads give zeros and writes are lost.
     [[nodiscard]] bool seen() const noexcept { return seen_; }
-    /// The address at which the provider reads the byte at `at`, one of those pinned.
+    /// The address for reads of the pinned byte `at`.
     [[nodiscard]] address read_at(address at) const noexcept {
       return stale_ ? within(*range_->stale, at) : memory_at(at);
     }
-    /// Calls `write` with each place that the bytes from `at` on are to be written to.
+    /// Calls `write` with each address to which the bytes from `at` on are written.
     template <class Write>
     void write_at(address at, Write write) const {
       write(memory_at(at));
       if (stale_) write(within(*range_->stale, at));
     }
-    /// The pages of managed memory; null for any other.
+    /// Null for memory that is not managed.
     [[nodiscard]] managed_pages* managed() const noexcept {
       const bool found = range_ != nullptr && range_->kind == memory_kind::managed_allocation;
       return found ? range_->pages.get() : nullptr;
@@ -151,10 +147,8 @@ class address_map {
     std::uint64_t registrations;
   };
   [[nodiscard]] totals count() const;
-  /// Mappings that set_access() named so far.
   [[nodiscard]] std::uint64_t granted_mappings() const;
 
-  /// Memory that the application still holds, for a report.
   struct live_range {
     std::optional<memory_kind> kind;  // empty: a reservation
     int device;
@@ -162,7 +156,7 @@ class address_map {
     std::size_t bytes;
   };
   [[nodiscard]] std::vector<live_range> live_ranges() const;
-  /// Ends the time in which new mappings are missed, for all there are.
+  /// Makes all hidden mappings visible.
   void show_mappings();
 
  private:
@@ -192,9 +186,9 @@ class address_map {
                                                                          std::size_t bytes);
   [[nodiscard]] std::vector<tracked_range*> mappings_in(guard& lock, address start,
                                                         std::size_t bytes, range_end end);
-  /// Whether two reserved addresses lie in one reservation.
   [[nodiscard]] bool is_within_one(address first, address second) const;
-  /// Whether the first mappings of the reservation around `start` have `bytes` together.
+  /// Whether `bytes` is the size of the first mappings, together, of the reservation around
+  /// `start`.
   [[nodiscard]] bool is_sum_from_first(address start, std::size_t bytes);
   [[nodiscard]] bool is_in_use(const chunk& memory) const;
   /// Whether `memory` is mapped; with `alias`, whether it was so before that.

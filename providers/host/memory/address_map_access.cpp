@@ -124,8 +124,8 @@ void address_map::change_access(guard& lock, const std::vector<tracked_range*>& 
          {(before.readers & ~change.named) | change.readers,
           (before.writers & ~change.named) | change.writers, change.host.value_or(before.host)}});
   }
-  // Rights are taken away before the protection narrows and given after it has widened, so a copy
-  // that was let in never meets a page it may not touch.
+  // Rights are revoked before the protection narrows and granted after it has widened, so that an
+  // admitted copy never meets a page that it may not use.
   for (const rights_change& each : changes) {
     each.target->changing = true;
     each.target->readers &= each.after.readers;
@@ -195,7 +195,7 @@ bool address_map::allows(address start, std::size_t bytes, const access_request&
     const tracked_range* const found = range_at(at);
     if (found == nullptr || !permits(*found, request)) return false;
     const address usable_end = found->start + bytes_held(*found);
-    // Only mappings go on in their neighbours.
+    // Only mappings continue in their neighbours.
     if (found->kind != memory_kind::mapping) return at == start && end <= usable_end;
     if (rules_.crossing == border_crossing::refused && !is_within_one(start, at)) return false;
     at = usable_end;

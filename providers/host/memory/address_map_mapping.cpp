@@ -63,7 +63,7 @@ void address_map::map(address start, std::size_t bytes, const std::shared_ptr<ch
   void* const at = mmap(pointer_to(start), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                         memory->file(), memory->offset());
   const int error = at == MAP_FAILED ? errno : 0;
-  // A fixed mmap that fails may have removed the pages that it was to replace.
+  // A fixed mmap that fails may have removed the old pages.
   if (error != 0) close(start, bytes);
   const guard lock{mutex_};
   end_change({&mapped, 1});

@@ -22,7 +22,7 @@ void address_map::register_host(address start, std::size_t bytes, int device, un
   const guard lock{mutex_};
   if (knows_any(start, end)) {
     const tracked_range* const first = range_at(start);
-    // AMD does not count: one unregistration ends all that began here.
+    // AMD does not count registrations: one call ends all that began here.
     const bool is_again = first != nullptr && first->kind == memory_kind::registration &&
                           first->start == start && bytes <= first->bytes;
     if (is_again && rules_.registered_again == second_registration::taken) return;
@@ -36,8 +36,8 @@ void address_map::register_host(address start, std::size_t bytes, int device, un
   ++live(memory_kind::registration);
 }
 
-// The operating system has just returned these addresses from mmap, so the owner of memory
-// registered there has unmapped it without a word to HIP.
+// mmap has just returned these addresses, so the owner of memory registered there has unmapped it
+// without a call of HIP.
 void address_map::forget_stale(guard& lock, address start, std::size_t bytes) {
   for (;;) {
     const auto after = ranges_.lower_bound(start + bytes);

@@ -19,7 +19,6 @@
 
 namespace hipvmm::host_provider {
 
-/// The properties of ordinary memory of `device`.
 inline hipMemAllocationProp pinned_on(int device) noexcept {
   hipMemAllocationProp properties{};
   properties.type = hipMemAllocationTypePinned;
@@ -27,15 +26,15 @@ inline hipMemAllocationProp pinned_on(int device) noexcept {
   return properties;
 }
 
-/// Physical memory behind hipMemCreate, hipMalloc or an import: a range of a file. Handles and
-/// mappings share it; the pages and the budget go back when the last of them lets go.
+/// Physical memory of hipMemCreate, hipMalloc or an import: a range of a file. Handles and mappings
+/// share it; the last of them returns the pages and the budget.
 class chunk {
  public:
-  /// An ordinary chunk: a fresh range of the device's sparse file, or, when its properties make it
-  /// shareable, a file of its own, so that exporting it shares nothing else.
+  /// A new range of the device's sparse file, or, when its properties make it shareable, a file of
+  /// its own, so that an export shares nothing else.
   chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes)
       : chunk{memory, properties, properties.location.id, bytes} {}
-  /// The same, of a device that its properties may not name.
+  /// The same on `device`, which the properties may not name.
   chunk(device_memory& memory, const hipMemAllocationProp& properties, int device,
         std::size_t bytes);
   /// Memory of another chunk, of `device`, at `offset` of its file; not charged to any budget.
@@ -46,7 +45,7 @@ class chunk {
 
   [[nodiscard]] const hipMemAllocationProp& properties() const noexcept { return properties_; }
   [[nodiscard]] bool is_on_host() const noexcept;
-  /// Its owner; of memory on the host device 0, which stands for them all.
+  /// The owner; device 0 stands for memory on the host.
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] int file() const noexcept;
@@ -76,10 +75,10 @@ class chunk {
 /// The name of a shareable chunk's file.
 inline constexpr std::string_view chunk_file = "chunk";
 
-/// Chunks by handle, with the count of references that hipMemCreate, import and retain take and
-/// hipMemRelease ends. A handle with no reference left is unknown, even while mappings keep the
-/// memory. If the runtime follows handles, it works until the last mapping ends, and retaining
-/// through such a mapping brings the same handle back. Thread-safe.
+/// Chunks by handle, with the count of references that hipMemCreate, import and retain add and
+/// hipMemRelease removes. A handle without a reference is unknown, even while mappings keep the
+/// memory. If the runtime follows handles, it works until the last mapping ends, and a retain
+/// through such a mapping returns the same handle. Thread-safe.
 class chunk_table {
  public:
   explicit chunk_table(const profile& rules) noexcept : rules_{rules} {}
@@ -89,7 +88,6 @@ class chunk_table {
   [[nodiscard]] std::shared_ptr<chunk> find(std::uint64_t handle) const;
   void retain(const std::shared_ptr<chunk>& memory);
   void release(std::uint64_t handle);
-  /// References held.
   [[nodiscard]] std::uint64_t references() const;
   struct live_handle {
     std::uint64_t handle;

@@ -15,8 +15,8 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// A sparse file costs by page touched, so it is given its full length at once: offsets for 2^40
-// chunks of 1 MiB.
+// A sparse file takes memory only for touched pages, so it has its full length from the start:
+// offsets for 2^40 chunks of 1 MiB.
 constexpr off_t file_length = off_t{1} << 60U;
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace hipvmm::host_provider {
 
-/// `bytes` rounded up to whole pages of the operating system.
-/// Throws: failure with hipErrorOutOfMemory when that overflows.
+/// Rounds up to pages of the operating system. Throws: failure with hipErrorOutOfMemory when that
+/// overflows.
 std::size_t whole_pages(std::size_t bytes);
 
 /// The physical memory of one device: a budget, and one sparse file whose untouched bytes cost
@@ -21,12 +21,12 @@ class device_memory {
   explicit device_memory(std::size_t budget, int place = 0) noexcept
       : budget_{budget}, place_{place} {}
 
-  /// Of its device in the machine; 0 for memory of the host.
+  /// The place of the device in the machine; 0 for memory of the host.
   [[nodiscard]] int place() const noexcept { return place_; }
 
-  /// Charges `bytes` to the budget. Throws: failure with hipErrorOutOfMemory beyond it.
+  /// Throws: failure with hipErrorOutOfMemory beyond the budget.
   void charge(std::size_t bytes);
-  /// The same; false if the budget does not have them.
+  /// False beyond the budget.
   bool try_charge(std::size_t bytes);
   void release(std::size_t bytes) noexcept;
 
@@ -37,9 +37,7 @@ class device_memory {
 
   /// The sparse file, opened on first use.
   int file();
-  /// A range of the file, in whole pages, that nobody had before.
   off_t claim(std::size_t bytes);
-  /// Returns the pages of a claimed range to the operating system.
   void discard(off_t offset, std::size_t bytes) noexcept;
 
  private:

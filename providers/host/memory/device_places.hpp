@@ -19,7 +19,7 @@ class device_places {
   [[nodiscard]] int place_of(int device) const noexcept {
     return places_[static_cast<std::size_t>(device)];
   }
-  /// The device at a place; hipInvalidDeviceId if this process has none.
+  /// hipInvalidDeviceId if this process has no such device.
   [[nodiscard]] int device_at(int place) const noexcept {
     for (std::size_t id = 0; id < places_.size(); ++id) {
       if (places_[id] == place) return static_cast<int>(id);

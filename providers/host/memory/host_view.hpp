@@ -8,7 +8,6 @@ namespace hipvmm::host_provider {
 
 class chunk;
 
-/// Addresses of this process that no device uses.
 class host_view {
  public:
   [[nodiscard]] std::uintptr_t start() const noexcept { return start_; }
@@ -30,8 +29,8 @@ class private_view : public host_view {
   private_view(const chunk& memory, std::size_t bytes);
 };
 
-/// A chunk's bytes as they were when it was mapped at one more address, like lines of a cache that
-/// nobody invalidates. Made in the order of `number`.
+/// A chunk's bytes at the time of its second mapping, like lines of a cache that nobody
+/// invalidates. Made in the order of `number`.
 class stale_view : public host_view {
  public:
   stale_view(const chunk& memory, std::size_t bytes);

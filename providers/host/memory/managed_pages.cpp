@@ -11,7 +11,7 @@ namespace {
 address page_of(address at) noexcept { return at - at % managed_pages::page_bytes; }
 address page_after(address end) noexcept { return page_of(end + managed_pages::page_bytes - 1); }
 
-// The place at which `device` uses the page without a move, or hipInvalidDeviceId.
+// hipInvalidDeviceId if `device` cannot use the page without a move.
 int mapped_place(const page_state& page, int device, device_set reach) noexcept {
   const device_set within = page.residence.devices & reach;
   if (page.preferred == hipCpuDeviceId && page.residence.host) return hipCpuDeviceId;

@@ -29,7 +29,6 @@ struct place_set {
   bool operator==(const place_set&) const = default;
 };
 
-/// The advice on a page, and its place.
 struct page_state {
   bool read_mostly = false;
   bool coarse_grained = false;
@@ -40,10 +39,9 @@ struct page_state {
 
   /// Brings the page, or a copy of one that is read mostly, to `place`.
   void move_to(int place) noexcept;
-  /// Drops all copies but one: that at the preferred location, of the host, or of the first device.
+  /// Keeps one copy: that at the preferred location, of the host, or of the first device.
   void drop_copies() noexcept;
-  /// Records that `device`, which can map pages of the host and of the devices in `reach`, has
-  /// read or written the page.
+  /// Records a use by `device`, which can map pages of the host and of the devices in `reach`.
   void touch(int device, device_set reach, right used) noexcept;
 
   bool operator==(const page_state&) const = default;
@@ -72,7 +70,6 @@ class managed_pages {
   run_map runs_;  // by first byte; each lasts until the next
 };
 
-/// The arguments of hipMemPrefetchAsync.
 struct prefetch_request {
   std::shared_ptr<managed_pages> pages;
   address start;

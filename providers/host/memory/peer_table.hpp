@@ -12,20 +12,17 @@
 
 namespace hipvmm::host_provider {
 
-/// Which devices reach which: the links of the machine, and the peers that were enabled.
-/// Thread-safe.
+/// The links of the machine, and the enabled peers. Thread-safe.
 class peer_table {
  public:
   explicit peer_table(const settings& machine) noexcept : links_{machine.links} {}
 
-  /// Devices that `device` has a link to.
   [[nodiscard]] device_set linked_to(int device) const noexcept {
     return links_[static_cast<std::size_t>(device)];
   }
   [[nodiscard]] bool any_linked() const noexcept {
     return std::any_of(links_.begin(), links_.end(), [](device_set to) { return to != 0; });
   }
-  /// Whether `user` has a link to `owner`, or is it.
   [[nodiscard]] bool reaches(int user, int owner) const noexcept {
     return user == owner || (linked_to(owner) & only(user)) != 0;
   }

@@ -12,12 +12,12 @@ struct protection {
   bool writable;
 };
 
-/// The right of the process itself to all of a range; none if there is a hole in it. The operating
-/// system answers, because a touch of a page could end the program.
+/// The right of the process to a range; none if there is a hole in it. The operating system
+/// answers, because a touch of a page could end the program.
 protection protection_of(address start, std::size_t bytes);
 
-/// Copies `bytes` from memory of the process. False if they cannot be read; needs no descriptor
-/// unless the operating system keeps processes from reading each other.
+/// False if the bytes cannot be read. Needs no descriptor unless the operating system keeps
+/// processes from reading each other.
 bool read_memory(address from, void* to, std::size_t bytes);
 
 }  // namespace hipvmm::host_provider

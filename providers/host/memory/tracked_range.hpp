@@ -30,26 +30,26 @@ enum class memory_kind {
 };
 inline constexpr std::size_t memory_kinds = 8;
 
-/// The users of memory that is lent in stream order, and their times, which a tracked_range cannot
-/// tell by itself. Thread-safe. Asked with the map's lock held, so it must not call the map.
+/// The users of memory that is lent in stream order, and the times of their use. Thread-safe.
+/// Called with the map's lock held, so it must not call the map.
 class tenancy {
  public:
   virtual ~tenancy() = default;
-  /// Bytes, from the range's start, that work submitted now may name; 0 while nobody holds them.
+  /// Bytes from the start that work submitted now may name; 0 while nobody holds them.
   [[nodiscard]] virtual std::size_t bytes_held() const = 0;
   /// Bytes that work executed now may touch.
   [[nodiscard]] virtual std::size_t bytes_reached() const = 0;
   [[nodiscard]] virtual device_set devices_with(right needed) const = 0;
 };
 
-/// Of a range that is made: never that of an earlier one.
+/// Never the number of an earlier range.
 inline std::uint32_t next_range_number() noexcept {
   static std::atomic<std::uint32_t> last{0};
   return ++last;
 }
 
-/// A stretch of memory that may be used as a whole: a mapping or an allocation. Its fields belong
-/// to the address_map, which guards them.
+/// Memory that may be used as a whole: a mapping or an allocation. The address_map guards its
+/// fields.
 struct tracked_range {
   memory_kind kind;
   int device;  // owner; of host and managed memory, the device current when it was made
@@ -65,29 +65,29 @@ struct tracked_range {
   unsigned write_pins = 0;
   std::shared_ptr<managed_pages> pages = nullptr;  // of managed and registered memory
   std::shared_ptr<tenancy> tenant = nullptr;       // of memory of pools and graphs
-  /// Of a mapping: until when copies and fills miss it.
+  /// Until then copies and fills miss the mapping.
   std::chrono::steady_clock::time_point unseen_until{};
   bool opened = false;  // to all devices, by a copy between devices
   int host_rights = 0;  // PROT_ bits that the host was granted itself, of a mapping
   std::shared_ptr<const private_view> view = nullptr;
-  /// Of a mapping that the plan of faults wants incoherent.
+  /// Of a mapping that the plan of faults makes incoherent.
   std::shared_ptr<const stale_view> stale = nullptr;
   bool synchronous = false;  // fills and copies within a device have finished when a call returns
   std::uint32_t number = next_range_number();  // the buffer id of its pointers
 };
 
-/// Pages to put behind addresses: of a file, or fresh ones without.
+/// Pages to map: of a file, or new ones without a file.
 struct file_backing {
   int file = -1;
   off_t offset = 0;
 };
 
-/// Whether it is host memory made for devices to use, which has the same address on all of them.
+/// Pinned host memory has the same address on all devices.
 inline bool is_pinned(const tracked_range& found) noexcept {
   return found.kind == memory_kind::host_allocation || found.kind == memory_kind::registration;
 }
 
-/// Marks memory of the host as hipMallocSignalMemory, which hipFree frees.
+/// Host memory of hipMallocSignalMemory, which hipFree frees.
 inline constexpr unsigned signal_mark = 0x08000000;
 inline bool is_signal(const tracked_range& found) noexcept {
   return found.kind == memory_kind::host_allocation && (found.flags & signal_mark) != 0;

@@ -50,7 +50,7 @@ address_map::pin hold(const device_access& by, const endpoint& side, right neede
   address_map::pin held =
       by.memory.hold(side.start + offset, bytes, request_for(by, side, needed), from_end);
   if (managed_pages* const pages = held.managed()) {
-    // Managed memory is one tracked_range, so all bytes asked for are held.
+    // Managed memory is one tracked_range, so all requested bytes are held.
     touch(by, *pages, side.start + offset, bytes, {needed, side.device});
   }
   return held;
@@ -80,7 +80,6 @@ void move_bytes(const address_map::pin& to, address destination, const address_m
   });
 }
 
-/// One piece of a copy.
 struct piece_copy {
   endpoint destination;
   endpoint source;
@@ -181,7 +180,6 @@ std::uint64_t read_number(const device_access& by, const value_wait_request& wor
   return work.width == 4 ? number_at<std::uint32_t>(at) : number_at<std::uint64_t>(at);
 }
 
-/// Whether no address of a piece is beyond all memory.
 bool ends_in_memory(const endpoint& side, std::size_t bytes, const piece_grid& pieces) noexcept {
   address rows = 0;
   address slices = 0;
@@ -243,7 +241,7 @@ bool allowed(const device_access& by, const endpoint& side, right needed, std::s
   for (std::size_t slice = 0; slice < pieces.slices; ++slice) {
     for (std::size_t row = 0; row < pieces.rows; ++row) {
       const endpoint piece = side.at_piece(row, slice);
-      // Behind its end memory of HIP's is not the host's.
+      // Memory after the end of HIP's memory is not the host's.
       if (side.where != memory_class::pageable &&
           by.memory.classify(piece.start) == memory_class::pageable)
         return false;

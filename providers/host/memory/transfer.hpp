@@ -12,7 +12,6 @@
 
 namespace hipvmm::host_provider {
 
-/// The memory that copies, fills and waits touch, and the rights of devices to it.
 struct device_access {
   address_map& memory;
   const peer_table& peers;
@@ -24,19 +23,17 @@ struct piece_grid {
   std::size_t slices = 1;
 };
 
-/// How far apart the pieces of one side are.
 struct pitches {
   std::size_t row = 0;
   std::size_t slice = 0;
 };
 
-/// One side of a copy, or the target of a fill: memory, and on whose behalf it is touched.
 struct endpoint {
   address start;
   memory_class where;
   int device;
-  /// Whether hipMalloc memory of any device will do, because the runtime stages the bytes or does
-  /// not check peers.
+  /// hipMalloc memory of any device is allowed, because the runtime stages the bytes or does not
+  /// check peers.
   bool staged;
   pitches apart = {};
 
@@ -45,7 +42,6 @@ struct endpoint {
   }
 };
 
-/// Calls `use` with the row and the slice of each piece, in the order of addresses.
 template <class Use>
 void for_each_piece(const piece_grid& pieces, Use use) {
   for (std::size_t slice = 0; slice < pieces.slices; ++slice)
@@ -71,8 +67,8 @@ struct fill_request {
   piece_grid pieces = {};
 };
 
-/// When a stream that waits for a value goes on, by the bits of the mask. "Not behind" is "at
-/// least" with wraparound: the difference is no negative number.
+/// The condition that ends a wait for a value, on the bits of the mask. not_behind is at_least with
+/// wraparound: the difference is not negative.
 enum class value_condition { at_least, not_behind, equal, any_bit, not_all_bits };
 
 /// Waits until `width` bytes (4 or 8) of memory, read as one number, meet a condition.
@@ -93,16 +89,16 @@ struct value_write_request {
 
 [[nodiscard]] bool is_met(const value_wait_request& wait, std::uint64_t found) noexcept;
 
-/// Whether each byte of each piece may be touched now: the check made when work is submitted.
+/// The check at submission: whether each byte of each piece may be used now.
 bool allowed(const device_access& by, const endpoint& side, right needed, std::size_t bytes,
              const piece_grid& pieces = {});
 
-/// Performs the work, asking again for every slice of at most 1 MiB: memory may have been unmapped
-/// or revoked since it was submitted. Gives hipErrorIllegalAddress then.
+/// Does the work, and checks each slice of at most 1 MiB again: memory may have been unmapped or
+/// revoked since the submission. Returns hipErrorIllegalAddress then.
 hipError_t perform(const device_access& by, const copy_request& work);
 hipError_t perform(const device_access& by, const fill_request& work);
-/// Looks at the memory again and again, for anybody may write it: streams, the host, other
-/// processes. It is not kept from being unmapped meanwhile, which ends the wait so too.
+/// Polls, because streams, the host and other processes may write the memory. It may be unmapped
+/// meanwhile, which ends the wait with the same error.
 hipError_t perform(const device_access& by, const value_wait_request& work);
 hipError_t perform(const device_access& by, const value_write_request& work);
 

@@ -41,7 +41,7 @@ void write_rights(const device_places& places, int file, device_set readers, dev
   require(pwrite(file, words.data(), sizeof(words), 0) == sizeof(words), error_of_errno(errno));
 }
 
-// A block may be larger than asked for by an eighth, as in the newest ROCm.
+// A block may be an eighth larger than requested, as in the newest ROCm.
 std::size_t largest_for(std::size_t bytes) noexcept {
   return bytes + std::min(bytes / 8, std::numeric_limits<std::size_t>::max() - bytes);
 }
@@ -135,7 +135,7 @@ address mem_pool::borrow(std::size_t bytes, off_t offset,
     const std::lock_guard lock{mutex_};
     usage_.reserved += bytes;
   }
-  // The stream that allocates it is the exporter's; the null stream's end is a point long reached.
+  // The exporter's stream allocates it; the null stream's position 0 was reached long ago.
   try {
     lend(*made, {null, 0}, bytes);
   } catch (...) {
@@ -146,7 +146,8 @@ address mem_pool::borrow(std::size_t bytes, off_t offset,
 }
 
 void mem_pool::release(std::uint64_t keep) noexcept {
-  // Afterwards a request finds the memory of blocks that another thread releases, too.
+  // One thread at a time: a request that follows finds the memory that another thread releases,
+  // too.
   const std::lock_guard one_by_one{releasing_};
   idle_map leaving;
   std::uint64_t freed = 0;
@@ -256,8 +257,8 @@ mem_pool::idle_node mem_pool::take_ready(std::size_t bytes, const stream_queue& 
   return {};
 }
 
-// There is no memory left: any block that is large enough will do, and other streams may be waited
-// for.
+// When no memory is left, any block that is large enough serves, even if it must wait for other
+// streams.
 mem_pool::idle_node mem_pool::take_pending(std::size_t bytes, const stream_queue& queue) {
   const std::lock_guard lock{mutex_};
   for (auto at = idle_.lower_bound(bytes); at != idle_.end(); ++at) {

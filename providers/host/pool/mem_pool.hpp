@@ -20,7 +20,6 @@ namespace hipvmm::host_provider {
 class race_checker;
 class stream_owner;
 
-/// The name of a shareable pool's file.
 inline constexpr std::string_view pool_file = "pool";
 
 enum class pool_origin {
@@ -29,7 +28,7 @@ enum class pool_origin {
   imported,  ///< another process's: pointers of it can be imported
 };
 
-/// When a pool may lend memory whose free the allocating stream has not come to, and how much it
+/// The reuse of memory whose free the allocating stream has not reached, and the bytes that a pool
 /// keeps.
 struct pool_policy {
   bool follow_events = true;
@@ -46,13 +45,11 @@ struct pool_usage {
   std::uint64_t used_high = 0;
 };
 
-/// The facts that the pools of a process share.
 class pool_owner {
  public:
-  /// Pools report how many more idle blocks they have, so that synchronising costs nothing if no
-  /// pool has any.
+  /// Counts idle blocks, so that a synchronization costs nothing if no pool has any.
   virtual void note_idle(std::int64_t change) noexcept = 0;
-  /// Releases all idle memory of one device, under any threshold.
+  /// Ignores thresholds.
   virtual void release_idle(int device) = 0;
   /// Forgets destroyed pools whose last block has been freed.
   virtual void forget_done() noexcept = 0;
@@ -61,7 +58,6 @@ class pool_owner {
   ~pool_owner() = default;
 };
 
-/// The objects that every pool needs.
 struct pool_support {
   const profile& rules;
   const device_places& places;
@@ -70,8 +66,8 @@ struct pool_support {
   race_checker* checker;  // null unless HIPVMM_HOST_CHECK asks for it
 };
 
-/// A pool of the stream-ordered allocator: blocks lent to holders and idle blocks kept for the next
-/// ones. Thread-safe. Outlives its handle for as long as blocks of it are held.
+/// A pool of the stream-ordered allocator, with lent and idle blocks. Thread-safe. Lives while its
+/// handle does, and while blocks of it are held.
 class mem_pool : public std::enable_shared_from_this<mem_pool> {
  public:
   /// `file` is empty for a pool that cannot be shared; `max_bytes` 0 is no limit.
@@ -81,33 +77,32 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   [[nodiscard]] pool_origin origin() const noexcept { return origin_; }
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] int file() const noexcept { return file_.get(); }
-  /// Whether its own blocks lie in its file, so that other processes may have them.
+  /// Its own blocks are in its file, so that other processes may map them.
   [[nodiscard]] bool is_shareable() const noexcept {
     return origin_ == pool_origin::created && file_.get() >= 0;
   }
   /// The alignment of blocks in the file; its first page is not theirs.
   static std::size_t page_bytes() noexcept;
 
-  /// Lends memory from this point of the stream on. Throws: failure with hipErrorOutOfMemory when
-  /// neither the device nor the idle blocks have enough.
+  /// Throws: failure with hipErrorOutOfMemory when neither the device nor the idle blocks have
+  /// enough.
   address allocate(std::size_t bytes, stream_queue& queue);
-  /// Takes a block back at this point of the stream, or at once without one. Throws: failure with
-  /// hipErrorInvalidValue when nobody holds it.
+  /// Takes a block back at this point of the stream, or at once without a stream. Throws: failure
+  /// with hipErrorInvalidValue when nobody holds it.
   void take_back(const std::shared_ptr<pool_block>& block, stream_queue* freeing);
-  /// Lends a block of the exporting process, of an imported pool; `null` is the null stream of the
-  /// pool's device.
+  /// Lends a block of the exporting process to an importer. `null` is the null stream of the pool's
+  /// device.
   address borrow(std::size_t bytes, off_t offset, const std::shared_ptr<stream_queue>& null);
 
-  /// Releases idle blocks whose free has been reached to the device, small ones first, while the
-  /// pool has more than `keep` bytes; the last one may leave it with less.
+  /// Releases idle blocks whose free has been reached, small ones first, while the pool has more
+  /// than `keep` bytes; the last one may leave it with less.
   void release(std::uint64_t keep) noexcept;
   void release_surplus() { release(policy().release_threshold); }
-  /// The descriptor that every export of a release gives which gives one only; the caller's once
-  /// given.
+  /// For releases in which every export gives the same descriptor. The caller then owns it.
   int lasting_descriptor();
-  /// The handle is gone: nothing is kept any more.
+  /// The handle has ended: the pool keeps no idle memory any more.
   void abandon() noexcept;
-  /// Abandoned, and every block has gone back.
+  /// Abandoned, and no block is held.
   [[nodiscard]] bool is_done() const;
   [[nodiscard]] std::uint64_t blocks_held() const;
 
@@ -125,7 +120,7 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   }
 
   [[nodiscard]] const pool_rights& rights() const noexcept { return *rights_; }
-  /// Also written to the file, for later importers of the pool.
+  /// Writes them to the file too, for later importers.
   void change_rights(const access_change& change);
 
  private:
@@ -154,13 +149,13 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   std::shared_ptr<pool_block> make_block(const block_pages& pages);
   void lend(pool_block& block, position begin, std::size_t bytes);
   void put_idle(idle_node idle) noexcept;
-  /// Gives up a reserved block that nobody has had.
+  /// Ends a reserved block that nobody has had.
   void discard(const pool_block& block) noexcept;
   void give_up(const pool_block& block) noexcept;
-  /// The device memory that blocks of that many bytes take.
+  /// The device memory that a pool takes for so many bytes of blocks.
   [[nodiscard]] std::uint64_t whole_growths(std::uint64_t bytes) const noexcept;
-  // The caller holds the lock, and returns to the device the bytes that unreserve gives, once the
-  // memory is gone.
+  // The caller holds the lock. It returns the result of unreserve() to the device when the memory
+  // has ended.
   bool try_reserve(std::size_t bytes);
   std::uint64_t unreserve(std::size_t bytes) noexcept;
   off_t claim(std::size_t bytes);
@@ -186,7 +181,7 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   bool abandoned_ = false;
 };
 
-/// Takes the memory back that starts `found`, a block of a pool.
+/// `found` is a block of a pool.
 void free_block(const tracked_range& found, stream_queue* freeing);
 
 }  // namespace hipvmm::host_provider

@@ -60,7 +60,7 @@ hipMemPool_t mem_pool_set::current_of(int device) const {
 
 void mem_pool_set::make_current(int device, hipMemPool_t handle) {
   const std::lock_guard lock{mutex_};
-  // Unless destroyed in the meantime: destroying looks at the current ones afterwards.
+  // A pool destroyed meanwhile is refused: destroy() checks the current pools afterwards.
   require(handles_.find(from_handle(handle)) != nullptr);
   devices_[static_cast<std::size_t>(device)].current = handle;
 }

@@ -19,25 +19,22 @@ namespace hipvmm::host_provider {
 /// destroyed while blocks of them are held. Thread-safe.
 class mem_pool_set final : public pool_owner {
  public:
-  /// `memory` is that of each device.
   mem_pool_set(const pool_support& support, std::vector<device_memory*> memory);
 
-  /// Makes a pool; its arguments are as for mem_pool.
   hipMemPool_t add(pool_origin origin, int device, std::uint64_t max_bytes, descriptor file);
   /// Throws: failure with hipErrorInvalidValue for a stale or forged handle.
   [[nodiscard]] std::shared_ptr<mem_pool> find(hipMemPool_t handle) const;
-  /// Destroys any pool but a default one; if it was current the default one is again.
+  /// Throws for a default pool. If the pool was current, the default one is again.
   void destroy(hipMemPool_t handle);
 
   [[nodiscard]] hipMemPool_t default_of(int device) const;
   [[nodiscard]] hipMemPool_t current_of(int device) const;
   void make_current(int device, hipMemPool_t handle);
 
-  /// The effect of a synchronisation: gives memory above the thresholds back to the devices.
+  /// Releases memory above the thresholds, as a synchronization does.
   void release_surplus();
   void release_idle(int device) override;
-  /// Destroys the pools that were made or imported for a device, and sets its default one up as
-  /// new.
+  /// Destroys the pools of a device that were created or imported, and resets its default one.
   void reset(int device);
   void forget_done() noexcept override;
   void note_idle(std::int64_t change) noexcept override {

@@ -19,18 +19,16 @@
 namespace hipvmm::host_provider {
 
 /// Finds memory used without order between streams, and between streams and the host. The submitted
-/// work decides, never the order in which it happened to run. Thread-safe.
-///
-/// Its functions end the program when there is no memory for their records: a checker that forgets
-/// would stay silent about faults.
+/// work decides, never the order in which it happened to run. Thread-safe. The functions end the
+/// program when there is no memory for their records, because a checker that forgets would miss
+/// faults in silence.
 class race_checker final : public stream_observer {
  public:
-  /// Reports name the place of the bytes in `memory`.
   explicit race_checker(const address_map& memory) noexcept : addresses_{memory} {}
 
-  /// The calling thread runs this HIP function: reports name it.
+  /// The calling thread runs this HIP function, which reports name.
   static void enter(const char* function) noexcept;
-  /// While suspended the calling thread's uses of memory are neither judged nor remembered; nests.
+  /// While suspended, the calling thread's uses of memory are neither judged nor recorded; nests.
   static void suspend() noexcept;
   static void resume() noexcept;
 
@@ -44,36 +42,35 @@ class race_checker final : public stream_observer {
   void learn(const race_clock& finished) noexcept override;
   void follow(const stream_queue& stream, const race_clock& finished) noexcept override;
 
-  /// A stream waits for a number in memory, or writes one, by work that was just submitted. Later
-  /// work of waiting streams comes after a write that lets them go on.
+  /// Just submitted: a wait for a number in memory, or a write of one. Later work of waiting
+  /// streams comes after a write that meets their condition.
   void await_value(const stream_queue& stream, const value_wait_request& wait) noexcept;
   void write_value(const stream_queue& stream, const value_write_request& write) noexcept;
 
-  /// Judges work about to be submitted and remembers it; gives its number in the stream.
+  /// Judges and records work that is about to be submitted, and returns its number in the stream.
   std::uint64_t submit(const stream_queue& stream, operation& work) noexcept;
   void withdraw(const stream_queue& stream, std::uint64_t count) noexcept;
 
-  /// A pool, which `lender` distinguishes from others, lends a block at this point of the stream,
-  /// or takes it back.
+  /// A pool lends a block at this point of the stream, or takes it back. `lender` is any address of
+  /// the pool's own.
   void lend(const void* lender, address start, std::size_t bytes,
             const stream_queue& stream) noexcept;
-  /// Without a stream the host takes it back, which has waited for its users.
+  /// Without a stream the host takes it back, after a wait for its users.
   void take_back(address start, std::size_t bytes, const stream_queue* stream) noexcept;
-  /// The same by a sub-allocator. False when it has not allocated these very bytes.
+  /// By a sub-allocator. False when it has not allocated exactly these bytes.
   void note_allocate(address start, std::size_t bytes, const stream_queue& stream) noexcept;
   bool note_deallocate(address start, std::size_t bytes, const stream_queue& stream) noexcept;
-  /// The same without a stream: the sub-allocator orders all work on the bytes itself.
+  /// The sub-allocator itself orders all work on the bytes.
   void note_allocate(address start, std::size_t bytes) noexcept;
   bool note_deallocate(address start, std::size_t bytes) noexcept;
-  /// The sub-allocator returns bytes to its own source.
   void note_return(address start, std::size_t bytes) noexcept;
-  /// Work that the program submits and that only it knows of, such as a kernel.
+  /// Work that only the program knows, such as a kernel.
   void note_use(address start, std::size_t bytes, memory_use how,
                 const stream_queue& stream) noexcept;
 
-  /// Addresses go, whose memory nobody has had for some time.
+  /// Addresses end whose memory ended before.
   void forget(address start, std::size_t bytes) noexcept;
-  /// Memory ends, or devices lose rights to it, and the provider waits for nothing more.
+  /// Memory ends, or devices lose rights to it, without a further wait of the provider.
   void end(address start, std::size_t bytes) noexcept;
   void revoke(address start, std::size_t bytes, const access_change& change) noexcept;
   void revoke(const void* lender, const access_change& change) noexcept;
@@ -91,7 +88,6 @@ class race_checker final : public stream_observer {
   [[nodiscard]] static race_party host_that_takes_away();
   void use(const race_deed& deed, race_range bytes, memory_use how, int device,
            const stream_queue& stream);
-  /// Empty if there is no memory.
   [[nodiscard]] std::string place_of(address at) const;
   void report(race_memory::findings found);
 
@@ -103,7 +99,7 @@ class race_checker final : public stream_observer {
   race_reports reports_;
 };
 
-/// Work on its way into a stream. Work not accepted in the end was never submitted.
+/// Work on its way into a stream. If it is not accepted in the end, it counts as never submitted.
 class race_submission {
  public:
   race_submission(race_checker* checker, const stream_queue& stream, operation& work) noexcept

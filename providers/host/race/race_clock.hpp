@@ -9,24 +9,20 @@
 
 namespace hipvmm::host_provider {
 
-/// A vector clock: of each stream, how many of its operations come before. Not thread-safe.
+/// A vector clock: of each stream, the number of its operations that come before. Not thread-safe.
 class race_clock {
  public:
-  /// Notes that the first `count` operations of a stream come before.
   void include(stream_number stream, std::uint64_t count);
-  /// Notes that everything comes before that comes before `other`.
+  /// Includes everything that comes before `other`.
   void include(const race_clock& other);
 
-  /// Whether the first `count` operations of a stream come before.
   [[nodiscard]] bool covers(stream_number stream, std::uint64_t count) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
 
-  /// Calls `see(stream, count)` for each stream of which anything comes before.
   template <class See>
   void visit(See&& see) const {
     for (const entry& each : entries_) see(each.stream, each.count);
   }
-  /// Forgets the streams for which `is_useless(stream, count)`.
   template <class IsUseless>
   void forget_if(IsUseless&& is_useless) {
     std::erase_if(entries_, [&](const entry& each) { return is_useless(each.stream, each.count); });

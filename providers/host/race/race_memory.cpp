@@ -30,12 +30,11 @@ bool race(const race_access& a, const race_access& b) noexcept {
   return a.use == memory_use::write || b.use == memory_use::write;
 }
 
-// Whether work after `later`, or a wait for its end, need not check `earlier` any more.
+// Whether work ordered after `later`, or a wait for it, need not check `earlier` any more.
 bool stands_for(const race_access& later, const race_access& earlier, const race_view& view) {
   return later.device == earlier.device && later.use >= earlier.use && view.is_after(earlier.deed);
 }
 
-// Neighbouring pieces of one fault are one finding.
 void add(race_memory::findings& found, race_fault fault, const race_party& earlier,
          const race_party& later, race_range bytes) {
   const auto at = std::find_if(found.begin(), found.end(), [&](const race_finding& each) {
@@ -70,7 +69,7 @@ race_memory::findings race_memory::use(race_range bytes, const race_access& now,
     stands_alone = stands_alone && uses.empty();
     uses.push_back(now);
   });
-  // One piece instead of many, or a buffer that is used in parts would stay in parts.
+  // One piece instead of many: otherwise a buffer that is used in parts stays in parts.
   if (stands_alone) cells_.put(bytes.start, bytes.end, {now});
   return with_holders(std::move(found));
 }
@@ -212,7 +211,8 @@ void race_memory::tidy(const race_view& host) {
   tidy_at_ = 2 * cells_.size() + 1024;
 }
 
-// Adds the last allocation of the bytes, which may be forgotten by the time of the report.
+// Adds the last allocation of the bytes now, because it may be forgotten when the report is
+// written.
 race_memory::findings race_memory::with_holders(findings found) const {
   for (race_finding& each : found) {
     for (const layer& held : layers_) {
@@ -259,7 +259,7 @@ void race_memory::judge_free(race_range bytes, const race_party& now, const race
   });
 }
 
-// One fault of a sub-allocator is reported once, and not again as a race of those it serves.
+// A fault of a sub-allocator is reported once, and not again as a race of its callers.
 void race_memory::forget_unordered(race_range bytes, const race_view& view) {
   cells_.change(bytes.start, bytes.end, [&view](address, address, cell& uses) {
     std::erase_if(uses, [&view](const race_access& each) { return !view.is_after(each.deed); });
@@ -271,8 +271,8 @@ void race_memory::erase(race_range bytes) {
   for (layer& each : layers_) each.erase(bytes.start, bytes.end);
 }
 
-// The first layer in which nobody holds any of the bytes, or somebody holds a part of them only:
-// this sub-allocator stands on bytes that another one has allocated whole.
+// The first layer with no claim on any of the bytes, or with a claim on a part only. In each layer
+// below one claim holds all of them: this sub-allocator allocated from that one.
 std::size_t race_memory::layer_for(race_range bytes) const {
   for (std::size_t i = 1; i < layers_.size(); ++i) {
     bool stands_on_it = false;

@@ -38,28 +38,27 @@ struct race_access {
   int device;  ///< on whose behalf
 };
 
-/// The uses of bytes, and the holders of these: finds those that are not in order. Each function
-/// judges one step, records it, and gives its faults. Not thread-safe.
+/// The uses and holders of bytes. Each function judges one step, records it, and returns its
+/// faults. Not thread-safe.
 class race_memory {
  public:
   using findings = std::vector<race_finding>;
 
   findings use(race_range bytes, const race_access& now, const race_view& view);
-  /// The operation did not come to be.
+  /// The operation was not accepted.
   void forget(const race_deed& deed);
 
-  /// A pool of the provider, which `lender` distinguishes from others, lends bytes, which it has
-  /// kept in order itself, and takes them back.
+  /// A pool of the provider lends bytes, which it has ordered itself, and takes them back.
   void lend(const void* lender, race_range bytes, const race_deed& now);
   findings take_back(race_range bytes, const race_deed& now, const race_view& view);
 
-  /// A sub-allocator allocates bytes. Bytes inside of an allocation of another one are its own
-  /// layer above, so that sub-allocators may stand on each other.
+  /// A sub-allocator allocates bytes. If they are inside an allocation of another one, they are a
+  /// layer of their own above it: sub-allocators may allocate from each other.
   findings allocate(race_range bytes, const race_deed& now, const race_view& view);
-  /// Empty when no sub-allocator has allocated these very bytes. Without a view the sub-allocator
-  /// orders earlier work itself: only later work is judged.
+  /// nullopt when no sub-allocator has allocated exactly these bytes. Without a view the
+  /// sub-allocator orders earlier work itself: only later work is judged.
   std::optional<findings> deallocate(race_range bytes, const race_deed& now, const race_view* view);
-  /// A sub-allocator returns bytes to its own source: its allocations there, and those of
+  /// A sub-allocator returns bytes to its upstream: its allocations there, and those of
   /// sub-allocators above it, are forgotten.
   void return_below(race_range bytes);
 
@@ -80,7 +79,7 @@ class race_memory {
     std::optional<race_deed> freed;
     const void* lender;  // null: a sub-allocator
   };
-  // Only uses that no later one stands for: work after the later one comes after them.
+  // Only uses that no later one covers: work after the later one comes after them.
   using cell = std::vector<race_access>;
   using layer = race_ranges<claim>;
 

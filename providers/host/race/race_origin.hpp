@@ -10,14 +10,13 @@
 
 namespace hipvmm::host_provider {
 
-/// The origin of a step: the function, its stream and the place of the call.
 struct race_origin {
   const char* function;
   std::optional<race_stream> stream;  ///< empty: the host, which uses no stream for it
   race_stack stack;
 };
 
-/// An operation in its place: the `count`-th of its stream.
+/// Operation `count` of its stream.
 struct race_deed {
   stream_number stream;
   std::uint64_t count;

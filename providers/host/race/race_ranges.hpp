@@ -10,7 +10,7 @@
 
 namespace hipvmm::host_provider {
 
-/// Values by ranges of addresses, [start, end), that never overlap. Not thread-safe.
+/// Values by ranges [start, end), which never overlap. Not thread-safe.
 template <class Value>
 class race_ranges {
  public:
@@ -49,7 +49,6 @@ class race_ranges {
     }
   }
 
-  /// Replaces all values of the range by one.
   void put(address start, address end, Value value) {
     erase(start, end);
     if (start < end) pieces_.emplace(start, piece{end, std::move(value)});

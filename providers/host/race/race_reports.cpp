@@ -80,7 +80,7 @@ std::string clause_of(const race_party& party) {
          name_of(party.origin->stream);
 }
 
-/// Says of `one` that its stream was destroyed, if `other` is of a later one with the handle.
+/// States that the stream of `one` was destroyed, if `other` is of a later one with its handle.
 std::string difference(const race_origin& one, const race_origin& other) {
   const bool has_later = one.stream && other.stream && one.stream->handle != 0 &&
                          one.stream->handle == other.stream->handle &&

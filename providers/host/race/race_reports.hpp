@@ -16,7 +16,6 @@ namespace hipvmm::host_provider {
 /// The classes of faults that providers/host/docs/order_checker.md explains.
 enum class race_fault { use_before_allocation, use_after_free, reuse, taken_away, race };
 
-/// The step of one side of a fault.
 enum class race_part { prefetches, reads, writes, allocates, frees, takes_away };
 
 struct race_party {
@@ -34,12 +33,11 @@ struct race_finding {
   std::shared_ptr<const race_origin> holder;  ///< allocated the bytes last; may be null
 };
 
-/// The reports made so far: each pair of call stacks once for each class of fault. Not thread-safe.
+/// Reports each pair of call stacks once for each class of fault. Not thread-safe.
 class race_reports {
  public:
-  /// Whether nothing was reported of this class and these two stacks; counts them as reported.
+  /// Counts `found` as reported.
   bool is_new(const race_finding& found);
-  /// Writes the report to standard error, in one piece.
   void add(const race_finding& found);
   void clear();
 

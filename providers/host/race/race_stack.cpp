@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t most_lines = 16;
 constexpr std::size_t longest_name = 160;  // of templates in templates the beginning will do
 
-// The load address of the library or program around an address; null when nothing is known there.
+// Null when no library or program contains the address.
 const void* module_of(const void* at) noexcept {
   Dl_info found{};
   return dladdr(at, &found) != 0 ? found.dli_fbase : nullptr;
@@ -25,7 +25,7 @@ const void* own_module() noexcept {
   return once;
 }
 
-// A return address may be the first of the next line, or even of the next function.
+// The return address may belong to the next line, or even the next function.
 boost::stacktrace::frame call_before(const void* return_address) {
   return boost::stacktrace::frame{static_cast<const char*>(return_address) - 1};
 }

@@ -8,11 +8,10 @@
 
 namespace hipvmm::host_provider {
 
-/// The place of a call: return addresses, the innermost first. Cheap to take; names and lines are
-/// looked up when it is printed.
+/// Return addresses, the innermost first. Cheap to take; names and lines are looked up when it is
+/// printed.
 class race_stack {
  public:
-  /// The calling thread's stack now.
   [[nodiscard]] static race_stack capture() noexcept;
 
   /// Without the provider's own frames at its top.

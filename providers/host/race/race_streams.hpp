@@ -9,7 +9,7 @@
 
 namespace hipvmm::host_provider {
 
-/// The description of a stream for reports, because the stream may be gone by then.
+/// A stream as reports name it, because it may have ended by then.
 struct race_stream {
   int device;
   stream_order order;
@@ -18,31 +18,24 @@ struct race_stream {
 };
 
 /// The order of work: each stream's clock, and the work that the host knows to have finished. All
-/// threads of the host count as one, whose calls come one after the other: the locks and joins by
-/// which threads order themselves cannot be seen from here. Not thread-safe.
+/// threads of the host count as one with successive calls, because the locks and joins that order
+/// threads are not visible here. Not thread-safe.
 class race_streams {
  public:
-  /// Takes note of the handle that the program knows a stream by.
   void name(const stream_queue& stream, std::uint64_t handle);
-  /// No more work will be submitted.
   void retire(const stream_queue& stream);
-  /// Waits for its device and the null stream do not count it any more.
   void overlook(const stream_queue& stream);
 
   /// The predecessors of work submitted now: earlier work of the stream and its predecessors, by
   /// waits for events and by the null stream's rules.
   const race_clock& place(const stream_queue& stream);
-  /// Counts one more operation at that place; gives its number.
   std::uint64_t advance(const stream_queue& stream);
-  /// Makes later work of the stream come after `earlier`.
   void follow(const stream_queue& stream, const race_clock& earlier);
 
-  /// The work that the host knows to have finished when it has waited for a stream, or a whole
-  /// device.
+  /// The work that a wait for the stream, or the device, covers.
   [[nodiscard]] race_clock end_of(const stream_queue& stream);
   [[nodiscard]] race_clock end_of_device(int device) const;
   void learn(const race_clock& finished);
-  /// Whether the host knows that the first `count` operations of a stream have finished.
   [[nodiscard]] bool is_known(stream_number stream, std::uint64_t count) const noexcept;
 
   [[nodiscard]] race_stream describe(const stream_queue& stream);

@@ -12,9 +12,8 @@
 
 namespace hipvmm::host_provider {
 
-/// The order that hipStreamWriteValue and hipStreamWaitValue make: work behind a wait comes after
-/// the work before a write that meets its condition, whichever was submitted first. Not
-/// thread-safe.
+/// Order by hipStreamWriteValue and hipStreamWaitValue: work after a wait comes after the work
+/// before a write that meets its condition, whichever was submitted first. Not thread-safe.
 class race_values {
  public:
   void await(const stream_queue& stream, const value_wait_request& wait, race_streams& streams);

@@ -27,12 +27,11 @@ class event_state {
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] bool keeps_time() const noexcept { return keeps_time_; }
 
-  /// The part of an interprocess event that processes share; null for any other.
+  /// Null unless it is an interprocess event.
   [[nodiscard]] const std::shared_ptr<shared_event>& shared() const noexcept { return shared_; }
-  /// Whether another process made it.
   [[nodiscard]] bool is_opened() const noexcept { return is_opened_; }
 
-  /// `number` is that of the record among those of all processes.
+  /// `number` counts the records of all processes.
   void record(std::shared_ptr<mark> made, std::uint64_t number = 0) {
     const std::lock_guard lock{mutex_};
     last_.swap(made);
@@ -49,13 +48,13 @@ class event_state {
     const std::lock_guard lock{mutex_};
     return last_;
   }
-  /// Whether any process recorded it, and last not in a capture.
+  /// False if the last record was in a capture.
   [[nodiscard]] bool is_recorded() const {
     const std::lock_guard lock{mutex_};
     if (captured_ != nullptr) return false;
     return last_ != nullptr || (shared_ != nullptr && shared_->last() != 0);
   }
-  /// The mark of a record of all processes; null when another process made it.
+  /// Null when another process made that record.
   [[nodiscard]] std::shared_ptr<const mark> mark_of(std::uint64_t number) const {
     const std::lock_guard lock{mutex_};
     return number_ == number ? last_ : nullptr;

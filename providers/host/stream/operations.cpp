@@ -34,7 +34,7 @@ hipError_t host_operation::execute(stream_queue& in) const {
 }
 
 std::optional<graph_form> host_operation::recorded() const {
-  // A callback is given the state of its stream, which a node has not.
+  // A callback gets the state of its stream, which a node does not have.
   if (function_ == nullptr) return std::nullopt;
   return graph_form{std::make_shared<const host_operation>(*this), hipGraphNodeTypeHost};
 }

@@ -16,7 +16,6 @@
 
 namespace hipvmm::host_provider {
 
-/// Waits for a point of another stream.
 class wait_operation final : public operation {
  public:
   explicit wait_operation(position awaited) noexcept : awaited_{std::move(awaited)} {}
@@ -27,7 +26,6 @@ class wait_operation final : public operation {
   position awaited_;
 };
 
-/// Calls a function of the program.
 class host_operation final : public operation {
  public:
   host_operation(hipHostFn_t function, void* user_data) noexcept
@@ -109,7 +107,7 @@ class value_write_operation final : public operation {
   device_access by_;
 };
 
-/// The record of an interprocess event with that number is reached.
+/// Reaches record `number` of an interprocess event.
 class shared_mark_operation final : public operation {
  public:
   shared_mark_operation(std::shared_ptr<shared_event> event, std::uint64_t number) noexcept
@@ -122,7 +120,7 @@ class shared_mark_operation final : public operation {
   std::uint64_t number_;
 };
 
-/// Waits until it is.
+/// Waits until it is reached.
 class shared_wait_operation final : public operation {
  public:
   shared_wait_operation(std::shared_ptr<shared_event> event, std::uint64_t number) noexcept

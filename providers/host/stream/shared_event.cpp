@@ -22,9 +22,9 @@ namespace hipvmm::host_provider {
 namespace {
 
 constexpr std::uint64_t event_mark = 0x6869706576656e74;  // other files lack it
-// A record takes the place of the one so many before it, and waits for that.
+// A record replaces the one so many before it, and waits until that is reached.
 constexpr std::size_t records_kept = 64;
-// How often a waiting process looks whether the recording one still lives.
+// The interval at which a waiting process checks that the recording one lives.
 constexpr timespec look_after{0, 100'000'000};
 
 }  // namespace
@@ -91,7 +91,7 @@ bool shared_event::has_place() const noexcept {
 
 std::uint64_t shared_event::begin_record() noexcept {
   const std::uint64_t number = contents_->last.fetch_add(1) + 1;
-  // Fails if its process has ended, and with it the record.
+  // Fails if the recording process has ended, and the record with it.
   if (number > records_kept) static_cast<void>(wait(number - records_kept));
   contents_->of(number).process.store(getpid());
   return number;

@@ -9,11 +9,10 @@ namespace hipvmm::host_provider {
 
 class stream_queue;
 
-/// The predecessors of a stream's next operation: the number of operations of each other stream
-/// that it was made to wait for. Not thread-safe.
+/// The predecessors of a stream's next operation: how many operations of each other stream it waits
+/// for. Not thread-safe.
 class stream_clock {
  public:
-  /// Notes that the first `sequence` operations of `queue` come before.
   void include(const std::shared_ptr<stream_queue>& queue, std::uint64_t sequence);
   void include(const stream_clock& other);
   [[nodiscard]] bool covers(const std::shared_ptr<stream_queue>& queue,

@@ -16,18 +16,15 @@ namespace hipvmm::host_provider {
 struct position;
 class stream_queue;
 
-/// Whether the calling thread waits for the work it submits.
 enum class completion { synchronous, asynchronous };
 
-/// The machine that streams belong to, as far as streams and the layers above them need it.
-/// Thread-safe.
+/// The machine, as far as streams and the layers above them need it. Thread-safe.
 class stream_owner {
  public:
   /// Null unless HIPVMM_HOST_CHECK asks for it.
   [[nodiscard]] virtual stream_observer* observer() const noexcept = 0;
 
-  /// Submits work in the order that the null stream's rules give, or records it if the stream is
-  /// captured.
+  /// Submits work in the order of the null stream's rules, or records it if the stream is captured.
   virtual hipError_t submit(stream_queue& queue, std::unique_ptr<operation> work,
                             completion how) = 0;
   template <std::derived_from<operation> Work>
@@ -37,9 +34,8 @@ class stream_owner {
   /// The positions that work submitted now must wait for by the null stream's rules.
   [[nodiscard]] virtual std::vector<position> ahead_of(const stream_queue& target) = 0;
 
-  /// The stream takes no more work.
   virtual void forget_capture(const stream_queue& closed) = 0;
-  /// It is closed, and has run all of its work.
+  /// Called when it is closed and has run all of its work.
   virtual void retire(stream_queue& drained) = 0;
 
  protected:

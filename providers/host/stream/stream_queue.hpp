@@ -21,7 +21,7 @@ namespace hipvmm::host_provider {
 class stream_owner;
 class stream_queue;
 
-/// Priorities are hints in HIP: they are kept and reported, and change nothing here.
+/// Priorities are hints in HIP, and change nothing here.
 inline constexpr int least_priority = 1;
 inline constexpr int greatest_priority = -1;
 
@@ -34,14 +34,12 @@ struct position {
   void wait() const;
 };
 
-/// The record of hipEventRecord in a stream.
 struct mark {
   position where;
-  /// When the mark was reached; set before the position is.
+  /// Set before the position is reached.
   std::chrono::steady_clock::time_point when;
-  /// Work of other streams that comes before the mark.
   stream_clock after;
-  /// Its predecessors, as the order checker knows them; null without the checker.
+  /// The order checker's predecessors; null without the checker.
   stream_observer::point seen;
 };
 
@@ -52,8 +50,8 @@ enum class stream_order {
 };
 
 /// A stream: a queue and, from the first operation on, a worker thread that runs it in order.
-/// Thread-safe. Every operation waits only for operations numbered before it, so streams that wait
-/// for each other cannot wait in a circle.
+/// Thread-safe. An operation waits only for operations submitted before it, so streams that wait
+/// for each other cannot deadlock.
 class stream_queue : public std::enable_shared_from_this<stream_queue> {
  public:
   stream_queue(stream_owner& owner, int device, stream_order order, int priority);
@@ -62,10 +60,9 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] stream_order order() const noexcept { return order_; }
   [[nodiscard]] int priority() const noexcept { return priority_; }
-  /// No other stream ever has the same.
   [[nodiscard]] stream_number number() const noexcept { return number_; }
 
-  /// The compute units that it was limited to, a bit for each; empty: all. Set before it is used.
+  /// The compute units that it may use, a bit for each; empty: all. Set before the first work.
   [[nodiscard]] const std::vector<std::uint32_t>& compute_units() const noexcept {
     return compute_units_;
   }
@@ -73,15 +70,15 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
     compute_units_ = std::move(units);
   }
 
-  /// Appends work that starts after everything before it here and everything in `after`.
+  /// Appends work that starts after all earlier work here and after `after`.
   position submit(std::unique_ptr<operation> work, std::vector<position> after);
-  /// Appends work and waits for it, in the calling thread itself if nothing is ahead of it. Gives
-  /// the first error not yet reported of the stream instead of running, if there is one.
+  /// Appends work and waits for it, in the calling thread itself if nothing is ahead of it. If the
+  /// stream has an error that was not reported, returns that and runs nothing.
   hipError_t run(std::unique_ptr<operation> work, std::vector<position> after);
   /// Appends a mark; reached at once when the stream is idle.
   std::shared_ptr<mark> put_mark(std::vector<position> after);
 
-  /// Notes that later work here comes after a mark, which the caller sees to.
+  /// Notes that later work here comes after a mark. The caller makes it wait.
   void follow(const mark& awaited);
   /// Whether work submitted now comes after `earlier` by the waits of streams: this stream's own
   /// order, the null stream's rules, and marks followed.
@@ -97,13 +94,12 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   /// Throws: failure with hipErrorIllegalState in a host function, which must not wait.
   void wait(std::uint64_t sequence);
 
-  /// The first error of its operations since the last call; success when there is none.
+  /// The first error since the last call.
   hipError_t take_error() noexcept;
   [[nodiscard]] hipError_t peek_error() const;
 
-  /// Whether the calling thread runs a host function, which must not wait.
+  /// A host function must not wait.
   [[nodiscard]] static bool is_in_host_function() noexcept;
-  /// While it lives the calling thread runs one.
   class host_function_mark {
    public:
     host_function_mark() noexcept;
@@ -111,10 +107,9 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
     host_function_mark& operator=(host_function_mark&&) = delete;
   };
 
-  /// Lets submitted work finish, then ends the worker; no work may be submitted afterwards.
+  /// Waits for submitted work and ends the worker. No work may be submitted afterwards.
   void close();
 
-  /// While it lives a wait for the device counts the stream.
   class device_wait_mark {
    public:
     explicit device_wait_mark(stream_queue& queue) noexcept : queue_{queue} {
@@ -130,10 +125,10 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
     return device_waits_.load(std::memory_order_relaxed) != 0;
   }
 
-  /// Holds back every worker before its next operation; nests.
+  /// Stops every worker before its next operation; nests.
   static void hold_all();
   static void release_all();
-  /// In a child after fork, which has no workers: nothing holds those to come, and the thread
+  /// In a child after fork, which has no workers: later workers are not held back, and the thread
   /// runs no host function.
   static void leave_workers();
 

@@ -22,22 +22,19 @@ class stream_set {
 
   [[nodiscard]] const std::shared_ptr<stream_queue>& null() const noexcept { return null_; }
   [[nodiscard]] std::shared_ptr<stream_queue> create(stream_order order, int priority);
-  /// The stream is being destroyed: from now on nothing that waits for streams of the device counts
-  /// it.
+  /// `leaving` is being destroyed: waits for streams of the device do not count it from now on.
   void overlook(const stream_queue& leaving);
-  /// Forgets a closed stream that has drained; keeps the error that no call has returned.
+  /// Forgets a closed stream that has drained, but not an error that was not reported.
   void retire(stream_queue& drained);
 
-  /// The positions that work submitted now to `target` must wait for by the null stream's rules:
-  /// earlier work of every blocking stream when `target` is the null stream, earlier work of the
-  /// null stream when it is a blocking one.
+  /// As stream_owner::ahead_of(): if `target` is the null stream, earlier work of every blocking
+  /// stream; if it is a blocking one, earlier work of the null stream.
   [[nodiscard]] std::vector<position> ahead_of(const stream_queue& target) const;
   /// The ends of all streams, or of the null and blocking ones only.
   [[nodiscard]] std::vector<position> ends(bool non_blocking_too) const;
-  /// Waits for all work submitted so far.
   void wait_all() const;
-  /// The first error not yet reported of all streams, or of the null and blocking ones only, gone
-  /// ones included; all of them count as reported then.
+  /// The first error that was not reported of all streams, or of the null and blocking ones, also
+  /// ended ones. All their errors then count as reported.
   hipError_t take_errors(bool non_blocking_too);
 
  private:

@@ -12,8 +12,8 @@ class stream_set;
 /// stream, made on first use and closed when the thread ends.
 std::shared_ptr<stream_queue> per_thread_stream(stream_set& device);
 
-/// To be called in a child after fork, by the thread that goes on in it: its streams were left
-/// behind, with their workers.
+/// Called in a child after fork, by the thread that goes on in it, which has none of its streams'
+/// workers.
 void leave_thread_streams() noexcept;
 
 }  // namespace hipvmm::host_provider
