@@ -64,7 +64,7 @@ void copy_peer(driver& machine, const copy_arguments& what, int destination_devi
                           to_cuda(stream)));
 }
 
-// Whether the header declares the host source of hipMemcpyHtoD const depends on its release.
+// The release of the header decides whether the host source of hipMemcpyHtoD is const.
 template <class Result, class Destination, class Source, class... Rest>
 Source source_parameter(Result (*)(Destination, Source, Rest...));
 using host_source = decltype(source_parameter(&hipMemcpyHtoD));

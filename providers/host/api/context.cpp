@@ -7,8 +7,8 @@
 extern "C" [[gnu::visibility("default")]] hipError_t get_api_version(
     hipCtx_t context, void* version) __asm__("hipCtxGetApiVersion");
 
-// AMD's contexts are the devices: each has one, which begins and ends with the process. Making,
-// retaining and destroying one changes nothing but the stack of the calling thread.
+// AMD's contexts are the devices: each has one, which begins and ends with the process. To make,
+// retain or destroy one changes only the stack of the calling thread.
 namespace hipvmm::host_provider {
 namespace {
 
@@ -16,7 +16,6 @@ hipCtx_t context_of(runtime& machine, int device) {
   return reinterpret_cast<hipCtx_t>(&machine.device(device));
 }
 
-/// Throws: failure with hipErrorInvalidContext if `context` is none.
 int device_of(runtime& machine, hipCtx_t context) {
   for (int id = 0; id < machine.device_count(); ++id)
     if (context_of(machine, id) == context) return id;

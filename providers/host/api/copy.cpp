@@ -15,15 +15,15 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// hipMemcpyAsync has read pageable memory when it returns; up to this many bytes a private copy is
-// cheaper than waiting.
+// hipMemcpyAsync has read pageable memory when it returns. Up to this many bytes a private copy is
+// cheaper than a wait.
 constexpr std::size_t snapshot_limit = std::size_t{64} << 10U;
 
 endpoint endpoint_at(runtime& machine, const void* pointer, int device, bool staged) {
   return {address_of(pointer), machine.addresses().classify(address_of(pointer)), device, staged};
 }
 
-// Pinned host memory is at home on both sides: it has a device address, which is the same.
+// Pinned host memory counts as both: its device address is the same.
 bool is_host(const endpoint& side) noexcept { return side.where != memory_class::device; }
 bool is_device(const endpoint& side) noexcept { return side.where != memory_class::pageable; }
 
@@ -53,14 +53,13 @@ bool is_taken(const runtime& machine, int kind, const endpoint& to, const endpoi
          (has_hip_memory && machine.rules().copy_kind == kind_check::of_host_memory);
 }
 
-// Managed memory is not the host's: copies of it go the way of a device's.
+// Managed memory is not the host's: a copy of it takes the way of a device's.
 bool is_of_host(runtime& machine, const endpoint& side) {
   if (side.where == memory_class::pageable) return true;
   const std::optional<tracked_range> found = machine.addresses().find(side.start);
   return found && is_pinned(*found);
 }
 
-/// The owner of the memory on one side of a copy.
 struct ownership {
   int device = hipInvalidDeviceId;  ///< of pinned and managed memory the one it was made on
   bool is_mapped = false;
@@ -75,7 +74,6 @@ ownership ownership_of(const runtime& machine, const endpoint& side) {
           !(side.where == memory_class::device)};
 }
 
-/// Whether hipMemcpy returns before it has copied.
 bool is_left_running(const runtime& machine, const copy_request& work) {
   if (machine.addresses().is_synchronous(work.source.start) ||
       machine.addresses().is_synchronous(work.destination.start))
@@ -86,7 +84,7 @@ bool is_left_running(const runtime& machine, const copy_request& work) {
          from.device != hipInvalidDeviceId;
 }
 
-/// The device that carries out a copy of its own memory in a stream of another device, `asked`.
+/// The device that carries out a copy of its own memory in a stream of another device, `asked`;
 /// hipInvalidDeviceId if the stream's device does, or if the memory is of several devices.
 int foreign_owner(const runtime& machine, const copy_request& work, int asked) {
   if (machine.rules().foreign_copies == foreign_copy::in_stream) return hipInvalidDeviceId;
@@ -127,9 +125,9 @@ void end_where_links_are_missing(runtime& machine, const copy_request& work, int
         "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"};
 }
 
-// Sets the devices that need rights to the two sides, unless it is the stream's. ROCm copies memory
-// that is not mapped with the rights of its owner. From 7.0 on it copies mapped memory through the
-// host, too, if the stream's device has no link to one side.
+// Sets the devices that need rights to the two sides, if that is not the stream's. ROCm copies
+// memory that is not mapped with the rights of its owner. From 7.0 on, if the stream's device has
+// no link to one side, it copies mapped memory, too, through the host.
 void choose_engine(runtime& machine, copy_request& work, int asked) {
   const copy_engine rule = machine.rules().engine;
   const ownership from = ownership_of(machine, work.source);
@@ -170,7 +168,8 @@ hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_request work,
   const auto may = [&](const endpoint& side, right needed) {
     return allowed(machine.access(), side, needed, bytes, work.pieces);
   };
-  // Memory of HIP's first: it ends, while rows of a wrong number may all be in pageable memory.
+  // Checks memory of HIP's first, because that ends: a wrong number of rows may all be in pageable
+  // memory.
   require(work.destination.where == memory_class::pageable
               ? may(work.source, right::read) && may(work.destination, right::write)
               : may(work.destination, right::write) && may(work.source, right::read));
@@ -185,7 +184,8 @@ hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_request work,
       (is_of_host(machine, work.destination) && is_of_host(machine, work.source))) {
     how = completion::synchronous;
   } else if (work.source.where == memory_class::pageable && how == completion::asynchronous) {
-    // No more than the target has, which is some memory of HIP's: the product is a number of bytes.
+    // The product does not overflow: it is at most the size of the target, which is memory of
+    // HIP's.
     const std::size_t all = bytes * work.pieces.rows * work.pieces.slices;
     if (all <= snapshot_limit) {
       work.snapshot = std::make_unique_for_overwrite<std::byte[]>(all);
@@ -204,7 +204,6 @@ hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_request work,
   return machine.submit(queue, copy_operation{std::move(work), machine.access()}, how);
 }
 
-// Makes later work of one stream come after all work of another so far.
 void put_behind(runtime& machine, stream_queue& later, stream_queue& earlier) {
   const stream_set& streams = machine.device(earlier.device()).streams;
   const std::shared_ptr<const mark> end = earlier.put_mark(streams.ahead_of(earlier));
@@ -213,7 +212,6 @@ void put_behind(runtime& machine, stream_queue& later, stream_queue& earlier) {
   static_cast<void>(machine.submit(later, wait_operation{end->where}, completion::asynchronous));
 }
 
-/// Submits a copy to the stream that the program named, or to that of the device that copies.
 hipError_t submit_where_carried_out(runtime& machine, stream_queue& asked, copy_request work,
                                     copy_wait until) {
   const bool is_recorded = machine.captures().is_capturing(asked);
@@ -262,7 +260,7 @@ hipError_t copy_peer(runtime& machine, const copy_arguments& what, int destinati
   return result;
 }
 
-// Whether the header declares the host source of hipMemcpyHtoD const depends on its release.
+// The release of the header decides whether the host source of hipMemcpyHtoD is const.
 template <class Result, class Destination, class Source, class... Rest>
 Source source_parameter(Result (*)(Destination, Source, Rest...));
 using host_source = decltype(source_parameter(&hipMemcpyHtoD));
@@ -282,7 +280,7 @@ hipError_t copy_memory(runtime& machine, const copy_arguments& what, int kind, h
   require(what.destination != nullptr && what.source != nullptr);
   endpoint to = endpoint_at(machine, what.destination, queue->device(), true);
   endpoint from = endpoint_at(machine, what.source, queue->device(), true);
-  // Copies of rows go by the kind, others by the addresses on some releases.
+  // Copies of rows check the kind, others the addresses on some releases.
   const bool is_of_rows = what.destination_apart.row != 0;
   require(is_of_rows ? matches(kind, to, from) : is_taken(machine, kind, to, from));
   to.apart = what.destination_apart;

@@ -19,7 +19,6 @@ struct copy_arguments {
   pitches source_apart = {};
 };
 
-/// How long the calling thread waits for its copy.
 enum class copy_wait {
   none,
   finished,
@@ -27,10 +26,9 @@ enum class copy_wait {
   ordered,  ///< not at all: work that the null streams of both devices order comes before or after
 };
 
-/// Whether it is one of hipMemcpyKind.
 bool is_copy_kind(int kind) noexcept;
 
-/// Submits the copy, for which `kind` and the rights to both sides are checked.
+/// Checks `kind` and the rights to both sides, and submits the copy.
 hipError_t copy_memory(runtime& machine, const copy_arguments& what, int kind, hipStream_t stream,
                        copy_wait until);
 

@@ -16,8 +16,8 @@ namespace {
 // ROCr's number for PCIe, hsa_amd_link_info_type_t.
 constexpr int pcie_link = 2;
 
-// AMD reports the type of the link as its rank; CUDA orders links, 0 being the best. There is
-// nothing here that could run an atomic operation or use an array.
+// AMD reports the type of the link as its rank; CUDA orders links, 0 being the best. Neither
+// atomics nor arrays exist here.
 int peer_attribute(int attribute, bool linked, peer_rank rank) noexcept {
   switch (attribute) {
     case hipDevP2PAttrPerformanceRank:
@@ -30,14 +30,14 @@ int peer_attribute(int attribute, bool linked, peer_rank rank) noexcept {
   }
 }
 
-// As much as there is room for, and its end.
+// Cuts the text if there is too little room.
 bool copy_cut(const std::string& text, char* to, int room) {
   const std::size_t end = text.copy(to, static_cast<std::size_t>(room) - 1);
   to[end] = '\0';
   return end == text.size();
 }
 
-// Case does not matter, and the function at the end may be left out.
+// Ignores case, and a missing function at the end.
 bool names_pci_address(std::string_view text, std::string_view address) {
   const std::string_view without_function = address.substr(0, address.find('.'));
   const auto same = [](char a, char b) { return a == b || (a >= 'A' && a <= 'F' && a + 32 == b); };

@@ -47,7 +47,7 @@ hipError_t hipDeviceReset() {
     const int id = current_device();
     device_state& device = machine.device(id);
     machine.captures().refuse_wait_for_device(id);
-    // Any device may use its memory.
+    // Waits for all devices, because any may use its memory.
     machine.wait_all();
     const hipError_t unreported = device.streams.take_errors(true);
     const auto is_of_device = [id](const auto& each) { return each.device() == id; };

@@ -27,7 +27,7 @@ void* own_library() {
 }
 
 void* find_function(const std::string& name, int version) {
-  // Those of the control header are no functions of HIP.
+  // Functions of the control header are not HIP's.
   if (!name.starts_with("hip") || name.size() < 4 || name[3] < 'A' || name[3] > 'Z') return nullptr;
   if (version >= version_of_new_properties) {
     if (void* const newer = dlsym(own_library(), (name + "R0600").c_str())) return newer;
@@ -40,8 +40,8 @@ void* find_function(const std::string& name, int version) {
 
 using namespace hipvmm::host_provider;
 
-// Headers before 6 lack it, and later ones declare the last parameter as a pointer to an
-// enumeration: named by its symbol, so that any header will do.
+// Declared by its symbol, because headers before 6 lack it, and later ones declare the last
+// parameter as a pointer to an enumeration.
 extern "C" [[gnu::visibility("default")]] hipError_t get_proc_address(
     const char* symbol, void** function, int version, uint64_t flags,
     int* status) __asm__("hipGetProcAddress");

@@ -20,12 +20,11 @@ constexpr unsigned visibility_flags =
 constexpr unsigned event_flags =
     hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | visibility_flags;
 
-// The host has seen that a mark is reached.
 void learn(const runtime& machine, const mark& reached) {
   if (race_checker* const checker = machine.checker()) checker->learn(*reached.seen);
 }
 
-// The record that counts: of an interprocess event the last of all processes.
+// Of an interprocess event the last record of all processes.
 struct last_record {
   std::shared_ptr<const mark> own;       // null when there is none, or another process made it
   std::shared_ptr<shared_event> shared;  // null when it is this process's own

@@ -18,7 +18,7 @@ struct elements {
   pitches apart = {};
 };
 
-// Mapped memory cannot be opened to such a device.
+// Without a link to its owner a device cannot use mapped memory.
 void end_where_link_is_missing(runtime& machine, const endpoint& side) {
   if (side.where != memory_class::device || machine.rules().fills != peer_fill::any_owner) return;
   const std::optional<tracked_range> found = machine.addresses().find(side.start);
@@ -51,7 +51,7 @@ hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, comp
   }
   require(start % what.width == 0);
   if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
-  // Only memory that the host may look at right away is worth waiting for.
+  // Waits only for memory that the host may use at once.
   if (side.where == memory_class::device && !machine.addresses().is_synchronous(start))
     how = completion::asynchronous;
   return machine.submit(

@@ -27,14 +27,13 @@ hipError_t instantiate(runtime& machine, hipGraphExec_t* exec, hipGraph_t source
   return hipSuccess;
 }
 
-// As many as there is room for; places left over are null.
+// Unused places of `room` become null.
 void write(const std::vector<hipGraphNode_t>& found, hipGraphNode_t* room, std::size_t count) {
   const std::size_t written = std::min(count, found.size());
   std::copy_n(found.begin(), written, room);
   std::fill(room + written, room + count, nullptr);
 }
 
-// Without room to write to, only how many there are.
 hipError_t list(const std::vector<hipGraphNode_t>& found, hipGraphNode_t* nodes,
                 std::size_t* count) {
   if (nodes == nullptr) {
@@ -72,7 +71,7 @@ hipError_t hipGraphInstantiate(hipGraphExec_t* exec, hipGraph_t source, hipGraph
                                char* log, size_t log_bytes) {
   return call(__func__, [&](runtime& machine) {
     const hipError_t result = instantiate(machine, exec, source, 0);
-    // No node of a graph that was captured can be at fault.
+    // A node of a captured graph cannot be at fault.
     if (error_node != nullptr) *error_node = nullptr;
     if (log != nullptr && log_bytes != 0) *log = '\0';
     return result;

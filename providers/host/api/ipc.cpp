@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// Handles for other processes: of hipMalloc memory, of events and of chunks.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,7 +27,7 @@ namespace hipvmm::host_provider {
 namespace {
 
 // The contents of a hipIpcMemHandle_t: the place of the bytes in the sparse file of the exporter's
-// device, and the identity of that file.
+// device, and that file's identity.
 struct exported_block {
   std::array<char, 8> tag;
   pid_t process;
@@ -54,7 +53,7 @@ exported_block block_of(const std::array<char, 8>& tag, const chunk& memory, std
           status.st_ino, memory.offset(), bytes,         place};
 }
 
-// The exporter's file, opened through its process; that needs no more rights than debugging it.
+// Opens the exporter's file through its process, with no more rights than a debugger needs.
 descriptor open_file_of(const exported_block& block) {
   const std::string path =
       "/proc/" + std::to_string(block.process) + "/fd/" + std::to_string(block.file);
@@ -188,7 +187,7 @@ hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocatio
       std::memcpy(shareable, &block, sizeof(block));
       return hipSuccess;
     }
-    // An import may have been told any kind, which it keeps.
+    // An import keeps any kind that was passed.
     require(kind == hipMemHandleTypePosixFileDescriptor &&
             (made == kind || made == (kind | hipvmm::hip_compat::fabric_handle_kind)));
     if (shareable == nullptr) {
@@ -235,7 +234,7 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
   });
 }
 
-// A memory file has no part that is a file: nothing here is a dma-buf.
+// A part of a memory file is no file: nothing here is a dma-buf.
 hipError_t hipMemGetHandleForAddressRange(void* handle, hipDeviceptr_t start, size_t bytes,
                                           hipvmm::hip_compat::range_handle_type type,
                                           unsigned long long flags) {

@@ -19,7 +19,6 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// The memory of any kind that the whole range lies in.
 tracked_range range_around(const runtime& machine, const void* pointer, std::size_t bytes) {
   const address start = address_of(pointer);
   std::optional<tracked_range> found = machine.addresses().find(start);
@@ -28,14 +27,13 @@ tracked_range range_around(const runtime& machine, const void* pointer, std::siz
   return *std::move(found);
 }
 
-// The managed or registered memory that the whole range lies in.
 tracked_range owner_of(const runtime& machine, const void* pointer, std::size_t bytes) {
   tracked_range found = range_around(machine, pointer, bytes);
   require(found.pages != nullptr);
   return found;
 }
 
-// Memory of the host that no function of HIP allocated, if devices reach it: it does not move.
+// Pageable memory that devices reach does not move.
 bool is_reached(const runtime& machine, const void* pointer) {
   return machine.configuration().pageable_access &&
          machine.addresses().classify(address_of(pointer)) == memory_class::pageable;
@@ -53,7 +51,7 @@ bool names_a_place(int advice) noexcept {
   return advice != hipMemAdviseSetReadMostly && advice != hipMemAdviseUnsetReadMostly;
 }
 
-// If devices take turns with the host, this is advice about the host only.
+// If devices and the host may not use memory at the same time, this advice is only about the host.
 bool is_about_access(int advice) noexcept {
   return advice == hipMemAdviseSetPreferredLocation || advice == hipMemAdviseSetAccessedBy ||
          advice == hipMemAdviseUnsetAccessedBy;
@@ -94,7 +92,6 @@ hipError_t advise(runtime& machine, const void* pointer, std::size_t bytes, int 
   return hipSuccess;
 }
 
-// The state that all pages of a range have in common.
 struct range_summary {
   page_state common;
   bool some_fine = false;
@@ -116,7 +113,6 @@ struct range_summary {
   }
 };
 
-// Of memory that takes no advice.
 int coherency_of(const tracked_range& memory) noexcept {
   const bool is_fine = is_pinned(memory) && (memory.flags & hipHostMallocNonCoherent) == 0;
   return is_fine ? hipMemRangeCoherencyModeFineGrain : hipMemRangeCoherencyModeCoarseGrain;
@@ -129,7 +125,7 @@ range_summary summarize(const managed_pages& pages, const void* pointer, std::si
   return summary;
 }
 
-// As many ints as asked for: devices in order, then the host, then hipInvalidDeviceId.
+// Exactly `count` ints: devices in order, then the host, then hipInvalidDeviceId.
 std::vector<int> listed(const place_set& places, std::size_t count) {
   std::vector<int> list;
   for (device_set left = places.devices; left != 0; left &= left - 1) {
@@ -197,7 +193,7 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
     require_place(machine, device);
-    // Of the place, and of the stream.
+    // Checks the place and the stream.
     require_concurrent_access(machine);
     const std::shared_ptr<stream_queue> queue =
         stream_of_memory(machine, stream, machine.rules().bad_managed_stream);
@@ -268,7 +264,7 @@ hipError_t hipMemRangeGetAttributes(void** data, size_t* data_bytes,
 }
 
 // Attachment matters only to devices that cannot use managed memory while the host does, and these
-// can: the arguments are checked and nothing else happens, as on AMD.
+// can. As on AMD, the call only checks its arguments.
 hipError_t hipStreamAttachMemAsync(hipStream_t stream, void* pointer, size_t bytes,
                                    unsigned int flags) {
   return call(__func__, [&](runtime& machine) {

@@ -19,8 +19,8 @@ constexpr unsigned host_flags = hipHostMallocPortable | hipHostMallocMapped |
                                 hipHostMallocWriteCombined | hipHostMallocNumaUser |
                                 hipHostMallocCoherent | hipHostMallocNonCoherent;
 
-// Of hipExtMallocWithFlags: default, fine-grained, for signals, uncached and contiguous, which
-// newer headers have. Signals are 8 bytes, which the host and devices use at once.
+// Flags of hipExtMallocWithFlags: default, fine-grained, for signals, and in newer headers uncached
+// and contiguous. Signals are 8 bytes, which the host and devices may use at the same time.
 constexpr unsigned most_extended_flags = 4;
 constexpr std::size_t signal_bytes = 8;
 

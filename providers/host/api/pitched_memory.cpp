@@ -6,7 +6,7 @@
 #include "base/enum_value.hpp"
 #include "machine/call.hpp"
 
-// Its header needs kernels' types; it declares the same.
+// The header that declares it needs kernels' types.
 extern "C" [[gnu::visibility("default")]] hipChannelFormatDesc hipCreateChannelDesc(
     int x, int y, int z, int w, hipChannelFormatKind kind);
 
@@ -58,7 +58,7 @@ struct rows_of_side {
   [[nodiscard]] const void* first() const noexcept {
     return pointer_to(address_of(start) + x + pitch * (y + height * z));
   }
-  // How far it begins inside does not count.
+  // The offset of the first byte is not checked.
   [[nodiscard]] bool has_room_for(const hipExtent& extent) const noexcept {
     return extent.width <= pitch && extent.height <= height;
   }
@@ -109,7 +109,8 @@ int kind_of(int to, int from) noexcept {
   return to == hipMemoryTypeHost ? hipMemcpyDeviceToHost : hipMemcpyDeviceToDevice;
 }
 
-/// A copy as the driver's structures say it, which name two addresses and the one that counts.
+/// A copy by one of the driver's structures, which have two addresses of each side, and name the
+/// one that counts.
 template <class Description>
 hipError_t copy_described(runtime& machine, const Description& what, const hipExtent& extent,
                           std::size_t to_height, std::size_t from_height, std::size_t to_z,

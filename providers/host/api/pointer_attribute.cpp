@@ -23,7 +23,6 @@ bool is_at_home_on_host(const tracked_range& found) noexcept {
   return found.kind == memory_kind::managed_allocation || is_pinned(found);
 }
 
-/// Writes as hipDrvPointerGetAttributes if there is no answer.
 void answer_with_nothing(const runtime& machine, void* data, int attribute) noexcept {
   switch (attribute) {
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -60,7 +59,7 @@ hipError_t answer_of(runtime& machine, void* data, int attribute, const tracked_
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return answer(data, is_at_home_on_host(found) ? hipMemoryTypeHost : hipMemoryTypeDevice);
     case HIP_POINTER_ATTRIBUTE_CONTEXT: {
-      // AMD's is that of the device; programs can only compare it.
+      // AMD reports the device's context; programs can only compare it.
       require(found.kind == memory_kind::device_allocation);
       const void* const context = &machine.device(found.device);
       return answer(data, context);

@@ -21,7 +21,6 @@ struct noted_bytes {
   std::size_t bytes;
 };
 
-// Tells the checker of bytes.
 template <class Note>
 int note(const char* function, const noted_bytes& what, Note&& body) noexcept {
   race_checker* const checker = runtime::get().checker();
@@ -38,7 +37,6 @@ int note(const char* function, const noted_bytes& what, Note&& body) noexcept {
   }
 }
 
-// The same at a point of a stream; a HIP error if the stream is unknown.
 template <class Note>
 int note(const char* function, const noted_bytes& what, void* stream, Note&& body) noexcept {
   return note(function, what, [&](race_checker& checker) {

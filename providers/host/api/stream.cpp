@@ -42,7 +42,6 @@ hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int pri
   return hipSuccess;
 }
 
-// One bit for each compute unit of the device.
 std::vector<std::uint32_t> all_compute_units(const runtime& machine, int device) {
   constexpr unsigned word_bits = 32;
   auto left =
@@ -53,8 +52,8 @@ std::vector<std::uint32_t> all_compute_units(const runtime& machine, int device)
   return words;
 }
 
-// If the release overlooks streams that end, the end of one waits for its work, unless a wait for
-// the device counts the stream already: then that one alone waits.
+// If the release overlooks streams that end, hipStreamDestroy waits for the stream's work, unless a
+// wait for the device counts the stream already: then only that waits.
 void destroy(runtime& machine, stream_queue& leaving, hipStream_t handle) {
   const bool overlooked = machine.rules().ending == ending_stream::overlooked;
   if (overlooked && stream_queue::is_in_host_function())
@@ -71,7 +70,7 @@ void destroy(runtime& machine, stream_queue& leaving, hipStream_t handle) {
   noted.is_over();
 }
 
-// The null stream is done when the streams it waits for are.
+// Work of the null stream is done when that of the streams for which it waits is.
 std::vector<position> awaited_by(runtime& machine, stream_queue& queue) {
   if (queue.order() == stream_order::null) {
     return machine.device(queue.device()).streams.ends(false);
@@ -104,7 +103,7 @@ hipError_t hipExtStreamCreateWithCUMask(hipStream_t* stream, uint32_t words, con
     std::vector<std::uint32_t> units = all_compute_units(machine, current_device());
     units.resize(std::min<std::size_t>(units.size(), words));
     for (std::size_t i = 0; i < units.size(); ++i) units[i] &= mask[i];
-    // None is all.
+    // No unit means all.
     if (std::ranges::count(units, 0U) == std::ssize(units)) units.clear();
     return create(machine, stream, hipStreamDefault, 0, std::move(units));
   });

@@ -39,7 +39,6 @@ bool is_type(const hipMemAllocationProp& wanted, const profile& rules) noexcept 
          (type == hipvmm::hip_compat::uncached_allocation && rules.uncached == extra_type::taken);
 }
 
-// The memory that a new chunk is made of.
 device_memory& place_of(runtime& machine, const hipMemAllocationProp& wanted) {
   const profile& rules = machine.rules();
   if (is_host(wanted.location, rules)) {
@@ -54,7 +53,7 @@ device_memory& place_of(runtime& machine, const hipMemAllocationProp& wanted) {
                                                     : machine.device(current_device()).memory;
 }
 
-// Rights that one descriptor gives; throws when it asks for something that does not exist.
+// Throws if the descriptor names something that does not exist.
 access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine) {
   const profile& rules = machine.rules();
   const int flags = value_of(wanted.flags);
@@ -256,7 +255,7 @@ hipError_t hipMemSetAccess(void* pointer, size_t bytes, const hipMemAccessDesc* 
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0 && wanted != nullptr && count != 0);
     const bool one_by_one = machine.rules().access_entries == access_order::one_by_one;
-    // The entries are not looked at.
+    // The entries are not checked.
     if (machine.rules().vmm == virtual_memory::absent) return hipSuccess;
     access_change all;
     for (size_t i = 0; i < count; ++i) {
@@ -273,7 +272,7 @@ hipError_t hipMemGetAccess(unsigned long long* flags, const hipMemLocation* loca
                            void* pointer) {
   return call(__func__, [&](runtime& machine) {
     require(flags != nullptr && location != nullptr && pointer != nullptr);
-    // The answer stays as it was.
+    // *flags stays unchanged.
     if (machine.rules().vmm == virtual_memory::absent) return hipSuccess;
     require(is_device(*location) && machine.has_device(location->id));
     const std::optional<tracked_range> found = machine.addresses().find(address_of(pointer));

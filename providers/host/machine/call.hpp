@@ -10,14 +10,14 @@
 
 namespace hipvmm::host_provider {
 
-/// One HIP function's place in the books: how often it was called. Lives as long as the process.
+/// The count of the calls of one HIP function. Lives as long as the process.
 class call_site {
  public:
   explicit call_site(const char* function) noexcept;
 
   void count() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// Calls of `function`, or of every function when null.
+  /// Null: of every function.
   static std::uint64_t count(const char* function) noexcept;
 
  private:
@@ -26,16 +26,15 @@ class call_site {
   call_site* next_;
 };
 
-/// Whether a function can answer on a machine with no device.
 enum class device_need { required, none };
 
 /// Sets the calling thread's last error to a failure; before 7.0 also to "not ready" and success.
-/// Gives `code` back.
+/// Returns `code`.
 hipError_t remember(hipError_t code) noexcept;
 
-/// Runs `body(runtime&)` as the HIP function `function`: counted, open to the fault plan, refused
-/// if the environment is not valid or there is no device, and with every failure turned into a
-/// code. Each body is a type of its own, so each function has a call_site of its own.
+/// Runs `body(runtime&)` as the HIP function `function`: counts the call, asks the fault plan,
+/// refuses it if the environment is not valid or there is no device, and returns a failure as its
+/// code. Each body is a type of its own, so each function has its own call_site.
 template <class Body>
 hipError_t call(const char* function, device_need need, Body&& body) noexcept {
   static call_site site{function};
@@ -65,7 +64,7 @@ hipError_t call(const char* function, Body&& body) noexcept {
   return call(function, device_need::required, static_cast<Body&&>(body));
 }
 
-/// Runs `body()` as a HIP function that answers always, under any environment and fault plan.
+/// Runs `body()` as a HIP function that succeeds under any environment and fault plan.
 template <class Body>
 auto call_infallible(const char* function, Body&& body) noexcept {
   static call_site site{function};

@@ -12,14 +12,13 @@ extern "C" [[gnu::visibility("default")]] hipError_t hipDeviceSetLimit(hipLimit_
 
 namespace hipvmm::host_provider {
 
-/// Requests of a program to a device that nothing here depends on: kept and reported.
+/// Requests of a program to a device that have no effect here: kept and reported.
 struct device_preferences {
   std::atomic<unsigned> schedule{hipDeviceScheduleAuto};
   std::atomic<int> cache{hipFuncCachePreferNone};
   std::atomic<std::size_t> stack_bytes{1024};
   std::atomic<std::size_t> heap_bytes{std::size_t{8} << 20U};
 
-  /// Takes everything back.
   void reset() noexcept {
     const device_preferences first;
     schedule = first.schedule.load();

@@ -36,10 +36,8 @@ class nothing_left {
   hipvmm_host_counters before_;
 };
 
-/// A test case within nothing_left.
 #define TIDY_CASE(name) TEST_CASE_FIXTURE(::hipvmm::test::nothing_left, name)
 
-/// A row of a table of argument rules: the fault of the call, its code, and the code required.
 struct refusal {
   const char* rule;
   hipError_t given;
@@ -88,7 +86,6 @@ Pointer as_handle(std::uintptr_t value) {
   return reinterpret_cast<Pointer>(value);  // NOLINT(performance-no-int-to-ptr)
 }
 
-/// Addresses, freed at the end.
 class reservation {
  public:
   explicit reservation(std::size_t bytes) : bytes_{bytes} {
@@ -106,7 +103,6 @@ class reservation {
   std::size_t bytes_;
 };
 
-/// A chunk, released at the end.
 class memory {
  public:
   explicit memory(std::size_t bytes, int device = 0,
@@ -151,7 +147,6 @@ class mapped {
   bool is_mapped_ = true;
 };
 
-/// hipMalloc memory of a device.
 class allocation {
  public:
   explicit allocation(std::size_t bytes, int device = 0) {
@@ -170,7 +165,6 @@ class allocation {
   void* pointer_ = nullptr;
 };
 
-/// hipHostMalloc memory.
 class pinned {
  public:
   explicit pinned(std::size_t bytes) {
@@ -187,7 +181,6 @@ class pinned {
   void* pointer_ = nullptr;
 };
 
-/// A stream of device 0 unless said otherwise.
 class stream {
  public:
   explicit stream(unsigned flags = hipStreamNonBlocking, int device = 0) {
@@ -205,7 +198,6 @@ class stream {
   hipStream_t stream_ = nullptr;
 };
 
-/// The first objects of many cases.
 struct with_stream : nothing_left {
   const stream work;
 };
@@ -246,7 +238,6 @@ inline bool equal(const std::byte* memory, const std::vector<std::byte>& expecte
   return std::equal(expected.begin(), expected.end(), memory);
 }
 
-/// For hipLaunchHostFunc: sets a bool.
 inline void set_flag(void* flag) { *static_cast<bool*>(flag) = true; }
 
 struct numbered {
@@ -254,7 +245,6 @@ struct numbered {
   int number;
 };
 
-/// For hipLaunchHostFunc: appends the number of a `numbered` to the numbers seen.
 inline void note(void* entry) {
   auto* const each = static_cast<numbered*>(entry);
   each->seen->push_back(each->number);

@@ -8,14 +8,14 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// A graph's memory is at the place of the pool's, with the rights that the pool has now.
+// A graph's memory is on the pool's device, with the rights that the pool has now.
 graph_memory_place place_of(runtime& machine, const mem_pool& pool) {
   return {machine.device(pool.device()).memory, pool.device(),
           pool.rights().readers.load(std::memory_order_relaxed),
           pool.rights().writers.load(std::memory_order_relaxed)};
 }
 
-// Checks the stream before the size: a bad one is refused even if no bytes are requested.
+// Checks the stream before the size: a wrong stream is refused even for 0 bytes.
 hipError_t allocate(runtime& machine, void** pointer, std::size_t bytes, stream_queue& queue,
                     hipMemPool_t pool, pool_step step) {
   require(pointer != nullptr);

@@ -6,7 +6,6 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// The rights that a descriptor requests for a pool on `owner`. Throws: failure if it has none such.
 access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine, int owner) {
   require(value_of(wanted.location.type) == hipMemLocationTypeDevice);
   const int id = wanted.location.id;

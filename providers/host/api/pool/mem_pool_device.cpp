@@ -9,7 +9,7 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// Sparse, so that its length costs nothing: room for more blocks than a process can ask for.
+// The file is sparse, so its length costs nothing: room for more blocks than a process can request.
 constexpr std::size_t pool_file_bytes = std::size_t{1} << 60U;
 
 }  // namespace

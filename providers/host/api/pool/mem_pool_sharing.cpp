@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint64_t pointer_mark = 0x68697076706F6F6C;  // other data lacks it
 
-// The data that hipMemPoolExportPointer writes. An importer finds the memory in the file of its
-// imported pool: the data needs no descriptor, and the program may send it by any means.
+// The data of hipMemPoolExportPointer. It needs no descriptor, because an importer finds the memory
+// in the file of its imported pool: the program may send it by any means.
 struct exported_pointer {
   std::uint64_t mark;
   std::uint64_t file_identity;
@@ -36,7 +36,7 @@ bool fits(const exported_pointer& pointer, const shared_file& file, std::size_t 
          pointer.offset < file.bytes && pointer.bytes <= file.bytes - pointer.offset;
 }
 
-// Throws: failure with hipErrorInvalidDevice if this process does not see the exporter's.
+// Throws: failure with hipErrorInvalidDevice if this process does not have the exporter's device.
 int device_of(const runtime& machine, const shared_file& imported) {
   const imported_device rule = machine.rules().pool_device;
   if (rule == imported_device::current) return current_device();

@@ -9,7 +9,6 @@
 
 namespace hipvmm::test {
 
-/// A graph, destroyed at the end.
 class recorded_graph {
  public:
   explicit recorded_graph(hipGraph_t graph) : graph_{graph} { REQUIRE(graph != nullptr); }
@@ -28,7 +27,6 @@ class recorded_graph {
     REQUIRE(hipGraphGetNodes(graph_, all.data(), &count) == hipSuccess);
     return all;
   }
-  /// From and to, as numbers of nodes.
   [[nodiscard]] std::vector<std::pair<int, int>> edges() const {
     std::size_t count = 0;
     REQUIRE(hipGraphGetEdges(graph_, nullptr, nullptr, &count) == hipSuccess);
@@ -48,7 +46,6 @@ class recorded_graph {
   hipGraph_t graph_ = nullptr;
 };
 
-/// An executable graph, destroyed at the end.
 class instance {
  public:
   explicit instance(hipGraph_t graph, unsigned long long flags = 0) {
@@ -81,7 +78,7 @@ inline hipGraph_t end_capture(hipStream_t stream) {
   return graph;
 }
 
-/// Ends a capture that is not to succeed, and checks that no graph comes of it.
+/// Ends a capture that must fail, and checks that it makes no graph.
 inline void end_capture_with(hipError_t expected, hipStream_t stream) {
   hipGraph_t graph = as_handle<hipGraph_t>(1);
   CHECK(hipStreamEndCapture(stream, &graph) == expected);
@@ -107,7 +104,6 @@ class thread_mode {
   hipStreamCaptureMode mode_;
 };
 
-/// The code of `call()` in a thread of its own.
 template <class Call>
 hipError_t in_another_thread(Call&& call) {
   hipError_t result = hipErrorUnknown;

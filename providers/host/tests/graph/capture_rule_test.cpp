@@ -48,7 +48,6 @@ hipError_t create_pool() {
   return hipMemPoolCreate(&made, &properties);
 }
 
-// Calls that may wait for a device.
 std::vector<forbidden> unsafe_calls(scene& of) {
   void** const to = &of.result;
   return {

@@ -35,7 +35,6 @@ struct allocating_graph {
   std::optional<recorded_graph> graph;
 };
 
-/// Whether a copy from there may be submitted and is done without error.
 hipError_t read(const std::byte* memory, hipStream_t stream) {
   std::byte target{};
   if (const hipError_t error = hipMemcpyAsync(&target, memory, 1, hipMemcpyDeviceToHost, stream)) {

@@ -12,7 +12,6 @@ namespace {
 
 const auto stack_size = not_an_enumerator<hipLimit_t>(hipvmm::hip_compat::limit_stack_size);
 
-/// Takes back the requests of a case to devices 0 and 1.
 struct reset_at_end {
   reset_at_end& operator=(reset_at_end&&) = delete;
   ~reset_at_end() {

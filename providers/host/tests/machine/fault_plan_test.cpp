@@ -16,7 +16,6 @@ using namespace hipvmm::test;
 
 namespace {
 
-/// A plan that ends with this object.
 class fault_rules {
  public:
   explicit fault_rules(const std::string& plan) { replace(plan); }
@@ -30,7 +29,6 @@ class fault_rules {
   }
 };
 
-/// Which of `calls` calls of hipSetDevice fail.
 std::vector<bool> failures_of(int calls) {
   std::vector<bool> failed;
   for (int i = 0; i < calls; ++i) failed.push_back(hipSetDevice(0) != hipSuccess);

@@ -17,7 +17,6 @@ using namespace hipvmm::test;
 
 namespace {
 
-// Pages of a range that the operating system has given memory to.
 std::ptrdiff_t resident_pages(const std::byte* start, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> pages(bytes / page);

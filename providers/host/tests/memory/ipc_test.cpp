@@ -45,7 +45,6 @@ hipIpcMemHandle_t inherited_handle() {
   return handle;
 }
 
-// Runs a case in a process that has the handle in its environment.
 child_result run_with(const char* name, const hipIpcMemHandle_t& handle) {
   return run_child(name, {std::string{handle_variable} + "=" + text_of(handle)});
 }

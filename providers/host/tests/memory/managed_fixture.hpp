@@ -11,7 +11,6 @@ inline constexpr int cpu = hipCpuDeviceId;
 
 inline constexpr std::size_t page = 4096;
 
-/// hipMallocManaged memory.
 class managed {
  public:
   explicit managed(std::size_t bytes, unsigned flags = hipMemAttachGlobal) {

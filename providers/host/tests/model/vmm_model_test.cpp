@@ -32,7 +32,8 @@ const model_rules& chosen_rules() {
   return rules_of(profile == nullptr ? "strict" : profile);
 }
 
-/// Small, so that budgets are met and bytes are cheap; with less addresses than sequences wish for.
+/// Small, so that sequences reach budgets and bytes are cheap; with fewer addresses than sequences
+/// request.
 machine chosen_machine() {
   const std::size_t granule = chosen_rules().minimum_granularity.value_or(4096);
   return {granule, 64 * granule, 56 * granule};
@@ -66,7 +67,7 @@ std::size_t operations_asked_for() {
 #endif
 }
 
-/// A call that is always refused, or never, is agreed on too easily.
+/// A kind of call that is always refused, or never, tests little.
 bool is_one_sided(const kind_counts& effects, const kind_counts& refusals, std::size_t i) {
   return static_cast<kind>(i) != kind::close_descriptor && (effects[i] == 0 || refusals[i] == 0);
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// How much memory pools hold and when it goes back.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// When memory of a pool may be touched, and when it is lent again.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 

@@ -27,7 +27,6 @@ hipMemPoolPtrExportData exported(void* pointer) {
   return data;
 }
 
-// An imported pool, destroyed at the end.
 class import {
  public:
   explicit import(int descriptor) {

@@ -21,7 +21,7 @@ namespace {
 constexpr hipError_t good = hipSuccess;
 constexpr hipError_t value = hipErrorInvalidValue;
 
-/// Work of a stream that ends after 60 ms, or when it is told to.
+/// Work of a stream that ends after 60 ms, or by end().
 class slow_function {
  public:
   void submit(hipStream_t stream) {
@@ -38,7 +38,6 @@ class slow_function {
                 this) == hipSuccess);
   }
   [[nodiscard]] bool has_ended() const { return has_ended_; }
-  /// Waits for the null stream of the device.
   hipError_t end(int device) {
     may_end_ = true;
     REQUIRE(hipSetDevice(device) == hipSuccess);
@@ -72,7 +71,6 @@ bool copy_waits_for_owner(bool to_host) {
   return waited;
 }
 
-/// Copies of memory of device 1, asked for in streams of device 0.
 struct foreign_copies {
   const allocation target{64, 1};
   const allocation source{64, 1};
@@ -132,7 +130,6 @@ int copies_before_null_stream() {
   return before;
 }
 
-/// One side of a copy: hipMalloc memory of a device, or a mapping with the rights of some.
 struct side {
   int owner;
   std::optional<unsigned> users;  // of a mapping: bit 0 for device 0, bit 1 for device 1

@@ -58,7 +58,6 @@ bool host_may_read(const void* byte) {
   return read;
 }
 
-/// A page whose address fits into 31 bits.
 class low_page {
  public:
   low_page()

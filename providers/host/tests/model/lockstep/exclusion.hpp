@@ -7,8 +7,8 @@
 
 namespace hipvmm::test::model {
 
-/// Why lockstep does not make a call on AMD's runtime on the stand-in for ROCr. Each but the first
-/// three names the party that decides instead of the runtime; providers/host/docs/lockstep.md has
+/// The reasons not to make a call on AMD's runtime on the stand-in for ROCr: all but the first
+/// three name the party that decides instead of the runtime. providers/host/docs/lockstep.md has
 /// the same list.
 enum class exclusion : std::uint8_t {
   none,

@@ -152,7 +152,7 @@ bool lockstep::is_left_out(const operation& each) const {
     case kind::reserve:
       return at >= end_of_wishes;
     case kind::create:
-      // How much memory the host has is no part of the model.
+      // The model does not know the memory of the host.
       return each.location_type != hipMemLocationTypeDevice &&
              each.bytes > model_.of().device_bytes;
     case kind::address_free:
@@ -193,7 +193,7 @@ bool lockstep::loses_addresses(const operation& each) const {
 }
 
 bool lockstep::is_left_out_copy(const operation& each) const {
-  // Memory that is nobody's must not be touched, and is not known to be anybody's.
+  // Leaves out addresses of unknown owners, because a copy there could change memory of others.
   const auto is_known = [&](address at, std::size_t bytes) {
     return at == 0 || model_.is_hip_memory(at) || model_.is_inside_pageable(at, bytes);
   };

@@ -42,8 +42,8 @@ struct slot_values {
   [[nodiscard]] address resolve(const place& at) const;
 };
 
-/// Makes each call on the provider and on the model, and compares all that can be told. Gives
-/// everything back at the end.
+/// Makes each call on the provider and on the model, and compares all that both can report.
+/// Releases everything at the end.
 class lockstep {
  public:
   /// Throws: std::runtime_error when the provider refuses calls that every test needs.
@@ -51,29 +51,25 @@ class lockstep {
   lockstep& operator=(lockstep&&) = delete;
   ~lockstep();
 
-  /// Makes the call; gives the difference, if there was one.
   [[nodiscard]] std::optional<std::string> step(const operation& each);
   /// Compares every byte and every right of every mapping.
   [[nodiscard]] std::optional<std::string> compare_all();
-  /// Gives back all objects, and compares that nothing is left.
+  /// Releases all objects, and checks that nothing is left.
   [[nodiscard]] std::optional<std::string> give_back();
 
   [[nodiscard]] const vmm_model& model() const { return model_; }
   [[nodiscard]] const slot_values& slots() const { return slots_; }
-  /// Whether addresses are taken for ever after the call.
+  /// Whether the call makes addresses unusable for the rest of the process.
   [[nodiscard]] bool loses_addresses(const operation& each) const;
-  /// Operations that succeeded, and those that were refused.
   [[nodiscard]] const kind_counts& effects() const { return effects_; }
   [[nodiscard]] const kind_counts& refusals() const { return refusals_; }
-  /// Calls that were not made, by reason.
   [[nodiscard]] const exclusion_counts& left_out() const { return left_out_; }
 
  private:
-  /// Whether the call must not be made: it would end the process, or no document tells its result.
+  /// The call would end the process, or no document states its result.
   [[nodiscard]] bool is_left_out(const operation& each) const;
   [[nodiscard]] bool is_left_out_copy(const operation& each) const;
   [[nodiscard]] bool ends_without_link(const operation& each) const;
-  /// Why the call is not made on AMD's runtime.
   [[nodiscard]] exclusion exclusion_of(const operation& each) const;
   [[nodiscard]] exclusion exclusion_of_access(const operation& each) const;
   [[nodiscard]] bool waits_for_held_stream(const operation& each) const;
@@ -118,8 +114,8 @@ class lockstep {
   [[nodiscard]] handle handle_of(std::uint8_t slot) const;
   void use_device(int device);
   void wait_for_devices();
-  /// Waits until AMD's runtime has dropped all commands: up to 6.4 one holds the record of the
-  /// addresses that it used, and the next reservation there loses its own.
+  /// Waits until AMD's runtime has dropped all commands: up to 6.4 a command holds the record of
+  /// the addresses that it used, and the next reservation there loses its own.
   void outlast_commands();
   void allocate_pinned();
   [[nodiscard]] address wish_of(const operation& each);
@@ -136,8 +132,8 @@ class lockstep {
   kind_counts effects_ = {};
   kind_counts refusals_ = {};
   exclusion_counts left_out_ = {};
-  // On AMD's runtime addresses are wished for one behind another, far apart, so that a sequence
-  // has the same neighbours wherever it runs.
+  // On AMD's runtime reservations have hints one after another, far apart, so that a sequence has
+  // the same neighbours in each run.
   static constexpr address arena_start = address{1} << 44U;
   static constexpr std::size_t arena_step = std::size_t{1} << 30U;
   address arena_end_ = arena_start;

@@ -10,7 +10,6 @@
 namespace hipvmm::test::model {
 namespace {
 
-/// Whether nothing of this process is at the addresses.
 bool are_free(address start, std::size_t bytes) {
   void* const got =
       ::mmap(pointer_to(start), bytes, PROT_NONE,

@@ -13,7 +13,7 @@ struct share {
   std::size_t weight;
 };
 
-// Mapping, access and touching are the point; the rest is there so that they have something to do.
+// Mostly mapping, access and copies; the other calls supply their objects.
 constexpr std::array shares{share{kind::reserve, 6},
                             share{kind::address_free, 4},
                             share{kind::create, 8},
@@ -181,7 +181,6 @@ operation operation_generator::mapping_one(const lockstep& state) {
   return each;
 }
 
-/// A range of one mapping, or of `most` neighbours at the most.
 void operation_generator::aim_at_mappings(operation& each, const lockstep& state,
                                           std::size_t most) {
   const auto& mappings = state.model().mappings();

@@ -9,12 +9,11 @@
 
 namespace hipvmm::test::model {
 
-/// How far operations may reach: those of several threads at once must not name each other's
-/// objects, not even by mistake, because their results would depend on the order of the threads.
+/// The objects that operations may name. Several threads must not name each other's objects, even
+/// by mistake: the results would depend on the order of the threads.
 enum class reach : std::uint8_t { anything, own_objects };
 
-/// Draws operations that make sense in the state at hand, and spoils some: slightly, by one
-/// argument, or beyond sense.
+/// Draws operations that make sense in the present state, and spoils some, by one argument or more.
 class operation_generator {
  public:
   operation_generator(std::uint32_t seed, reach how_far) : random_{seed}, reach_{how_far} {}
@@ -33,7 +32,6 @@ class operation_generator {
   [[nodiscard]] operation copying(kind what, const lockstep& state);
   [[nodiscard]] operation filling(kind what, const lockstep& state);
 
-  /// Some address that may be copied from or to, and how many bytes lie behind it.
   struct spot {
     place at;
     std::size_t bytes;

@@ -31,7 +31,6 @@ constexpr int most_replays_of_runtime = 250;  // which takes a third of a second
 
 }  // namespace
 
-/// Written by a child and read by the test, even when the child crashed.
 struct sequence_runner::log {
   std::size_t count;
   kind_counts effects;

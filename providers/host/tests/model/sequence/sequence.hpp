@@ -22,8 +22,8 @@ struct outcome {
   exclusion_counts left_out = {};
 };
 
-/// Makes sequences in child processes of their own, in which the provider starts afresh, so that
-/// one that crashes is a difference like any other.
+/// Makes sequences in child processes, in which the provider begins anew, so that a crash is a
+/// difference like any other.
 class sequence_runner {
  public:
   sequence_runner(const machine& of, const model_rules& rules,
@@ -34,7 +34,7 @@ class sequence_runner {
   /// Pre: `count` is at most longest_sequence.
   [[nodiscard]] outcome generated(std::uint32_t seed, std::size_t count) const;
   [[nodiscard]] outcome replayed(const std::vector<operation>& operations) const;
-  /// Takes operations out of one that differs for as long as it still does.
+  /// Removes operations as long as the sequence still differs.
   [[nodiscard]] outcome shrunk(outcome failing) const;
 
  private:

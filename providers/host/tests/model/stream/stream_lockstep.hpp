@@ -19,7 +19,6 @@
 
 namespace hipvmm::test::model {
 
-/// Written by the child and read by the test, even when the child crashed.
 struct shared_log {
   static constexpr std::size_t lines = 100;
   std::size_t made;
@@ -29,14 +28,14 @@ struct shared_log {
   std::array<char, 320> difference;
 };
 
-/// A thread that makes one call at a time for another, which waits for it meanwhile.
+/// A thread that makes calls for another, which waits meanwhile.
 class second_thread {
  public:
   second_thread();
   second_thread& operator=(second_thread&&) = delete;
   ~second_thread();
 
-  /// The code of the call, whose thread then forgets it as its last error.
+  /// The thread then forgets the call's last error.
   hipError_t make(const std::function<hipError_t()>& call);
 
  private:
@@ -71,9 +70,7 @@ class stream_lockstep {
 
   static void must(hipError_t given);
   void make_stream(std::size_t slot);
-  /// Names the call that is made next.
   __attribute__((format(printf, 2, 3))) void says(const char* format, ...);
-  /// Whether the call had its effect.
   bool is(hipError_t expected, hipError_t given);
   void holds(bool condition, const char* what);
   hipError_t in_thread(std::size_t thread, const std::function<hipError_t()>& call);

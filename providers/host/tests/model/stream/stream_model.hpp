@@ -31,7 +31,6 @@ enum class capture_check {
   none
 };
 
-/// The answers by which releases differ.
 struct stream_rules {
   bool waits_cost_captures = true;  ///< waiting for a device while any stream is captured
   bool refusals_cost_captures = true;
@@ -63,8 +62,8 @@ struct stream_capture {
   int recorded = 0;  ///< host functions
 };
 
-/// The known state of streams, events, pools and blocks. The codes that calls must give are in
-/// stream_sequence.cpp, beside the calls.
+/// The state of streams, events, pools and blocks. stream_sequence.cpp has the codes that calls
+/// must return, beside the calls.
 struct stream_model {
   struct event_state {
     hipEvent_t handle = nullptr;
@@ -93,7 +92,6 @@ struct stream_model {
   std::array<block_state, block_slots> blocks;
 
   [[nodiscard]] bool is_any_captured() const;
-  /// Whether the stream of the event's last record is captured now.
   [[nodiscard]] bool is_of_captured(const event_state& event) const;
   /// Whether captures refuse a call of the thread. Those that do are lost, if that costs them.
   bool refuses(capture_check check, std::size_t thread);

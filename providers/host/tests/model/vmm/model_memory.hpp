@@ -9,7 +9,7 @@
 
 namespace hipvmm::test::model {
 
-/// Bytes that are zero until they are written; pages nobody wrote take no room.
+/// Bytes that are zero until written; pages that nobody wrote take no memory.
 class model_memory {
  public:
   static constexpr std::size_t page = 4096;

@@ -35,11 +35,10 @@ enum class kind : std::uint8_t {
   fill_behind_change,  ///< the last
 };
 inline constexpr std::size_t kinds = static_cast<std::size_t>(kind::fill_behind_change) + 1;
-/// Operations of each kind.
 using kind_counts = std::array<std::size_t, kinds>;
 
-/// The source of an address. Objects are named by slot, so that an operation still means something
-/// when others are taken out of its sequence.
+/// The source of an address. Operations name objects by slot, so that an operation still means
+/// something when others are removed from its sequence.
 enum class space : std::uint8_t { number, reservation, allocation, pinned, pageable };
 struct place {
   space where = space::number;
@@ -54,15 +53,13 @@ inline constexpr std::size_t allocation_slots = 3;
 /// No slot: a null handle.
 inline constexpr std::uint8_t no_slot = 255;
 
-/// How a descriptor is handed to hipMemImportFromShareableHandle.
 enum class passed : std::uint8_t { as_value, as_pointer, as_null, not_open, another_file };
-/// Which of the functions for one purpose is called.
 enum class variant : std::uint8_t { at_once, on_stream, by_direction };
 /// The change of the first mapping of a fill between its submission and its turn.
 enum class change : std::uint8_t { nothing, unmapped, closed, read_only };
 
-/// One call with its arguments, those of every kind side by side. Trivially copyable, so that a
-/// child process can leave it in shared memory.
+/// A call, with the arguments of every kind side by side. Trivially copyable, because a child
+/// process leaves it in shared memory.
 struct operation {
   kind what = kind::reserve;
   place at = {};
@@ -88,7 +85,6 @@ struct operation {
 };
 static_assert(std::is_trivially_copyable_v<operation>);
 
-/// One line, as a HIP call.
 [[nodiscard]] std::string text_of(const operation& each);
 
 }  // namespace hipvmm::test::model

@@ -48,12 +48,12 @@ template <class Map>
   return at - after->first < after->second.bytes ? after : entries.end();
 }
 
-/// The rules that a call breaks. No document orders the checks, so if several rules are broken the
-/// code of any of them will do; if none is, the call succeeds.
+/// The rules that a call breaks. No document orders the checks, so if several are broken, the code
+/// of any of them is right; if none is, the call succeeds.
 class verdict {
  public:
   void require(bool holds, const char* rule, hipError_t otherwise = hipErrorInvalidValue);
-  /// The effect of a refusal, told as success.
+  /// A refusal that is reported as success.
   void hide_failure();
   [[nodiscard]] bool allows(hipError_t given) const;
   [[nodiscard]] bool takes_effect() const { return broken_.empty(); }
@@ -85,7 +85,6 @@ struct create_arguments {
   unsigned long long flags;
 };
 
-/// The answer of hipMemGetAllocationPropertiesFromHandle.
 struct told_properties {
   int type;
   int location_type;
